@@ -1,0 +1,1 @@
+"""WHAT is measured: one row per metric, by area; the seed stages; nothing that runs."""

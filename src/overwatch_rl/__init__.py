@@ -1,0 +1,1 @@
+"""The flight: a real PPO training system, which the tower watches."""
