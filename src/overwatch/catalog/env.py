@@ -1,0 +1,115 @@
+"""Rows about environments and the slots in them."""
+
+from typing import Final
+
+from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
+
+REWARD: Final = Metric(
+    name="overwatch.env.reward",
+    short="reward",
+    kind=Kind.GAUGE,
+    unit="{reward}",
+    scope=Scope.ENV,
+    asks="What did the last step of this env pay?",
+    label="reward",
+    direction=Direction.UP,
+    fmt="+.3f",
+)
+
+EPISODE_RETURN: Final = Metric(
+    name="overwatch.env.return",
+    short="return",
+    kind=Kind.GAUGE,
+    unit="{reward}",
+    scope=Scope.ENV,
+    asks="What did this env's last finished episodes earn on average?",
+    label="return",
+    direction=Direction.UP,
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.2f",
+)
+
+TASK_METRIC: Final = Metric(
+    name="overwatch.env.metric",
+    short="metric",
+    kind=Kind.GAUGE,
+    unit="{metric}",
+    scope=Scope.ENV,
+    asks="How good is this env at its task, in the run's own metric?",
+    label="metric",
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".2f",
+)
+
+RENT: Final = Metric(
+    name="overwatch.env.rent",
+    short="rent",
+    kind=Kind.GAUGE,
+    unit="{reward}",
+    scope=Scope.ENV,
+    asks="What does this env pay for its grown parts at each step?",
+    label="rent",
+    direction=Direction.DOWN,
+    fmt=".3f",
+)
+
+STEP_TIME: Final = Metric(
+    name="overwatch.env.step_time",
+    short="step_time",
+    kind=Kind.GAUGE,
+    unit="s",
+    scope=Scope.ENV,
+    asks="How long does one step of this env take?",
+    label="step",
+    direction=Direction.DOWN,
+    fmt=".4f",
+)
+
+CRASHES: Final = Metric(
+    name="overwatch.env.crashes",
+    short="crashes",
+    kind=Kind.COUNTER,
+    unit="{crash}",
+    scope=Scope.ENV,
+    asks="How often did an env of this run crash?",
+    label="crashes",
+    fmt=".0f",
+    fix="open the env: last actions, events, traceback",
+)
+
+ALPHA: Final = Metric(
+    name="overwatch.slot.alpha",
+    short="alpha",
+    kind=Kind.GAUGE,
+    unit="1",
+    scope=Scope.SLOT,
+    asks="How far is the seed in this slot blended in?",
+    label="alpha",
+    fmt=".2f",
+    tele="TELE-551",
+)
+
+AGE: Final = Metric(
+    name="overwatch.slot.age",
+    short="age",
+    kind=Kind.GAUGE,
+    unit="{step}",
+    scope=Scope.SLOT,
+    asks="For how many steps has this slot been in its stage?",
+    label="age",
+    fmt=".0f",
+    tele="TELE-552",
+)
+
+STAGE: Final = Metric(
+    name="overwatch.slot.stage",
+    short="stage",
+    kind=Kind.STATE,
+    unit="1",
+    scope=Scope.SLOT,
+    asks="In which stage is the seed in this slot?",
+    label="stage",
+    tele="TELE-501",
+)
+
+ROWS: Final = (REWARD, EPISODE_RETURN, TASK_METRIC, RENT, STEP_TIME, CRASHES, ALPHA, AGE, STAGE)

@@ -1,0 +1,72 @@
+"""Rows about machines: GPU lanes (`hw.*`) and the host (`system.*`), under OpenTelemetry's names."""
+
+from typing import Final
+
+from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
+
+
+def _reading(name: str, short: str, unit: str, scope: Scope, asks: str, **more: str) -> Metric:
+    """A machine gauge: a reading that fails is undefined, never a finding of its own."""
+    constant = {"hw.type": "gpu"} if name in ("hw.temperature", "hw.power") else {}
+    return Metric(
+        name=name,
+        short=short,
+        kind=Kind.GAUGE,
+        unit=unit,
+        scope=scope,
+        asks=asks,
+        label=more.get("label", short[:8]),
+        direction=Direction.NONE,
+        non_finite=NonFinite.UNDEFINED,
+        fmt=more.get("fmt", ".0f"),
+        attributes=constant,
+    )
+
+
+UTILIZATION: Final = _reading(
+    "hw.gpu.utilization", "utilization", "1", Scope.GPU,
+    "What share of the time did this GPU run a kernel?", label="util", fmt=".0%",
+)  # fmt: skip
+MEMORY_USED: Final = _reading(
+    "hw.gpu.memory.usage", "memory_used_bytes", "By", Scope.GPU, "How much memory of this GPU is used?",
+    label="mem",
+)  # fmt: skip
+MEMORY_TOTAL: Final = _reading(
+    "hw.gpu.memory.limit", "memory_total_bytes", "By", Scope.GPU, "How much memory has this GPU?",
+    label="mem max",
+)  # fmt: skip
+TEMPERATURE: Final = _reading(
+    "hw.temperature", "temperature_c", "Cel", Scope.GPU, "How hot is this GPU?", label="temp"
+)
+POWER: Final = _reading(
+    "hw.power", "power_w", "W", Scope.GPU, "How much power does this GPU draw?", label="power"
+)
+CPU: Final = _reading(
+    "system.cpu.utilization", "cpu_utilization", "1", Scope.HOST,
+    "What share of this host's CPU time is used?", label="cpu", fmt=".0%",
+)  # fmt: skip
+RAM_USED: Final = _reading(
+    "system.memory.usage", "ram_used_bytes", "By", Scope.HOST, "How much memory of this host is used?",
+    label="ram",
+)  # fmt: skip
+RAM_TOTAL: Final = _reading(
+    "system.memory.limit", "ram_total_bytes", "By", Scope.HOST, "How much memory has this host?",
+    label="ram max",
+)  # fmt: skip
+DISK_READ: Final = _reading(
+    "overwatch.host.disk.read", "disk_read_bytes_per_s", "By/s", Scope.HOST,
+    "How fast does this host read from its disks?", label="disk r",
+)  # fmt: skip
+DISK_WRITE: Final = _reading(
+    "overwatch.host.disk.write", "disk_write_bytes_per_s", "By/s", Scope.HOST,
+    "How fast does this host write to its disks?", label="disk w",
+)  # fmt: skip
+NETWORK: Final = _reading(
+    "overwatch.host.network", "network_bytes_per_s", "By/s", Scope.HOST,
+    "How fast does this host send and receive, loopback left out?", label="net",
+)  # fmt: skip
+
+ROWS: Final = (
+    UTILIZATION, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER,
+    CPU, RAM_USED, RAM_TOTAL, DISK_READ, DISK_WRITE, NETWORK,
+)  # fmt: skip

@@ -1,0 +1,76 @@
+"""Rows about the run as a whole and about the tower itself."""
+
+from typing import Final
+
+from overwatch.catalog.metric import Kind, Metric, NonFinite, Scope
+
+UPDATES: Final = Metric(
+    name="overwatch.run.updates",
+    short="updates",
+    kind=Kind.COUNTER,
+    unit="{update}",
+    scope=Scope.RUN,
+    asks="How many PPO updates has this run finished?",
+    label="updates",
+    fmt=",.0f",
+)
+
+EPISODES: Final = Metric(
+    name="overwatch.run.episodes",
+    short="episodes",
+    kind=Kind.COUNTER,
+    unit="{episode}",
+    scope=Scope.RUN,
+    asks="How many episodes has this run finished?",
+    label="episodes",
+    fmt=",.0f",
+)
+
+STEPS: Final = Metric(
+    name="overwatch.run.steps",
+    short="steps",
+    kind=Kind.COUNTER,
+    unit="{step}",
+    scope=Scope.RUN,
+    asks="How many environment steps has this run taken, over all envs?",
+    label="steps",
+    fmt=",.0f",
+)
+
+NON_FINITE: Final = Metric(
+    name="overwatch.run.non_finite",
+    short="non_finite",
+    kind=Kind.COUNTER,
+    unit="{value}",
+    scope=Scope.RUN,
+    asks="How many values that must be finite were NaN or infinite?",
+    label="nan",
+    fmt=",.0f",
+    fix="stop, reload the last checkpoint, look at the first field that went non-finite",
+)
+
+SDK_DROPPED: Final = Metric(
+    name="overwatch.sdk.dropped",
+    short="sdk_dropped",
+    kind=Kind.COUNTER,
+    unit="{record}",
+    scope=Scope.TOWER,
+    asks="How many records did the trainer's side drop so as not to slow training?",
+    label="dropped",
+    non_finite=NonFinite.UNDEFINED,
+    fmt=",.0f",
+)
+
+DATA_AGE: Final = Metric(
+    name="overwatch.run.data_age",
+    short="data_age",
+    kind=Kind.GAUGE,
+    unit="s",
+    scope=Scope.TOWER,
+    asks="How old is the newest record of this run?",
+    label="age",
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".1f",
+)
+
+ROWS: Final = (UPDATES, EPISODES, STEPS, NON_FINITE, SDK_DROPPED, DATA_AGE)
