@@ -116,6 +116,8 @@ class Metric:
     fold: Fold = Fold.LAST
     fmt: str = ".3f"
     """`format()` specification for panels."""
+    suffix: str = ""
+    """Shown after the value, e.g. `max` where the value is a share of its maximum."""
     banner_fmt: str | None = None
     """`format()` specification for the one-line banner, where it differs."""
     attributes: dict[str, str] = field(default_factory=dict)

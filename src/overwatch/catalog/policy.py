@@ -49,6 +49,7 @@ ENTROPY: Final = Metric(
         )
     },
     fmt=".0%",
+    suffix="max",
     fix="raise the entropy coefficient or lower the learning rate",
     tele="TELE-120",
 )

@@ -1,0 +1,45 @@
+"""Growing NumPy arrays, and how arrays enter and leave a checkpoint.
+
+Rules: capacity doubles, so growth is cheap; a grown row holds the fill value. Must not know what the
+arrays mean.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+def floats(rows: int, *more: int) -> Floats:
+    """An array of shape (rows, *more) filled with NaN; whether a value is absent is told by its time."""
+    return np.full((rows, *more), np.nan)
+
+
+def ints(rows: int, *more: int, fill: int = 0) -> Ints:
+    """An array of shape (rows, *more) filled with `fill`."""
+    return np.full((rows, *more), fill, dtype=np.int64)
+
+
+def grown(array: np.ndarray, shape: tuple[int, ...], fill: float) -> np.ndarray:
+    """A copy of `array` inside a larger array of `shape`; new cells hold `fill`."""
+    larger = np.full(shape, fill, dtype=array.dtype)
+    larger[tuple(slice(0, size) for size in array.shape)] = array
+    return larger
+
+
+def encode_hook(value: Any) -> Any:
+    """An array as [dtype, shape, bytes], for msgspec."""
+    if isinstance(value, np.ndarray):
+        return [value.dtype.str, list(value.shape), np.ascontiguousarray(value).tobytes()]
+    raise NotImplementedError(f"a checkpoint cannot hold {type(value).__name__}")
+
+
+def decode_hook(kind: type, value: Any) -> Any:
+    """The inverse of `encode_hook`."""
+    if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
+        dtype, shape, data = value
+        return np.frombuffer(data, dtype=dtype).reshape(shape).copy()
+    raise NotImplementedError(f"a checkpoint cannot hold {kind}")

@@ -1,0 +1,109 @@
+"""Which events become a line of the feed, and what the line says. Structured first, pretty second."""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from overwatch.events import (
+    ActionTaken, EarlyStopped, EnvCrashed, EpisodeEnded, Event, GateEvaluated, LogLine, Measured, NonFiniteSeen,
+    PhaseEnded, RunFinished, RunStarted, SeedStageChanged,
+)  # fmt: skip
+from overwatch.state.run import Entry
+
+
+def entry_of(event: Event) -> Entry | None:
+    """The feed's line of an event; numbers, actions, episodes and phases have none."""
+    match event:
+        case Measured() | ActionTaken() | EpisodeEnded() | PhaseEnded():
+            return None
+        case RunStarted():
+            return _run_started(event)
+        case RunFinished():
+            return _run_finished(event)
+        case SeedStageChanged():
+            return _seed(event)
+        case GateEvaluated():
+            return _gate(event)
+        case EnvCrashed():
+            return _crash(event)
+        case NonFiniteSeen():
+            return _non_finite(event)
+        case EarlyStopped():
+            return _early_stop(event)
+        case LogLine():
+            return Entry(
+                at=event.at, severity=event.severity.value, subsystem=event.subsystem, kind="log_line",
+                message=event.message, env_id=event.env_id, slot=event.slot, seed_id=event.seed_id,
+                fields=event.fields,
+            )  # fmt: skip
+        case _:
+            assert_never(event)
+
+
+def _run_started(event: RunStarted) -> Entry:
+    fields = {"task": event.task, "algo": event.algo, "envs": event.n_envs, "node": event.node}
+    return Entry(
+        at=event.at, severity="info", subsystem="simic", kind="run_started", message="run started",
+        fields=_present(fields),
+    )  # fmt: skip
+
+
+def _run_finished(event: RunFinished) -> Entry:
+    severity = "critical" if event.outcome == "failed" else "info"
+    return Entry(
+        at=event.at, severity=severity, subsystem="simic", kind="run_finished",
+        message=f"run {event.outcome}", fields=_present({"reason": event.reason}),
+    )  # fmt: skip
+
+
+def _seed(event: SeedStageChanged) -> Entry:
+    fields = {"reason": event.reason, "age": event.age, "blueprint": event.blueprint, **event.fields}
+    return Entry(
+        at=event.at, severity="info", subsystem="kasmina", kind="seed_stage_changed",
+        message=f"{event.before.label}>{event.after.label}", env_id=event.env_id, slot=event.slot,
+        seed_id=event.seed_id, fields=_present(fields),
+    )  # fmt: skip
+
+
+def _gate(event: GateEvaluated) -> Entry:
+    fields = {
+        "passed": "yes" if event.passed else "no",
+        "score": None if event.score is None else f"{event.score:.3g}",
+        "failed": ",".join(event.checks_failed) or None,
+        "why": event.message,
+    }
+    return Entry(
+        at=event.at, severity="info" if event.passed else "warning", subsystem="kasmina",
+        kind="gate_evaluated", message=f"gate={event.gate}", env_id=event.env_id, slot=event.slot,
+        seed_id=event.seed_id, fields=_present(fields),
+    )  # fmt: skip
+
+
+def _crash(event: EnvCrashed) -> Entry:
+    return Entry(
+        at=event.at, severity="critical", subsystem="tolaria", kind="env_crashed", message="crashed",
+        env_id=event.env_id, fields=_present({"step": event.step, "error": event.error}),
+    )  # fmt: skip
+
+
+def _non_finite(event: NonFiniteSeen) -> Entry:
+    fields = {"metric": event.metric, "count": event.count, "envs": ",".join(map(str, event.env_ids)) or None}
+    return Entry(
+        at=event.at, severity="critical", subsystem="simic", kind="non_finite_seen",
+        message=f"non-finite {event.kind}", env_id=event.env_ids[0] if len(event.env_ids) == 1 else None,
+        fields=_present(fields),
+    )  # fmt: skip
+
+
+def _early_stop(event: EarlyStopped) -> Entry:
+    fields = {
+        "update": event.update, "epoch": event.epoch, "kl": f"{event.kl_divergence:.4f}",
+        "target": f"{event.target:.4f}", "skipped": event.minibatches_skipped,
+    }  # fmt: skip
+    return Entry(
+        at=event.at, severity="info", subsystem="simic", kind="early_stopped", message="early stop",
+        fields=_present(fields),
+    )  # fmt: skip
+
+
+def _present(fields: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in fields.items() if value is not None}

@@ -1,0 +1,65 @@
+"""Judging one value by its row's limits: the only place where a number becomes a status.
+
+Pure. A status is of one value at one moment; holds and findings are made elsewhere from many statuses.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from overwatch.catalog import Limit, Limits, Side
+
+
+class Status(IntEnum):
+    """How good one value is; larger is worse."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+
+    @property
+    def word(self) -> str:
+        """The word in JSON."""
+        return self.name.lower()
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A status with the limit in use: the one crossed, else the nearest."""
+
+    status: Status
+    limit: Limit | None = None
+    threshold: float | None = None
+    """The limit's number in the row's unit, with a relative limit multiplied out."""
+
+
+def judge(value: float, limits: Limits, median: float | None) -> Judgement:
+    """Judge a finite value; `median` is the run's own, `None` while there is none (relative limits wait)."""
+    nearest: Judgement | None = None
+    for status, limit in ((Status.CRITICAL, limits.critical), (Status.WARNING, limits.warning)):
+        if limit is None:
+            continue
+        threshold = _threshold(limit, median)
+        if threshold is None:
+            continue
+        if _crossed(value, limit.side, threshold):
+            return Judgement(status, limit, threshold)
+        nearest = Judgement(Status.OK, limit, threshold)
+    return nearest or Judgement(Status.OK)
+
+
+def _threshold(limit: Limit, median: float | None) -> float | None:
+    if not limit.relative:
+        return limit.value
+    return None if median is None else limit.value * median
+
+
+def _crossed(value: float, side: Side, threshold: float) -> bool:
+    match side:
+        case Side.ABOVE:
+            return value > threshold
+        case Side.AT_OR_ABOVE:
+            return value >= threshold
+        case Side.BELOW:
+            return value < threshold
+        case Side.AT_OR_BELOW:
+            return value <= threshold

@@ -1,0 +1,138 @@
+"""Folding numbers: one `Measured` event into the columns of its scope."""
+
+import math
+from collections.abc import Callable
+from typing import assert_never
+
+import numpy as np
+
+from overwatch.catalog import BY_NAME, Scope, parse_stage
+from overwatch.events import Column, Measured
+from overwatch.state.arrays import Ints
+from overwatch.state.envs import MEASURES
+from overwatch.state.policy import new_series, observe
+from overwatch.state.ring import Ring
+from overwatch.state.run import Gauge, RunState
+
+MARK_NS = 250_000_000
+"""Least producer time between two marks of the step rate."""
+MAX_CUSTOM = 256
+"""Most policy values that no row knows."""
+
+
+def measure(state: RunState, event: Measured, stamp: int) -> None:
+    """Fold one measurement received at `stamp`."""
+    match event.scope:
+        case Scope.POLICY | Scope.LEARNER | Scope.ROLLOUTS:
+            _policy(state, event, stamp)
+        case Scope.ENV:
+            _envs(state, event)
+        case Scope.SLOT:
+            _slots(state, event)
+        case Scope.GPU:
+            _lanes(state, event, stamp)
+        case Scope.HOST:
+            for name, column in event.values.items():
+                _gauge(state.host, name, column.first(), event.at, stamp)
+        case Scope.RUN | Scope.TOWER:
+            pass
+        case _:
+            assert_never(event.scope)
+
+
+def _policy(state: RunState, event: Measured, stamp: int) -> None:
+    for name, column in event.values.items():
+        if not len(column):
+            continue
+        row = BY_NAME.get(name)
+        if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
+            continue
+        series = state.policy.setdefault(name, new_series())
+        observe(series, row, state.preset, column.first())
+        series.at, series.stamp = event.at, stamp
+    if event.index is None or event.index != state.update:
+        state.updates += 1
+    state.update = state.updates if event.index is None else event.index
+    state.last_update_at = max(state.last_update_at, event.at)
+
+
+def _envs(state: RunState, event: Measured) -> None:
+    rows = state.envs.rows(event.keys["env_id"].array().astype(np.int64))
+    lane = event.values.get("lane")
+    if lane is not None:
+        state.envs.lane[rows] = _codes(lane, state.lane_names.code)
+    for name, column in event.values.items():
+        row = BY_NAME.get(name)
+        if row is not None and row.short in MEASURES:
+            state.envs.measure(row.short, rows, column.array().astype(np.float64), event.at)
+        elif row is not None and row.short == "return":
+            state.envs.finish_episodes(rows, column.array().astype(np.float64))
+    state.envs.touch(rows, event.at)
+    if event.index is not None:
+        _count_steps(state, rows.size, event.index, event.at)
+
+
+def _count_steps(state: RunState, num_envs: int, index: int, at: int) -> None:
+    before = index - 1 if state.step_index is None else state.step_index
+    if index <= before:
+        return
+    state.steps += num_envs * (index - before)
+    state.step_index = index
+    marks = state.step_marks
+    if not marks.items or at - marks.items[-1][0] >= MARK_NS:
+        marks.push((at, state.steps))
+
+
+def _slots(state: RunState, event: Measured) -> None:
+    envs = state.envs
+    rows = envs.rows(event.keys["env_id"].array().astype(np.int64))
+    slots = _codes(event.keys["slot"], state.slot_names.code)
+    envs.fit_slots(len(state.slot_names.words))
+    stage = event.values.get("overwatch.slot.stage")
+    if stage is not None:
+        envs.stage[rows, slots] = _codes(stage, stage_code)
+    blueprint = event.values.get("blueprint")
+    if blueprint is not None:
+        envs.blueprint[rows, slots] = _codes(blueprint, state.blueprint_names.code)
+    alpha = event.values.get("overwatch.slot.alpha")
+    if alpha is not None:
+        envs.alpha[rows, slots] = alpha.array()
+    age = event.values.get("overwatch.slot.age")
+    if age is not None:
+        ages = age.array().astype(np.float64)
+        envs.age[rows, slots] = np.where(np.isfinite(ages), ages, -1).astype(np.int64)
+    envs.touch(rows, event.at)
+
+
+def stage_code(word: str) -> int:
+    """Number of a stage's word; an unknown word is the stage UNKNOWN."""
+    return parse_stage(word).code
+
+
+def _codes(column: Column, code: Callable[[str], int]) -> Ints:
+    """The run's own number of each word of a dictionary-coded column; -1 where absent."""
+    if column.labels is None:
+        raise ValueError("a column of words needs labels; this one holds bare numbers")
+    table = np.array([*(code(label) for label in column.labels), -1], dtype=np.int64)
+    return table[column.array().astype(np.int64)]
+
+
+def _lanes(state: RunState, event: Measured, stamp: int) -> None:
+    for position, lane in enumerate(event.keys["gpu_id"].words()):
+        if lane is None:
+            continue
+        state.lane_names.code(lane)
+        readings = state.lanes.setdefault(lane, {})
+        for name, column in event.values.items():
+            _gauge(readings, name, float(column.array()[position]), event.at, stamp)
+
+
+def _gauge(readings: dict[str, Gauge], name: str, value: float, at: int, stamp: int) -> None:
+    row = BY_NAME.get(name)
+    if row is None or not math.isfinite(value):
+        return
+    known = readings.get(row.short)
+    if known is None:
+        known = readings[row.short] = Gauge(value=value, at=at, stamp=stamp, history=Ring(10))
+    known.value, known.at, known.stamp = value, at, stamp
+    known.history.push(value)

@@ -1,0 +1,113 @@
+"""The state of one run: everything the fold remembers, and nothing derived.
+
+Only `apply` changes it. Serialisable whole, so a checkpoint is the state itself.
+"""
+
+import msgspec
+
+from overwatch.events import Origin, RunFinished, RunStarted
+from overwatch.state.arrays import decode_hook, encode_hook
+from overwatch.state.envs import Envs
+from overwatch.state.policy import Series
+from overwatch.state.ring import Ring
+from overwatch.state.sources import Source
+
+FEED = 200
+ACTIONS = 64
+"""Steps whose actions make up the action mix."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the feed, as text that is still raw."""
+
+    at: int
+    severity: str
+    subsystem: str
+    kind: str
+    message: str
+    env_id: int | None = None
+    slot: str | None = None
+    seed_id: str | None = None
+    fields: dict[str, str] = {}
+
+
+class Gauge(msgspec.Struct, kw_only=True):
+    """One machine reading."""
+
+    value: float
+    at: int
+    stamp: int
+    history: Ring[float | None]
+
+
+class Names(msgspec.Struct):
+    """Words seen so far, with a number each; order of first sight."""
+
+    words: list[str] = msgspec.field(default_factory=list)
+    codes: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def code(self, word: str) -> int:
+        """The number of a word; a new word gets the next one."""
+        found = self.codes.get(word)
+        if found is None:
+            found = self.codes[word] = len(self.words)
+            self.words.append(word)
+        return found
+
+
+class RunState(msgspec.Struct, kw_only=True):
+    """What is known of one run."""
+
+    origin: Origin
+    """The first origin heard: names the run, and its task and algorithm when no start record does."""
+    started: RunStarted | None = None
+    finished: RunFinished | None = None
+    first_at: int = 0
+    """Producer's time of the first record."""
+    last_at: int = 0
+    """Newest producer time."""
+    last_stamp: int = 0
+    sources: dict[str, Source] = msgspec.field(default_factory=dict)
+    policy: dict[str, Series] = msgspec.field(default_factory=dict)
+    """By full metric name."""
+    update: int | None = None
+    updates: int = 0
+    last_update_at: int = 0
+    episodes: int = 0
+    steps: int = 0
+    step_index: int | None = None
+    """Newest env step number."""
+    step_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(256))
+    """(producer time, total steps), for windowed rates."""
+    envs: Envs = msgspec.field(default_factory=Envs)
+    slot_names: Names = msgspec.field(default_factory=Names)
+    blueprint_names: Names = msgspec.field(default_factory=Names)
+    op_names: Names = msgspec.field(default_factory=Names)
+    lane_names: Names = msgspec.field(default_factory=Names)
+    actions: Ring[dict[str, int]] = msgspec.field(default_factory=lambda: Ring(ACTIONS))
+    lanes: dict[str, dict[str, Gauge]] = msgspec.field(default_factory=dict)
+    """Readings by lane id, then by short name."""
+    host: dict[str, Gauge] = msgspec.field(default_factory=dict)
+    tower: dict[str, float] = msgspec.field(default_factory=dict)
+    """The producer's own counters, by short name."""
+    non_finite: int = 0
+    non_finite_last: str | None = None
+    non_finite_at: int = 0
+    crashes: int = 0
+    feed: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FEED))
+    feed_total: int = 0
+
+    @property
+    def preset(self) -> str:
+        """Which limits judge this run."""
+        return self.started.preset if self.started else "ppo"
+
+
+def dump(state: RunState) -> bytes:
+    """The state as bytes; the same state gives the same bytes."""
+    return msgspec.msgpack.encode(state, enc_hook=encode_hook, order="deterministic")
+
+
+def load(data: bytes) -> RunState:
+    """The state from `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
+    return msgspec.msgpack.decode(data, type=RunState, dec_hook=decode_hook)
