@@ -11,8 +11,21 @@ import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.events import (
-    ActionTaken, Column, EarlyStopped, EnvCrashed, EpisodeEnded, Event, GateEvaluated, LogLine, Measured,
-    NonFiniteSeen, PhaseEnded, Record, RunFinished, RunStarted, SeedStageChanged,
+    ActionTaken,
+    Column,
+    EarlyStopped,
+    EnvCrashed,
+    EpisodeEnded,
+    Event,
+    GateEvaluated,
+    LogLine,
+    Measured,
+    NonFiniteSeen,
+    PhaseEnded,
+    Record,
+    RunFinished,
+    RunStarted,
+    SeedStageChanged,
 )  # fmt: skip
 from overwatch.state.arrays import Ints
 from overwatch.state.feed import entry_of

@@ -65,6 +65,11 @@ class Envs(msgspec.Struct, kw_only=True):
         """Row of one env id; an unseen id gets a new row."""
         return int(self.rows(np.array([env_id], dtype=np.int64))[0])
 
+    def find(self, env_id: int) -> int | None:
+        """Row of an env id that was seen, else `None`."""
+        found = np.flatnonzero(self.ids[: self.n] == env_id)
+        return int(found[0]) if found.size else None
+
     def touch(self, rows: Ints, at: int) -> None:
         """These envs spoke at `at`; a crashed env that speaks again lives again."""
         self.seen_at[rows] = np.maximum(self.seen_at[rows], at)

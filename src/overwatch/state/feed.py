@@ -4,8 +4,19 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from overwatch.events import (
-    ActionTaken, EarlyStopped, EnvCrashed, EpisodeEnded, Event, GateEvaluated, LogLine, Measured, NonFiniteSeen,
-    PhaseEnded, RunFinished, RunStarted, SeedStageChanged,
+    ActionTaken,
+    EarlyStopped,
+    EnvCrashed,
+    EpisodeEnded,
+    Event,
+    GateEvaluated,
+    LogLine,
+    Measured,
+    NonFiniteSeen,
+    PhaseEnded,
+    RunFinished,
+    RunStarted,
+    SeedStageChanged,
 )  # fmt: skip
 from overwatch.state.run import Entry
 

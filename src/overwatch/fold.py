@@ -1,0 +1,158 @@
+"""All runs, tick by tick: batches in, frames out. The same batches give the same frames, live or replayed.
+
+Owns the tick clock's arithmetic and the routing of records to runs. A bad record is quarantined and
+counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator` and replay both drive it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.events import Record
+from overwatch.journal import Batch, Signal
+from overwatch.otlp.decode import Decoded, MalformedBody, decode
+from overwatch.projection import project
+from overwatch.snapshot import Snapshot, View
+from overwatch.state import RunState, apply, new_run
+
+FAST_NS: Final = 100_000_000
+SLOW_NS: Final = 1_000_000_000
+MAX_RUNS: Final = 256
+DEFAULT_VIEW: Final = View()
+
+
+def next_tick(stamp: int) -> int:
+    """The first fast tick at or after a stamp."""
+    return -(-stamp // FAST_NS) * FAST_NS
+
+
+class TowerStats(msgspec.Struct, kw_only=True):
+    """What the fold did with everything it was given."""
+
+    batches: int = 0
+    records: int = 0
+    problems: int = 0
+    """Malformed or unfoldable records, quarantined."""
+    unattributed: int = 0
+    """Records without a run id."""
+    unmapped: int = 0
+    """Foreign metric points that no catalogue row knows."""
+    duplicates: int = 0
+    refused_runs: int = 0
+    """Records of runs beyond the limit of runs."""
+    last_problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What one tick published."""
+
+    tick: int
+    """Unix nanoseconds, a multiple of the fast tick."""
+    slow: bool
+    newest: str | None
+    """The run with the newest stamp."""
+    snapshots: Mapping[tuple[str, View], Snapshot]
+    recorded: tuple[Snapshot, ...]
+    """What a snapshot log gets at this tick: one of each run that is not over, on slow ticks."""
+    tower: TowerStats
+
+
+class _Tracked(msgspec.Struct):
+    state: RunState
+    assessment: Assessment
+    logged_stamp: int = -1
+    """`last_stamp` when the run's ended snapshot was last recorded."""
+
+
+class Fold:
+    """Every run's state and judgement."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Tracked] = {}
+        self.tower = TowerStats()
+
+    @property
+    def newest(self) -> str | None:
+        """The run with the newest stamp."""
+        return max(self._runs, key=lambda run_id: self._runs[run_id].state.last_stamp, default=None)
+
+    def advance(self, tick: int, batches: Sequence[Batch], views: Iterable[tuple[str | None, View]]) -> Frame:
+        """Apply the batches stamped up to `tick`, judge every run, project every view."""
+        for batch in batches:
+            self._apply(batch)
+        slow = tick % SLOW_NS == 0
+        wanted = self._resolve(views)
+        snapshots: dict[tuple[str, View], Snapshot] = {}
+        recorded: list[Snapshot] = []
+        for run_id, tracked in self._runs.items():
+            judged = assess(tracked.state, tracked.assessment, tick)
+            tracked.assessment = judged.assessment
+            views_of_run = [DEFAULT_VIEW, *(view for name, view in wanted if name == run_id)]
+            for view in dict.fromkeys(views_of_run):
+                snapshots[run_id, view] = project(tracked.state, judged, view)
+            if slow and self._is_recorded(tracked, judged):
+                recorded.append(snapshots[run_id, DEFAULT_VIEW])
+        return Frame(
+            tick=tick,
+            slow=slow,
+            newest=self.newest,
+            snapshots=snapshots,
+            recorded=tuple(recorded),
+            tower=msgspec.structs.replace(self.tower),
+        )
+
+    def _resolve(self, views: Iterable[tuple[str | None, View]]) -> list[tuple[str, View]]:
+        newest = self.newest
+        named = ((newest if run_id is None else run_id, view) for run_id, view in views)
+        return [(run_id, view) for run_id, view in named if run_id is not None]
+
+    def _is_recorded(self, tracked: _Tracked, judged: Judged) -> bool:
+        """Living runs always; one that is over once more after its last record."""
+        over = judged.link.state in ("ended", "lost")
+        if over and tracked.logged_stamp == tracked.state.last_stamp:
+            return False
+        tracked.logged_stamp = tracked.state.last_stamp if over else -1
+        return True
+
+    def _apply(self, batch: Batch) -> None:
+        self.tower.batches += 1
+        if batch.signal is Signal.START:
+            return
+        try:
+            decoded = decode(batch.signal, batch.body)
+        except MalformedBody as error:
+            self._quarantine(str(error))
+            return
+        self._count(decoded)
+        for record in decoded.records:
+            self._fold(record, batch.stamp)
+
+    def _count(self, decoded: Decoded) -> None:
+        self.tower.unattributed += decoded.unattributed
+        self.tower.unmapped += decoded.unmapped
+        for problem in decoded.problems:
+            self._quarantine(f"{problem.reason}: {problem.detail}")
+
+    def _fold(self, record: Record, stamp: int) -> None:
+        run_id = record.origin.run_id
+        tracked = self._runs.get(run_id)
+        if tracked is None:
+            if len(self._runs) >= MAX_RUNS:
+                self.tower.refused_runs += 1
+                return
+            tracked = self._runs[run_id] = _Tracked(new_run(record), Assessment())
+        try:
+            fresh = apply(tracked.state, record, stamp)
+        except (ValueError, LookupError, TypeError, OverflowError) as error:
+            self._quarantine(f"{type(record.event).__name__} of run {run_id}: {error}")
+            return
+        self.tower.records += 1
+        self.tower.duplicates += not fresh
+
+    def _quarantine(self, detail: str) -> None:
+        self.tower.problems += 1
+        self.tower.last_problem = detail

@@ -1,0 +1,50 @@
+"""`project`: from state and judgement to a snapshot. Only selects, cuts and formats; cheap and pure."""
+
+from overwatch.catalog import Kind, Scope, of_scope
+from overwatch.diagnose import Judged
+from overwatch.projection.board import BoardRows, aggregates, board, detail
+from overwatch.projection.policy import readings
+from overwatch.projection.run import link_view, run_view, system_view
+from overwatch.projection.verdict import feed_view, findings_view, verdict_view
+from overwatch.snapshot import Snapshot, View
+from overwatch.state import RunState
+
+__all__ = ["project"]
+
+
+def project(state: RunState, judged: Judged, view: View) -> Snapshot:
+    """The snapshot of one run for one view, at the tick that was judged."""
+    tick = judged.assessment.tick
+    rows = BoardRows(state, judged)
+    head, envs = board(rows, view.rows)
+    findings = findings_view(judged)
+    feed = feed_view(state)
+    return Snapshot(
+        time=tick / 1e9,
+        run=run_view(state),
+        link=link_view(state, judged.link, tick),
+        verdict=verdict_view(state, judged, findings),
+        policy=readings(state, tick),
+        system=system_view(state, tick),
+        board=head,
+        envs=envs,
+        detail=None if view.env_id is None else detail(rows, feed, view.env_id),
+        aggregates=aggregates(rows),
+        findings=findings,
+        feed=feed,
+        counters=_counters(state),
+    )
+
+
+def _counters(state: RunState) -> dict[str, float]:
+    """Every run counter of the catalogue, at 0 from the first snapshot on."""
+    known: dict[str, float] = {
+        "updates": state.updates,
+        "episodes": state.episodes,
+        "steps": state.steps,
+        "non_finite": state.non_finite,
+        "crashes": state.crashes,
+        "sdk_dropped": state.tower.get("sdk_dropped", 0),
+    }
+    rows = [row for scope in (Scope.RUN, Scope.ENV, Scope.TOWER) for row in of_scope(scope)]
+    return {row.short: float(known[row.short]) for row in rows if row.kind is Kind.COUNTER}

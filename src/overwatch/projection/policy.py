@@ -1,0 +1,113 @@
+"""The policy pulse: one reading a row, with its text, limit and trend. Selects and formats, never judges."""
+
+from typing import Final
+
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Direction, Limit, Metric, Scope, Side, of_scope
+from overwatch.projection.text import safe
+from overwatch.snapshot import Limit as LimitView
+from overwatch.snapshot import Reading
+from overwatch.state.judge import Judgement
+from overwatch.state.policy import Series
+from overwatch.state.run import RunState
+
+TREND_NEEDS: Final = 4
+TREND_RESIDUALS: Final = 2.0
+"""A trend rises by more than this many times the scatter around it."""
+
+
+def readings(state: RunState, tick: int) -> dict[str, Reading]:
+    """All policy rows in catalogue order, absent ones too, then the run's own custom values by name."""
+    found: dict[str, Reading] = {}
+    for row in of_scope(Scope.POLICY):
+        series = state.policy.get(row.name)
+        found[row.short] = absent(row) if series is None else _reading(row, series, tick)
+    for name in sorted(state.policy):
+        if name not in BY_NAME:
+            short = safe(name.removeprefix(CUSTOM_PREFIX))
+            found[short] = _custom(short, state.policy[name], tick)
+    return found
+
+
+def absent(row: Metric) -> Reading:
+    """A row that nothing was heard of."""
+    return Reading(label=row.label, direction=_direction(row))
+
+
+def _reading(row: Metric, series: Series, tick: int) -> Reading:
+    return Reading(
+        value=series.value,
+        status=_status(series),
+        non_finite=series.non_finite,
+        limit=_limit(row, series.judgement),
+        trend=trend(series.history.items),
+        direction=_direction(row),
+        age_s=max(0.0, (tick - series.stamp) / 1e9),
+        history=tuple(series.history.items),
+        label=row.label,
+        text=_text(series, row.fmt, row.suffix),
+    )
+
+
+def _custom(short: str, series: Series, tick: int) -> Reading:
+    return Reading(
+        value=series.value,
+        status="ok" if series.non_finite is None else "absent",
+        non_finite=series.non_finite,
+        trend=trend(series.history.items),
+        age_s=max(0.0, (tick - series.stamp) / 1e9),
+        history=tuple(series.history.items),
+        label=short,
+        text=_text(series, ".4g", ""),
+    )
+
+
+def _status(series: Series) -> str:
+    if series.non_finite == "undefined":
+        return "absent"
+    return "ok" if series.judgement is None else series.judgement.status.word
+
+
+def _text(series: Series, fmt: str, suffix: str) -> str:
+    if series.non_finite == "undefined":
+        return "n/a"
+    if series.non_finite is not None:
+        return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}[series.non_finite]
+    return "–" if series.value is None else format(series.value, fmt) + suffix
+
+
+def _direction(row: Metric) -> str | None:
+    return None if row.direction is Direction.NONE else row.direction.value
+
+
+def _limit(row: Metric, judgement: Judgement | None) -> LimitView | None:
+    if judgement is None or judgement.limit is None or judgement.threshold is None:
+        return None
+    return LimitView(text=limit_text(row, judgement.limit), value=judgement.threshold)
+
+
+def limit_text(row: Metric, limit: Limit) -> str:
+    """A limit as shown: `>.015`, `<30%`, `>4.0×`."""
+    sign = ">" if limit.side in (Side.ABOVE, Side.AT_OR_ABOVE) else "<"
+    if limit.relative:
+        return f"{sign}{limit.value:.1f}×"
+    if row.fmt.endswith("%"):
+        return f"{sign}{limit.value:.0%}"
+    number = f"{limit.value:g}" if limit.value else "0.0"
+    return sign + (number.removeprefix("0") if number.startswith("0.") and limit.value else number)
+
+
+def trend(history: list[float | None]) -> str | None:
+    """`up` or `down` where the slope stands out from the scatter around it, else `flat`."""
+    values = [value for value in history if value is not None]
+    n = len(values)
+    if n < TREND_NEEDS:
+        return None
+    middle, mean = (n - 1) / 2, sum(values) / n
+    spread = sum((i - middle) * (i - middle) for i in range(n))
+    slope = sum((i - middle) * (value - mean) for i, value in enumerate(values)) / spread
+    residual = sum((value - mean - slope * (i - middle)) ** 2 for i, value in enumerate(values))
+    scatter = (residual / n) ** 0.5
+    rise = slope * (n - 1)
+    if abs(rise) <= max(TREND_RESIDUALS * scatter, 0.02 * abs(mean)):
+        return "flat"
+    return "up" if rise > 0 else "down"

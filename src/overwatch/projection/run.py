@@ -1,0 +1,157 @@
+"""Identity, progress, link, machines: the parts of a snapshot that are about the run as a whole."""
+
+from overwatch.diagnose.link import LinkJudgement
+from overwatch.projection.text import safe, safe_or_none
+from overwatch.snapshot import Host, Lane, Link, Metric, Modes, Run, Source, System
+from overwatch.state.run import Gauge, RunState
+
+RATE_WINDOW_NS = 10_000_000_000
+GAUGE_LIMIT_S = 50.0
+"""A machine reading older than this is absent: ten times the age at which it reads as old."""
+
+
+def run_view(state: RunState) -> Run:
+    """Who the run is and how far it has come."""
+    started, finished = state.started, state.finished
+    origin = state.origin
+    first = started.at if started else state.first_at
+    elapsed_s = max(0.0, (state.last_at - first) / 1e9)
+    return Run(
+        run_id=safe(origin.run_id),
+        task=safe_or_none((started.task if started else None) or origin.task),
+        algo=safe_or_none((started.algo if started else None) or origin.algo),
+        reward_mode=safe_or_none(started.reward_mode if started else None),
+        node=safe_or_none(started.node if started else None),
+        devices=tuple(safe(lane) for lane in state.lane_names.words),
+        ranks=len({name.split("/")[1] for name in state.sources}),
+        n_envs=(started.n_envs if started else None) or state.envs.n or None,
+        slots_enabled=bool(state.slot_names.words),
+        git_sha=safe_or_none(started.git_sha if started else None),
+        dirty=started.dirty if started else None,
+        modes=Modes(amp=started.amp, compile=started.compile, ddp=started.ddp) if started else Modes(),
+        preset=safe(state.preset),
+        metric=_metric(state),
+        blueprints=_blueprints(state),
+        slots=tuple(safe(slot) for slot in state.slot_names.words),
+        episode=state.episodes or None,
+        batches=started.batches if started else None,
+        update=state.update,
+        updates=started.updates if started else None,
+        started=first / 1e9,
+        elapsed_s=elapsed_s,
+        eta_s=_eta_s(state, elapsed_s),
+        steps=state.steps or None,
+        steps_per_s=_steps_per_s(state),
+        outcome=finished.outcome if finished else None,
+        reason=safe_or_none(finished.reason) if finished else None,
+    )
+
+
+def _metric(state: RunState) -> Metric | None:
+    info = state.started.metric if state.started else None
+    if info is None:
+        return None
+    return Metric(name=safe(info.name), unit=safe(info.unit), higher_is_better=info.higher_is_better)
+
+
+def _blueprints(state: RunState) -> dict[str, str]:
+    """Two-letter codes, as the run gave them; made up, without clashes, for blueprints it did not name."""
+    given = dict(state.started.blueprints) if state.started else {}
+    taken = set(given.values())
+    for name in state.blueprint_names.words:
+        if name not in given:
+            given[name] = _code(name, taken)
+            taken.add(given[name])
+    return {safe(name): safe(code) for name, code in given.items()}
+
+
+def _code(name: str, taken: set[str]) -> str:
+    parts = [part for part in name.replace("-", "_").split("_") if part]
+    code = (parts[0][0] + parts[1][0] if len(parts) > 1 else name[:2].ljust(2, "_")).lower()
+    candidates = [code, *(code[0] + digit for digit in "0123456789")]
+    return next((candidate for candidate in candidates if candidate not in taken), code)
+
+
+def _eta_s(state: RunState, elapsed_s: float) -> float | None:
+    planned = state.started.updates if state.started else None
+    if planned is None or not state.update or state.finished is not None:
+        return None
+    return max(0.0, elapsed_s / state.update * (planned - state.update))
+
+
+def _steps_per_s(state: RunState) -> float | None:
+    """Env steps a second over the newest ten seconds of producer time."""
+    marks = [mark for mark in state.step_marks.items if state.last_at - mark[0] <= RATE_WINDOW_NS]
+    if len(marks) < 2 or marks[-1][0] == marks[0][0]:
+        return None
+    (first_at, first_steps), (last_at, last_steps) = marks[0], marks[-1]
+    return (last_steps - first_steps) / ((last_at - first_at) / 1e9)
+
+
+def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:
+    """Freshness of the run and of each of its producers."""
+    drops = [source.dropped for source in state.sources.values() if source.dropped is not None]
+    return Link(
+        state=judged.state,
+        data_age_s=judged.data_age_s,
+        lag_s=judged.lag_s,
+        dropped=sum(drops) if drops else None,
+        sources=tuple(
+            Source(
+                name=safe(source.name),
+                age_s=max(0.0, (tick - source.stamp) / 1e9),
+                interval_s=source.interval_s(),
+                dropped=source.dropped,
+            )
+            for source in state.sources.values()
+        ),
+    )
+
+
+def system_view(state: RunState, tick: int) -> System:
+    """Lanes that report, in order of first sight, and the host."""
+    return System(
+        gpus=tuple(_lane(name, state.lanes[name], tick) for name in state.lanes),
+        host=_host(state.host, tick) if state.host else None,
+    )
+
+
+def _fresh(readings: dict[str, Gauge], name: str, tick: int) -> float | None:
+    gauge = readings.get(name)
+    if gauge is None or (tick - gauge.stamp) / 1e9 > GAUGE_LIMIT_S:
+        return None
+    return gauge.value
+
+
+def _age_s(readings: dict[str, Gauge], tick: int) -> float:
+    return max(0.0, (tick - max(gauge.stamp for gauge in readings.values())) / 1e9)
+
+
+def _history(readings: dict[str, Gauge], name: str) -> tuple[float | None, ...]:
+    return tuple(readings[name].history.items) if name in readings else ()
+
+
+def _lane(name: str, readings: dict[str, Gauge], tick: int) -> Lane:
+    return Lane(
+        gpu_id=safe(name),
+        utilization=_fresh(readings, "utilization", tick),
+        utilization_history=_history(readings, "utilization"),
+        memory_used_bytes=_fresh(readings, "memory_used_bytes", tick),
+        memory_total_bytes=_fresh(readings, "memory_total_bytes", tick),
+        temperature_c=_fresh(readings, "temperature_c", tick),
+        power_w=_fresh(readings, "power_w", tick),
+        age_s=_age_s(readings, tick),
+    )
+
+
+def _host(readings: dict[str, Gauge], tick: int) -> Host:
+    return Host(
+        cpu_utilization=_fresh(readings, "cpu_utilization", tick),
+        cpu_history=_history(readings, "cpu_utilization"),
+        ram_used_bytes=_fresh(readings, "ram_used_bytes", tick),
+        ram_total_bytes=_fresh(readings, "ram_total_bytes", tick),
+        disk_read_bytes_per_s=_fresh(readings, "disk_read_bytes_per_s", tick),
+        disk_write_bytes_per_s=_fresh(readings, "disk_write_bytes_per_s", tick),
+        network_bytes_per_s=_fresh(readings, "network_bytes_per_s", tick),
+        age_s=_age_s(readings, tick),
+    )

@@ -1,0 +1,38 @@
+"""Text that is safe to show: control, escape and direction characters from telemetry become visible.
+
+Pure. Recordings keep the raw text; only what is projected passes here.
+"""
+
+import unicodedata
+from collections.abc import Mapping
+
+MAX_TEXT = 500
+"""Longest text a view gets, in characters."""
+
+
+def safe(text: str) -> str:
+    """The text without anything that could move a cursor, colour a screen or reverse its direction."""
+    if text.isascii() and text.isprintable() and len(text) <= MAX_TEXT:
+        return text
+    cut = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+    return "".join(_visible(character) for character in cut)
+
+
+def safe_or_none(text: str | None) -> str | None:
+    """`safe` for text that may be absent."""
+    return None if text is None else safe(text)
+
+
+def safe_fields(fields: Mapping[str, str]) -> dict[str, str]:
+    """`safe` for names and values."""
+    return {safe(name): safe(value) for name, value in fields.items()}
+
+
+def _visible(character: str) -> str:
+    if character in "\n\r\t":
+        return " "
+    return (
+        "\N{REPLACEMENT CHARACTER}"
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        else character
+    )
