@@ -1,0 +1,51 @@
+# Overwatch. `make demo` and `make test` set up all they need; the rest is for developers.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# With a GPU: make demo TORCH="torch" ; another wheel source: TORCH="torch --index-url ..."
+TORCH ?= torch==2.13.0
+PYTEST_FLAGS ?=
+DEMO_FLAGS ?=
+
+.PHONY: demo test check lint types imports long bench generate constraints clean
+
+$(VENV)/.installed: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
+demo: $(VENV)/.installed  ## train a real policy on this machine and watch it
+	$(BIN)/overwatch demo $(DEMO_FLAGS)
+
+test: $(VENV)/.installed  ## every test but the long ones
+	$(BIN)/pytest -m "not long" $(PYTEST_FLAGS)
+
+check: lint types imports test  ## what CI runs
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m overwatch.generate --check
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed
+	$(BIN)/lint-imports
+
+long: $(VENV)/.installed  ## what takes minutes: learning over five seeds and the like
+	$(BIN)/pytest -m long -s $(PYTEST_FLAGS)
+
+bench: $(VENV)/.installed  ## ratios beside comparators in one run; never a gate
+	for file in tests/bench/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
+	$(BIN)/python -m overwatch.generate
+
+constraints: $(VENV)/.installed  ## pin what is installed now, PyTorch left out
+	$(BIN)/pip freeze --exclude-editable | grep -v '^torch==' > constraints.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,170 @@
+"""`overwatch demo`: a collector, a real trainer and a reader, together on this machine.
+
+Owns the children: it starts them, sends their output to log files, ends them in order, and tells how it
+went in `summary.json`. Everything lies under one folder. Must not know what the children measure.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from overwatch.cli.children import Child, wait_for_file
+from overwatch.cli.summary import status_line, write_summary
+from overwatch.cli.viewclient import ViewUnreachableError, fetch, fetch_snapshot
+from overwatch.discovery import Endpoints
+from overwatch.snapshot import Snapshot
+
+HEADLESS_SECONDS: Final = 60.0
+STATUS_EVERY_S: Final = 5.0
+READY_S: Final = 30.0
+STOP_S: Final = 15.0
+UPDATES: Final = 1000
+_DEFAULT_PORTS: Final = {
+    "otlp_http": "4318",
+    "otlp_grpc": "4317",
+    "view": "4380",
+    "metrics": "8889",
+    "health": "13133",
+}
+
+
+class DemoError(ValueError):
+    """The demo cannot run here; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """What the user asked for."""
+
+    headless: bool
+    seconds: float | None
+    out: Path | None
+    envs: int
+    slots: int
+    seed: int
+
+
+def run_demo(options: DemoOptions) -> int:
+    """Run until the time is over, the user quits or training ends; 0 when a policy was seen training."""
+    if importlib.util.find_spec("torch") is None:
+        raise DemoError(
+            'the demo trains a real policy and needs PyTorch: `make demo`, or pip install "esper-overwatch[rl]"'
+        )
+    out = _folder(options.out)
+    headless = options.headless or not _has_screen()
+    run_id = f"digits-{datetime.now().astimezone():%m%d-%H%M%S}"
+    collector = Child(
+        "collector", _collector_command(out), out, {"OVERWATCH_READY_FILE": str(out / "ready.json")}
+    )
+    trainer: Child | None = None
+    try:
+        endpoints = _wait_ready(collector, out)
+        _announce(endpoints, out)
+        trainer = Child("trainer", _trainer_command(options, endpoints, run_id, out), out, {})
+        last = _headless(options, endpoints, trainer) if headless else _screen(endpoints, run_id)
+        trainer.stop(STOP_S)
+        last = _snapshot(endpoints) or last
+        (out / "metrics.prom").write_bytes(fetch(f"{endpoints.metrics}/metrics"))
+    finally:
+        if trainer is not None:
+            trainer.stop(STOP_S)
+        collector.stop(STOP_S)
+    return write_summary(out, last, trainer, collector)
+
+
+def _folder(out: Path | None) -> Path:
+    folder = out or Path("runs") / f"demo-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DemoError(f"--out {folder} cannot be made a folder: {error.strerror}") from error
+    if (folder / "otlp" / "index.jsonl").exists():
+        raise DemoError(f"--out {folder} holds a recording already; name an empty folder")
+    return folder.resolve()
+
+
+def _has_screen() -> bool:
+    return (
+        sys.stdout.isatty()
+        and sys.stdin.isatty()
+        and os.environ.get("TERM", "dumb") != "dumb"
+        and importlib.util.find_spec("textual") is not None
+    )
+
+
+def _collector_command(out: Path) -> list[str]:
+    sets = {
+        "exporters.otlp_file.path": out / "otlp",
+        "exporters.snapshots.path": out / "snapshots.jsonl",
+        "extensions.file_storage.directory": out / "journal",
+    }
+    words = [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+    return [sys.executable, "-m", "overwatch.cli", "collect", *words]
+
+
+def _trainer_command(options: DemoOptions, endpoints: Endpoints, run_id: str, out: Path) -> list[str]:
+    flags = {
+        "world": "morphogenesis", "envs": options.envs, "slots": options.slots, "updates": UPDATES,
+        "seed": options.seed, "endpoint": endpoints.otlp_http, "run-id": run_id, "out": out / "trainer",
+    }  # fmt: skip
+    words = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
+    return [sys.executable, "-m", "overwatch_rl.cli", "train", *words]
+
+
+def _wait_ready(collector: Child, out: Path) -> Endpoints:
+    found = wait_for_file(out / "ready.json", Endpoints, collector, READY_S)
+    if found is None:
+        raise DemoError(f"the collector did not start; its log is {collector.log}:\n{collector.tail()}")
+    return found
+
+
+def _announce(endpoints: Endpoints, out: Path) -> None:
+    moved = [
+        f"{name} {url}"
+        for name, port in _DEFAULT_PORTS.items()
+        if (url := getattr(endpoints, name)) and not url.endswith(f":{port}")
+    ]
+    if moved:
+        click.echo(f"default ports are busy, taken instead: {', '.join(moved)}")
+    click.echo(f"writing to {out}; metrics at {endpoints.metrics}/metrics; watch with")
+    click.echo(f"  overwatch tui --connect {endpoints.view}")
+
+
+def _headless(options: DemoOptions, endpoints: Endpoints, trainer: Child) -> Snapshot | None:
+    began = time.monotonic()
+    seconds = options.seconds or HEADLESS_SECONDS
+    width = min(shutil.get_terminal_size((120, 40)).columns, 160)
+    last: Snapshot | None = None
+    while (left := began + seconds - time.monotonic()) > 0:
+        if trainer.wait(min(STATUS_EVERY_S, left)) is not None:
+            break
+        last = _snapshot(endpoints) or last
+        click.echo(status_line(time.monotonic() - began, last)[:width])
+    return last
+
+
+def _screen(endpoints: Endpoints, run_id: str) -> Snapshot | None:
+    from overwatch.tui import run_tui
+
+    if endpoints.view is None:
+        raise DemoError("the collector opened no view API; its log says why")
+    run_tui(endpoints.view, run_id)
+    return _snapshot(endpoints)
+
+
+def _snapshot(endpoints: Endpoints) -> Snapshot | None:
+    if endpoints.view is None:
+        return None
+    try:
+        return fetch_snapshot(endpoints.view, None)
+    except ViewUnreachableError as error:
+        click.echo(str(error), err=True)
+        return None

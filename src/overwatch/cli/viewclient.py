@@ -1,0 +1,62 @@
+"""One-shot reads of a collector's view API and scrape page, for commands that need a single answer."""
+
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from overwatch import codec, discovery
+from overwatch.snapshot import Snapshot
+
+DEFAULT_VIEW = "ws://127.0.0.1:4380"
+TIMEOUT_S = 5.0
+
+
+class ViewUnreachableError(ValueError):
+    """No collector answers at the given place."""
+
+
+def view_url(connect: str | None) -> str:
+    """Where the view API is: as given, else as announced on this machine, else the default port.
+
+    Raises `ValueError` for an address that is not `ws://HOST:PORT` or `wss://HOST:PORT`.
+    """
+    if connect is None:
+        found = discovery.read()
+        return found.view if found is not None and found.view is not None else DEFAULT_VIEW
+    parts = urllib.parse.urlsplit(connect)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+        raise ValueError(f"--connect {connect!r} is not an address; write it like {DEFAULT_VIEW}")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def http_url(url: str) -> str:
+    """The same address over HTTP."""
+    return url.replace("ws://", "http://", 1).replace("wss://", "https://", 1)
+
+
+def fetch(url: str) -> bytes:
+    """The body of a GET; raises `ViewUnreachableError` naming the address and the reason."""
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 the address is the user's own
+            body: bytes = answer.read()
+            return body
+    except urllib.error.HTTPError as error:
+        with error:
+            detail = error.read().decode(errors="replace")[:300]
+        raise ViewUnreachableError(f"{url} answered {error.code}: {detail}") from error
+    except OSError as error:
+        raise ViewUnreachableError(
+            f"no collector answers at {url} ({error}); run `overwatch collect`, or name it with --connect"
+        ) from error
+
+
+def fetch_snapshot(view: str, run_id: str | None) -> Snapshot | None:
+    """The latest snapshot of a run (the newest run without an id); `None` while there is no run."""
+    query = "" if run_id is None else "?" + urllib.parse.urlencode({"run": run_id})
+    try:
+        return codec.decode(fetch(f"{http_url(view)}/api/v1/snapshot{query}"))
+    except ViewUnreachableError as error:
+        cause = error.__cause__
+        if isinstance(cause, urllib.error.HTTPError) and cause.code == 404 and run_id is None:
+            return None
+        raise

@@ -1,0 +1,63 @@
+"""Arrows point down; the contract that says so can fail."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
+    environment = {"PYTHONPATH": str(folder / "src"), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def _copy(folder: Path) -> None:
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def test_the_tree_keeps_its_contract(tmp_path: Path) -> None:
+    """The source as it is breaks no import contract."""
+    _copy(tmp_path)
+
+    result = _lint(tmp_path)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_planted_upward_import_is_found(tmp_path: Path) -> None:
+    """An import from the fold to a view turns the contract red."""
+    _copy(tmp_path)
+    target = tmp_path / "src/overwatch/state/ring.py"
+    target.write_text(target.read_text() + "\nimport overwatch.projection\n")
+
+    result = _lint(tmp_path)
+
+    assert result.returncode != 0
+    assert "overwatch.state.ring -> overwatch.projection" in result.stdout
+
+
+def test_a_planted_torch_import_is_found(tmp_path: Path) -> None:
+    """An import of torch in the tower turns the contract red."""
+    _copy(tmp_path)
+    target = tmp_path / "src/overwatch/codec.py"
+    target.write_text(target.read_text() + "\nimport torch\n")
+
+    result = _lint(tmp_path)
+
+    assert result.returncode != 0
+    assert "overwatch.codec -> torch" in result.stdout
+
+
+def test_a_module_outside_of_the_layers_is_found(tmp_path: Path) -> None:
+    """A new top-level module that no layer names turns the contract red."""
+    _copy(tmp_path)
+    (tmp_path / "src/overwatch/helpers.py").write_text('"""Not in any layer."""\n')
+
+    result = _lint(tmp_path)
+
+    assert result.returncode != 0
+    assert "helpers" in result.stdout
