@@ -1,0 +1,1 @@
+"""What carries accepted batches and finished snapshots out of the collector."""

@@ -1,0 +1,46 @@
+"""The exporter `prometheus`: the latest frame as a page for scrapers."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from overwatch.collector.context import Context
+from overwatch.collector.loop import Door
+from overwatch.collector.net import parse
+from overwatch.serve.exposition import Exposition, Source
+from overwatch.serve.prometheus import families
+
+if TYPE_CHECKING:
+    from overwatch.aggregator import Frame
+
+
+class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`exporters.prometheus`."""
+
+    endpoint: str
+    """`host:port` to serve `/metrics` of the runs at."""
+
+
+class PrometheusExporter:
+    """A frame sink behind a door; the page is made when somebody asks, once a frame."""
+
+    def __init__(self, config: PrometheusConfig, context: Context) -> None:
+        self._context = context
+        self._frame: Frame | None = None
+        exposition = Exposition(Source(families=lambda _: families(self._frame), version=lambda: self._frame))
+        self._door = Door(context.loop, parse(config.endpoint), exposition.app())
+
+    def publish(self, frame: "Frame") -> None:
+        """Keep the latest frame."""
+        self._frame = frame
+
+    def start(self) -> None:
+        """Serve."""
+        self._context.board.note("metrics", "http", self._door.open())
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._door.close()
+
+    def close(self) -> None:
+        """End of frames; the last one stays readable until `stop`."""

@@ -1,0 +1,56 @@
+"""The exporter `snapshots`: one line of JSON a second and run, for replay and for any tool."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from overwatch.collector.context import Context
+from overwatch.serve.recorder import Recorder
+
+if TYPE_CHECKING:
+    from overwatch.aggregator import Frame
+
+NAME: Final = "snapshots"
+
+
+class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`exporters.snapshots`."""
+
+    path: Path
+    """The file that lines are added to."""
+
+
+class SnapshotsExporter:
+    """A frame sink that records."""
+
+    def __init__(self, config: SnapshotsConfig, context: Context) -> None:
+        self._tally = context.tally
+        self._health = context.health
+        self._recorder = Recorder(config.path, self._report)
+
+    def start(self) -> None:
+        """Begin to write."""
+        for name in ("overwatch_exporter_written_lines", "overwatch_exporter_lost_lines"):
+            self._tally.add(name, 0, exporter=NAME)
+        self._recorder.start()
+
+    def publish(self, frame: "Frame") -> None:
+        """Queue what the frame records."""
+        self._recorder.publish(frame)
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._recorder.close()
+
+    def stop(self) -> None:
+        """Write what waits."""
+        self._recorder.close()
+
+    def _report(self, written: int, lost: int, error: str | None) -> None:
+        self._tally.add("overwatch_exporter_written_lines", written, exporter=NAME)
+        self._tally.add("overwatch_exporter_lost_lines", lost, exporter=NAME)
+        if error is None:
+            self._health.recovered(NAME)
+        else:
+            self._health.failed(NAME, error)

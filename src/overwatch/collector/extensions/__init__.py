@@ -1,0 +1,1 @@
+"""What stands beside the pipelines: health, the view API, the locked data folder."""

@@ -1,0 +1,47 @@
+"""The extension `file_storage`: the collector's data folder, held by one collector at a time."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from overwatch.collector.context import Context
+
+
+class FileStorageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`extensions.file_storage`."""
+
+    directory: Path
+    """The folder; it is made when it is not there."""
+
+
+class FileStorage:
+    """Holds the folder's lock from start to stop."""
+
+    def __init__(self, config: FileStorageConfig, _: Context) -> None:
+        self._lock = config.directory / "lock"
+        self._fd: int | None = None
+
+    def start(self) -> None:
+        """Take the lock; raises `OSError` naming the holder when another collector has it."""
+        self._lock.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held_by = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise OSError(
+                f"{self._lock.parent} is in use by another collector (pid {held_by}); stop that one, "
+                "or set extensions.file_storage.directory or OVERWATCH_DATA_DIR"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._fd = fd
+
+    def stop(self) -> None:
+        """Let go of the lock; a second call does nothing."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

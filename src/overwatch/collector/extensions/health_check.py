@@ -1,0 +1,43 @@
+"""The extension `health_check`: otelcol's health answer on its port."""
+
+import msgspec
+from aiohttp import web
+
+from overwatch.collector.context import Context
+from overwatch.collector.loop import Door
+from overwatch.collector.net import parse
+
+
+class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`extensions.health_check`."""
+
+    endpoint: str
+    """`host:port` to answer at."""
+    path: str = "/"
+    """The path that is answered."""
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/"):
+            raise ValueError(f"path {self.path!r} does not begin with /; write e.g. /health")
+
+
+class HealthCheck:
+    """Answers 200 while the collector accepts, 503 before and after."""
+
+    def __init__(self, config: HealthCheckConfig, context: Context) -> None:
+        self._context = context
+        app = web.Application()
+        app.router.add_get(config.path, self._answer)
+        self._door = Door(context.loop, parse(config.endpoint), app)
+
+    def start(self) -> None:
+        """Answer."""
+        self._context.board.note("health", "http", self._door.open())
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._door.close()
+
+    async def _answer(self, _: web.Request) -> web.Response:
+        status, body = self._context.health.answer()
+        return web.Response(status=status, body=body, content_type="application/json")

@@ -1,0 +1,97 @@
+"""The collector's one event loop, in a thread of its own, and the web applications it hosts.
+
+Must not know what the applications answer.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from aiohttp import web
+
+from overwatch.collector.net import Address, Listening, listen
+
+T = TypeVar("T")
+
+_CALL_S: Final = 30.0
+_LINGER_S: Final = 2.0
+"""How long open requests may take to end when an application is taken down, in seconds."""
+
+
+class LoopThread:
+    """An event loop in a thread; start once, stop once."""
+
+    def __init__(self) -> None:
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name="doors", daemon=True)
+
+    def start(self) -> None:
+        """Begin to run the loop."""
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class Door:
+    """A web application at an address."""
+
+    def __init__(self, loop: LoopThread, wanted: Address, app: web.Application) -> None:
+        self._loop = loop
+        self._wanted = wanted
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            auto_decompress=False,
+            handler_cancellation=True,
+            keepalive_timeout=75.0,
+            shutdown_timeout=_LINGER_S,
+        )
+        self._opened = False
+
+    def open(self) -> Listening:
+        """Listen and serve; raises `AddressError` when no port can be had."""
+        listening = listen(self._wanted)
+        try:
+            self._loop.call(self._start(listening))
+        except BaseException:
+            listening.sock.close()
+            raise
+        self._opened = True
+        return listening
+
+    def close(self) -> None:
+        """Stop accepting, let open requests end, close; a second call does nothing."""
+        if self._opened:
+            self._opened = False
+            self._loop.call(self._runner.cleanup())
+
+    async def _start(self, listening: Listening) -> None:
+        await self._runner.setup()
+        await web.SockSite(self._runner, listening.sock).start()

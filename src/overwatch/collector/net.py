@@ -1,0 +1,121 @@
+"""Addresses: reading them, saying who can reach them, taking a free port and naming who holds a busy one.
+
+Must not know what is served at an address.
+"""
+
+import errno
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+import psutil
+
+PORTS_TRIED: Final = 64
+"""How many ports after a busy one are tried."""
+
+
+class AddressError(ValueError):
+    """An address that cannot be read or used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A host and a port, as `host:port` or `[v6]:port` in the configuration."""
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def url(self, scheme: str) -> str:
+        """As a URL that a client on this machine can use."""
+        anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+        return f"{scheme}://{Address(host=anywhere.get(self.host, self.host), port=self.port)}"
+
+
+def parse(text: str) -> Address:
+    """Read `host:port`; raises `AddressError`.
+
+    >>> str(parse("[::1]:4318")), parse("127.0.0.1:0").loopback
+    ('[::1]:4318', True)
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise AddressError(f"{text!r}: write an IPv6 address in brackets, e.g. [::1]:4318")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise AddressError(f"{text!r} is not host:port; write e.g. 127.0.0.1:4318")
+    return Address(host=host or "0.0.0.0", port=int(port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """A listening socket and where it came to be."""
+
+    sock: socket.socket
+    address: Address
+    moved: str | None
+    """Why it is not the wanted port, for a person; `None` where it is."""
+
+
+def listen(wanted: Address) -> Listening:
+    """Listen at an address or, where its port is busy, at the next free one; raises `AddressError`."""
+    last = min(65535, wanted.port + PORTS_TRIED) if wanted.port else 0
+    for port in range(wanted.port, last + 1):
+        try:
+            sock = _bind(wanted.host, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                continue
+            raise AddressError(f"cannot listen at {wanted}: {error.strerror or error}") from error
+        bound = Address(host=wanted.host, port=sock.getsockname()[1])
+        moved = None
+        if port != wanted.port:
+            moved = f"port {wanted.port} is held by {holder(wanted.port)}; listening at {bound} instead"
+        return Listening(sock=sock, address=bound, moved=moved)
+    raise AddressError(f"no free port from {wanted.port} to {last} at {wanted.host}; choose another address")
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family, kind, proto, _, place = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(place)
+        sock.listen(512)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def holder(port: int) -> str:
+    """Who listens at a port, as far as this user may see."""
+    try:
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.status != psutil.CONN_LISTEN or not connection.laddr or not connection.pid:
+                continue
+            if connection.laddr.port == port:
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+    except (psutil.Error, OSError):
+        return "another process"
+    return "another process"

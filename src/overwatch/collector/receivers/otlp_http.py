@@ -1,0 +1,210 @@
+"""OTLP over HTTP: one port for protobuf and JSON, answers in the request's encoding.
+
+Rules: every refusal carries a `google.rpc.Status`; a body is read under one limit and one deadline;
+success is answered after the journal has the bytes. Must not know gRPC or what a body means.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, assert_never
+
+import msgspec
+from aiohttp import web
+from google.protobuf.message import Message
+
+from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Intake, Reason, RefusedError
+from overwatch.collector.receivers import bodies, status
+from overwatch.collector.receivers.status import Code
+from overwatch.collector.signals import WIRES, Wire, response
+from overwatch.journal import Signal
+from overwatch.otlp import jsonl
+
+TRANSPORT: Final = "http"
+
+
+class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`receivers.otlp.protocols.http`."""
+
+    endpoint: str
+    """`host:port` to listen at."""
+    max_request_body_size: int = 4 << 20
+    """Largest body in bytes, after decompression."""
+    read_timeout_s: float = 10.0
+    """Longest time for a whole body to arrive, in seconds."""
+
+    def __post_init__(self) -> None:
+        if self.max_request_body_size < 1 or self.max_request_body_size > 64 << 20:
+            raise ValueError(
+                f"max_request_body_size {self.max_request_body_size} is not in 1..67108864 bytes"
+            )
+        if self.read_timeout_s <= 0:
+            raise ValueError(f"read_timeout_s {self.read_timeout_s} is not positive")
+
+
+class Encoding(Enum):
+    """How a request and its answer are written."""
+
+    PROTOBUF = "application/x-protobuf"
+    JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A refusal in HTTP's words."""
+
+    status: int
+    code: Code
+    message: str
+    retry_after_s: int | None = None
+    allow: str | None = None
+
+
+class Refusal(Exception):  # noqa: N818 it is an answer, not a failure of ours
+    """Carries an answer that refuses up to the handler."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+class OtlpHttp:
+    """The handler of all OTLP/HTTP requests."""
+
+    def __init__(self, config: HttpConfig, intake: Intake, signals: frozenset[Signal]) -> None:
+        self._config = config
+        self._intake = intake
+        self._wires = {WIRES[signal].path: WIRES[signal] for signal in signals}
+        for signal in signals:
+            intake.know(signal, TRANSPORT)
+
+    def app(self) -> web.Application:
+        """The web application."""
+        app = web.Application(client_max_size=self._config.max_request_body_size)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        return app
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        encoding = _encoding(request)
+        try:
+            wire = self._route(request)
+            if encoding is None:
+                raise _refuse_with(
+                    status=415,
+                    code=Code.INVALID_ARGUMENT,
+                    message=f"content type {request.content_type!r} is not supported; "
+                    "send application/x-protobuf or application/json",
+                )
+            accepted = await self._accept(request, wire, encoding)
+        except Refusal as refusal:
+            return _write(refusal.answer, encoding or Encoding.JSON)
+        return _succeed(wire, accepted, encoding)
+
+    def _route(self, request: web.Request) -> Wire:
+        wire = self._wires.get(request.path)
+        if wire is None:
+            known = ", ".join(sorted(self._wires))
+            raise _refuse_with(
+                status=404, code=Code.NOT_FOUND, message=f"no such path {request.path!r}; there is {known}"
+            )
+        if request.method != "POST":
+            raise _refuse_with(
+                status=405,
+                code=Code.UNIMPLEMENTED,
+                message=f"{request.method} is not supported here; use POST",
+                allow="POST",
+            )
+        return wire
+
+    async def _accept(self, request: web.Request, wire: Wire, encoding: Encoding) -> Accepted:
+        body = await self._body(request)
+        try:
+            return await asyncio.to_thread(self._take, wire, body, encoding)
+        except RefusedError as error:
+            raise _refusal(error) from error
+
+    def _take(self, wire: Wire, body: bytes, encoding: Encoding) -> Accepted:
+        if encoding is Encoding.JSON:
+            try:
+                body = jsonl.from_json(wire.signal, body)
+            except jsonl.MalformedJson as error:
+                raise self._intake.refuse(Reason.MALFORMED, str(error), TRANSPORT) from error
+        return self._intake.accept(wire.signal, body, TRANSPORT)
+
+    async def _body(self, request: web.Request) -> bytes:
+        limit = self._config.max_request_body_size
+        packed = request.headers.get("Content-Encoding", "").strip().lower()
+        if packed not in {"", "identity", "gzip"}:
+            raise _refuse_with(
+                status=415,
+                code=Code.INVALID_ARGUMENT,
+                message=f"content encoding {packed!r} is not supported; send gzip or none",
+            )
+        try:
+            if (request.content_length or 0) > limit:
+                raise bodies.too_large(limit)
+            async with asyncio.timeout(self._config.read_timeout_s):
+                return await bodies.read(request.content.iter_any(), limit, gzipped=packed == "gzip")
+        except bodies.TooLargeError as error:
+            raise _refusal(self._intake.refuse(Reason.TOO_LARGE, str(error), TRANSPORT)) from error
+        except bodies.BadGzipError as error:
+            raise _refusal(self._intake.refuse(Reason.MALFORMED, str(error), TRANSPORT)) from error
+        except TimeoutError as error:
+            message = f"the body did not arrive within {self._config.read_timeout_s:g} s"
+            raise _refuse_with(status=408, code=Code.DEADLINE_EXCEEDED, message=message) from error
+
+
+def _refuse_with(
+    *, status: int, code: Code, message: str, retry_after_s: int | None = None, allow: str | None = None
+) -> Refusal:
+    return Refusal(
+        Answer(status=status, code=code, message=message, retry_after_s=retry_after_s, allow=allow)
+    )
+
+
+def _refusal(error: RefusedError) -> Refusal:
+    said = str(error)
+    match error.reason:
+        case Reason.MALFORMED:
+            return _refuse_with(status=400, code=Code.INVALID_ARGUMENT, message=said)
+        case Reason.TOO_LARGE:
+            return _refuse_with(status=413, code=Code.RESOURCE_EXHAUSTED, message=said)
+        case Reason.FULL | Reason.STOPPING:
+            return _refuse_with(status=503, code=Code.UNAVAILABLE, message=said, retry_after_s=RETRY_AFTER_S)
+        case _:
+            assert_never(error.reason)
+
+
+def _encoding(request: web.Request) -> Encoding | None:
+    for encoding in Encoding:
+        if request.content_type == encoding.value:
+            return encoding
+    return None
+
+
+def _succeed(wire: Wire, accepted: Accepted, encoding: Encoding) -> web.Response:
+    answer: Message = response(wire.signal, accepted.rejected, accepted.message)
+    if encoding is Encoding.PROTOBUF:
+        return web.Response(body=answer.SerializeToString(), content_type=encoding.value)
+    said: dict[str, dict[str, str]] = {}
+    if accepted.rejected or accepted.message:
+        said["partialSuccess"] = {
+            wire.rejected: str(accepted.rejected),
+            "errorMessage": accepted.message,
+        }
+    return web.Response(body=msgspec.json.encode(said), content_type=encoding.value)
+
+
+def _write(answer: Answer, encoding: Encoding) -> web.Response:
+    write = status.protobuf if encoding is Encoding.PROTOBUF else status.json
+    headers = {}
+    if answer.retry_after_s is not None:
+        headers["Retry-After"] = str(answer.retry_after_s)
+    if answer.allow is not None:
+        headers["Allow"] = answer.allow
+    return web.Response(
+        status=answer.status,
+        body=write(answer.code, answer.message, answer.retry_after_s),
+        content_type=encoding.value,
+        headers=headers,
+    )

@@ -1,0 +1,250 @@
+"""The collector's life: components made from tables, started in order, stopped in reverse, nothing lost.
+
+Rules: the start record is the journal's first batch; receivers open last and close first; what was
+acknowledged is folded and written before the process ends. Must not know what components do.
+"""
+
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from overwatch import __version__, discovery
+from overwatch.aggregator import Aggregator, FrameSink
+from overwatch.collector.context import Board, Component, Context
+from overwatch.collector.exporters.otlp_file import OtlpFileExporter
+from overwatch.collector.health import Health, Phase
+from overwatch.collector.intake import Intake
+from overwatch.collector.loop import LoopThread
+from overwatch.collector.net import AddressError
+from overwatch.collector.settings import CollectorConfig
+from overwatch.collector.tally import Tally
+from overwatch.collector.telemetry import SelfMetrics
+from overwatch.journal import MemoryJournal, Signal
+from overwatch.serve.stream import Bell
+
+READY_FILE: Final = "OVERWATCH_READY_FILE"
+"""Environment variable: a file that gets the endpoints as JSON once the collector accepts."""
+
+DRAIN_S: Final = 20.0
+"""Longest time that folding the rest may take when the collector stops, in seconds."""
+
+_HERE: Final = "overwatch.collector"
+RECEIVERS: Final = {"otlp": f"{_HERE}.receivers.otlp:OtlpReceiver"}
+EXPORTERS: Final = {"otlp_file": f"{_HERE}.exporters.otlp_file:OtlpFileExporter"}
+SNAPSHOT_EXPORTERS: Final = {
+    "prometheus": f"{_HERE}.exporters.prometheus:PrometheusExporter",
+    "snapshots": f"{_HERE}.exporters.snapshots:SnapshotsExporter",
+}
+EXTENSIONS: Final = {
+    "file_storage": f"{_HERE}.extensions.file_storage:FileStorage",
+    "health_check": f"{_HERE}.extensions.health_check:HealthCheck",
+    "view": f"{_HERE}.extensions.view:ViewExtension",
+}
+
+_log = logging.getLogger("overwatch.collector")
+
+
+class StartError(RuntimeError):
+    """The collector cannot start; the message says why and what to do."""
+
+
+class _SnapshotExporter(Component, FrameSink, Protocol):
+    """A component that is a frame sink."""
+
+
+class _Started(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a start record."""
+
+    version: str
+    pid: int
+    config_digest: str
+
+
+class Service:
+    """One collector. `start` once, `stop` any number of times."""
+
+    def __init__(self, config: CollectorConfig, now: Callable[[], int] = time.time_ns) -> None:
+        self._config = config
+        self._now = now
+        journal = MemoryJournal(now, config.exporters.aggregator.journal_size_mib << 20)
+        tally = Tally()
+        self._context = Context(
+            journal=journal,
+            intake=Intake(journal, tally),
+            loop=LoopThread(),
+            health=Health(),
+            tally=tally,
+            board=Board(),
+            bell=Bell(),
+            signals=config.signals,
+            recorded=config.exporting("otlp_file"),
+        )
+        self._started: list[Component] = []
+        self._aggregator: Aggregator | None = None
+        self._loop_runs = False
+        self._announced = False
+
+    @property
+    def context(self) -> Context:
+        """What the components see."""
+        return self._context
+
+    @property
+    def endpoints(self) -> discovery.Endpoints:
+        """What this collector listens on."""
+        url = self._context.board.url
+        return discovery.Endpoints(
+            pid=os.getpid(),
+            otlp_http=url("otlp_http"),
+            otlp_grpc=url("otlp_grpc"),
+            view=url("view"),
+            metrics=url("metrics"),
+            health=url("health"),
+        )
+
+    def start(self) -> None:
+        """Start everything; raises `StartError` and leaves nothing behind when a part cannot."""
+        self._context.loop.start()
+        self._loop_runs = True
+        try:
+            self._start_all()
+        except (AddressError, OSError, ValueError) as error:
+            self.stop()
+            raise StartError(str(error)) from error
+        except BaseException:
+            self.stop()
+            raise
+        self._context.health.enter(Phase.OK)
+
+    def _start_all(self) -> None:
+        enabled = self._config.service.extensions
+        for first in ("file_storage", "health_check"):
+            if first in enabled:
+                section = getattr(self._config.extensions, first)
+                self._begin(self._make(EXTENSIONS[first], section, self._context))
+        sinks: list[_SnapshotExporter] = []
+        pipeline = self._config.service.pipelines.snapshots
+        for name in () if pipeline is None else pipeline.exporters:
+            made = self._make(SNAPSHOT_EXPORTERS[name], getattr(self._config.exporters, name), self._context)
+            sinks.append(made)
+        if self._config.exporting("aggregator"):
+            cursor = self._context.journal.cursor("aggregator")
+            self._aggregator = Aggregator(cursor, self._now, [*sinks, self._context.bell])
+            self._context = replace(self._context, aggregator=self._aggregator)
+        for sink in sinks:
+            self._begin(sink)
+        self._begin(SelfMetrics(self._config.service.telemetry.metrics, self._context))
+        if "view" in enabled:
+            self._begin(self._make(EXTENSIONS["view"], self._config.extensions.view, self._context))
+        self._start_pipelines()
+
+    def _start_pipelines(self) -> None:
+        exporters = [name for name in EXPORTERS if self._config.exporting(name)]
+        for name in exporters:
+            made = self._make(EXPORTERS[name], getattr(self._config.exporters, name), self._context)
+            self._begin(made)
+        started = _Started(version=__version__, pid=os.getpid(), config_digest=self._config.digest())
+        self._context.journal.append(Signal.START, msgspec.json.encode(started))
+        if self._aggregator is not None:
+            self._begin(_Folding(self._aggregator, self._exported()))
+        for name, target in RECEIVERS.items():
+            self._begin(self._make(target, getattr(self._config.receivers, name), self._context))
+
+    def _exported(self) -> list[OtlpFileExporter]:
+        return [part for part in self._started if isinstance(part, OtlpFileExporter)]
+
+    def _begin(self, component: Component) -> None:
+        self._started.append(component)
+        component.start()
+
+    @staticmethod
+    def _make(target: str, section: object, context: Context) -> Any:
+        module, _, name = target.partition(":")
+        return getattr(importlib.import_module(module), name)(section, context)
+
+    def announce(self) -> None:
+        """Say where the collector listens: in the discovery file, and in the file that was asked for."""
+        endpoints = self.endpoints
+        discovery.write(endpoints)
+        self._announced = True
+        ready = os.environ.get(READY_FILE)
+        if ready:
+            scratch = Path(f"{ready}.{os.getpid()}")
+            scratch.write_bytes(msgspec.json.encode(endpoints))
+            scratch.replace(ready)
+        for name, url in self._context.board.urls.items():
+            _log.info("%s at %s", name, url)
+
+    def stop(self) -> None:
+        """Refuse, drain, write, close; a second call does nothing."""
+        self._context.health.enter(Phase.STOPPING)
+        if self._announced:
+            self._announced = False
+            discovery.remove(os.getpid())
+        while self._started:
+            self._started.pop().stop()
+        if self._loop_runs:
+            self._loop_runs = False
+            self._context.loop.stop()
+        self._context.health.enter(Phase.STOPPED)
+
+
+class _Folding:
+    """The aggregator as a component: its last tick ends the recording."""
+
+    def __init__(self, aggregator: Aggregator, recordings: list[OtlpFileExporter]) -> None:
+        self._aggregator = aggregator
+        self._recordings = recordings
+
+    def start(self) -> None:
+        """Begin ticking."""
+        self._aggregator.start()
+
+    def stop(self) -> None:
+        """Fold what was accepted and publish the last frame."""
+        last = self._aggregator.stop(DRAIN_S)
+        for recording in self._recordings:
+            recording.end_at(last)
+
+
+def run(config: CollectorConfig) -> int:
+    """Run a collector until SIGTERM or SIGINT; returns 0 after a clean stop, 2 when it cannot start.
+
+    A second signal ends the process at once.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    stopping = threading.Event()
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        if stopping.is_set():
+            os._exit(128 + number)
+        stopping.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    service = Service(config)
+    try:
+        service.start()
+        service.announce()
+        _log.info("overwatch %s accepts; stop with SIGTERM or ctrl-c", __version__)
+        stopping.wait()
+        _log.info("stopping: refusing new data, writing what was accepted")
+    except StartError as error:
+        _log.error("cannot start: %s", error)
+        return 2
+    finally:
+        service.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    _log.info("stopped; everything that was accepted is written")
+    return 0

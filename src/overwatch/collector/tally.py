@@ -1,0 +1,65 @@
+"""Counters of the collector itself, under the names that otelcol's dashboards and alerts know.
+
+Rules: known series start at 0; counting never fails and never waits for a reader. Must not know what is
+counted.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from prometheus_client.metrics_core import CounterMetricFamily
+
+_ITEMS: Final = {"log_records": "log records", "metric_points": "metric points", "spans": "spans"}
+
+HELP: Final[Mapping[str, str]] = {
+    **{
+        f"otelcol_receiver_{verb}_{items}": f"How many {words} did a receiver {said}?"
+        for items, words in _ITEMS.items()
+        for verb, said in (("accepted", "take in"), ("refused", "turn away"))
+    },
+    **{
+        f"otelcol_exporter_{verb}_{items}": f"How many {words} {said}?"
+        for items, words in _ITEMS.items()
+        for verb, said in (
+            ("sent", "did an exporter deliver"),
+            ("send_failed", "could an exporter not deliver"),
+        )
+    },
+    "overwatch_receiver_rejected_items": "How many items of accepted requests could not be used?",
+    "overwatch_receiver_refused_requests": "How many requests were turned away, by reason?",
+    "overwatch_exporter_written_lines": "How many lines did a file exporter write?",
+    "overwatch_exporter_lost_lines": "How many lines could a file exporter not write?",
+}
+
+
+class Tally:
+    """Monotonic counters by name and labels; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+
+    def add(self, name: str, amount: float, **labels: str) -> None:
+        """Count; an amount of 0 makes the series known. `name` is a key of `HELP`."""
+        key = tuple(sorted(labels.items()))
+        with self._lock:
+            series = self._counts.setdefault(name, {})
+            series[key] = series.get(key, 0) + amount
+
+    def get(self, name: str, **labels: str) -> float:
+        """The value of one series, 0 where it was never counted."""
+        with self._lock:
+            return self._counts.get(name, {}).get(tuple(sorted(labels.items())), 0)
+
+    def families(self) -> Iterator[CounterMetricFamily]:
+        """All counters, in order of name and labels."""
+        with self._lock:
+            counts = {name: dict(series) for name, series in self._counts.items()}
+        for name in sorted(counts):
+            series = counts[name]
+            labels = [key for key, _ in next(iter(series))]
+            family = CounterMetricFamily(name, HELP[name], labels=labels)
+            for key in sorted(series):
+                family.add_metric([value for _, value in key], series[key])
+            yield family

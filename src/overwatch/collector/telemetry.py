@@ -1,0 +1,87 @@
+"""The collector's own metrics: what came in, what went out, what the fold did with it, what it costs.
+
+Names are otelcol's where it has one, so that its dashboards and alerts work here. Must not know runs.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import psutil
+from prometheus_client import Metric as Family
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+from overwatch.collector.context import Context
+from overwatch.collector.loop import Door
+from overwatch.collector.net import parse
+from overwatch.serve.exposition import Exposition, Source
+
+TOWER: Final = {
+    "batches": "How many batches did the fold take?",
+    "records": "How many records did the fold apply?",
+    "problems": "How many records were malformed and left out?",
+    "unattributed": "How many records named no run?",
+    "unmapped": "How many foreign metric points does no catalogue row know?",
+    "duplicates": "How many records had come before?",
+}
+
+
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`service.telemetry.metrics`."""
+
+    address: str
+    """`host:port` to serve the collector's own `/metrics` at."""
+
+
+class SelfMetrics:
+    """The page of the collector itself."""
+
+    def __init__(self, config: MetricsConfig, context: Context) -> None:
+        self._context = context
+        self._process = psutil.Process()
+        # A fresh version each time: these numbers change without any event to hang a cache on.
+        exposition = Exposition(Source(families=lambda _: self._families(), version=object))
+        self._door = Door(context.loop, parse(config.address), exposition.app())
+
+    def start(self) -> None:
+        """Serve."""
+        self._context.board.note("telemetry", "http", self._door.open())
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._door.close()
+
+    def _families(self) -> Iterator[Family]:
+        yield from self._context.tally.families()
+        yield from self._own()
+        aggregator = self._context.aggregator
+        frame = None if aggregator is None else aggregator.frame
+        if frame is not None:
+            for field, asks in TOWER.items():
+                family = CounterMetricFamily(f"overwatch_tower_{field}", asks)
+                family.add_metric([], getattr(frame.tower, field))
+                yield family
+
+    def _own(self) -> Iterator[Family]:
+        uptime = CounterMetricFamily("otelcol_process_uptime_seconds", "How long has this collector run?")
+        uptime.add_metric([], self._context.health.uptime_s)
+        yield uptime
+        times = self._process.cpu_times()
+        cpu = CounterMetricFamily("otelcol_process_cpu_seconds", "How much CPU time did this collector use?")
+        cpu.add_metric([], times.user + times.system)
+        yield cpu
+        rss = GaugeMetricFamily(
+            "otelcol_process_memory_rss_bytes", "How much memory does this collector hold?"
+        )
+        rss.add_metric([], self._process.memory_info().rss)
+        yield rss
+        held = GaugeMetricFamily(
+            "overwatch_journal_held_bytes", "How many bytes did some reader of the journal not pass yet?"
+        )
+        held.add_metric([], self._context.journal.held_bytes)
+        yield held
+        failing = GaugeMetricFamily(
+            "overwatch_components_degraded", "How many components cannot do their work right now?"
+        )
+        failing.add_metric([], len(self._context.health.degraded))
+        yield failing

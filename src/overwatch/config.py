@@ -1,0 +1,194 @@
+"""The collector's configuration: the shipped file, a user's file over it, the environment, `--set`.
+
+Rules: an unknown key fails with its path and the nearest known one; nothing is guessed. Assembles; knows
+the collector's types and nothing of how they work.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from overwatch.collector.settings import CollectorConfig, problems
+
+_ROOTS: Final = ("receivers", "exporters", "extensions", "service")
+_WHOLE: Final = frozenset({"service.pipelines", "service.extensions"})
+"""Sections that a user's file replaces rather than amends."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message names the path, the value and the fix."""
+
+
+def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
+    """The shipped configuration, `path` over it, each `a.b.c=value` over that; raises `ConfigError`."""
+    data = _parse(shipped(), "the shipped configuration")
+    if path is not None:
+        data = _merge(data, _read(path), "")
+    for item in sets:
+        data = _merge(data, _one(item), "", replace=False)
+    _known(data, msgspec.inspect.type_info(CollectorConfig), "")
+    expanded = _expand_all(data, "")
+    try:
+        config = msgspec.convert(expanded, CollectorConfig, strict=True, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_said(str(error))) from error
+    found = [f"{where}: {what}" for where, what in problems(config)]
+    if found:
+        raise ConfigError("\n".join(found))
+    return config
+
+
+def shipped() -> str:
+    """The text of the configuration that comes with Overwatch."""
+    packed = resources.files("overwatch") / "collector.yaml"
+    if packed.is_file():
+        return packed.read_text(encoding="utf-8")
+    return (Path(__file__).parents[2] / "otel" / "collector.yaml").read_text(encoding="utf-8")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    return _parse(text, str(path))
+
+
+def _parse(text: str, name: str) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name} is not YAML: {error}") from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{name}: the top is a {type(data).__name__}; it must be a mapping of {_ROOTS}")
+    return data
+
+
+def _one(item: str) -> dict[str, Any]:
+    """`a.b.c=value` as nested mappings; the value is YAML."""
+    keys, equals, text = item.partition("=")
+    names = keys.split(".")
+    if not equals or not all(names):
+        raise ConfigError(f"--set {item!r} is not path=value; write e.g. exporters.prometheus.endpoint=...")
+    try:
+        value: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {keys}: the value {text!r} is not YAML: {error}") from error
+    for name in reversed(names):
+        value = {name: value}
+    return {str(key): below for key, below in value.items()}
+
+
+def _merge(base: Any, over: Any, path: str, *, replace: bool = True) -> Any:
+    """`over` laid over `base`; an empty section keeps what is below it."""
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return base if over is None and isinstance(base, dict) else over
+    merged = {} if replace and path in _WHOLE else dict(base)
+    for key, value in over.items():
+        here = f"{path}.{key}" if path else str(key)
+        merged[key] = _merge(base.get(key), value, here, replace=replace)
+    return merged
+
+
+def _known(data: Any, kind: msgspec.inspect.Type, path: str) -> None:
+    """Check that every key below `data` is a field of its type."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        kind = next((one for one in kind.types if isinstance(one, msgspec.inspect.StructType)), kind)
+    if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(data, dict):
+        return
+    fields = {field.encode_name: field.type for field in kind.fields}
+    for key, value in data.items():
+        here = f"{path}.{key}" if path else str(key)
+        if key not in fields:
+            near = difflib.get_close_matches(str(key), fields, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted(fields))}"
+            raise ConfigError(f"{here}: unknown key; {hint}")
+        _known(value, fields[key], here)
+
+
+def _expand_all(data: Any, path: str) -> Any:
+    if isinstance(data, dict):
+        return {key: _expand_all(value, f"{path}.{key}" if path else str(key)) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_expand_all(value, f"{path}[{at}]") for at, value in enumerate(data)]
+    if not isinstance(data, str) or "$" not in data:
+        return data
+    text = expand(data, os.environ, path)
+    # A value that is one variable alone takes the type that its text has in YAML, as in otelcol.
+    alone = data.startswith("${") and _closing(data, 2) == len(data) - 1
+    return yaml.safe_load(text) if alone else text
+
+
+def expand(text: str, env: Mapping[str, str], path: str) -> str:
+    """`${env:NAME:-default}` replaced, defaults may nest; `$$` is a dollar sign. Raises `ConfigError`.
+
+    >>> expand("${env:A:-${env:B:-/x}/y}/z", {"B": "/b"}, "p")
+    '/b/y/z'
+    """
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        if text.startswith("$$", at):
+            out.append("$")
+            at += 2
+        elif text.startswith("${", at):
+            end = _closing(text, at + 2)
+            if end is None:
+                raise ConfigError(f"{path}: {text!r} has a '${{' without its '}}'")
+            out.append(_variable(text[at + 2 : end], env, path))
+            at = end + 1
+        else:
+            out.append(text[at])
+            at += 1
+    return "".join(out)
+
+
+def _closing(text: str, at: int) -> int | None:
+    depth = 1
+    for index in range(at, len(text)):
+        depth += text.startswith("${", index) - (text[index] == "}")
+        if depth == 0:
+            return index
+    return None
+
+
+def _variable(inner: str, env: Mapping[str, str], path: str) -> str:
+    name, has_default, default = inner.removeprefix("env:").partition(":-")
+    if not _NAME.match(name):
+        raise ConfigError(
+            f"{path}: ${{{inner}}} names no variable; write ${{env:NAME}} or ${{env:NAME:-default}}"
+        )
+    value = env.get(name)
+    if value:
+        return value
+    if not has_default:
+        raise ConfigError(
+            f"{path}: environment variable {name} is not set; set it or write ${{env:{name}:-default}}"
+        )
+    return expand(default, env, path)
+
+
+def _path(kind: type, value: Any) -> Any:
+    """Folders and files; `~` is the user's home."""
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value).expanduser().absolute()
+    raise TypeError(f"{value!r} is not a path")
+
+
+def _said(message: str) -> str:
+    """The message of msgspec with the path first, as in the file."""
+    what, found, where = message.rpartition(" - at `$")
+    if not found:
+        return message
+    return f"{where.rstrip('`').lstrip('.') or 'the top'}: {what}"

@@ -1,0 +1,92 @@
+"""Snapshots as a file: one line of JSON for each snapshot that a frame says is recorded.
+
+Rules: lines are in the order of the frames, written by one thread of its own, on disk within a second of
+their frame and at close. A disk that fails loses lines and says how many; it never stops the aggregator.
+Must not know how snapshots are made or where the file's folder is chosen.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from overwatch import codec
+from overwatch.serve.files import LineFile
+from overwatch.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from overwatch.aggregator import Frame
+
+MOST_WAITING: Final = 4096
+"""Most snapshots that wait for a disk which does not answer."""
+
+FLUSH_S: Final = 1.0
+"""Longest time between a frame and its lines on disk, in seconds."""
+
+
+class Recorder:
+    """A frame sink that writes `snapshots.jsonl`; `report` is told of lines written, lost, and why."""
+
+    def __init__(self, path: Path, report: Callable[[int, int, str | None], None]) -> None:
+        self._file = LineFile(path)
+        self._report = report
+        self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def publish(self, frame: "Frame") -> None:
+        """Queue what the frame says is recorded; returns at once."""
+        for snapshot in frame.recorded:
+            try:
+                self._waiting.put_nowait(snapshot)
+            except queue.Full:
+                self._report(0, 1, f"{self._file.path}: the disk did not answer for too long")
+
+    def close(self) -> None:
+        """Write all that waits, then let go of the file; a second call does nothing."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self._thread.is_alive():
+            self._waiting.put(None)
+            self._thread.join()
+        self._file.close()
+
+    def _run(self) -> None:
+        done = False
+        while not done:
+            batch, done = self._gather()
+            if batch:
+                self._write(batch)
+
+    def _gather(self) -> tuple[list[Snapshot], bool]:
+        """What comes within one flush interval of the first snapshot, and whether that is the end."""
+        first = self._waiting.get()
+        if first is None:
+            return [], True
+        batch = [first]
+        until = time.monotonic() + FLUSH_S
+        while (left := until - time.monotonic()) > 0:
+            try:
+                snapshot = self._waiting.get(timeout=left)
+            except queue.Empty:
+                break
+            if snapshot is None:
+                return batch, True
+            batch.append(snapshot)
+        return batch, False
+
+    def _write(self, batch: list[Snapshot]) -> None:
+        lines = b"".join(codec.encode(snapshot) + b"\n" for snapshot in batch)
+        try:
+            self._file.append(lines)
+        except OSError as error:
+            self._report(0, len(batch), f"{self._file.path}: {error.strerror or error}")
+        else:
+            self._report(len(batch), 0, None)

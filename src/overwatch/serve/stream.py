@@ -1,0 +1,336 @@
+"""The view API: runs, one snapshot, and a stream of snapshots, as JSON over HTTP and WebSocket.
+
+Rules: a slow reader gets the newest snapshot, never a backlog; views are registered while somebody reads
+them; errors are JSON and name the parameter; a page of another origin, or a name that was rebound to this
+machine, is refused. Must not know how snapshots are made, or the collector that hosts it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from overwatch import codec
+from overwatch.snapshot import Snapshot, View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from overwatch.aggregator import Frame
+
+MOST_ROWS: Final = 4096
+ANSWER_S: Final = 3.0
+"""How long a request for a view that nobody read yet waits for its first snapshot, in seconds."""
+
+_HEARTBEAT_S: Final = 20.0
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Tower(Protocol):
+    """What makes frames and takes registrations of views."""
+
+    @property
+    def frame(self) -> "Frame | None":
+        """The latest frame."""
+        ...
+
+    def watch(self, run_id: str | None, view: View) -> None:
+        """Include a view in frames; raises `ValueError` when there are too many."""
+        ...
+
+    def unwatch(self, run_id: str | None, view: View) -> None:
+        """Leave a view out of frames again."""
+        ...
+
+
+class Bell:
+    """A frame sink that wakes what waits for the next frame in an event loop."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._next: asyncio.Event | None = None
+
+    def attach(self) -> None:
+        """Ring in the running event loop from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._next = asyncio.Event()
+
+    def publish(self, frame: "Frame") -> None:  # noqa: ARG002 readers take the latest frame themselves
+        """Wake all that wait; returns at once."""
+        loop = self._loop
+        if loop is not None:
+            # The loop may close between the check and the call; nobody waits there any more then.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._ring)
+
+    def close(self) -> None:
+        """Ring no more."""
+        self._loop = None
+
+    def next(self) -> asyncio.Event:
+        """The event that the next frame sets; take it before looking at the current frame."""
+        if self._next is None:
+            raise RuntimeError("the bell has no event loop; call attach() inside of it")
+        return self._next
+
+    def _ring(self) -> None:
+        rung, self._next = self.next(), asyncio.Event()
+        rung.set()
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """What one reader asked for."""
+
+    run_id: str | None
+    view: View
+
+
+class RunLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in the list of runs."""
+
+    run_id: str
+    newest: bool
+    task: str | None
+    algo: str | None
+    state: str
+    outcome: str | None
+    update: int | None
+    n_envs: int | None
+    severity: str
+    text: str
+    data_age_s: float | None
+    time: float
+
+
+class _BadRequest(Exception):  # noqa: N818 it is an answer, not a failure of ours
+    """An answer that is an error."""
+
+    def __init__(self, status: int, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.parameter = parameter
+
+
+class ViewApi:
+    """The routes of the view API over one tower."""
+
+    def __init__(self, tower: Tower, bell: Bell, *, loopback: bool) -> None:
+        self._tower = tower
+        self._bell = bell
+        self._loopback = loopback
+        self._readers: Counter[Ask] = Counter()
+        self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
+        self._sockets: set[web.WebSocketResponse] = set()
+
+    def app(self) -> web.Application:
+        """The web application."""
+        app = web.Application(middlewares=[web.middleware(self._guard)])
+        app.router.add_get("/api/v1/runs", self._runs)
+        app.router.add_get("/api/v1/snapshot", self._snapshot)
+        app.router.add_get("/api/v1/stream", self._stream)
+        app.on_startup.append(self._attach)
+        app.on_shutdown.append(self._hang_up)
+        return app
+
+    async def _attach(self, _: web.Application) -> None:
+        self._bell.attach()
+
+    async def _hang_up(self, _: web.Application) -> None:
+        for socket in tuple(self._sockets):
+            await socket.close(code=1001, message=b"the collector stops")
+
+    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        try:
+            self._check_origin(request)
+            return await handler(request)
+        except _BadRequest as error:
+            return _error(error.status, str(error), error.parameter)
+        except web.HTTPException as error:
+            return _error(error.status, f"{error.reason}: {request.method} {request.path}", None)
+
+    def _check_origin(self, request: web.Request) -> None:
+        host = request.headers.get("Host", "")
+        if self._loopback and _hostname(host) not in _LOOPBACK:
+            raise _BadRequest(
+                403, f"host {host!r} is not this machine's loopback; use localhost or 127.0.0.1", "Host"
+            )
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise _BadRequest(403, f"origin {origin!r} may not read this collector", "Origin")
+
+    async def _runs(self, request: web.Request) -> web.Response:
+        _only(request.query, frozenset())
+        frame = self._tower.frame
+        plain = View()
+        runs = [
+            _line(run_id, snapshot, newest=run_id == frame.newest)
+            for (run_id, view), snapshot in (frame.snapshots.items() if frame else ())
+            if frame and view == plain
+        ]
+        runs.sort(key=lambda line: line.run_id)
+        newest = frame.newest if frame else None
+        return _json(200, msgspec.json.encode({"newest": newest, "runs": runs}))
+
+    async def _snapshot(self, request: web.Request) -> web.Response:
+        ask = _ask(request.query)
+        with self._reading(ask):
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    snapshot = await self._first(ask)
+            except TimeoutError:
+                raise _BadRequest(404, self._missing(ask), "run") from None
+            return _json(200, self._encode(ask, snapshot))
+
+    async def _first(self, ask: Ask) -> Snapshot:
+        while True:
+            coming = self._bell.next()
+            snapshot = self._pick(ask)
+            if snapshot is not None:
+                return snapshot
+            frame = self._tower.frame
+            plain = View()
+            if frame and (ask.run_id or frame.newest) not in {
+                run for run, v in frame.snapshots if v == plain
+            }:
+                raise _BadRequest(404, self._missing(ask), "run")
+            await coming.wait()
+
+    def _missing(self, ask: Ask) -> str:
+        if ask.run_id is None:
+            return "no run has reported yet"
+        return f"run {ask.run_id!r} is not known here; GET /api/v1/runs lists those that are"
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        ask = _ask(request.query)
+        with self._reading(ask):
+            socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=1 << 16)
+            if not socket.can_prepare(request):
+                raise _BadRequest(426, "this address speaks WebSocket; GET /api/v1/snapshot is one answer")
+            await socket.prepare(request)
+            self._sockets.add(socket)
+            listener = asyncio.create_task(_until_closed(socket))
+            try:
+                await self._send_all(ask, socket, listener)
+            except ConnectionError:
+                pass  # The reader went away in the middle of a snapshot: nothing is owed to it.
+            finally:
+                listener.cancel()
+                self._sockets.discard(socket)
+            return socket
+
+    async def _send_all(
+        self, ask: Ask, socket: web.WebSocketResponse, listener: "asyncio.Task[None]"
+    ) -> None:
+        sent: Snapshot | None = None
+        while not socket.closed:
+            coming = self._bell.next()
+            snapshot = self._pick(ask)
+            if snapshot is not None and snapshot is not sent:
+                await socket.send_frame(self._encode(ask, snapshot), WSMsgType.TEXT)
+                sent = snapshot
+                continue
+            waiter = asyncio.create_task(coming.wait())
+            await asyncio.wait({waiter, listener}, return_when=asyncio.FIRST_COMPLETED)
+            waiter.cancel()
+            if listener.done():
+                return
+
+    def _pick(self, ask: Ask) -> Snapshot | None:
+        frame = self._tower.frame
+        if frame is None:
+            return None
+        run_id = ask.run_id or frame.newest
+        return None if run_id is None else frame.snapshots.get((run_id, ask.view))
+
+    def _encode(self, ask: Ask, snapshot: Snapshot) -> bytes:
+        kept = self._encoded.get(ask)
+        if kept is None or kept[0] is not snapshot:
+            kept = self._encoded[ask] = (snapshot, codec.encode(snapshot))
+        return kept[1]
+
+    @contextmanager
+    def _reading(self, ask: Ask) -> "Iterator[None]":
+        if not self._readers[ask]:
+            try:
+                self._tower.watch(ask.run_id, ask.view)
+            except ValueError as error:
+                del self._readers[ask]
+                raise _BadRequest(503, str(error), "rows") from error
+        self._readers[ask] += 1
+        try:
+            yield
+        finally:
+            self._readers[ask] -= 1
+            if not self._readers[ask]:
+                del self._readers[ask]
+                self._encoded.pop(ask, None)
+                self._tower.unwatch(ask.run_id, ask.view)
+
+
+async def _until_closed(socket: web.WebSocketResponse) -> None:
+    """Read and ignore what the peer says until it closes; answers to pings come from here."""
+    async for _ in socket:
+        continue
+
+
+def _ask(query: Mapping[str, str]) -> Ask:
+    _only(query, frozenset({"run", "rows", "env"}))
+    rows = _number(query, "rows", MOST_ROWS)
+    view = View(env_id=_number(query, "env", (1 << 31) - 1))
+    if rows is not None:
+        view = msgspec.structs.replace(view, rows=rows)
+    return Ask(run_id=query.get("run") or None, view=view)
+
+
+def _only(query: Mapping[str, str], known: frozenset[str]) -> None:
+    for name in query:
+        if name not in known:
+            takes = ", ".join(sorted(known)) or "none"
+            raise _BadRequest(400, f"unknown parameter {name!r}; this address takes: {takes}", name)
+
+
+def _number(query: Mapping[str, str], name: str, most: int) -> int | None:
+    text = query.get(name)
+    if text is None or text == "":
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text) > most:
+        raise _BadRequest(400, f"{name}={text[:40]!r} is not a whole number from 0 to {most}", name)
+    return int(text)
+
+
+def _line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
+    run = snapshot.run
+    return RunLine(
+        run_id=run_id,
+        newest=newest,
+        task=run.task,
+        algo=run.algo,
+        state=snapshot.link.state,
+        outcome=run.outcome,
+        update=run.update,
+        n_envs=run.n_envs,
+        severity=snapshot.verdict.severity,
+        text=snapshot.verdict.text,
+        data_age_s=snapshot.link.data_age_s,
+        time=snapshot.time,
+    )
+
+
+def _hostname(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def _json(status: int, body: bytes) -> web.Response:
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def _error(status: int, message: str, parameter: str | None) -> web.Response:
+    return _json(status, msgspec.json.encode({"error": message, "parameter": parameter}))
