@@ -22,7 +22,7 @@ RUN_LABEL: Final = label_name("rl.run.id")
 OUTLIERS: Final = 10
 """Ranks that have a series, whatever the number of envs."""
 
-RUN_STATES: Final = ("live", "slow", "stale", "ended", "completed", "failed", "interrupted")
+RUN_STATES: Final = ("live", "slow", "stale", "lost", "ended", "completed", "failed", "interrupted")
 LEVELS: Final = ("ok", "warning", "critical")
 ENV_STATES: Final = ("ok", "stalled", "degraded", "diverging", "crashed", "unknown")
 SEVERITIES: Final = ("info", "warning", "critical")

@@ -129,7 +129,12 @@ class ViewApi:
 
     def app(self) -> web.Application:
         """The web application."""
-        app = web.Application(middlewares=[web.middleware(self._guard)])
+
+        @web.middleware
+        async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+            return await self._guard(request, handler)
+
+        app = web.Application(middlewares=[guard])
         app.router.add_get("/api/v1/runs", self._runs)
         app.router.add_get("/api/v1/snapshot", self._snapshot)
         app.router.add_get("/api/v1/stream", self._stream)

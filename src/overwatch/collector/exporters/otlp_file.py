@@ -105,7 +105,7 @@ class OtlpFileExporter:
                 "signal": batch.signal.value,
                 "file": file.path.name,
                 "offset": offset,
-                "length": len(line),
+                "length": len(line) - 1,
             }
         )
 
