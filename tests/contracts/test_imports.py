@@ -9,7 +9,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
+    command = [
+        sys.executable,
+        "-c",
+        "from importlinter.cli import lint_imports_command as c; c()",
+        "--no-cache",
+    ]
     environment = {"PYTHONPATH": str(folder / "src"), "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 

@@ -56,7 +56,7 @@ def run_demo(options: DemoOptions) -> int:
     """Run until the time is over, the user quits or training ends; 0 when a policy was seen training."""
     if importlib.util.find_spec("torch") is None:
         raise DemoError(
-            'the demo trains a real policy and needs PyTorch: `make demo`, or pip install "esper-overwatch[rl]"'
+            'the demo trains a real policy and needs PyTorch: make demo, or pip install "esper-overwatch[rl]"'
         )
     out = _folder(options.out)
     headless = options.headless or not _has_screen()

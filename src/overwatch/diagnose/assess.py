@@ -54,7 +54,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
 
 def dump(assessment: Assessment) -> bytes:
     """The assessment as bytes, for a checkpoint."""
-    return msgspec.msgpack.encode(assessment, enc_hook=encode_hook, order="deterministic")
+    return msgspec.msgpack.encode(assessment, enc_hook=encode_hook)
 
 
 def load(data: bytes) -> Assessment:

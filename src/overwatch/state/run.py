@@ -104,8 +104,8 @@ class RunState(msgspec.Struct, kw_only=True):
 
 
 def dump(state: RunState) -> bytes:
-    """The state as bytes; the same state gives the same bytes."""
-    return msgspec.msgpack.encode(state, enc_hook=encode_hook, order="deterministic")
+    """The state as bytes. Tables keep their order of first sight, which views show."""
+    return msgspec.msgpack.encode(state, enc_hook=encode_hook)
 
 
 def load(data: bytes) -> RunState:

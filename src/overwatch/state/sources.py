@@ -19,7 +19,7 @@ class Source(msgspec.Struct, kw_only=True):
     """Producer's time of its newest record."""
     high: int = 0
     """Highest sequence number seen."""
-    gaps: set[int] = msgspec.field(default_factory=set)
+    gaps: dict[int, bool] = msgspec.field(default_factory=dict)
     duplicates: int = 0
     least_delay: int | None = None
     """Smallest receive − producer seen, nanoseconds: the clocks' offset plus the shortest way."""
@@ -37,11 +37,11 @@ class Source(msgspec.Struct, kw_only=True):
             return True
         if seq > self.high:
             if seq - self.high <= MAX_GAPS - len(self.gaps):
-                self.gaps.update(range(self.high + 1, seq))
+                self.gaps.update(dict.fromkeys(range(self.high + 1, seq), True))
             self.high = seq
             return True
         if seq in self.gaps:
-            self.gaps.discard(seq)
+            del self.gaps[seq]
             return True
         self.duplicates += 1
         return False

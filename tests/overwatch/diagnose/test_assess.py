@@ -1,0 +1,152 @@
+"""Findings open, last, clear and suppress one another; the link tells fresh from old."""
+
+import pytest
+
+from overwatch.diagnose import Assessment, assess
+from overwatch.diagnose.assess import dump, load
+from overwatch.diagnose.findings import LINGER_NS, WARM_UP_UPDATES
+from overwatch.diagnose.link import judge_link
+from overwatch.events import Event
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+
+
+def _codes(events: list[Event], tick: int) -> dict[str, str]:
+    judged = assess(fakes.folded(events), Assessment(), tick)
+    return {item.problem.code: item.problem.severity for item in judged.assessment.findings.values()}
+
+
+def _updates(values: list[float]) -> list[Event]:
+    return [
+        fakes.policy(START_NS + i * SECOND, index=i, kl_divergence=value) for i, value in enumerate(values)
+    ]
+
+
+def test_a_healthy_run_has_no_finding() -> None:
+    """Nothing wrong, nothing said."""
+    events: list[Event] = [fakes.started(START_NS), *_updates([0.01] * 30)]
+
+    assert _codes(events, START_NS + 29 * SECOND) == {}
+
+
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        ([0.2, 0.01, 0.2, 0.01, 0.01], {}),
+        ([0.02, 0.01, 0.02, 0.01, 0.02], {"policy-kl-divergence": "warning"}),
+        ([0.2, 0.01, 0.2, 0.01, 0.2], {"policy-kl-divergence": "critical"}),
+        ([0.2, 0.02, 0.2, 0.01, 0.01], {"policy-kl-divergence": "warning"}),
+    ],
+)
+def test_a_policy_finding_needs_its_hold(bad: list[float], expected: dict[str, str]) -> None:
+    """Three of the last five updates must be bad, and as bad as it says."""
+    values = [0.01] * WARM_UP_UPDATES + bad
+
+    assert _codes(_updates(values), START_NS + len(values) * SECOND) == expected
+
+
+def test_nothing_is_said_of_the_policy_while_it_warms_up() -> None:
+    """The first twenty updates raise no finding, whatever their KL."""
+    values = [0.5] * (WARM_UP_UPDATES - 1)
+
+    assert _codes(_updates(values), START_NS + len(values) * SECOND) == {}
+
+
+def test_a_non_finite_value_is_a_finding_at_once() -> None:
+    """No warm-up, no hold: NaN is critical when it is seen."""
+    events: list[Event] = [fakes.non_finite(START_NS, "overwatch.policy.loss")]
+
+    assert _codes(events, START_NS + SECOND) == {"non-finite": "critical"}
+
+
+def test_a_crashed_env_is_a_finding_about_that_env() -> None:
+    """The finding names the env and since when."""
+    state = fakes.folded([fakes.envs(START_NS, [7], reward=[0.0]), fakes.crashed(START_NS + 5, 7)])
+    (item,) = assess(state, Assessment(), START_NS + SECOND).assessment.findings.values()
+
+    assert (item.problem.code, item.problem.subject, item.since) == ("env-crashed", "7", START_NS + 5)
+
+
+def test_many_of_a_kind_are_one_finding() -> None:
+    """A storm of crashes does not flood the rail."""
+    ids = list(range(30))
+    events: list[Event] = [fakes.envs(START_NS, ids, reward=[0.0] * 30)]
+    events += [fakes.crashed(START_NS + 1 + i, i) for i in ids]
+
+    assert _codes(events, START_NS + SECOND) == {"env-crashed-many": "critical"}
+
+
+def test_a_finding_keeps_its_first_moment_and_lingers_when_gone() -> None:
+    """`since` is the beginning; after the cause is gone the finding stays five seconds, marked cleared."""
+    state = fakes.folded([fakes.envs(START_NS, [7], reward=[0.0]), fakes.crashed(START_NS + 5, 7)])
+    first = assess(state, Assessment(), START_NS + SECOND).assessment
+    back: list[Event] = [
+        fakes.envs(START_NS, [7], reward=[0.0]),
+        fakes.crashed(START_NS + 5, 7),
+        fakes.envs(START_NS + SECOND, [7], reward=[0.0]),
+    ]
+    alive, later = (
+        fakes.folded(back),
+        fakes.folded([*back, fakes.envs(START_NS + 7 * SECOND, [7], reward=[0.0])]),
+    )
+    gone = START_NS + 2 * SECOND
+    cleared = assess(alive, first, gone).assessment
+    (item,) = cleared.findings.values()
+
+    assert (item.since, item.cleared_at) == (START_NS + 5, gone)
+    assert assess(later, cleared, gone + LINGER_NS).assessment.findings == {}
+
+
+def test_silence_mutes_every_other_finding() -> None:
+    """A run that no longer speaks is not judged by what it last said."""
+    events: list[Event] = [fakes.envs(START_NS, [7], reward=[0.0]), fakes.crashed(START_NS + 5, 7)]
+
+    assert _codes(events, START_NS + 10 * SECOND) == {"telemetry-stale": "critical"}
+
+
+@pytest.mark.parametrize(("age_s", "word"), [(0.1, "live"), (2.5, "slow"), (5.5, "stale"), (61.0, "lost")])
+def test_the_link_ages(age_s: float, word: str) -> None:
+    """Live under two seconds, slow under five, then stale, then lost."""
+    state = fakes.folded([fakes.policy(START_NS, entropy=0.5)], delay_ns=0)
+
+    assert judge_link(state, START_NS + int(age_s * SECOND)).state == word
+
+
+def test_a_slow_reporter_is_given_three_of_its_own_intervals() -> None:
+    """A run that reports every ten seconds is live between its reports."""
+    state = fakes.folded(
+        [fakes.policy(START_NS + i * 10 * SECOND, index=i, entropy=0.5) for i in range(5)], delay_ns=0
+    )
+    last = START_NS + 40 * SECOND
+
+    assert judge_link(state, last + 9 * SECOND).state == "live"
+    assert judge_link(state, last + 31 * SECOND).state == "stale"
+
+
+def test_old_data_that_just_arrived_is_catching_up() -> None:
+    """The age is that of the data, not of the packet, and a constant clock offset does not count."""
+    offset = 100 * SECOND
+    told = fakes.records([fakes.policy(START_NS + i, index=i, entropy=0.5) for i in range(2)])
+    state = fakes.folded([told[0].event], delay_ns=offset)
+    from overwatch.state import apply
+
+    apply(state, told[1], told[1].event.at + offset + 30 * SECOND)
+    link = judge_link(state, state.last_stamp)
+
+    assert link.state == "catching_up"
+    assert link.data_age_s == pytest.approx(30.0)
+
+
+def test_an_ended_run_is_ended_not_stale() -> None:
+    """An end record settles it for ever."""
+    state = fakes.folded([fakes.policy(START_NS, entropy=0.5), fakes.finished(START_NS + 1)])
+
+    assert judge_link(state, START_NS + 1000 * SECOND).state == "ended"
+
+
+def test_an_assessment_survives_a_checkpoint() -> None:
+    """Bytes and back give the same memory."""
+    state = fakes.folded([fakes.envs(START_NS, [7, 8], reward=[0.0, 0.0]), fakes.crashed(START_NS + 5, 7)])
+    assessment = assess(state, Assessment(), START_NS + SECOND).assessment
+
+    assert dump(load(dump(assessment))) == dump(assessment)

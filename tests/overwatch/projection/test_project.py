@@ -1,0 +1,210 @@
+"""Snapshots say what the state holds, in the words that views show."""
+
+import math
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from overwatch import codec
+from overwatch.diagnose import Assessment, assess
+from overwatch.events import Event, LogLine, Severity
+from overwatch.projection import project
+from overwatch.projection.policy import trend
+from overwatch.snapshot import Snapshot, View
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+
+SCHEMA = Path(__file__).parents[3] / "otel/snapshot.schema.json"
+
+
+def _shown(events: list[Event], view: View | None = None, after_s: float = 0.5) -> Snapshot:
+    state = fakes.folded(events)
+    tick = state.last_stamp + int(after_s * SECOND)
+    return project(state, assess(state, Assessment(), tick), view or View())
+
+
+def _full() -> list[Event]:
+    return [
+        fakes.started(START_NS, slots=("r0c0", "r0c1"), blueprints={"mlp_small": "ms"}, updates=10),
+        fakes.envs(START_NS + SECOND, [0, 1, 2], index=1, reward=[0.1, 0.2, 0.3], lane=["cpu", "cpu", "gpu"]),  # type: ignore[list-item]  # lanes are words
+        fakes.slots(START_NS + SECOND, [0, 1], ["r0c0", "r0c1"], ["training", "dormant"]),
+        fakes.acted(START_NS + SECOND, [0, 1], ["wait", "prune"], [None, "r0c0"]),
+        fakes.ended(START_NS + 2 * SECOND, [0, 1, 2], [1.0, 3.0, 2.0]),
+        fakes.policy(
+            START_NS + 2 * SECOND, index=1, kl_divergence=0.0231, entropy=0.62, explained_variance=math.nan
+        ),
+        fakes.crashed(START_NS + 2 * SECOND, 2),
+    ]
+
+
+def test_absent_is_absent_and_not_zero() -> None:
+    """A policy row that nobody reported is there, with no value and the status absent."""
+    reading = _shown(_full()).policy["grad_norm"]
+
+    assert (reading.value, reading.status, reading.text) == (None, "absent", "–")
+
+
+def test_a_reading_carries_value_status_limit_and_text() -> None:
+    """KL at 0.0231 is a warning beyond .015, shown with four decimals."""
+    reading = _shown(_full()).policy["kl_divergence"]
+
+    assert (reading.value, reading.status, reading.text) == (0.0231, "warning", "0.0231")
+    assert reading.limit is not None
+    assert (reading.limit.text, reading.limit.value) == (">.015", 0.015)
+    assert _shown(_full()).policy["entropy"].text == "62%max"
+
+
+def test_undefined_is_shown_as_not_available() -> None:
+    """Explained variance without variance is n/a, and no verdict."""
+    reading = _shown(_full()).policy["explained_variance"]
+
+    assert (reading.value, reading.status, reading.non_finite, reading.text) == (
+        None,
+        "absent",
+        "undefined",
+        "n/a",
+    )
+
+
+def test_nan_is_critical_and_says_so() -> None:
+    """A NaN is null in JSON, critical in status, NaN in text."""
+    reading = _shown([fakes.policy(START_NS, policy_loss=math.nan)]).policy["policy_loss"]
+
+    assert (reading.value, reading.status, reading.non_finite, reading.text) == (
+        None,
+        "critical",
+        "nan",
+        "NaN",
+    )
+
+
+def test_envs_are_grouped_by_lane_worst_lane_first() -> None:
+    """The crashed env leads, with its lane; the calm lane follows."""
+    snapshot = _shown(_full())
+
+    assert [(env.env_id, env.gpu_id, env.status) for env in snapshot.envs] == [
+        (2, "gpu", "crashed"), (0, "cpu", "ok"), (1, "cpu", "ok"),
+    ]  # fmt: skip
+    assert [(group.gpu_id, group.n_envs) for group in snapshot.board.groups] == [("gpu", 1), ("cpu", 2)]
+    assert snapshot.board.counts == {"crashed": 1, "ok": 2}
+
+
+def test_slots_come_from_the_env_not_from_a_schema() -> None:
+    """Each env shows the slots it has, no others."""
+    by_id = {env.env_id: env.slots for env in _shown(_full()).envs}
+
+    assert {name: slot.stage for name, slot in by_id[0].items()} == {"r0c0": "training"}
+    assert {name: slot.glyph for name, slot in by_id[1].items()} == {"r0c1": "·"}
+    assert by_id[2] == {}
+
+
+def test_rows_are_cut_and_the_rest_is_counted() -> None:
+    """A view of one row shows the worst env and says how many its lanes hide."""
+    snapshot = _shown(_full(), View(rows=1))
+
+    assert [env.env_id for env in snapshot.envs] == [2]
+    assert [group.hidden for group in snapshot.board.groups] == [0, 2]
+
+
+def test_the_board_names_the_columns_that_the_run_reports() -> None:
+    """Return hides reward once episodes ended; what nobody reports has no column."""
+    assert _shown(_full()).board.columns == ("return",)
+    assert _shown([fakes.envs(START_NS, [0], reward=[1.0])]).board.columns == ("reward",)
+
+
+def test_rollups_cover_the_fleet() -> None:
+    """Census, action mix and both ends are over all envs."""
+    aggregates = _shown(_full()).aggregates
+
+    assert {stage: n for stage, n in aggregates.seed_census.items() if n} == {"dormant": 1, "training": 1}
+    assert aggregates.actions == {"wait": 0.5, "prune": 0.5}
+    assert [(best.env_id, best.field, best.value) for best in aggregates.best] == [(1, "return", 3.0)]
+    assert [(worst.env_id, worst.value) for worst in aggregates.worst] == [(0, 1.0)]
+
+
+def test_the_verdict_names_the_cause() -> None:
+    """The banner carries the worst severity and what is wrong."""
+    verdict = _shown(_full()).verdict
+
+    assert verdict.severity == "critical"
+    assert verdict.text == "env 2 crashed at step 12: boom"
+    assert verdict.counts == {"critical": 1}
+
+
+def test_the_policy_in_the_banner_has_three_decimals() -> None:
+    """A KL finding is told with the value and the limit it passed."""
+    events: list[Event] = [fakes.policy(START_NS + i, index=i, kl_divergence=0.0231) for i in range(25)]
+
+    assert _shown(events).verdict.text == "KL 0.023 above 0.015"
+
+
+def test_a_selected_env_has_its_detail() -> None:
+    """Returns of its episodes and its lines of the feed."""
+    detail = _shown(_full(), View(env_id=2)).detail
+
+    assert detail is not None
+    assert detail.history == {"return": (2.0,)}
+    assert detail.events == ("crashed step=12 error=boom",)
+
+
+def test_run_counters_start_at_zero() -> None:
+    """Every counter is there from the first snapshot on."""
+    counters = _shown([fakes.started(START_NS)]).counters
+
+    assert counters == {
+        "updates": 0, "episodes": 0, "steps": 0, "non_finite": 0, "crashes": 0, "sdk_dropped": 0,
+    }  # fmt: skip
+
+
+def test_text_from_telemetry_cannot_steer_a_terminal() -> None:
+    """Escapes, newlines and direction marks are made visible."""
+    line = LogLine(
+        at=START_NS, severity=Severity.INFO, message="\x1b[31mred\n\u202eevil", fields={"a\x07": "b\x00"}
+    )
+    shown = _shown([line]).feed[-1]
+
+    assert shown.message == "\ufffd[31mred \ufffdevil"
+    assert shown.fields == {"a\ufffd": "b\ufffd"}
+
+
+def test_progress_has_an_estimate() -> None:
+    """After 1 of 10 updates in two seconds, eighteen remain."""
+    run = _shown(_full()).run
+
+    assert (run.update, run.updates, run.elapsed_s, run.eta_s) == (1, 10, 2.0, pytest.approx(18.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ([1.0, 1.0, 1.0], None),
+        ([1.0, 2.0, 3.0, 4.0], "up"),
+        ([4.0, 3.0, None, 2.0, 1.0], "down"),
+        ([1.0, 5.0, 1.0, 5.0, 1.0], "flat"),
+        ([100.0, 100.1, 100.2, 100.3], "flat"),
+    ],
+)
+def test_a_trend_must_stand_out_from_its_scatter(values: list[float | None], word: str | None) -> None:
+    """Slope against spread: noise is flat, too few values have no trend."""
+    assert trend(values) == word
+
+
+def test_a_snapshot_obeys_its_published_schema_and_round_trips() -> None:
+    """JSON validates against the committed schema, and decodes to an equal snapshot."""
+    snapshot = _shown(_full(), View(env_id=2))
+    line = codec.encode(snapshot)
+
+    jsonschema.validate(msgspec.json.decode(line), msgspec.json.decode(SCHEMA.read_bytes()))
+    assert codec.decode(line) == snapshot
+
+
+def test_another_major_schema_version_is_refused_with_a_reason() -> None:
+    """A reader says which version it got and which it reads; unknown fields of a minor one are ignored."""
+    line = codec.encode(_shown(_full()))
+    with pytest.raises(codec.SchemaVersionError, match=r"version 2\.0, this build reads 1\."):
+        codec.decode(line.replace(b'"schema_version":"1.0"', b'"schema_version":"2.0"'))
+
+    newer = line.replace(b'"schema_version":"1.0"', b'"schema_version":"1.9","later":[1]')
+    assert codec.decode(newer).schema_version == "1.9"

@@ -1,0 +1,192 @@
+"""The fold: what each kind of event does to a run."""
+
+import math
+
+import numpy as np
+import pytest
+
+from overwatch.catalog import KL, Scope, Stage
+from overwatch.catalog.policy import EXPLAINED_VARIANCE
+from overwatch.events import Column, Event, GateEvaluated, Measured, Record, SeedStageChanged, scalars
+from overwatch.state import RunState, apply, dump, load, new_run
+from tests import fakes
+from tests.fakes import ORIGIN, SECOND, START_NS
+
+
+def test_a_policy_value_is_kept_with_its_judgement() -> None:
+    """The newest value, its history and its status are there, and the update is counted."""
+    state = fakes.folded(
+        [fakes.policy(START_NS + i, index=i, kl_divergence=0.01 * (i + 1)) for i in range(3)]
+    )
+    series = state.policy[KL.name]
+
+    assert series.value == pytest.approx(0.03)
+    assert series.history.items == [0.01, 0.02, pytest.approx(0.03)]
+    assert series.warnings == 2
+    assert (state.update, state.updates) == (2, 3)
+
+
+def test_no_breach_between_ticks_is_missed() -> None:
+    """A critical value that is gone by the next update still counts."""
+    state = fakes.folded(
+        [fakes.policy(START_NS + i, index=i, kl_divergence=v) for i, v in enumerate([0.01, 0.2, 0.01])]
+    )
+
+    assert state.policy[KL.name].criticals == 1
+
+
+def test_history_holds_ten() -> None:
+    """The eleventh value pushes the first out."""
+    state = fakes.folded([fakes.policy(START_NS + i, index=i, entropy=i / 100) for i in range(11)])
+
+    assert state.policy["overwatch.policy.entropy"].history.items == [i / 100 for i in range(1, 11)]
+
+
+def test_nan_is_critical_for_kl_and_undefined_for_explained_variance() -> None:
+    """What a NaN means is the row's own word."""
+    state = fakes.folded([fakes.policy(START_NS, kl_divergence=math.nan, explained_variance=math.nan)])
+    kl, ev = state.policy[KL.name], state.policy[EXPLAINED_VARIANCE.name]
+
+    assert (kl.value, kl.non_finite, kl.criticals) == (None, "nan", 1)
+    assert (ev.value, ev.non_finite, ev.criticals, ev.judgement) == (None, "undefined", 0, None)
+
+
+def test_custom_values_are_kept_and_never_judged() -> None:
+    """A name that no row knows is shown, whatever its size."""
+    state = fakes.folded([fakes.policy(START_NS, my_loss=1e9)])
+
+    assert state.policy["overwatch.custom.my_loss"].value == 1e9
+    assert state.policy["overwatch.custom.my_loss"].judgement is None
+
+
+def test_env_columns_fold_by_env_id_in_any_order() -> None:
+    """Values find their env however the ids are ordered, and unseen envs appear."""
+    state = fakes.folded(
+        [
+            fakes.envs(START_NS, [5, 2], reward=[0.5, 0.2]),
+            fakes.envs(START_NS + 1, [2, 9, 5], reward=[2.0, 9.0, 5.0]),
+        ]
+    )
+    by_id = {
+        int(i): float(v) for i, v in zip(state.envs.ids[:3], state.envs.values["reward"][:3], strict=True)
+    }
+
+    assert by_id == {5: 5.0, 2: 2.0, 9: 9.0}
+
+
+def test_what_was_never_measured_has_no_time() -> None:
+    """An env that reported reward alone has no metric, not a metric of 0."""
+    state = fakes.folded([fakes.envs(START_NS, [0], reward=[1.0])])
+
+    assert state.envs.times["metric"][0] == 0
+    assert math.isnan(state.envs.values["metric"][0])
+
+
+def test_steps_count_envs_times_steps_and_never_twice() -> None:
+    """Two envs over steps 1 to 3 are six steps; a step told again adds none."""
+    told: list[Event] = [fakes.envs(START_NS + i, [0, 1], index=i, reward=[0.0, 0.0]) for i in (1, 2, 3, 3)]
+
+    assert fakes.folded(told).steps == 6
+
+
+def test_returns_are_the_mean_of_finished_episodes() -> None:
+    """An env's return is over its last finished episodes; before the first it has none."""
+    state = fakes.folded(
+        [
+            fakes.envs(START_NS, [0, 1], reward=[0.0, 0.0]),
+            *[fakes.ended(START_NS + i, [0], [float(i)]) for i in range(1, 13)],
+        ]
+    )
+
+    assert state.envs.mean_return()[0] == pytest.approx(sum(range(3, 13)) / 10)
+    assert math.isnan(state.envs.mean_return()[1])
+    assert state.episodes == 12
+
+
+def test_a_seed_moves_through_its_slot() -> None:
+    """Stage, blueprint, alpha and gate of a slot follow the facts."""
+    state = fakes.folded(
+        [
+            SeedStageChanged(
+                at=START_NS, env_id=3, slot="r0c1", seed_id="s", before=Stage.DORMANT, after=Stage.GERMINATED,
+                blueprint="mlp_small",
+            ),
+            GateEvaluated(at=START_NS + 1, env_id=3, slot="r0c1", seed_id="s", gate="G1", passed=True),
+        ]
+    )  # fmt: skip
+    slot = state.slot_names.codes["r0c1"]
+
+    assert state.envs.stage[0, slot] == Stage.GERMINATED.code
+    assert state.blueprint_names.words[state.envs.blueprint[0, slot]] == "mlp_small"
+    assert state.envs.gates["3/r0c1"] == "G1 passed"
+
+
+def test_slots_are_a_set_not_a_schema() -> None:
+    """Envs with different slots keep their own; a slot that an env does not have is absent."""
+    state = fakes.folded([fakes.slots(START_NS, [0, 1], ["a", "b"], ["dormant", "training"])])
+
+    assert state.slot_names.words == ["a", "b"]
+    np.testing.assert_array_equal(
+        state.envs.stage[:2, :2], [[Stage.DORMANT.code, -1], [-1, Stage.TRAINING.code]]
+    )
+
+
+def test_a_crashed_env_lives_again_when_it_speaks() -> None:
+    """The crash stays until the env reports after it."""
+    state = fakes.folded([fakes.envs(START_NS, [0], reward=[0.0]), fakes.crashed(START_NS + 1, 0)])
+    assert state.envs.crashed_at[0] == START_NS + 1
+
+    apply(state, fakes.records([fakes.envs(START_NS + 2, [0], reward=[0.0])], first_seq=3)[0], START_NS + 3)
+    assert state.envs.crashed_at[0] == 0
+    assert state.crashes == 1
+
+
+def test_a_record_told_again_is_not_folded_again() -> None:
+    """At-least-once delivery counts once; a late record that filled a gap still counts."""
+    state = new_run(fakes.records([fakes.policy(START_NS)])[0])
+    told = [
+        Record(origin=ORIGIN, event=fakes.policy(START_NS + seq, index=seq, entropy=0.5), seq=seq)
+        for seq in (1, 3, 1, 2, 3)
+    ]
+
+    assert [apply(state, record, START_NS + 100) for record in told] == [True, True, False, True, False]
+    assert state.updates == 3
+
+
+def test_bare_numbers_where_words_belong_are_refused() -> None:
+    """A stage column without labels raises and names the fault."""
+    event = Measured(
+        at=START_NS,
+        scope=Scope.SLOT,
+        keys={"env_id": Column.of([0]), "slot": Column.of([1])},
+        values=scalars({"overwatch.slot.alpha": 0.5}),
+    )
+
+    with pytest.raises(ValueError, match="needs labels"):
+        fakes.folded([event])
+
+
+def _eventful() -> list[Event]:
+    return [
+        fakes.started(START_NS),
+        fakes.envs(START_NS + SECOND, [0, 1, 2], index=1, reward=[0.1, 0.2, 0.3], lane=["cpu"] * 3),  # type: ignore[list-item]  # lanes are words
+        fakes.slots(START_NS + SECOND, [0, 1], ["r0c0", "r0c1"], ["training", "holding"]),
+        fakes.acted(START_NS + SECOND, [0, 1], ["wait", "prune"], [None, "r0c0"]),
+        fakes.ended(START_NS + 2 * SECOND, [0, 1, 2], [1.0, 2.0, 3.0]),
+        fakes.policy(START_NS + 2 * SECOND, index=1, kl_divergence=0.01, entropy=math.nan),
+        fakes.non_finite(START_NS + 2 * SECOND, "overwatch.policy.entropy", (1,)),
+        fakes.crashed(START_NS + 3 * SECOND, 2),
+        fakes.finished(START_NS + 4 * SECOND),
+    ]
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_checkpoint_is_the_state(cut: int) -> None:
+    """Folding on from a reloaded state ends in the same bytes as folding straight through."""
+    events = _eventful()
+    straight = fakes.folded(events)
+    first: RunState = load(dump(fakes.folded(events[:cut])))
+    for record in fakes.records(events)[cut:]:
+        apply(first, record, record.event.at + 1_000_000)
+
+    assert dump(first) == dump(straight)
