@@ -1,0 +1,102 @@
+"""The aggregator thread: frames come, a failing sink harms nobody, the end is complete."""
+
+import threading
+import time
+
+import pytest
+
+from overwatch.aggregator import MAX_VIEWS, Aggregator, Frame
+from overwatch.fold import FAST_NS
+from overwatch.journal import MemoryJournal, Signal
+from overwatch.otlp.encode import origin_attributes, request
+from overwatch.snapshot import View
+from tests import fakes
+from tests.fakes import ORIGIN
+
+
+class Keeper:
+    """Keeps every frame and rings when a run is in one."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.seen = threading.Event()
+
+    def publish(self, frame: Frame) -> None:
+        """Keep the frame."""
+        self.frames.append(frame)
+        if frame.snapshots:
+            self.seen.set()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Broken:
+    """Fails at every frame."""
+
+    def publish(self, frame: Frame) -> None:
+        """Fail."""
+        raise OSError(f"no room for tick {frame.tick}")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _body(index: int) -> bytes:
+    at = time.time_ns()
+    return request(
+        fakes.records([fakes.policy(at, index=index, entropy=0.5)], first_seq=index),
+        origin_attributes(ORIGIN),
+    )
+
+
+def test_frames_are_consecutive_ticks_and_carry_what_was_appended() -> None:
+    """Every multiple of 100 ms is taken once, in order; a run appears within its tick."""
+    journal, keeper = MemoryJournal(time.time_ns), Keeper()
+    aggregator = Aggregator(journal.cursor("aggregator"), time.time_ns, [keeper])
+    aggregator.start()
+    journal.append(Signal.LOGS, _body(1))
+    assert keeper.seen.wait(10)
+    last = aggregator.stop(10)
+
+    ticks = [frame.tick for frame in keeper.frames]
+    assert ticks == list(range(ticks[0], last + FAST_NS, FAST_NS))
+    assert aggregator.frame is keeper.frames[-1]
+
+
+def test_a_failing_sink_is_counted_and_the_others_go_on() -> None:
+    """One dead exporter never takes the frame from another."""
+    journal, keeper = MemoryJournal(time.time_ns), Keeper()
+    aggregator = Aggregator(journal.cursor("aggregator"), time.time_ns, [Broken(), keeper])
+    aggregator.start()
+    journal.append(Signal.LOGS, _body(1))
+    assert keeper.seen.wait(10)
+    aggregator.stop(10)
+
+    assert aggregator.sink_errors == len(keeper.frames)
+
+
+def test_what_was_appended_before_the_stop_is_in_the_last_frame() -> None:
+    """Stopping folds everything that was accepted, and ends on a slow tick that logs it."""
+    journal, keeper = MemoryJournal(time.time_ns), Keeper()
+    aggregator = Aggregator(journal.cursor("aggregator"), time.time_ns, [keeper])
+    aggregator.start()
+    for index in range(1, 51):
+        journal.append(Signal.LOGS, _body(index))
+    aggregator.stop(10)
+
+    assert keeper.frames[-1].snapshots["run-1", View()].run.update == 50
+    assert [frame.recorded[-1].run.update for frame in keeper.frames if frame.recorded][-1] == 50
+
+
+def test_views_are_bounded_and_given_back() -> None:
+    """The thirty-third different view is refused; the same one may be watched again."""
+    aggregator = Aggregator(MemoryJournal(time.time_ns).cursor("a"), time.time_ns)
+    for rows in range(1, MAX_VIEWS + 1):
+        aggregator.watch(None, View(rows=rows))
+    aggregator.watch(None, View(rows=1))
+    with pytest.raises(ValueError, match="32 different views"):
+        aggregator.watch(None, View(rows=999))
+    aggregator.unwatch(None, View(rows=2))
+
+    aggregator.watch(None, View(rows=999))

@@ -1,0 +1,144 @@
+"""All runs, tick by tick: routing, quarantine, ticks, what is recorded."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overwatch import codec
+from overwatch.events import Event, Origin
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
+from overwatch.journal import Batch, Signal
+from overwatch.otlp.encode import origin_attributes, request
+from overwatch.snapshot import View
+from tests import fakes
+from tests.fakes import ORIGIN, SECOND, START_NS
+
+OTHER = Origin(run_id="run-2", epoch="e2", ours=True)
+
+
+def _batch(stamp: int, events: list[Event], origin: Origin = ORIGIN, first_seq: int = 1) -> Batch:
+    body = request(fakes.records(events, origin, first_seq), origin_attributes(origin))
+    return Batch(sequence=stamp, stamp=stamp, signal=Signal.LOGS, body=body)
+
+
+def test_runs_are_kept_apart_and_the_newest_is_known() -> None:
+    """Two runs in one tick are two snapshots; the newest stamp names the default run."""
+    fold = Fold()
+    batches = [
+        _batch(START_NS, [fakes.policy(START_NS, index=1, entropy=0.5)]),
+        _batch(START_NS + 1, [fakes.policy(START_NS, index=7, entropy=0.6)], OTHER),
+    ]
+    frame = fold.advance(START_NS + FAST_NS, batches, ())
+
+    assert frame.newest == "run-2"
+    updates = {run: snapshot.run.update for (run, _), snapshot in frame.snapshots.items()}
+    assert updates == {"run-1": 1, "run-2": 7}
+
+
+def test_a_malformed_batch_is_quarantined_and_its_neighbours_fold() -> None:
+    """Garbage is counted with a reason; what came before and after it is there."""
+    fold = Fold()
+    batches = [
+        _batch(START_NS, [fakes.policy(START_NS, index=1, entropy=0.5)]),
+        Batch(sequence=2, stamp=START_NS + 1, signal=Signal.LOGS, body=b"\xff\xff garbage"),
+        _batch(START_NS + 2, [fakes.policy(START_NS, index=2, entropy=0.4)], first_seq=2),
+    ]
+    frame = fold.advance(START_NS + FAST_NS, batches, ())
+
+    assert frame.tower.problems == 1
+    assert frame.tower.last_problem
+    assert frame.snapshots["run-1", View()].run.update == 2
+
+
+def test_an_event_that_cannot_be_folded_is_quarantined_alone() -> None:
+    """One bad record in a batch does not take the others with it."""
+    bad = fakes.slots(START_NS, [0], ["r0c0"], ["training"])
+    bare = type(bad)(
+        at=bad.at,
+        scope=bad.scope,
+        keys={**bad.keys, "slot": fakes.Column.of([0])},
+        values={"overwatch.slot.alpha": fakes.Column.of([0.5])},
+    )
+    good = fakes.policy(START_NS, index=3, entropy=0.5)
+    frame = Fold().advance(START_NS + FAST_NS, [_batch(START_NS, [bare, good])], ())
+
+    assert frame.tower.problems == 1
+    assert "needs labels" in str(frame.tower.last_problem)
+    assert frame.snapshots["run-1", View()].run.update == 3
+
+
+def test_a_batch_told_twice_counts_once() -> None:
+    """At-least-once delivery is exactly-once on screen."""
+    batch = _batch(START_NS, [fakes.policy(START_NS, index=1, entropy=0.5)])
+    frame = Fold().advance(START_NS + FAST_NS, [batch, batch], ())
+
+    assert frame.snapshots["run-1", View()].counters["updates"] == 1
+    assert frame.tower.duplicates == 1
+
+
+def test_living_runs_are_recorded_on_slow_ticks_only() -> None:
+    """One line a second a run, whatever the fast rate."""
+    fold, tick = Fold(), next_tick(START_NS)
+    batches = [_batch(START_NS, [fakes.policy(START_NS, index=1, entropy=0.5)])]
+    recorded = []
+    for _ in range(30):
+        recorded += fold.advance(tick, batches, ()).recorded
+        batches, tick = [], tick + FAST_NS
+
+    assert len(recorded) == 3
+    assert all(int(snapshot.time * 1e9) % SLOW_NS == 0 for snapshot in recorded)
+
+
+def test_an_ended_run_is_recorded_once_more() -> None:
+    """The end is in the log; after it there is silence."""
+    fold, tick = Fold(), next_tick(START_NS)
+    batches = [_batch(START_NS, [fakes.policy(START_NS, index=1, entropy=0.5), fakes.finished(START_NS + 1)])]
+    recorded = []
+    for _ in range(50):
+        recorded += fold.advance(tick, batches, ()).recorded
+        batches, tick = [], tick + FAST_NS
+
+    assert [snapshot.run.outcome for snapshot in recorded] == ["completed"]
+
+
+def test_a_watched_view_is_projected_beside_the_default() -> None:
+    """A reader's own cut is there under its own key; no run named means the newest."""
+    view = View(rows=1)
+    events: list[Event] = [fakes.envs(START_NS, [0, 1], reward=[0.0, 1.0])]
+    frame = Fold().advance(START_NS + FAST_NS, [_batch(START_NS, events)], [(None, view)])
+
+    assert len(frame.snapshots["run-1", view].envs) == 1
+    assert len(frame.snapshots["run-1", View()].envs) == 2
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.builds(lambda v: fakes.policy(START_NS, kl_divergence=v), st.floats()),
+        st.builds(
+            lambda ids, v: fakes.envs(
+                START_NS, ids, index=1, reward=[v] * len(ids), step_time=[v] * len(ids)
+            ),
+            st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=5, unique=True),
+            st.floats(),
+        ),
+        st.builds(lambda i: fakes.crashed(START_NS + i, i), st.integers(0, 9)),
+        st.builds(lambda i, v: fakes.ended(START_NS + i, [i], [v]), st.integers(0, 9), st.floats()),
+        st.builds(lambda i, op: fakes.acted(START_NS, [i], [op]), st.integers(0, 9), st.text(max_size=3)),
+        st.builds(lambda w: fakes.slots(START_NS, [0], [w], [w]), st.text(max_size=4)),
+        st.builds(lambda m: fakes.non_finite(START_NS, m, (1, 2)), st.text(max_size=4)),
+        st.just(fakes.started(START_NS)),
+        st.just(fakes.finished(START_NS + SECOND)),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS)
+def test_any_events_fold_to_a_snapshot_that_is_valid_json(events: list[Event]) -> None:
+    """Whatever comes, in whatever order: no exception, and every snapshot encodes and decodes."""
+    fold = Fold()
+    frame = fold.advance(START_NS + FAST_NS, [_batch(START_NS, events)] if events else [], ())
+    frame = fold.advance(START_NS + 20 * SECOND, [], ())
+
+    for snapshot in frame.snapshots.values():
+        assert codec.decode(codec.encode(snapshot)) == snapshot
