@@ -1,0 +1,168 @@
+"""OTLP requests as records: what a producer said, with its origin.
+
+Rules: one malformed record is a `Problem`, its neighbours are unharmed; the same bytes always give the same
+records; nothing raises on valid protobuf. Spans yield no records in this version. Must not read a clock.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, assert_never
+
+import msgspec
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+
+from overwatch.catalog import Scope
+from overwatch.events import Column, Event, LogLine, Measured, Record
+from overwatch.journal import Signal
+from overwatch.otlp import wire
+from overwatch.otlp.origin import Resource, attribute, resource_of, run_id_of, with_run
+from overwatch.otlp.points import decode_points
+from overwatch.otlp.result import Decoded, Problem
+from overwatch.otlp.value import Value, attributes_to_python, to_python, to_text
+from overwatch.otlp.wire import MalformedBody
+
+__all__ = ["Decoded", "MalformedBody", "Problem", "decode"]
+
+_LAST_TIME: Final = (1 << 63) - 1
+
+
+class _RejectedError(ValueError):
+    """A record that cannot become an event."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = Problem(reason=reason, detail=detail)
+
+
+def decode(signal: Signal, body: bytes) -> Decoded:
+    """The records in one request body; raises `MalformedBody` when it is no protobuf of its signal."""
+    if signal is Signal.START:
+        return Decoded()
+    message = wire.parse(signal, body)
+    match message:
+        case ExportLogsServiceRequest():
+            return _decode_logs(message)
+        case ExportMetricsServiceRequest():
+            return decode_points(message)
+        case ExportTraceServiceRequest():
+            return Decoded()
+        case _:
+            assert_never(message)
+
+
+def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
+    records: list[Record] = []
+    problems: list[Problem] = []
+    unattributed = 0
+    for resource, scope_name, log in _logs(message):
+        run_id = run_id_of(resource, log.attributes)
+        if run_id is None:
+            unattributed += 1
+            continue
+        try:
+            records.append(_record(resource, run_id, scope_name, log))
+        except _RejectedError as rejected:
+            problems.append(rejected.problem)
+    return Decoded(records=tuple(records), problems=tuple(problems), unattributed=unattributed)
+
+
+def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, LogRecord]]:
+    for resource_logs in message.resource_logs:
+        resource = resource_of(resource_logs.resource)
+        for scope_logs in resource_logs.scope_logs:
+            for log in scope_logs.log_records:
+                yield resource, scope_logs.scope.name, log
+
+
+def _record(resource: Resource, run_id: str, scope_name: str, log: LogRecord) -> Record:
+    origin = with_run(resource, run_id)
+    at = log.time_unix_nano or log.observed_time_unix_nano
+    if not 0 < at <= _LAST_TIME:
+        raise _RejectedError(
+            "no_time", f"record {log.event_name or 'without a name'} has time {at}; set Timestamp"
+        )
+    kind = wire.BY_EVENT_NAME.get(log.event_name)
+    if kind is None:
+        if log.event_name.startswith(wire.EVENT_PREFIX):
+            raise _RejectedError("unknown_event", f"{log.event_name} is no event of this version")
+        return Record(origin=origin, event=_foreign(resource, scope_name, log, at))
+    try:
+        event = _measured(log, at) if kind is Measured else _fact(kind, log, at)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise _RejectedError("malformed", f"{log.event_name}: {error}") from None
+    return Record(origin=origin, event=event, seq=_seq(log))
+
+
+def _seq(log: LogRecord) -> int | None:
+    seq = attribute(log.attributes, wire.SEQ)
+    if seq is None:
+        return None
+    if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
+        raise _RejectedError("malformed", f"{log.event_name}: {wire.SEQ} is {seq!r}, not a count")
+    return seq
+
+
+def _measured(log: LogRecord, at: int) -> Event:
+    if log.HasField("body"):
+        return _convert(Measured, log, at, _body(log))
+    scope, index, values = None, None, {}
+    for pair in log.attributes:
+        key, value = pair.key, pair.value
+        if key == wire.SCOPE:
+            scope = value.string_value
+        elif key == wire.INDEX:
+            index = value.int_value
+        elif value.HasField("double_value") and key not in wire.RESERVED:
+            values[key] = Column.scalar(value.double_value)
+    return Measured(at=at, scope=Scope(scope), values=values, index=index)
+
+
+def _fact(kind: type[Event], log: LogRecord, at: int) -> Event:
+    if kind is LogLine:
+        said: dict[str, Value] = {
+            "message": to_text(to_python(log.body)),
+            "severity": wire.severity_of(log.severity_number).value,
+        }
+        return _convert(kind, log, at, said)
+    return _convert(kind, log, at, _body(log) if kind in wire.COLUMNAR else {})
+
+
+def _body(log: LogRecord) -> dict[str, Value]:
+    return attributes_to_python(log.body.kvlist_value.values)
+
+
+def _convert(kind: type[Event], log: LogRecord, at: int, fields: dict[str, Value]) -> Event:
+    """An event of fields from the body and from attributes; attributes of others are passed over."""
+    names = wire.BY_ATTRIBUTE[kind]
+    for pair in log.attributes:
+        field = names.get(pair.key)
+        if field is not None:
+            fields.setdefault(field, to_python(pair.value))
+    fields["at"] = at
+    fields["type"] = wire.TAGS[kind]
+    event: Event = msgspec.convert(fields, kind, builtin_types=(bytes,))
+    return event
+
+
+def _foreign(resource: Resource, scope_name: str, log: LogRecord, at: int) -> LogLine:
+    """A line of another program's log, whatever it holds."""
+    attributes = attributes_to_python(log.attributes)
+    env_id, slot, seed_id = (attributes.get(name) for name in (wire.ENV_ID, wire.SLOT_ID, wire.SEED_ID))
+    message = to_text(to_python(log.body)) or log.event_name
+    return LogLine(
+        at=at,
+        severity=wire.severity_of(log.severity_number),
+        message=message,
+        subsystem=scope_name or resource.service or "unknown",
+        env_id=env_id if isinstance(env_id, int) and not isinstance(env_id, bool) else None,
+        slot=slot if isinstance(slot, str) else None,
+        seed_id=seed_id if isinstance(seed_id, str) else None,
+        fields=_texts(log.attributes),
+    )
+
+
+def _texts(pairs: Iterable[KeyValue]) -> dict[str, str]:
+    return {pair.key: to_text(to_python(pair.value)) for pair in pairs if pair.key != wire.RUN_ID}

@@ -1,0 +1,239 @@
+"""OTLP/JSON, one request a line, by the rules of the OTLP specification.
+
+Rules: lowerCamelCase names, hex ids, integer enums, 64-bit integers as strings, base64 bytes, non-finite
+doubles as strings. Reading ignores unknown fields and is strict about everything else; every body that
+parses as protobuf survives the round trip. Must not know what the messages mean.
+"""
+
+import base64
+import binascii
+import math
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from overwatch.journal import Signal
+from overwatch.otlp import wire
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+
+MAX_DEPTH: Final = 100
+"""Deepest nesting of messages; the protobuf parser's own limit."""
+
+_IDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})
+_WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_WIDE: Final = frozenset(
+    {
+        FieldDescriptor.CPPTYPE_INT64,
+        FieldDescriptor.CPPTYPE_UINT64,
+    }
+)
+_NARROW: Final = frozenset(
+    {
+        FieldDescriptor.CPPTYPE_INT32,
+        FieldDescriptor.CPPTYPE_UINT32,
+        FieldDescriptor.CPPTYPE_ENUM,
+    }
+)
+
+
+class MalformedJson(ValueError):  # noqa: N818 names the thing; part of the fixed contract
+    """The line is no OTLP/JSON; the message names the path."""
+
+
+def to_json(signal: Signal, body: bytes) -> bytes:
+    """One line of OTLP/JSON without the newline; raises `MalformedBody` on no protobuf."""
+    return msgspec.json.encode(_write(wire.parse(signal, body)))
+
+
+def from_json(signal: Signal, line: bytes) -> bytes:
+    """The protobuf body of one line of OTLP/JSON; raises `MalformedJson`."""
+    kind = wire.REQUESTS.get(signal)
+    if kind is None:
+        raise MalformedJson(f"signal {signal.value!r} has no OTLP message; use logs, metrics or traces")
+    try:
+        tree: Json = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise MalformedJson(f"$: {error}") from None
+    message = kind()
+    _read(message, tree, "$", 1)
+    return message.SerializeToString()
+
+
+class _Writer(NamedTuple):
+    name: str
+    convert: Callable[..., Json] | None
+    """`None` where the value is JSON already."""
+    many: bool
+
+
+@cache
+def _writers(descriptor: Descriptor) -> dict[int, _Writer]:
+    return {
+        field.number: _Writer(field.json_name, _writer(field), field.is_repeated)
+        for field in descriptor.fields
+    }
+
+
+def _writer(field: FieldDescriptor) -> Callable[..., Json] | None:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+        return _write
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return bytes.hex if field.name in _IDS else _base64
+    if field.cpp_type in _WIDE:
+        return str
+    return _double if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE else None
+
+
+def _write(message: Message) -> Json:
+    writers = _writers(message.DESCRIPTOR)
+    tree: dict[str, Json] = {}
+    for field, value in message.ListFields():
+        name, convert, many = writers[field.number]
+        if convert is None:
+            tree[name] = list(value) if many else value
+        else:
+            tree[name] = [convert(item) for item in value] if many else convert(value)
+    return tree
+
+
+def _base64(data: bytes) -> Json:
+    return base64.b64encode(data).decode()
+
+
+def _double(value: float) -> Json:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+class _Reader(NamedTuple):
+    name: str
+    convert: Callable[[Json], object] | None
+    """`None` where the value is a message."""
+    many: bool
+
+
+@cache
+def _readers(descriptor: Descriptor) -> dict[str, _Reader]:
+    return {
+        field.json_name: _Reader(field.name, _reader(field), field.is_repeated) for field in descriptor.fields
+    }
+
+
+def _reader(field: FieldDescriptor) -> Callable[[Json], object] | None:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+        return None
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return _read_id if field.name in _IDS else _read_base64
+    if field.cpp_type in _WIDE or field.cpp_type in _NARROW:
+        return partial(_read_int, words=field.cpp_type != FieldDescriptor.CPPTYPE_ENUM)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE:
+        return _read_double
+    return _read_bool if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL else _read_text
+
+
+def _read(message: Message, tree: Json, path: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise MalformedJson(f"{path}: nested deeper than {MAX_DEPTH} messages")
+    if not isinstance(tree, dict):
+        raise MalformedJson(f"{path}: expected an object, got {_kind(tree)}")
+    readers = _readers(message.DESCRIPTOR)
+    for key, value in tree.items():
+        reader = readers.get(key)
+        if reader is None or value is None:
+            continue
+        if reader.convert is None:
+            _read_messages(message, reader, value, f"{path}.{key}", depth)
+        else:
+            _read_values(message, reader, value, f"{path}.{key}")
+
+
+def _read_messages(message: Message, reader: _Reader, value: Json, path: str, depth: int) -> None:
+    target = getattr(message, reader.name)
+    if not reader.many:
+        target.SetInParent()
+        _read(target, value, path, depth + 1)
+        return
+    for position, item in enumerate(_items(value, path)):
+        _read(target.add(), item, f"{path}[{position}]", depth + 1)
+
+
+def _read_values(message: Message, reader: _Reader, value: Json, path: str) -> None:
+    convert = reader.convert
+    if convert is None:
+        raise TypeError(f"{path} is a message, not a value")
+    try:
+        if reader.many:
+            getattr(message, reader.name).extend([convert(item) for item in _items(value, path)])
+        else:
+            setattr(message, reader.name, convert(value))
+    except MalformedJson:
+        raise
+    except (ValueError, TypeError, OverflowError) as error:
+        raise MalformedJson(f"{path}: {error}") from None
+
+
+def _items(value: Json, path: str) -> list[Json]:
+    if not isinstance(value, list):
+        raise MalformedJson(f"{path}: expected an array, got {_kind(value)}")
+    return value
+
+
+def _read_int(value: Json, *, words: bool) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    digits = value.removeprefix("-") if isinstance(value, str) and words else ""
+    if isinstance(value, str) and digits.isascii() and digits.isdigit() and len(digits) <= 20:
+        return int(value)
+    raise ValueError(f"expected an integer, got {_kind(value)}")
+
+
+def _read_double(value: Json) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        word = _WORDS.get(value)
+        if word is not None:
+            return word
+        if not value.lower().strip("+-").startswith(("n", "i")):
+            return float(value)
+    raise ValueError(f"expected a number, got {_kind(value)}")
+
+
+def _read_bool(value: Json) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"expected true or false, got {_kind(value)}")
+
+
+def _read_text(value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"expected a string, got {_kind(value)}")
+
+
+def _read_id(value: Json) -> bytes:
+    try:
+        return binascii.unhexlify(_read_text(value))
+    except binascii.Error:
+        raise ValueError(f"expected hex digits, got {_kind(value)}") from None
+
+
+def _read_base64(value: Json) -> bytes:
+    try:
+        return base64.b64decode(_read_text(value), validate=True)
+    except binascii.Error:
+        raise ValueError(f"expected base64 with padding, got {_kind(value)}") from None
+
+
+def _kind(value: Json) -> str:
+    """A value as an error shows it: short, whatever its size."""
+    shown = repr(value) if isinstance(value, str | int | float | bool | None) else type(value).__name__
+    return shown if len(shown) <= 40 else f"{shown[:37]}..."

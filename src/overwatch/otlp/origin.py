@@ -1,0 +1,64 @@
+"""Who speaks: origins out of resource attributes.
+
+Must not know what is said.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
+
+from overwatch.events import Origin
+from overwatch.otlp import wire
+from overwatch.otlp.value import Value, attributes_to_python, to_python
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource, read once for all of its items."""
+
+    origin: Origin
+    """With an empty run id when the resource names no run."""
+    service: str | None
+    attributes: dict[str, Value]
+
+
+def resource_of(message: ResourceMessage) -> Resource:
+    """Read a resource; attributes of an unexpected type count as absent."""
+    attributes = attributes_to_python(message.attributes)
+    rank = attributes.get(wire.RANK)
+    origin = Origin(
+        run_id=_word(attributes, wire.RUN_ID) or "",
+        role=_word(attributes, wire.ROLE) or "trainer",
+        rank=rank if isinstance(rank, int) and not isinstance(rank, bool) else 0,
+        epoch=_word(attributes, wire.INSTANCE) or "",
+        ours=attributes.get(wire.DISTRO) == wire.OURS,
+        task=_word(attributes, wire.TASK),
+        algo=_word(attributes, wire.ALGORITHM),
+    )
+    return Resource(origin=origin, service=_word(attributes, wire.SERVICE), attributes=attributes)
+
+
+def run_id_of(resource: Resource, pairs: Iterable[KeyValue]) -> str | None:
+    """The run an item belongs to: by its own attribute, else by its resource, else none."""
+    own = attribute(pairs, wire.RUN_ID)
+    return own if isinstance(own, str) and own else resource.origin.run_id or None
+
+
+def with_run(resource: Resource, run_id: str) -> Origin:
+    """The resource's origin, speaking for `run_id`."""
+    origin = resource.origin
+    return origin if run_id == origin.run_id else msgspec.structs.replace(origin, run_id=run_id)
+
+
+def attribute(pairs: Iterable[KeyValue], name: str) -> Value:
+    """The value of one attribute, `None` when absent."""
+    for pair in pairs:
+        if pair.key == name:
+            return to_python(pair.value)
+    return None
+
+
+def _word(attributes: dict[str, Value], name: str) -> str | None:
+    value = attributes.get(name)
+    return value if isinstance(value, str) and value else None

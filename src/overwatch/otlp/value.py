@@ -1,0 +1,65 @@
+"""Attribute values: OTLP's AnyValue to plain Python and back.
+
+Plain means str, bool, int, float, bytes, None, lists and string-keyed dicts of these. Must not know which
+attribute a value belongs to.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
+
+Value: TypeAlias = "str | bool | int | float | bytes | Sequence[Value] | Mapping[str, Value] | None"
+
+
+def to_python(value: AnyValue) -> Value:
+    """The plain value of an AnyValue; an unset one is `None`."""
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    if kind == "array_value":
+        return [to_python(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return attributes_to_python(value.kvlist_value.values)
+    plain: str | bool | int | float | bytes = getattr(value, kind)
+    return plain
+
+
+def attributes_to_python(pairs: Iterable[KeyValue]) -> dict[str, Value]:
+    """A plain dict of attributes; of a key given twice the last value counts."""
+    return {pair.key: to_python(pair.value) for pair in pairs}
+
+
+def to_any(value: Value) -> AnyValue:
+    """The AnyValue of a plain value; raises `ValueError` on an integer beyond 64 bits or a lone surrogate."""
+    if value is None:
+        return AnyValue()
+    if isinstance(value, str):
+        return AnyValue(string_value=value)
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    if isinstance(value, float):
+        return AnyValue(double_value=value)
+    if isinstance(value, bytes):
+        return AnyValue(bytes_value=value)
+    if isinstance(value, Mapping):
+        return AnyValue(kvlist_value=KeyValueList(values=to_pairs(value)))
+    return AnyValue(array_value=ArrayValue(values=[to_any(item) for item in value]))
+
+
+def to_pairs(values: Mapping[str, Value]) -> list[KeyValue]:
+    """Attributes as key-value messages, in the mapping's order."""
+    return [KeyValue(key=key, value=to_any(value)) for key, value in values.items()]
+
+
+def to_text(value: Value) -> str:
+    """A value as one string for a reader: text as it is, everything else as compact JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return "" if value is None else msgspec.json.encode(value).decode()

@@ -1,0 +1,203 @@
+"""Strategies for every kind of event and for OTLP messages of every kind."""
+
+import struct
+
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from overwatch.catalog import BY_NAME, Scope, Stage
+from overwatch.events import (
+    ActionTaken,
+    Column,
+    EarlyStopped,
+    EnvCrashed,
+    EpisodeEnded,
+    Event,
+    GateEvaluated,
+    LogLine,
+    Measured,
+    MetricInfo,
+    NonFiniteSeen,
+    Origin,
+    PhaseEnded,
+    Record,
+    RunFinished,
+    RunStarted,
+    SeedStageChanged,
+    Severity,
+)
+
+WORDS = st.text(max_size=8)
+TIMES = st.integers(1, 2**63 - 1)
+INTS = st.integers(-(2**63), 2**63 - 1)
+FLOATS = st.floats(allow_nan=False)
+FIELDS = st.dictionaries(WORDS, WORDS, max_size=3)
+CODES = {"<f8": 8, "<f4": 4, "<i8": 8, "<i4": 4, "<i2": 2, "|i1": 1, "<u4": 4, "<u2": 2, "|u1": 1}
+
+
+def numbers(length: int) -> st.SearchStrategy[Column]:
+    """Columns of `length` numbers of any dtype, any bits."""
+    return st.sampled_from(sorted(CODES)).flatmap(
+        lambda dtype: st.builds(
+            Column,
+            dtype=st.just(dtype),
+            data=st.binary(min_size=length * CODES[dtype], max_size=length * CODES[dtype]),
+        )
+    )
+
+
+def labelled(length: int) -> st.SearchStrategy[Column]:
+    """Columns of `length` words."""
+    words = st.lists(st.none() | WORDS, min_size=length, max_size=length)
+    return words.map(Column.of_labels)
+
+
+def columns(length: int) -> st.SearchStrategy[Column]:
+    """Columns of numbers or words."""
+    return numbers(length) | labelled(length)
+
+
+NAMES = st.sampled_from(sorted(BY_NAME)) | WORDS | st.just("overwatch.scope")
+
+
+@st.composite
+def measured(draw: st.DrawFn) -> Measured:
+    """Measurements of one subject and of many, of every scope."""
+    scope = draw(st.sampled_from(Scope))
+    keyed = scope in (Scope.ENV, Scope.SLOT, Scope.GPU) or draw(st.booleans())
+    length = draw(st.integers(0, 4))
+    scalars = FLOATS.map(Column.scalar)
+    if not keyed:
+        length = 1
+    values = draw(st.dictionaries(NAMES, scalars if not keyed else columns(length), max_size=4))
+    if not keyed and draw(st.booleans()):
+        values |= draw(st.dictionaries(NAMES, columns(1), max_size=2))
+    keys = draw(st.dictionaries(WORDS, columns(length), min_size=1, max_size=2)) if keyed else {}
+    return Measured(at=draw(TIMES), scope=scope, values=values, keys=keys, index=draw(st.none() | INTS))
+
+
+def _opt(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.none() | strategy
+
+
+def _columnar(length: int) -> st.SearchStrategy[Event]:
+    return st.builds(
+        EpisodeEnded,
+        at=TIMES,
+        env_id=numbers(length),
+        episode_return=numbers(length),
+        length=_opt(numbers(length)),
+        metric=_opt(numbers(length)),
+    ) | st.builds(
+        ActionTaken,
+        at=TIMES,
+        env_id=numbers(length),
+        op=labelled(length),
+        slot=_opt(labelled(length)),
+        blueprint=_opt(labelled(length)),
+        step=_opt(INTS),
+    )
+
+
+FACTS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        RunStarted,
+        at=TIMES,
+        task=_opt(WORDS),
+        n_envs=_opt(INTS),
+        devices=st.lists(WORDS, max_size=3).map(tuple),
+        slots=st.lists(WORDS, max_size=3).map(tuple),
+        blueprints=FIELDS,
+        metric=_opt(st.builds(MetricInfo, name=WORDS, unit=WORDS, higher_is_better=st.booleans())),
+        preset=WORDS,
+        updates=_opt(INTS),
+        git_sha=_opt(WORDS),
+        dirty=_opt(st.booleans()),
+        compile=_opt(st.booleans()),
+        ddp=_opt(INTS),
+        config=FIELDS,
+    ),
+    st.builds(RunFinished, at=TIMES, outcome=WORDS, reason=_opt(WORDS)),
+    st.integers(0, 4).flatmap(_columnar),
+    st.builds(
+        SeedStageChanged,
+        at=TIMES,
+        env_id=INTS,
+        slot=WORDS,
+        seed_id=WORDS,
+        before=st.sampled_from(Stage),
+        after=st.sampled_from(Stage),
+        blueprint=_opt(WORDS),
+        alpha=_opt(FLOATS),
+        age=_opt(INTS),
+        reason=_opt(WORDS),
+        fields=FIELDS,
+    ),
+    st.builds(
+        GateEvaluated,
+        at=TIMES,
+        env_id=INTS,
+        slot=WORDS,
+        seed_id=WORDS,
+        gate=WORDS,
+        passed=st.booleans(),
+        score=_opt(FLOATS),
+        checks_passed=st.lists(WORDS, max_size=3).map(tuple),
+        checks_failed=st.lists(WORDS, max_size=3).map(tuple),
+        message=_opt(WORDS),
+    ),
+    st.builds(EnvCrashed, at=TIMES, env_id=INTS, error=WORDS, step=_opt(INTS), traceback=_opt(WORDS)),
+    st.builds(
+        NonFiniteSeen,
+        at=TIMES,
+        scope=st.sampled_from(Scope),
+        metric=WORDS,
+        kind=st.sampled_from(["nan", "inf"]),
+        count=INTS,
+        env_ids=st.lists(INTS, max_size=3).map(tuple),
+    ),
+    st.builds(
+        EarlyStopped,
+        at=TIMES,
+        update=INTS,
+        epoch=INTS,
+        kl_divergence=FLOATS,
+        target=FLOATS,
+        minibatches_skipped=INTS,
+    ),
+    st.builds(PhaseEnded, at=TIMES, phase=WORDS, duration_s=FLOATS, update=_opt(INTS)),
+    st.builds(
+        LogLine,
+        at=TIMES,
+        severity=st.sampled_from(Severity),
+        message=WORDS,
+        subsystem=WORDS,
+        env_id=_opt(INTS),
+        slot=_opt(WORDS),
+        seed_id=_opt(WORDS),
+        fields=FIELDS,
+    ),
+)
+EVENTS: st.SearchStrategy[Event] = FACTS | measured()
+
+_NAMES = st.text(min_size=1, max_size=6)
+ORIGINS = st.builds(
+    Origin,
+    run_id=_NAMES,
+    role=_NAMES,
+    rank=st.integers(0, 2**31),
+    epoch=WORDS,
+    ours=st.booleans(),
+    task=st.none() | _NAMES,
+    algo=st.none() | _NAMES,
+)
+RECORDS = st.builds(Record, origin=ORIGINS, event=EVENTS, seq=st.none() | st.integers(0, 2**63 - 1))
+
+REQUESTS = (ExportLogsServiceRequest, ExportMetricsServiceRequest, ExportTraceServiceRequest)
+
+
+def nan_bits() -> Column:
+    """A double that is NaN with bits no text can carry."""
+    return Column(dtype="<f8", data=struct.pack("<Q", 0xFFF8_0000_0000_00AB))

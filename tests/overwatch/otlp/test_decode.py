@@ -1,0 +1,248 @@
+"""Decoding: what foreign programs and broken ones send."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from overwatch.catalog import KL, Scope
+from overwatch.events import LogLine, Measured, NonFiniteSeen, Origin, PhaseEnded, Record, Severity
+from overwatch.journal import Signal
+from overwatch.otlp import wire
+from overwatch.otlp.decode import Decoded, MalformedBody, decode
+from overwatch.otlp.encode import request
+from overwatch.otlp.validate import count
+from overwatch.otlp.value import Value, to_pairs
+from tests.overwatch.otlp.messages import messages
+
+RUN = Origin(run_id="r", ours=True, epoch="e")
+PHASE = PhaseEnded(at=5, phase="learn", duration_s=0.5)
+
+
+def logs(**resource: Value) -> ExportLogsServiceRequest:
+    """A request with one resource, one scope and one record at time 5."""
+    message = ExportLogsServiceRequest()
+    named = message.resource_logs.add()
+    named.resource.attributes.extend(to_pairs({k.replace("__", "."): v for k, v in resource.items()}))
+    named.scope_logs.add().log_records.add(time_unix_nano=5)
+    return message
+
+
+def first_log(message: ExportLogsServiceRequest) -> object:
+    """The request's one record."""
+    return message.resource_logs[0].scope_logs[0].log_records[0]
+
+
+def decode_logs(message: ExportLogsServiceRequest) -> Decoded:
+    """Decode a logs message."""
+    return decode(Signal.LOGS, message.SerializeToString())
+
+
+def points(
+    name: str, rows: list[tuple[dict[str, Value], float | int]], **resource: Value
+) -> ExportMetricsServiceRequest:
+    """A gauge of one name with a point for each (attributes, value), at time 5."""
+    message = ExportMetricsServiceRequest()
+    named = message.resource_metrics.add()
+    named.resource.attributes.extend(to_pairs({k.replace("__", "."): v for k, v in resource.items()}))
+    gauge = named.scope_metrics.add().metrics.add(name=name).gauge
+    for attributes, value in rows:
+        point = gauge.data_points.add(time_unix_nano=5, attributes=to_pairs(attributes))
+        if isinstance(value, int):
+            point.as_int = value
+        else:
+            point.as_double = value
+    return message
+
+
+def decode_points(message: ExportMetricsServiceRequest) -> Decoded:
+    """Decode a metrics message."""
+    return decode(Signal.METRICS, message.SerializeToString())
+
+
+@settings(max_examples=200, deadline=None)
+@given(messages(ExportLogsServiceRequest.DESCRIPTOR))
+def test_any_valid_logs_request_decodes(message: ExportLogsServiceRequest) -> None:
+    """Decoding never raises, is deterministic, and accounts for every record."""
+    body = message.SerializeToString()
+    decoded = decode(Signal.LOGS, body)
+    counts = count(Signal.LOGS, body)
+    assert repr(decode(Signal.LOGS, body)) == repr(decoded)
+    assert len(decoded.records) + len(decoded.problems) + decoded.unattributed == counts.items
+    assert counts.rejected == len(decoded.problems)
+
+
+@settings(max_examples=200, deadline=None)
+@given(messages(ExportMetricsServiceRequest.DESCRIPTOR))
+def test_any_valid_metrics_request_decodes(message: ExportMetricsServiceRequest) -> None:
+    """Decoding never raises, is deterministic, and never rejects more than there is."""
+    body = message.SerializeToString()
+    decoded = decode(Signal.METRICS, body)
+    counts = count(Signal.METRICS, body)
+    assert repr(decode(Signal.METRICS, body)) == repr(decoded)
+    assert counts.rejected + decoded.unattributed + decoded.unmapped <= counts.items
+
+
+@settings(max_examples=30, deadline=None)
+@given(messages(ExportTraceServiceRequest.DESCRIPTOR))
+def test_spans_yield_no_records(message: ExportTraceServiceRequest) -> None:
+    """Spans are taken and pass by."""
+    assert decode(Signal.TRACES, message.SerializeToString()) == Decoded()
+
+
+def test_random_events_of_ours_with_broken_fields_are_problems_or_events() -> None:
+    """Mutilated records of our own kinds never raise and never harm their neighbours."""
+    seeded = random.Random(7)  # noqa: S311 the same cases each time, nothing secret
+    values: list[Value] = [None, "x", True, -1, 1.5, math.nan, b"\0", [1, "a"], {"a": {"b": 1}}]
+    for name in wire.BY_EVENT_NAME:
+        for _ in range(60):
+            message = logs(rl__run__id="r")
+            record = first_log(message)
+            record.event_name = name
+            for attribute in seeded.sample(sorted(wire.BY_ATTRIBUTE[wire.BY_EVENT_NAME[name]]), k=2):
+                record.attributes.extend(to_pairs({attribute: seeded.choice(values)}))
+            message.resource_logs[0].scope_logs[0].log_records.add(time_unix_nano=6, event_name="app.ready")
+            decoded = decode_logs(message)
+            assert len(decoded.records) + len(decoded.problems) == 2
+            assert decoded.records[-1].event.at == 6
+
+
+def test_a_body_that_is_no_protobuf_is_malformed() -> None:
+    """Bytes that do not parse raise, naming the message they should have been."""
+    with pytest.raises(MalformedBody, match="ExportLogsServiceRequest"):
+        decode(Signal.LOGS, b"\xff\xff\xff")
+
+
+def test_a_start_record_of_a_collector_has_no_records() -> None:
+    """The collector's own start record passes by."""
+    assert decode(Signal.START, b"anything") == Decoded()
+
+
+def test_one_malformed_record_leaves_its_neighbours_unharmed() -> None:
+    """The records around a broken one arrive."""
+    message = ExportLogsServiceRequest.FromString(
+        request([Record(origin=RUN, event=PHASE, seq=seq) for seq in (1, 2, 3)], {})
+    )
+    broken = message.resource_logs[0].scope_logs[0].log_records[1]
+    broken.attributes.extend(to_pairs({"overwatch.phase": 4}))
+    broken.attributes[0].value.int_value = 4
+    decoded = decode_logs(message)
+    assert [record.seq for record in decoded.records] == [1, 3]
+    assert decoded.problems[0].reason == "malformed"
+    assert "phase" in decoded.problems[0].detail
+
+
+def test_a_record_without_a_run_is_counted_not_folded() -> None:
+    """No run id, no record."""
+    assert decode_logs(logs(service__name="app")) == Decoded(unattributed=1)
+
+
+def test_a_record_without_any_time_is_a_problem() -> None:
+    """Neither time nor observed time: nothing says when it was."""
+    message = logs(rl__run__id="r")
+    first_log(message).ClearField("time_unix_nano")
+    assert decode_logs(message).problems[0].reason == "no_time"
+    first_log(message).observed_time_unix_nano = 9
+    assert decode_logs(message).records[0].event.at == 9
+
+
+def test_an_event_of_a_newer_version_is_a_problem() -> None:
+    """An unknown event of ours is reported, not shown as somebody's log line."""
+    message = logs(rl__run__id="r")
+    first_log(message).event_name = "overwatch.tomorrow"
+    assert decode_logs(message).problems[0].reason == "unknown_event"
+
+
+def test_a_plain_log_of_another_program_becomes_a_line() -> None:
+    """Message, severity, subsystem, ids and fields of a foreign record."""
+    message = logs(rl__run__id="r", service__name="loader")
+    record = first_log(message)
+    record.severity_number = 14
+    record.body.string_value = "slow disk"
+    record.attributes.extend(to_pairs({"overwatch.env.id": 3, "took": 1.5, "rl.run.id": "r"}))
+    assert decode_logs(message).records == (
+        Record(
+            origin=Origin(run_id="r"),
+            event=LogLine(
+                at=5,
+                severity=Severity.WARNING,
+                message="slow disk",
+                subsystem="loader",
+                env_id=3,
+                fields={"overwatch.env.id": "3", "took": "1.5"},
+            ),
+        ),
+    )
+
+
+def test_foreign_metrics_of_one_moment_are_one_measurement() -> None:
+    """Names and aliases of the catalogue, merged when they speak of the same subjects at the same time."""
+    message = points("train/approx_kl", [({}, 0.01)], rl__run__id="r", service__instance__id="i")
+    metrics = message.resource_metrics[0].scope_metrics[0].metrics
+    metrics.add().CopyFrom(
+        points("overwatch.policy.entropy", [({}, 1)]).resource_metrics[0].scope_metrics[0].metrics[0]
+    )
+    (record,) = decode_points(message).records
+    assert record.origin == Origin(run_id="r", epoch="i")
+    assert isinstance(record.event, Measured)
+    values = {name: column.first() for name, column in record.event.values.items()}
+    assert values == {KL.name: 0.01, "overwatch.policy.entropy": 1.0}
+
+
+def test_foreign_env_metrics_become_columns() -> None:
+    """Points with an env id are rows."""
+    rows = [({"overwatch.env.id": env}, float(env)) for env in (4, 2)]
+    (record,) = decode_points(points("overwatch.env.reward", rows, rl__run__id="r")).records
+    assert isinstance(record.event, Measured)
+    assert record.event.keys["env_id"].array().tolist() == [4, 2]
+    assert record.event.values["overwatch.env.reward"].array().tolist() == [4.0, 2.0]
+
+
+def test_a_slot_metric_without_its_slot_is_a_problem() -> None:
+    """A keyed row says what is missing."""
+    rows: list[tuple[dict[str, Value], float]] = [({"overwatch.env.id": 1}, 0.5)]
+    decoded = decode_points(points("overwatch.slot.alpha", rows, rl__run__id="r"))
+    assert "overwatch.slot.id" in decoded.problems[0].detail
+
+
+def test_gpu_metrics_of_other_hardware_are_not_taken() -> None:
+    """`hw.temperature` of a fan is unmapped; of a GPU it is a lane's."""
+    rows = [({"hw.id": "GPU-1", "hw.type": "gpu"}, 60.0), ({"hw.id": "fan0", "hw.type": "fan"}, 30.0)]
+    decoded = decode_points(points("hw.temperature", rows, rl__run__id="r"))
+    assert decoded.unmapped == 1
+    assert decoded.records[0].event.keys["gpu_id"].words() == ["GPU-1"]
+
+
+def test_a_nan_of_a_critical_row_is_a_fact_besides() -> None:
+    """NaN rewards of foreign producers are named with their envs."""
+    rows = [({"overwatch.env.id": env}, math.nan if env % 2 else 1.0) for env in range(40)]
+    measured, seen = decode_points(points("overwatch.env.reward", rows, rl__run__id="r")).records
+    assert isinstance(measured.event, Measured)
+    assert seen.event == NonFiniteSeen(
+        at=5,
+        scope=Scope.ENV,
+        metric="overwatch.env.reward",
+        kind="nan",
+        count=20,
+        env_ids=tuple(range(1, 32, 2)),
+    )
+
+
+def test_an_undefined_row_may_be_nan_in_peace() -> None:
+    """Explained variance without variance is no fact."""
+    message = points("train/explained_variance", [({}, math.nan)], rl__run__id="r")
+    assert len(decode_points(message).records) == 1
+
+
+def test_unknown_names_and_unattributed_points_are_counted() -> None:
+    """What cannot be used is counted under its reason; our own metrics are for others."""
+    assert decode_points(points("app.latency", [({}, 1.0)], rl__run__id="r")) == Decoded(unmapped=1)
+    assert decode_points(points(KL.name, [({}, 1.0)])) == Decoded(unattributed=1)
+    assert (
+        decode_points(points(KL.name, [({}, 1.0)], rl__run__id="r", telemetry__distro__name="overwatch"))
+        == Decoded()
+    )
