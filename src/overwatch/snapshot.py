@@ -131,6 +131,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float | None = None
     history: tuple[float | None, ...] = ()
     """At most ten values, newest last; `None` where an update had no finite one."""
+    scale: tuple[float, float] | None = None
+    """Ends of the sparkline: the healthy end and the critical limit; absent means its own window."""
     label: str = ""
     text: str = "–"
     """The value as shown."""
@@ -238,6 +240,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     median_metric: float | None = None
     median_rent: float | None = None
     median_fps: float | None = None
+    p10_return: float | None = None
+    p90_return: float | None = None
     hidden: int = 0
     """Envs of this lane that are not among the rows."""
 

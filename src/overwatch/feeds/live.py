@@ -1,0 +1,152 @@
+"""Client of the collector's view API: snapshots of one run as they are made, for as long as anyone looks.
+
+Owns the WebSocket, reconnecting, and the age of what arrived, on a monotonic clock. Whatever the network or
+the collector does becomes a `Connection`, counted, and never an exception in the view.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import aiohttp
+import msgspec
+
+from overwatch import codec
+from overwatch.snapshot import Snapshot, View
+
+_MOST_BYTES: Final = 64 << 20
+_SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveConfig:
+    """How patiently a collector is called again."""
+
+    first_wait_s: float = 0.25
+    """After the first failure; doubles with each one that follows."""
+    longest_wait_s: float = 5.0
+    connect_s: float = 5.0
+    """How long one attempt to connect may take."""
+    heartbeat_s: float = 5.0
+    """A collector that answers no ping for half as long again is gone."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_wait_s <= self.longest_wait_s:
+            raise ValueError(
+                f"waits of {self.first_wait_s} s to {self.longest_wait_s} s are not a range; "
+                "use 0 < first_wait_s <= longest_wait_s"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How this end is connected to the collector."""
+
+    state: str
+    """`connecting`, `up` or `down`."""
+    reason: str | None = None
+    """Why it is down, in a few words."""
+
+
+Update: TypeAlias = Snapshot | Connection
+
+
+class Live:
+    """Snapshots of one run and view; `run_id` of `None` follows the newest run."""
+
+    def __init__(
+        self,
+        url: str,
+        run_id: str | None = None,
+        view: View | None = None,
+        *,
+        config: LiveConfig | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raise `ValueError` when `url` is not `ws://HOST:PORT` or `http://HOST:PORT`."""
+        self.address = _address(url)
+        self.run_id = run_id
+        self.view = view or View()
+        self.config = config or LiveConfig()
+        self.connection = Connection(state="connecting")
+        self.received = 0
+        self.unreadable = 0
+        """Messages that were no snapshot of a schema this build reads."""
+        self._clock = clock
+        self._last_at: float | None = None
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the last snapshot arrived; `None` before the first."""
+        return None if self._last_at is None else self._clock() - self._last_at
+
+    async def updates(self) -> AsyncGenerator[Update, None]:
+        """Every snapshot, and every change of the connection, until the caller stops."""
+        wait_s = self.config.first_wait_s
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.config.connect_s)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                before = self.received
+                reason = "the collector closed the stream"
+                try:
+                    async for update in self._stream(session):
+                        yield update
+                except (aiohttp.ClientError, OSError, TimeoutError, codec.SchemaVersionError) as error:
+                    reason = _reason(error)
+                if self.received > before:
+                    wait_s = self.config.first_wait_s
+                self.connection = Connection(state="down", reason=reason)
+                yield self.connection
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, self.config.longest_wait_s)
+
+    async def _stream(self, session: aiohttp.ClientSession) -> AsyncGenerator[Update, None]:
+        query = {"run": self.run_id or "", "rows": str(self.view.rows)}
+        if self.view.env_id is not None:
+            query["env"] = str(self.view.env_id)
+        url = f"{self.address}/api/v1/stream"
+        async with session.ws_connect(
+            url, params=query, heartbeat=self.config.heartbeat_s, max_msg_size=_MOST_BYTES
+        ) as socket:
+            self.connection = Connection(state="up")
+            yield self.connection
+            async for message in socket:
+                if message.type is aiohttp.WSMsgType.ERROR:
+                    return
+                snapshot = self._read(message.data)
+                if snapshot is not None:
+                    yield snapshot
+
+    def _read(self, data: str | bytes) -> Snapshot | None:
+        """One message; what is no snapshot is counted and passed over."""
+        try:
+            snapshot = codec.decode(data.encode() if isinstance(data, str) else data)
+        except codec.SchemaVersionError:
+            self.unreadable += 1
+            raise
+        except (msgspec.DecodeError, UnicodeError):
+            self.unreadable += 1
+            return None
+        self.received += 1
+        self._last_at = self._clock()
+        return snapshot
+
+
+def _address(url: str) -> str:
+    scheme, found, rest = url.partition("://")
+    host = rest.rstrip("/")
+    if not found or scheme not in _SCHEMES or not host or "/" in host:
+        raise ValueError(f"view URL {url!r} is not an address; use ws://HOST:PORT, e.g. ws://127.0.0.1:4380")
+    return f"{_SCHEMES[scheme]}://{host}"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, aiohttp.WSServerHandshakeError):
+        return f"refused with HTTP {error.status}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror.lower() if error.os_error.strerror else "cannot connect"
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    return str(error) or type(error).__name__

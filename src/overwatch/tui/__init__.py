@@ -1,0 +1,83 @@
+"""The terminal: `run_tui` for a person who watches, `once` for one frame as text, JSON or SVG.
+
+A renderer shows; it never sorts, sums or judges. Nothing that came from telemetry is parsed as markup.
+"""
+
+import io
+import locale
+import os
+import sys
+from datetime import tzinfo
+from typing import Literal
+
+from overwatch import codec
+from overwatch.snapshot import Snapshot
+from overwatch.tui.context import Context, freshness
+from overwatch.tui.screens import overview
+from overwatch.tui.text import Line
+from overwatch.tui.theme import Look
+
+__all__ = ["once", "run_tui"]
+
+Format = Literal["text", "json", "svg"]
+
+
+def run_tui(url: str, run_id: str | None, *, look: Look | None = None) -> int:
+    """Watch a run until the user quits; returns the exit code. `url` is the view API, `ws://HOST:PORT`.
+
+    Raises `ValueError` for a `url` that is no address.
+    """
+    from overwatch.feeds.live import Live
+    from overwatch.tui.app import OverwatchApp
+
+    feed = Live(url, run_id)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        sys.stderr.write("overwatch tui needs a terminal; for one frame use --format text, json or svg\n")
+        return 2
+    app = OverwatchApp(feed, feed.address, look or look_of_terminal())
+    code = app.run()
+    return app.return_code or 0 if code is None else code
+
+
+def look_of_terminal() -> Look:
+    """What this terminal can show: no colour for NO_COLOR, ASCII where the locale is not UTF-8."""
+    encoding = (locale.getencoding() or "").lower().replace("-", "")
+    ascii_only = encoding != "utf8" or os.environ.get("TERM") == "dumb"
+    return Look(theme="mono" if os.environ.get("NO_COLOR") else "default", ascii=ascii_only)
+
+
+def once(
+    snapshot: Snapshot,
+    fmt: Format,
+    width: int = 120,
+    height: int = 40,
+    *,
+    look: Look | None = None,
+    zone: tzinfo | None = None,
+) -> str:
+    """One frame of the overview, or the snapshot itself as JSON; ends without a newline."""
+    if fmt == "json":
+        return codec.encode(snapshot).decode()
+    ctx = Context(width=width, height=height, fresh=freshness(snapshot.link, 0.0), zone=zone)
+    lines = overview.render(snapshot, ctx).lines
+    drawn = look or Look()
+    if fmt == "svg":
+        return _svg(lines, width, drawn)
+    return "\n".join("".join(segment.text for segment in drawn.segments(line)).rstrip() for line in lines)
+
+
+def _svg(lines: list[Line], width: int, look: Look) -> str:
+    from rich.console import Console
+    from rich.segment import Segment, Segments
+
+    console = Console(
+        record=True,
+        width=width,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+    )
+    for line in lines:
+        console.print(Segments([*look.segments(line), Segment.line()]), end="")
+    return console.export_svg(title="overwatch", unique_id="overwatch")

@@ -1,0 +1,1 @@
+"""One panel, one file: `render` turns a part of a snapshot into lines of an exact width."""

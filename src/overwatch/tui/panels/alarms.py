@@ -1,0 +1,79 @@
+"""Alarm rail: open findings, causes first, each with its age and the next step."""
+
+from overwatch.snapshot import Finding, Snapshot, Subject
+from overwatch.tui.context import Context
+from overwatch.tui.grammar import duration, severity
+from overwatch.tui.text import Line, Role, Span, cells, clean, cut_middle, fit, left, right, rule, width_of
+
+_HINT_AT = 79
+"""Column of the next step at 120 cells; wider terminals share what they gain between the two texts."""
+
+
+def on_rail(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """Findings that are on the rail: those that nobody acknowledged."""
+    return tuple(finding for finding in snapshot.findings if not finding.acknowledged)
+
+
+def render(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
+    """Title, then at most `most` lines."""
+    findings = on_rail(snapshot)
+    lines = [_title(len(findings), ctx)]
+    hidden = len(findings) - most
+    for place, finding in enumerate(findings[:most], start=1):
+        since = snapshot.time + ctx.waited_s - finding.since
+        gone = None if finding.cleared_at is None else snapshot.time + ctx.waited_s - finding.cleared_at
+        last = place == most and hidden > 0
+        ending = [Span(f"+{hidden} more", Role.MUTED)] if last else []
+        lines.append(_row(place, finding, (since, gone), ending, ctx))
+    return lines
+
+
+def _title(num_open: int, ctx: Context) -> Line:
+    if ctx.compact:
+        return rule(f"ALARMS {num_open}" if num_open else "ALARMS none", [], ctx.width)
+    note = "causes first, symptoms counted" if num_open else "none"
+    return rule("ALARMS", [Span(note, Role.MUTED)], ctx.width)
+
+
+def subject(of: Subject) -> str:
+    """Who it is about: `gpu1`, `env 17`, `policy`."""
+    scope = clean(of.scope)
+    if of.id is None or scope in ("policy", "run"):
+        return scope
+    name = clean(of.id)
+    return name if scope in ("gpu", "host") else f"{scope} {name}"
+
+
+def _row(
+    place: int, finding: Finding, times: tuple[float, float | None], ending: list[Span], ctx: Context
+) -> Line:
+    since, gone = times
+    word = severity(finding.severity)
+    about = subject(finding.subject)
+    message = clean(finding.message)
+    number = str(place) if place <= 9 else " "
+    ago = duration(max(0.0, since)) if since >= 1 else "0s"
+    if ctx.compact:
+        start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 7), 8)}{right(ago, 5)} ")]
+        texts = [Span(message)]
+    else:
+        start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 8), 9)}{left(ago, 5)}  ")]
+        room = _HINT_AT + (ctx.width - 120) // 2 - width_of(start)
+        hint = [Span("› ", Role.INFO), Span(clean(finding.hint))] if finding.hint else []
+        texts = [Span(left(message, room - 1) + " "), *hint] if hint else [Span(message)]
+    line = [*start, *texts]
+    if gone is not None:
+        cleared = f"cleared {duration(max(0.0, gone)) if gone >= 1 else '0s'}"
+        ending = [Span(f"{cleared}  " if ending else cleared), *ending]
+        line = [Span(span.text, Role.MUTED) for span in line]
+    room = ctx.width - 1 - width_of(ending)
+    return fit((*fit(_ellipsis(line, room - bool(ending)), room), *ending), ctx.width)
+
+
+def _ellipsis(line: list[Span], room: int) -> list[Span]:
+    """The spans, the last one cut with `…` where the line is too long."""
+    over = width_of(line) - room
+    if over <= 0 or not line:
+        return line
+    last = line[-1]
+    return [*line[:-1], Span(left(last.text, max(0, cells(last.text) - over)), last.role)]

@@ -1,0 +1,188 @@
+"""Flight board: env rows grouped by lane, worst first, with the reasons in words and a strip of chips."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from overwatch.catalog import Stage, parse_stage
+from overwatch.snapshot import Bound, Env, Group, Snapshot
+from overwatch.tui.context import Context
+from overwatch.tui.grammar import (
+    ABSENT,
+    ChipSize,
+    chip,
+    lane_word,
+    number,
+    operation,
+    reasons,
+    status,
+    status_counts,
+)
+from overwatch.tui.panels import columns as cols
+from overwatch.tui.panels.columns import Columns
+from overwatch.tui.panels.plan import Fold, Head, Item, More, Plan, Row, flat, grouped
+from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, right, rule, width_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The board's lines and the envs that the cursor walks over."""
+
+    lines: list[Line]
+    walk: tuple[int, ...]
+    cursor: int | None
+    """The env that the cursor lies on."""
+
+
+def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
+    """Title, head and exactly `rows` lines."""
+    columns = cols.layout(snapshot, ctx.width)
+    plan = _plan(snapshot, ctx, rows)
+    visible = [item.env.env_id for item in plan.items if isinstance(item, Row)]
+    cursor = ctx.cursor if ctx.cursor in visible else (visible[0] if visible else None)
+    bounds = {lane.gpu_id: lane.bound for lane in snapshot.system.gpus}
+    drawing = _Drawing(snapshot=snapshot, ctx=ctx, columns=columns, cursor=cursor, bounds=bounds)
+    lines = [_title(snapshot, ctx), fit(cols.head(columns), ctx.width)]
+    lines += [fit(drawing.item(item), ctx.width) for item in plan.items]
+    lines += [blank(ctx.width)] * (rows - len(plan.items))
+    return Drawn(lines=lines, walk=plan.walk, cursor=cursor)
+
+
+def _plan(snapshot: Snapshot, ctx: Context, rows: int) -> Plan:
+    groups = snapshot.board.groups
+    if ctx.compact or not groups:
+        total = sum(group.n_envs for group in groups) if groups else len(snapshot.envs)
+        return flat(snapshot.envs, total, rows, ctx.cursor)
+    return grouped(groups, snapshot.envs, rows, ctx.cursor)
+
+
+def _title(snapshot: Snapshot, ctx: Context) -> Line:
+    board = snapshot.board
+    arrow = "v" if board.direction == "desc" else "^"
+    total = snapshot.run.n_envs
+    counts = status_counts(board.counts)
+    envs = f"{total:,} env: {counts}" if total is not None else counts or "no env yet"
+    held = " · held" if board.held else ""
+    if ctx.compact:
+        return rule(f"BOARD {envs}", [Span(f"{clean(board.sort)} {arrow}{held}", Role.MUTED)], ctx.width)
+    note = f"sort {clean(board.sort)} {arrow}{held} · filter {clean(board.filter or 'none')} · "
+    return rule("FLIGHT BOARD", [Span(note, Role.MUTED), Span(envs)], ctx.width)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawing:
+    """What every line of the board needs."""
+
+    snapshot: Snapshot
+    ctx: Context
+    columns: Columns
+    cursor: int | None
+    bounds: dict[str, Bound | None]
+
+    def item(self, item: Item) -> list[Span]:
+        """One line, not yet of its width."""
+        match item:
+            case Row(env=env):
+                return self._env(env)
+            case Head():
+                return self._group(item.group, opened=item.opened)
+            case Fold():
+                return self._fold(item)
+            case More(count=count):
+                return [Span(f"  +{count} more lanes", Role.MUTED)]
+            case _:
+                assert_never(item)
+
+    def _env(self, env: Env) -> list[Span]:
+        columns = self.columns
+        here = env.env_id == self.cursor
+        word = status(env.status, compact=columns.status == 4)
+        spans = [Span(">" if here else " "), Span(right(str(env.env_id), columns.env)), Span(" ")]
+        if columns.lane:
+            spans.append(Span(left(lane_word(env.gpu_id, compact=True), columns.lane) + " ", Role.MUTED))
+        calm = Role.MUTED if env.status == "ok" else Role.TEXT
+        spans += [
+            Span(left(word.text, columns.status), word.role),
+            Span(" " + right(number(env.anomaly.score, ".1f", 4), 4) + " ", calm),
+            Span(left(reasons(env.anomaly.reasons, columns.why), columns.why)),
+            *cols.env_values(env, columns, old=self.ctx.fresh.old),
+        ]
+        if columns.action:
+            spans.append(Span(" " + self._action(env.last_action)))
+        if columns.chips:
+            spans += [Span(" "), *self._chips(env)]
+        if here:
+            return [Span(span.text, Role.ACCENT) for span in fit(spans, self.ctx.width)]
+        return spans
+
+    def _action(self, action: str | None) -> str:
+        op, _, where = (clean(action or ABSENT)).partition(" ")
+        if self.columns.compact:
+            return left(operation(op)[:4], self.columns.action)
+        return left(f"{left(operation(op), 5)} {where}" if where else operation(op), self.columns.action)
+
+    def _chips(self, env: Env) -> list[Span]:
+        codes = self.snapshot.run.blueprints
+        columns = self.columns
+        if columns.heads:
+            chips = [chip(name, env.slots.get(name), ChipSize.SMALL, codes) for name in columns.heads]
+            return [span for one in chips for span in (one, Span(" "))][:-1]
+        known = [name for name in self.snapshot.run.slots if name in env.slots]
+        names = known + [name for name in env.slots if name not in self.snapshot.run.slots]
+        wide = len(names) * (ChipSize.LABELLED.value + 1) - 1
+        if columns.chip is ChipSize.LABELLED and wide <= columns.chips:
+            chips = [chip(name, env.slots[name], ChipSize.LABELLED, codes) for name in names]
+            return list(fit([span for one in chips for span in (one, Span(" "))][:-1], columns.chips))
+        return self._dots(env, names)
+
+    def _dots(self, env: Env, names: list[str]) -> list[Span]:
+        room = self.columns.chips
+        if len(names) > room:
+            awake = [name for name in names if parse_stage(env.slots[name].stage) is not Stage.DORMANT]
+            names, total = awake[: room - 4], len(names)
+            more = [Span(f"+{total - len(names)}", Role.MUTED)]
+        else:
+            more = []
+        dots = [chip(name, env.slots[name], ChipSize.DOT, {}) for name in names]
+        return list(fit([*dots, *more], room))
+
+    def _group(self, group: Group, *, opened: bool) -> list[Span]:
+        columns = self.columns
+        bound = self.bounds.get(group.gpu_id or "")
+        name = "all" if group.gpu_id is None else lane_word(group.gpu_id, compact=False)
+        state = f"{clean(bound.state)} {bound.mark}".rstrip() if bound else ""
+        role = {"!!": Role.CRIT, "!": Role.WARN}.get(bound.mark if bound else "", Role.TEXT)
+        spans = [
+            Span("▾ " if opened else "▸ ", Role.MUTED),
+            Span(left(cut(name, 10), max(6, min(len(name), 10) + 2)), Role.TITLE),
+            Span(left(state, 12), role),
+            Span(right(f"{group.n_envs:,}", columns.env) + " env   "),
+            Span(status_counts(group.counts, "  "), Role.MUTED),
+        ]
+        values = cols.group_values(group, columns, old=self.ctx.fresh.old)
+        note = " medians" if opened and values else ""
+        return [*fit(spans, columns.prefix), *values, Span(note, Role.MUTED)]
+
+    def _fold(self, fold: Fold) -> list[Span]:
+        columns = self.columns
+        word = " more OK" if fold.all_ok else " more"
+        if columns.compact:
+            spans = [Span(right(f"{fold.count:,}", columns.env) + word, Role.MUTED)]
+        else:
+            spans = [Span(right(f"{fold.count:,}", columns.env + 2) + word, Role.MUTED)]
+        group = fold.group
+        if group is None:
+            return spans
+        values = cols.group_values(group, columns, old=self.ctx.fresh.old)
+        muted = [Span(span.text, Role.MUTED) for span in values]
+        return [*fit(spans, columns.prefix), *muted, Span(self._range(group), Role.MUTED)]
+
+    def _range(self, group: Group) -> str:
+        """What the lane's returns lie between, where there is room and it is known."""
+        if group.p10_return is None or group.p90_return is None or self.columns.value != "return":
+            return ""
+        low, high = number(group.p10_return, "+.2f", 8), number(group.p90_return, "+.2f", 8)
+        text = f" return {low} to {high}, p10 to p90"
+        room = (
+            self.ctx.width - self.columns.prefix - width_of(cols.group_values(group, self.columns, old=False))
+        )
+        return text if len(text) <= room else ""

@@ -1,0 +1,189 @@
+"""Columns of the flight board: which there are at this width, and what gives way when there is no room.
+
+Columns depend on the terminal and on what the run reports, never on the values of the moment.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from overwatch.snapshot import Env, Group, Snapshot
+from overwatch.tui.grammar import ABSENT, ChipSize, no_zero, number
+from overwatch.tui.text import Role, Span, clean, cut, right
+
+LEAST_WHY: Final = 24
+_DOTS: Final = 16
+"""Most dots of one row; more slots than that are counted."""
+_SHORT_METRICS: Final = {"accuracy": "acc", "success_rate": "succ"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """One layout of the board; widths in cells, 0 where a column is not there."""
+
+    compact: bool
+    env: int
+    lane: int
+    status: int
+    why: int = 0
+    value: str | None
+    """`return` or `reward`."""
+    value_width: int
+    metric: int
+    metric_head: str
+    rent: int
+    fps: int
+    action: int
+    chips: int
+    chip: ChipSize
+    heads: tuple[str, ...]
+    """Slot labels over small chips; empty where chips carry their own label or none."""
+
+    @property
+    def fixed(self) -> int:
+        """Cells of everything but `why`."""
+        before = 1 + self.env + 1 + (self.lane + 1 if self.lane else 0) + self.status + 1 + 4 + 1
+        after = (self.value_width, self.metric, self.rent, self.fps, self.action, self.chips)
+        return before + sum(width + 1 for width in after if width)
+
+    @property
+    def prefix(self) -> int:
+        """Cells up to and with `why`."""
+        return self.fixed + self.why - self._after()
+
+    def _after(self) -> int:
+        after = (self.value_width, self.metric, self.rent, self.fps, self.action, self.chips)
+        return sum(width + 1 for width in after if width)
+
+
+def metric_word(snapshot: Snapshot) -> str:
+    """The metric's own short name."""
+    metric = snapshot.run.metric
+    if metric is None:
+        return "metric"
+    return _SHORT_METRICS.get(metric.name, cut(clean(metric.name), 5))
+
+
+def layout(snapshot: Snapshot, width: int) -> Columns:
+    """The columns at this width."""
+    columns = _all(snapshot, compact=width < 120)
+    steps = (
+        lambda c: replace(c, action=0),
+        lambda c: replace(c, rent=0),
+        lambda c: replace(c, fps=0),
+        lambda c: replace(c, metric=0),
+        lambda c: replace(c, status=4),
+        lambda c: _dots(c, snapshot),
+        lambda c: replace(c, value_width=0),
+    )
+    for give_way in steps:
+        if width - columns.fixed >= LEAST_WHY:
+            break
+        columns = give_way(columns)
+    return replace(columns, why=max(0, width - columns.fixed))
+
+
+def _all(snapshot: Snapshot, *, compact: bool) -> Columns:
+    reported = snapshot.board.columns
+    value = next((name for name in ("return", "reward") if name in reported), None)
+    acts = any(env.last_action for env in snapshot.envs)
+    digits = len(str(max((snapshot.run.n_envs or 0, *(env.env_id for env in snapshot.envs)))))
+    lanes = [len(clean(group.gpu_id or ABSENT)) - 2 for group in snapshot.board.groups]
+    columns = Columns(
+        compact=compact,
+        env=max(4, digits + 1) if compact else max(5, digits + 2),
+        lane=min(4, max(2, *lanes)) if compact and lanes else 0,
+        status=4 if compact else 8,
+        value=value,
+        value_width=0 if value is None else 5 if compact else 6,
+        metric=(4 if compact else 5) if "metric" in reported else 0,
+        metric_head=metric_word(snapshot),
+        rent=4 if "rent" in reported and not compact else 0,
+        fps=4 if "fps" in reported else 0,
+        action=(4 if compact else 10) if acts else 0,
+        chips=0,
+        chip=ChipSize.DOT,
+        heads=(),
+    )
+    return _chips(columns, snapshot) if snapshot.run.slots_enabled else columns
+
+
+def _chips(columns: Columns, snapshot: Snapshot) -> Columns:
+    names = snapshot.run.slots
+    known = set(names)
+    alike = all(env.slots.keys() <= known for env in snapshot.envs)
+    if columns.compact or not names:
+        return _dots(columns, snapshot)
+    if alike:
+        return replace(columns, chip=ChipSize.SMALL, chips=5 * len(names) - 1, heads=names)
+    return replace(columns, chip=ChipSize.LABELLED, chips=3 * (ChipSize.LABELLED.value + 1) - 1)
+
+
+def _dots(columns: Columns, snapshot: Snapshot) -> Columns:
+    if not snapshot.run.slots_enabled:
+        return columns
+    most = max((len(env.slots) for env in snapshot.envs), default=len(snapshot.run.slots))
+    wide = min(_DOTS, max(len(snapshot.run.slots), most))
+    return replace(columns, chip=ChipSize.DOT, chips=max(6, wide), heads=())
+
+
+def head(columns: Columns) -> list[Span]:
+    """The line over the rows."""
+    words = [" ", right("env", columns.env), " "]
+    if columns.lane:
+        words += ["on".ljust(columns.lane), " "]
+    words += [
+        ("stat" if columns.status == 4 else "status").ljust(columns.status),
+        " anom ",
+        "why".ljust(columns.why),
+    ]
+    titles = (
+        (
+            columns.value_width,
+            (columns.value or "").replace("return", "retrn") if columns.compact else columns.value,
+        ),
+        (columns.metric, columns.metric_head),
+        (columns.rent, "rent"),
+        (columns.fps, "fps"),
+    )
+    words += [" " + right(title or "", width) for width, title in titles if width]
+    if columns.action:
+        words.append(" " + ("act" if columns.compact else "action").ljust(columns.action))
+    if columns.heads:
+        words.append(" " + " ".join(cut(clean(name), 4).ljust(4) for name in columns.heads))
+    elif columns.chips:
+        words.append(" " + "slots".ljust(columns.chips)[: max(5, columns.chips)])
+    return [Span("".join(words), Role.MUTED)]
+
+
+def env_values(env: Env, columns: Columns, *, old: bool) -> list[Span]:
+    """The numbers of an env in their columns."""
+    value = env.episode_return if columns.value == "return" else env.reward
+    stale = old or env.stale
+    return _values((value, env.metric, env.rent, env.fps), columns, old=stale)
+
+
+def group_values(group: Group, columns: Columns, *, old: bool) -> list[Span]:
+    """The medians of a lane in the same columns."""
+    value = group.median_return if columns.value == "return" else None
+    return _values((value, group.median_metric, group.median_rent, group.median_fps), columns, old=old)
+
+
+def _values(
+    values: tuple[float | None, float | None, float | None, float | None], columns: Columns, *, old: bool
+) -> list[Span]:
+    places = (
+        (columns.value_width, "+.2f"), (columns.metric, ".2f"), (columns.rent, ".2f"), (columns.fps, ".0f"),
+    )  # fmt: skip
+    spans = []
+    for place, (value, (width, spec)) in enumerate(zip(values, places, strict=True)):
+        if width:
+            spans += [Span(" "), _value(value, spec, width, old=old, bare=columns.compact and place > 0)]
+    return spans
+
+
+def _value(value: float | None, spec: str, width: int, *, old: bool, bare: bool) -> Span:
+    if value is None:
+        return Span(right(ABSENT, width), Role.MUTED)
+    text = number(value, spec, width - old)
+    text = no_zero(text) if bare else text
+    return Span(right(f"~{text}", width), Role.STALE) if old else Span(right(text, width))

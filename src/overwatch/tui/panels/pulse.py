@@ -1,0 +1,112 @@
+"""Policy pulse: nine policy values with status, sparkline and limit in use; eight short ones in compact."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from overwatch.snapshot import Reading, Snapshot
+from overwatch.tui.context import Context
+from overwatch.tui.grammar import ABSENT, age, sparkline
+from overwatch.tui.text import Line, Role, Span, clean, fit, left, right, rule
+
+ROWS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One place of the pulse."""
+
+    name: str
+    """Short name in the snapshot's `policy`."""
+    label: str
+    tiny: str
+    """At most five cells, for compact."""
+
+
+CELLS: Final = (
+    Cell(name="return", label="return", tiny="ret"),
+    Cell(name="kl_divergence", label="KL", tiny="KL"),
+    Cell(name="entropy", label="entropy", tiny="ent"),
+    Cell(name="explained_variance", label="expl var", tiny="ev"),
+    Cell(name="clip_fraction", label="clip", tiny="clip"),
+    Cell(name="grad_norm", label="grad", tiny="grad"),
+    Cell(name="learning_rate", label="lr", tiny="lr"),
+    Cell(name="update_time", label="update", tiny="upd"),
+    Cell(name="value_loss", label="val loss", tiny=""),
+)
+_ARROWS: Final = {"up": "↑", "down": "↓", "flat": "→"}
+_WORDS: Final = {"ok": ("OK", Role.TEXT), "warning": ("WARN", Role.WARN), "critical": ("CRIT", Role.CRIT)}
+_NONE: Final = Reading()
+
+
+def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
+    """Title and three rows of three cells; in compact two rows of four, without a title."""
+    old = ctx.fresh.old
+    if ctx.compact:
+        cells = [_tiny(cell, snapshot.policy.get(cell.name, _NONE), old=old) for cell in CELLS if cell.tiny]
+        return [fit([s for cell in cells[i : i + 4] for s in cell], ctx.width) for i in (0, 4)]
+    cells = [_full(cell, snapshot.policy.get(cell.name, _NONE), old=old) for cell in CELLS]
+    pitch = ctx.width // 3
+    lines = [rule("POLICY PULSE", _note(snapshot, ctx), ctx.width)]
+    for row in range(ROWS):
+        spans = [s for cell in cells[3 * row : 3 * row + 3] for s in fit(cell, pitch)]
+        lines.append(fit(spans, ctx.width))
+    return lines
+
+
+def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
+    run = snapshot.run
+    if run.update is None:
+        return [Span(f"no update yet · preset {clean(run.preset)}", Role.MUTED)]
+    ages = (snapshot.policy[cell.name].age_s for cell in CELLS if cell.name in snapshot.policy)
+    newest = next((known for known in ages if known is not None), None)
+    ago = "" if newest is None else f", {age(newest + ctx.waited_s)} ago"
+    text = f"update {run.update:,}{ago} · preset {clean(run.preset)} · last column: limit in use"
+    return [Span(text, Role.MUTED)]
+
+
+def _full(cell: Cell, reading: Reading, *, old: bool) -> list[Span]:
+    word, role = _WORDS.get(reading.status, ("", Role.TEXT))
+    word = "" if reading.limit is None and reading.status == "ok" else word
+    limit = clean(reading.limit.text) if reading.limit and reading.status != "absent" else ""
+    return [
+        Span(left(cell.label, 9), Role.MUTED),
+        _value(reading, 7, old=old, compact=False),
+        _arrow(reading),
+        Span(" "),
+        Span(left(word, 5), role),
+        *sparkline(reading.history, 10, reading.scale),
+        Span(" " + left(limit, 5), Role.MUTED),
+    ]
+
+
+def _tiny(cell: Cell, reading: Reading, *, old: bool) -> list[Span]:
+    word, role = _WORDS.get(reading.status, ("", Role.TEXT))
+    letter = word[:1] if reading.status in ("warning", "critical") else " "
+    return [
+        Span(left(cell.tiny, 5), Role.MUTED),
+        _value(reading, 7, old=old, compact=True),
+        _arrow(reading),
+        Span(letter or " ", role),
+        *sparkline(reading.history[-5:], 5, reading.scale),
+        Span(" "),
+    ]
+
+
+def _value(reading: Reading, width: int, *, old: bool, compact: bool) -> Span:
+    text = clean(reading.text)
+    if compact:
+        text = text.removesuffix("max").replace("e-0", "e-").replace("e+0", "e")
+    if text in (ABSENT, "n/a"):
+        return Span(right(text, width), Role.MUTED)
+    if reading.non_finite is not None:
+        return Span(right(text, width), Role.CRIT)
+    if old:
+        return Span(right(f"~{text}", width), Role.STALE)
+    return Span(right(text, width), _WORDS[reading.status][1] if reading.status in _WORDS else Role.TEXT)
+
+
+def _arrow(reading: Reading) -> Span:
+    mark = _ARROWS.get(reading.trend or "", " ")
+    if reading.trend == "flat" or reading.direction is None:
+        return Span(mark, Role.MUTED)
+    return Span(mark, Role.GOOD if reading.trend == reading.direction else Role.BAD)

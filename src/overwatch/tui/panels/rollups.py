@@ -1,0 +1,70 @@
+"""Census of the seeds, mix of the recent actions, and the envs at both ends of the fleet."""
+
+from typing import Final
+
+from overwatch.catalog import Stage
+from overwatch.snapshot import Best, Snapshot
+from overwatch.tui.context import Context
+from overwatch.tui.grammar import number, operation, short, stage_role
+from overwatch.tui.panels.columns import metric_word
+from overwatch.tui.text import Line, Role, Span, cut, fit
+
+_OPS: Final = ("WAIT", "GERM", "ADV", "SETA", "FOSS", "PRUNE")
+"""The usual operations in the order of a seed's life; others follow."""
+_WORST_AT: Final = 53
+
+
+def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
+    """The census and, in the standard layout, best and worst; what nothing filled is left out."""
+    lines = []
+    census = _census(snapshot, compact=ctx.compact)
+    actions = _actions(snapshot, compact=ctx.compact)
+    if census or actions:
+        between = [Span("  " if ctx.compact else "    ")] if census and actions else []
+        lines.append(fit([Span(" "), *census, *between, *actions], ctx.width))
+    ends = snapshot.aggregates
+    if (ends.best or ends.worst) and not ctx.compact:
+        lines.append(_ends(snapshot, ctx.width))
+    return lines
+
+
+def _census(snapshot: Snapshot, *, compact: bool) -> list[Span]:
+    counts = snapshot.aggregates.seed_census
+    if not counts or not snapshot.run.slots_enabled:
+        return []
+    spans = [] if compact else [Span("seeds", Role.MUTED), Span("  ")]
+    for stage in (*(stage for stage in Stage if stage is not Stage.UNKNOWN), Stage.UNKNOWN):
+        if stage.value in counts:
+            spans += [Span(stage.glyph, stage_role(stage)), Span("" if compact else " ")]
+            spans += [Span(short(counts[stage.value])), Span(" " if compact else "  ")]
+    return spans[:-1]
+
+
+def _actions(snapshot: Snapshot, *, compact: bool) -> list[Span]:
+    shares = {operation(name): share for name, share in snapshot.aggregates.actions.items()}
+    names = [*(name for name in _OPS if name in shares), *(name for name in shares if name not in _OPS)]
+    if not names:
+        return []
+    if compact:
+        words = " ".join(
+            f"{cut(name, 4) if len(name) <= 4 else name[:4]} {shares[name]:.0%}" for name in names
+        )
+        return [Span(words.replace("%", "", words.count("%") - 1))]
+    words = "  ".join(f"{name} {shares[name]:.0%}" for name in names)
+    return [Span("actions", Role.MUTED), Span(f"  {words}")]
+
+
+def _ends(snapshot: Snapshot, width: int) -> Line:
+    best = [Span(" "), Span("best", Role.MUTED), Span("  " + _named(snapshot.aggregates.best, snapshot))]
+    worst = [Span("worst", Role.MUTED), Span("  " + _named(snapshot.aggregates.worst, snapshot))]
+    at = min(max(_WORST_AT, sum(len(span.text) for span in best) + 2), width // 2 + 12)
+    return fit((*fit(best, at), *worst), width)
+
+
+def _named(ends: tuple[Best, ...], snapshot: Snapshot) -> str:
+    words = []
+    for end in ends:
+        name = metric_word(snapshot) if end.field == "metric" else end.field
+        spec = ".2f" if end.field == "metric" else "+.2f"
+        words.append(f"env {end.env_id} {name} {number(end.value, spec, 8)}")
+    return " · ".join(words)

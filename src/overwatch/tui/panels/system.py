@@ -1,0 +1,219 @@
+"""System: one row a lane with what holds it back, the host, and the telemetry's own lag."""
+
+from overwatch.snapshot import Bound, Host, Lane, Link, Snapshot
+from overwatch.tui.context import Context
+from overwatch.tui.grammar import ABSENT, duration, short, sparkline
+from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left, right, rule, spread, width_of
+
+GIB = 1 << 30
+_FULL = (0.0, 1.0)
+_MARKS = {"!!": Role.CRIT, "!": Role.WARN, "?": Role.MUTED}
+
+
+def render(snapshot: Snapshot, ctx: Context, most_lanes: int) -> list[Line]:
+    """Title (not in compact), at most `most_lanes` lane rows, the host."""
+    system = snapshot.system
+    lines = [] if ctx.compact else [rule("SYSTEM", _global(system.bound), ctx.width)]
+    if not system.gpus:
+        lines.append(fit([Span("gpu   none found (no NVIDIA driver)", Role.MUTED)], ctx.width))
+    elif not ctx.compact and 4 <= len(system.gpus) <= 2 * most_lanes:
+        lines += _pairs(system.gpus, ctx)
+    else:
+        lines += _rows(system.gpus, ctx, most_lanes)
+    lines.append(_host(snapshot, ctx))
+    return lines
+
+
+def _rows(gpus: tuple[Lane, ...], ctx: Context, most: int) -> list[Line]:
+    shown = gpus if len(gpus) <= most else gpus[: most - 1]
+    one = _short_lane if ctx.compact else _lane
+    lines = [one(lane, ctx) for lane in shown]
+    hidden = gpus[len(shown) :]
+    if hidden:
+        states = {clean(lane.bound.state) if lane.bound else "unknown" for lane in hidden}
+        text = f"+{len(hidden)} lanes {states.pop() if len(states) == 1 else 'in several states'}"
+        lines.append(fit([Span(text, Role.MUTED)], ctx.width))
+    return lines
+
+
+def _pairs(gpus: tuple[Lane, ...], ctx: Context) -> list[Line]:
+    half = ctx.width // 2
+    cells = [fit(_half_lane(lane, ctx), half) for lane in gpus]
+    return [fit([s for cell in cells[i : i + 2] for s in cell], ctx.width) for i in range(0, len(cells), 2)]
+
+
+def _global(bound: Bound | None) -> list[Span]:
+    if bound is None:
+        return []
+    sure = "" if bound.confidence is None else f" confidence {bound.confidence:.2f}"
+    return [Span("global ", Role.MUTED), *_bound(bound), Span(sure, Role.MUTED)]
+
+
+def _bound(bound: Bound) -> list[Span]:
+    role = _MARKS.get(bound.mark, Role.TEXT)
+    return [Span(f"{clean(bound.state)} {bound.mark}".rstrip(), role)]
+
+
+def _held(lane: Lane, width: int, ctx: Context) -> list[Span]:
+    """What holds a lane back, `width` cells, then why."""
+    if ctx.fresh.old and lane.bound is not None:
+        last = f"last verdict {clean(lane.bound.state)}, {duration(ctx.fresh.age_s or 0.0)} ago"
+        return [Span(left("unknown ?", width), Role.MUTED), Span(last, Role.STALE)]
+    if lane.bound is None:
+        return []
+    state = _bound(lane.bound)
+    fill = " " * max(1, width - width_of(state))
+    return [*state, Span(fill), Span(clean(lane.bound.why or lane.bound.hint or ""))]
+
+
+def _lane(lane: Lane, ctx: Context) -> Line:
+    old = ctx.fresh.old
+    memory = _memory(lane.memory_used_bytes, lane.memory_total_bytes, digits=1)
+    return fit(
+        [
+            Span(left(cut_middle(clean(lane.gpu_id), 5), 6)),
+            Span("util ", Role.MUTED),
+            _reading(lane.utilization, "{:.0%}", 4, old=old),
+            Span(" "),
+            *sparkline(lane.utilization_history, 10, _FULL),
+            Span("  mem ", Role.MUTED),
+            Span(right(memory, max(10, len(memory)))),
+            _reading(lane.temperature_c, "{:.0f}°C", max(5, 17 - max(10, len(memory))), old=old),
+            _reading(lane.power_w, "{:.0f}W", 6, old=old),
+            _reading(_mhz(lane), "{:.0f}M" if old else "{:.0f}MHz", 8, old=old),
+            Span("  "),
+            *_held(lane, 15, ctx),
+        ],
+        ctx.width,
+    )
+
+
+def _short_lane(lane: Lane, ctx: Context) -> Line:
+    old = ctx.fresh.old
+    memory = _memory(lane.memory_used_bytes, lane.memory_total_bytes, digits=0)
+    return fit(
+        [
+            Span(left(cut_middle(clean(lane.gpu_id), 4), 5)),
+            _reading(lane.utilization, "{:.0%}", 4, old=old),
+            Span(" " + right(memory, max(6, len(memory)))),
+            _reading(lane.temperature_c, "{:.0f}°C", 5, old=old),
+            _reading(lane.power_w, "{:.0f}W", 5, old=old),
+            Span("  "),
+            *_held(lane, 14, ctx),
+        ],
+        ctx.width,
+    )
+
+
+def _half_lane(lane: Lane, ctx: Context) -> list[Span]:
+    old = ctx.fresh.old
+    rank = "" if lane.rank is None else f" r{lane.rank}"
+    memory = _memory(lane.memory_used_bytes, lane.memory_total_bytes, digits=0)
+    return [
+        Span(left(f"{cut_middle(clean(lane.gpu_id), 5)}{rank}", 8)),
+        _reading(lane.utilization, "{:.0%}", 5, old=old),
+        Span(" "),
+        *sparkline(lane.utilization_history[-8:], 8, _FULL),
+        Span(" " + right(memory, 7)),
+        _reading(lane.temperature_c, "{:.0f}°C", 5, old=old),
+        _reading(lane.power_w, "{:.0f}W", 5, old=old),
+        Span("  "),
+        *(_bound(lane.bound) if lane.bound and not old else [Span("unknown ?", Role.MUTED)]),
+    ]
+
+
+def _mhz(lane: Lane) -> float | None:
+    return None if lane.clock_hz is None else lane.clock_hz / 1e6
+
+
+def _reading(value: float | None, form: str, width: int, *, old: bool) -> Span:
+    if value is None:
+        return Span(right(ABSENT, width), Role.MUTED)
+    text = form.format(value)
+    return Span(right(f"~{text}", width), Role.STALE) if old else Span(right(text, width))
+
+
+def _memory(used: float | None, total: float | None, *, digits: int) -> str:
+    if used is None:
+        return ABSENT
+    share = f"{used / GIB:.{digits}f}"
+    return f"{share}G" if total is None else f"{share}/{total / GIB:.{digits}f}G"
+
+
+def _host(snapshot: Snapshot, ctx: Context) -> Line:
+    host = snapshot.system.host
+    if host is None:
+        start = [Span("host  no readings yet", Role.MUTED)]
+        return spread(start, [] if ctx.compact else _telemetry(snapshot.link), ctx.width)
+    if ctx.compact:
+        return _short_host(host, snapshot.system.bound, ctx)
+    memory = right(_memory(host.ram_used_bytes, host.ram_total_bytes, digits=0), 10)
+    start = [
+        Span(left("host", 6)),
+        Span("cpu  ", Role.MUTED),
+        _reading(host.cpu_utilization, "{:.0%}", 4, old=ctx.fresh.old),
+        Span(" "),
+        *sparkline(host.cpu_history, 10, _FULL),
+        Span("  ram ", Role.MUTED),
+        Span(memory),
+    ]
+    ending = _telemetry(snapshot.link)
+    room = ctx.width - 2 - width_of(ending)
+    return spread(_whole(start, _traffic(host), room), ending, ctx.width)
+
+
+def _whole(start: list[Span], words: list[str], room: int) -> list[Span]:
+    """`start` and as many of the words as fit, each whole."""
+    spans = list(start)
+    for word in words:
+        more = Span(f"  {word}")
+        if width_of([*spans, more]) > room:
+            break
+        spans.append(more)
+    return spans
+
+
+def _traffic(host: Host) -> list[str]:
+    words = []
+    if host.disk_read_bytes_per_s is not None and host.disk_write_bytes_per_s is not None:
+        words.append(f"disk r {_mb(host.disk_read_bytes_per_s)} w {_mb(host.disk_write_bytes_per_s)} MB/s")
+    if host.network_bytes_per_s is not None:
+        words.append(f"net {_mb(host.network_bytes_per_s)} MB/s")
+    return [*words, *_loader(host)]
+
+
+def _loader(host: Host) -> list[str]:
+    if host.loader_depth is None:
+        return []
+    capacity = "" if host.loader_capacity is None else f"/{host.loader_capacity:.0f}"
+    return [f"loader {host.loader_depth:.0f}{capacity}"]
+
+
+def _short_host(host: Host, bound: Bound | None, ctx: Context) -> Line:
+    start = [
+        Span(left("host", 5)),
+        _reading(host.cpu_utilization, "{:.0%}", 4, old=ctx.fresh.old),
+        Span("   ram ", Role.MUTED),
+        Span(_memory(host.ram_used_bytes, host.ram_total_bytes, digits=0)),
+    ]
+    words = []
+    if host.disk_read_bytes_per_s is not None and host.disk_write_bytes_per_s is not None:
+        words.append(f"disk {_mb(host.disk_read_bytes_per_s)}+{_mb(host.disk_write_bytes_per_s)}MB/s")
+    if host.network_bytes_per_s is not None:
+        words.append(f"net {_mb(host.network_bytes_per_s)}MB/s")
+    ending = [] if bound is None else [Span("global ", Role.MUTED), Span(clean(bound.state))]
+    room = ctx.width - 2 - width_of(ending)
+    return spread(_whole(start, [*words, *_loader(host)], room), ending, ctx.width)
+
+
+def _mb(rate: float) -> str:
+    return f"{rate / 1e6:.0f}"
+
+
+def _telemetry(link: Link) -> list[Span]:
+    words = [] if link.lag_s is None else [f"telemetry lag {link.lag_s:.1f}s"]
+    role = Role.MUTED
+    if link.dropped is not None:
+        words.append(f"dropped {short(link.dropped)}")
+        role = Role.WARN if link.dropped else Role.MUTED
+    return [Span("  ".join(words), role)] if words else []

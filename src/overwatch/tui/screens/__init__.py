@@ -1,0 +1,1 @@
+"""Screens put panels together; they own who gets how many rows."""

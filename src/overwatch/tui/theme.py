@@ -1,0 +1,59 @@
+"""How a role looks: tables from `Role` to a style. Code elsewhere never names a colour.
+
+Every coloured thing also differs in its text, so any theme may drop colour. Must not know what is drawn.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from rich.segment import Segment
+from rich.style import Style
+
+from overwatch.tui.grammar import to_ascii
+from overwatch.tui.text import Line, Role
+
+_COLOUR: Final = {
+    Role.TEXT: "", Role.MUTED: "color(245)", Role.TITLE: "bold", Role.ACCENT: "reverse", Role.OK: "green",
+    Role.WARN: "yellow", Role.CRIT: "bold red", Role.INFO: "blue", Role.STALE: "italic color(245)",
+    Role.GOOD: "green", Role.BAD: "yellow", Role.STAGE_NEW: "blue", Role.STAGE_TRAIN: "cyan",
+    Role.STAGE_BLEND: "yellow", Role.STAGE_HOLD: "magenta", Role.STAGE_DONE: "green",
+    Role.STAGE_FAIL: "red",
+}  # fmt: skip
+_SIXTEEN: Final = {
+    **_COLOUR, Role.MUTED: "bright_black", Role.CRIT: "bright_red", Role.INFO: "cyan",
+    Role.STALE: "bright_black",
+}  # fmt: skip
+_NO_COLOUR: Final = {
+    **dict.fromkeys(Role, ""), Role.MUTED: "dim", Role.TITLE: "bold", Role.ACCENT: "reverse",
+    Role.WARN: "bold", Role.CRIT: "reverse", Role.STALE: "dim", Role.BAD: "bold",
+}  # fmt: skip
+
+THEMES: Final[Mapping[str, Mapping[Role, Style]]] = MappingProxyType(
+    {
+        name: MappingProxyType({role: Style.parse(text) for role, text in table.items()})
+        for name, table in (("default", _COLOUR), ("ansi", _SIXTEEN), ("mono", _NO_COLOUR))
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How lines become segments on one terminal."""
+
+    theme: str = "default"
+    """A name of `THEMES`."""
+    ascii: bool = False
+    """Draw with 0x20 to 0x7e alone."""
+
+    def __post_init__(self) -> None:
+        if self.theme not in THEMES:
+            raise ValueError(f"theme {self.theme!r} is not known; use one of {', '.join(THEMES)}")
+
+    def segments(self, line: Line) -> list[Segment]:
+        """One line as styled segments."""
+        styles = THEMES[self.theme]
+        if self.ascii:
+            return [Segment(to_ascii(span.text), styles[span.role]) for span in line]
+        return [Segment(span.text, styles[span.role]) for span in line]
