@@ -1,0 +1,195 @@
+"""The configuration: what is laid over what, what is refused, and in which words."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from overwatch.collector.receivers.otlp_grpc import GrpcConfig
+from overwatch.collector.receivers.otlp_http import HttpConfig
+from overwatch.config import ConfigError, expand, load, shipped
+from overwatch.journal import Signal
+
+ROOT = Path(__file__).parents[2]
+
+
+def fails(*sets: str, text: str | None = None, folder: Path | None = None) -> str:
+    """The message of a configuration that is refused."""
+    path = None
+    if text is not None:
+        assert folder is not None
+        path = folder / "collector.yaml"
+        path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path, sets)
+    return str(caught.value)
+
+
+def test_the_shipped_ports_are_those_that_are_documented() -> None:
+    """Every default address, on loopback."""
+    config = load(None, [])
+
+    assert config.receivers.otlp.protocols.http.endpoint == "127.0.0.1:4318"
+    assert config.receivers.otlp.protocols.grpc.endpoint == "127.0.0.1:4317"
+    assert config.exporters.prometheus.endpoint == "127.0.0.1:8889"
+    assert config.extensions.health_check.endpoint == "127.0.0.1:13133"
+    assert config.extensions.view.endpoint == "127.0.0.1:4380"
+    assert config.service.telemetry.metrics.address == "127.0.0.1:8888"
+
+
+def test_written_limits_equal_those_of_the_components() -> None:
+    """Where the shipped file repeats a default, it is the component's own."""
+    protocols = load(None, []).receivers.otlp.protocols
+
+    assert protocols.http == HttpConfig(endpoint="127.0.0.1:4318")
+    assert protocols.grpc == GrpcConfig(endpoint="127.0.0.1:4317")
+
+
+def test_data_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data folder, else the state folder, else the one under the home."""
+    places = []
+    for name, value in (("HOME", "/home/jo"), ("XDG_STATE_HOME", "/state"), ("OVERWATCH_DATA_DIR", "/data")):
+        if name == "HOME":
+            monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+            monkeypatch.delenv("OVERWATCH_DATA_DIR", raising=False)
+        monkeypatch.setenv(name, value)
+        places.append(load(None, []).exporters.otlp_file.path)
+
+    assert places == [
+        Path("/home/jo/.local/state/overwatch/otlp"),
+        Path("/state/overwatch/otlp"),
+        Path("/data/otlp"),
+    ]
+
+
+def test_a_file_is_laid_over_the_shipped_one(tmp_path: Path) -> None:
+    """Keys that the file leaves out keep their defaults; a set wins over both."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("exporters: {prometheus: {endpoint: '127.0.0.1:1'}, snapshots: }\nextensions:\n")
+    config = load(file, ["exporters.prometheus.endpoint=127.0.0.1:2"])
+
+    assert config.exporters.prometheus.endpoint == "127.0.0.1:2"
+    assert config.extensions.view.endpoint == "127.0.0.1:4380"
+
+
+def test_pipelines_of_a_file_replace_the_shipped_ones(tmp_path: Path) -> None:
+    """What a file does not list does not run."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("service: {pipelines: {logs: {receivers: [otlp], exporters: [aggregator]}}}")
+    config = load(file, [])
+
+    assert config.signals == {Signal.LOGS}
+    assert config.exporting("otlp_file") == frozenset()
+    assert config.service.pipelines.snapshots is None
+
+
+def test_a_value_that_is_one_variable_takes_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number from the environment is a number, as in otelcol."""
+    monkeypatch.setenv("LIMIT", "1024")
+    protocols = load(
+        None, ["receivers.otlp.protocols.http.max_request_body_size=${env:LIMIT}"]
+    ).receivers.otlp.protocols
+
+    assert protocols.http.max_request_body_size == 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("$$HOME and $x", "$HOME and $x"),
+        ("${env:A}/${B}", "a/b"),
+        ("${env:NONE:-${env:A}/x}", "a/x"),
+        ("${env:NONE:-}", ""),
+        ("${env:EMPTY:-d}", "d"),
+    ],
+)
+def test_expansion(text: str, expected: str) -> None:
+    """Variables, defaults, nesting, and dollars that are meant."""
+    assert expand(text, {"A": "a", "B": "b", "EMPTY": ""}, "here") == expected
+
+
+@pytest.mark.parametrize("text", ["${env:NONE}", "${env:A", "${env:1A}", "${}"])
+def test_expansion_that_fails_names_the_path(text: str) -> None:
+    """A variable that is not set, or cannot be read, is an error at its place."""
+    with pytest.raises(ConfigError, match=r"^exporters\.x: "):
+        expand(text, {"A": "a"}, "exporters.x")
+
+
+@pytest.mark.parametrize(
+    ("item", "parts"),
+    [
+        ("exporters.promethues.endpoint=x", ["exporters.promethues: unknown key", "'prometheus'"]),
+        ("receivers.otlp.protocols.http.endpont=x", ["http.endpont: unknown key", "'endpoint'"]),
+        ("servcie.x=1", ["servcie: unknown key", "'service'"]),
+        ("exporters.prometheus.endpoint=7", ["exporters.prometheus.endpoint", "`str`"]),
+        ("exporters.prometheus.endpoint=nowhere", ["exporters.prometheus.endpoint", "host:port"]),
+        ("exporters.prometheus.endpoint=::1:80", ["brackets"]),
+        ("receivers.otlp.protocols.http.max_request_body_size=0", ["max_request_body_size 0", "http"]),
+        ("receivers.otlp.protocols.grpc.workers=many", ["grpc.workers", "`int`"]),
+        ("exporters.aggregator.journal_size_mib=0", ["journal_size_mib 0"]),
+        ("extensions.health_check.path=health", ["path 'health'", "/health"]),
+        ("service.pipelines.logs.exporters=[kafka]", ["service.pipelines.logs.exporters", "'kafka'", "otlp_file"]),
+        ("service.pipelines.logs.receivers=[prometheus]", ["service.pipelines.logs.receivers", "otlp"]),
+        ("service.pipelines.snapshots.exporters=[aggregator]", ["snapshots.exporters", "prometheus"]),
+        ("service.extensions=[veiw]", ["service.extensions", "'veiw'", "view"]),
+        ("service.extensions=[view, view]", ["service.extensions", "twice"]),
+        ("service.pipelines.logs.exporters=[otlp_file]", ["pipeline", "aggregator"]),
+        ("service.pipelines.metrics.exporters=[otlp_file]", ["service.pipelines.metrics", "aggregator"]),
+        ("no-equals", ["--set 'no-equals'"]),
+        ("a..b=1", ["--set 'a..b=1'"]),
+        ("service.extensions=[view", ["--set service.extensions", "YAML"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(item: str, parts: list[str]) -> None:
+    """The path, the value and the fix are in the message."""
+    said = fails(item)
+
+    assert [part for part in parts if part not in said] == []
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["0.0.0.0:4318", "[::]:4318", ":4318", "192.0.2.1:4318", "example.org:4318"]
+)
+def test_an_address_that_others_reach_is_refused(endpoint: str) -> None:
+    """Such a bind needs its switch, and the message says which."""
+    path = "receivers.otlp.protocols.http.endpoint"
+    item = f"{path}='{endpoint}'"
+    said = fails(item)
+
+    assert said.startswith(f"{path}: ")
+    assert "service.security.allow_insecure_bind: true" in said
+    allowed = load(None, [item, "service.security.allow_insecure_bind=true"])
+    assert allowed.receivers.otlp.protocols.http.endpoint == endpoint
+
+
+@pytest.mark.parametrize("text", ["- a list", "just words", "a: [", "\tx: 1"])
+def test_a_file_that_is_not_a_mapping_is_named(tmp_path: Path, text: str) -> None:
+    """The file's name is in the message."""
+    assert "collector.yaml" in fails(text=text, folder=tmp_path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The path is in the message."""
+    with pytest.raises(ConfigError, match=r"cannot read .*absent\.yaml"):
+        load(tmp_path / "absent.yaml", [])
+
+
+def test_the_digest_follows_the_content() -> None:
+    """Two loads have one digest, another address another."""
+    digests = [load(None, sets).digest() for sets in ([], [], ["exporters.prometheus.endpoint=127.0.0.1:1"])]
+
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_wheel_carries_the_shipped_file(tmp_path: Path) -> None:
+    """An installed Overwatch has its defaults without the repository."""
+    pytest.importorskip("hatchling", reason="the build backend is not installed here")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+
+    with zipfile.ZipFile(wheel) as packed:
+        assert packed.read("overwatch/collector.yaml").decode() == shipped()
