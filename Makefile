@@ -45,7 +45,8 @@ generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue an
 	$(BIN)/python -m overwatch.generate
 
 constraints: $(VENV)/.installed  ## pin what is installed now, PyTorch left out
-	$(BIN)/pip freeze --exclude-editable | grep -v '^torch==' > constraints.txt
+	(echo "# What \`make\` installs after PyTorch; rewritten by \`make constraints\`."; \
+	  $(BIN)/pip freeze --exclude-editable | grep -v "^torch==") > constraints.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
