@@ -85,6 +85,8 @@ def _group(rows: BoardRows, lane: int, num_shown: int) -> Group:
         median_metric=_median(rows.metric[members]),
         median_rent=_median(rows.rent[members]),
         median_fps=_median(rows.fps[members]),
+        p10_return=_rank_value(rows.returns[members], 0.1),
+        p90_return=_rank_value(rows.returns[members], 0.9),
         hidden=int(members.size) - num_shown,
     )
 
@@ -193,6 +195,12 @@ def _count(statuses: list[str]) -> dict[str, int]:
 def _median(values: Floats) -> float | None:
     known = values[np.isfinite(values)]
     return float(np.median(known)) if known.size else None
+
+
+def _rank_value(values: Floats, share: float) -> float | None:
+    """The value below which `share` of the known values lie, by nearest rank."""
+    known = np.sort(values[np.isfinite(values)])
+    return float(known[round(share * (known.size - 1))]) if known.size else None
 
 
 def _census(envs: Envs) -> dict[str, int]:

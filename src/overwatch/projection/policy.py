@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Direction, Limit, Metric, Scope, Side, of_scope
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Direction, Limit, Limits, Metric, Scope, Side, of_scope
 from overwatch.projection.text import safe
 from overwatch.snapshot import Limit as LimitView
 from overwatch.snapshot import Reading
 from overwatch.state.judge import Judgement
 from overwatch.state.policy import Series
+from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
 TREND_NEEDS: Final = 4
@@ -20,7 +21,8 @@ def readings(state: RunState, tick: int) -> dict[str, Reading]:
     found: dict[str, Reading] = {}
     for row in of_scope(Scope.POLICY):
         series = state.policy.get(row.name)
-        found[row.short] = absent(row) if series is None else _reading(row, series, tick)
+        limits = row.limits_for(state.preset)
+        found[row.short] = absent(row) if series is None else _reading(row, limits, series, tick)
     for name in sorted(state.policy):
         if name not in BY_NAME:
             short = safe(name.removeprefix(CUSTOM_PREFIX))
@@ -33,7 +35,7 @@ def absent(row: Metric) -> Reading:
     return Reading(label=row.label, direction=_direction(row))
 
 
-def _reading(row: Metric, series: Series, tick: int) -> Reading:
+def _reading(row: Metric, limits: Limits, series: Series, tick: int) -> Reading:
     return Reading(
         value=series.value,
         status=_status(series),
@@ -43,6 +45,7 @@ def _reading(row: Metric, series: Series, tick: int) -> Reading:
         direction=_direction(row),
         age_s=max(0.0, (tick - series.stamp) / 1e9),
         history=tuple(series.history.items),
+        scale=_scale(limits, series),
         label=row.label,
         text=_text(series, row.fmt, row.suffix),
     )
@@ -73,6 +76,21 @@ def _text(series: Series, fmt: str, suffix: str) -> str:
     if series.non_finite is not None:
         return {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}[series.non_finite]
     return "–" if series.value is None else format(series.value, fmt) + suffix
+
+
+def _scale(limits: Limits, series: Series) -> tuple[float, float] | None:
+    """Ends of the sparkline of a row with limits: a full block is at or past the worst limit.
+
+    Where low is bad the scale runs over the whole 0 to 1; relative limits use the run's own median.
+    """
+    limit = limits.warning if limits.warning is not None and limits.warning.relative else limits.critical
+    limit = limit or limits.warning
+    if limit is None:
+        return None
+    if limit.side in (Side.BELOW, Side.AT_OR_BELOW):
+        return (0.0, 1.0)
+    own = median(series.window.items) if limit.relative else 1.0
+    return None if own is None or own <= 0 else (0.0, limit.value * own)
 
 
 def _direction(row: Metric) -> str | None:

@@ -208,3 +208,21 @@ def test_another_major_schema_version_is_refused_with_a_reason() -> None:
 
     newer = line.replace(b'"schema_version":"1.0"', b'"schema_version":"1.9","later":[1]')
     assert codec.decode(newer).schema_version == "1.9"
+
+
+@pytest.mark.parametrize(
+    ("short", "values", "scale"),
+    [
+        ("kl_divergence", [0.01], (0.0, 0.03)),
+        ("entropy", [0.5], (0.0, 1.0)),
+        ("grad_norm", [2.0, 4.0, 3.0], (0.0, 12.0)),
+        ("learning_rate", [1e-3], None),
+    ],
+)
+def test_a_sparkline_is_drawn_against_the_limit(
+    short: str, values: list[float], scale: tuple[float, float] | None
+) -> None:
+    """The scale ends at the limit, of the run's own median where that is the measure."""
+    events: list[Event] = [fakes.policy(START_NS + i, index=i, **{short: v}) for i, v in enumerate(values)]
+
+    assert _shown(events).policy[short].scale == scale
