@@ -131,7 +131,7 @@ def test_expansion_that_fails_names_the_path(text: str) -> None:
         ("receivers.otlp.protocols.grpc.workers=many", ["grpc.workers", "`int`"]),
         ("exporters.aggregator.journal_size_mib=0", ["journal_size_mib 0"]),
         ("extensions.health_check.path=health", ["path 'health'", "/health"]),
-        ("service.pipelines.logs.exporters=[kafka]", ["service.pipelines.logs.exporters", "'kafka'", "otlp_file"]),
+        ("service.pipelines.logs.exporters=[kafka]", ["pipelines.logs.exporters", "'kafka'", "otlp_file"]),
         ("service.pipelines.logs.receivers=[prometheus]", ["service.pipelines.logs.receivers", "otlp"]),
         ("service.pipelines.snapshots.exporters=[aggregator]", ["snapshots.exporters", "prometheus"]),
         ("service.extensions=[veiw]", ["service.extensions", "'veiw'", "view"]),

@@ -96,6 +96,11 @@ class Service:
         self._announced = False
 
     @property
+    def config(self) -> CollectorConfig:
+        """What this collector was made of."""
+        return self._config
+
+    @property
     def context(self) -> Context:
         """What the components see."""
         return self._context

@@ -84,11 +84,9 @@ class OtlpFileExporter:
         file = self._files.get(batch.signal)
         if file is None:
             return
-        written = self._guarded(lambda: self._batch_line(batch, file))
-        verb = "sent" if written else "send_failed"
-        items = count_items(batch.signal, batch.body)
+        verb = "sent" if self._guarded(lambda: self._batch_line(batch, file)) else "send_failed"
         name = f"otelcol_exporter_{verb}_{WIRES[batch.signal].items}"
-        self._context.tally.add(name, items, exporter=NAME)
+        self._context.tally.add(name, count_items(batch.signal, batch.body), exporter=NAME)
 
     def _start_line(self, batch: Batch) -> None:
         body = msgspec.Raw(batch.body)
@@ -126,9 +124,8 @@ class OtlpFileExporter:
         try:
             write()
         except OSError as error:
-            self._context.health.failed(
-                NAME, f"{error.filename or self._index.path}: {error.strerror or error}"
-            )
+            place = error.filename or self._index.path
+            self._context.health.failed(NAME, f"{place}: {error.strerror or error}")
             return False
         self._context.health.recovered(NAME)
         return True

@@ -1,0 +1,65 @@
+"""The recording of snapshots: every line, in order, and honest about what was lost."""
+
+from pathlib import Path
+
+from overwatch import codec
+from overwatch.serve.recorder import Recorder
+from overwatch.snapshot import Snapshot
+from tests.overwatch.serve.framed import Frames, busy_run
+
+
+class Reports:
+    """What a recorder said."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.lost = 0
+        self.errors: list[str] = []
+
+    def __call__(self, written: int, lost: int, error: str | None) -> None:
+        """Take one report."""
+        self.written += written
+        self.lost += lost
+        if error is not None:
+            self.errors.append(error)
+
+
+def record(path: Path, ticks: int) -> tuple[list[Snapshot], Reports]:
+    """Publish the frames of a run; returns what they recorded and what the recorder said."""
+    reports = Reports()
+    recorder = Recorder(path, reports)
+    recorder.start()
+    frames = Frames()
+    published = [busy_run(frames), *(frames.skip(1) for _ in range(ticks))]
+    for frame in published:
+        recorder.publish(frame)
+    recorder.close()
+    recorder.close()
+    return [snapshot for frame in published for snapshot in frame.recorded], reports
+
+
+def test_every_recorded_snapshot_is_a_line(tmp_path: Path) -> None:
+    """Lines are the frames' recorded snapshots, in order, and read back as they were."""
+    path = tmp_path / "out" / "snapshots.jsonl"
+    expected, reports = record(path, 60)
+
+    lines = path.read_bytes().splitlines()
+    assert len(expected) >= 6
+    assert [codec.decode(line) for line in lines] == expected
+    assert (reports.written, reports.lost, reports.errors) == (len(expected), 0, [])
+
+
+def test_a_disk_that_fails_is_counted(tmp_path: Path) -> None:
+    """Where the folder cannot be made, every lost line is counted and the reason is said."""
+    (tmp_path / "out").write_text("not a folder")
+    expected, reports = record(tmp_path / "out" / "snapshots.jsonl", 60)
+
+    assert (reports.written, reports.lost) == (0, len(expected))
+    assert str(tmp_path / "out" / "snapshots.jsonl") in reports.errors[0]
+
+
+def test_a_recorder_that_never_began_can_be_closed(tmp_path: Path) -> None:
+    """A start that failed elsewhere leaves a recorder that closes."""
+    Recorder(tmp_path / "snapshots.jsonl", Reports()).close()
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,296 @@
+"""The view API over frames of the real fold: answers, errors, and readers that are slow or hostile."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
+
+from overwatch import codec
+from overwatch.aggregator import Frame
+from overwatch.serve.stream import Bell, ViewApi
+from overwatch.snapshot import View
+from tests import fakes
+from tests.overwatch.serve.framed import Frames, busy_run
+
+MOST = 2
+
+
+class HandDrivenTower:
+    """A tower whose frames the test makes."""
+
+    def __init__(self, bell: Bell) -> None:
+        self.frames = Frames()
+        self.frame: Frame | None = None
+        self.views: list[tuple[str | None, View]] = []
+        self._bell = bell
+
+    def watch(self, run_id: str | None, view: View) -> None:
+        """Take a view, up to `MOST` different ones."""
+        if (run_id, view) not in self.views and len(set(self.views)) >= MOST:
+            raise ValueError(f"{MOST} different views are watched already")
+        self.views.append((run_id, view))
+
+    def unwatch(self, run_id: str | None, view: View) -> None:
+        """Leave a view."""
+        self.views.remove((run_id, view))
+
+    def publish(self, frame: Frame) -> None:
+        """Make a frame the latest."""
+        self.frame = frame
+        self._bell.publish(frame)
+
+    def update(self, run_id: str, index: int) -> None:
+        """Tell one policy update and publish."""
+        event = fakes.policy(self.frames.now, index, kl_divergence=0.001 * index)
+        self.publish(self.frames.tell(run_id, [event], self.views))
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[HandDrivenTower, ClientSession]]:
+    """A view API on a free port, and a client."""
+    bell = Bell()
+    tower = HandDrivenTower(bell)
+    runner = web.AppRunner(ViewApi(tower, bell, loopback=True).app(), shutdown_timeout=1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    async with ClientSession(f"http://{host}:{port}") as client:
+        try:
+            yield tower, client
+        finally:
+            await runner.cleanup()
+
+
+async def until(look: Callable[[], bool]) -> None:
+    """Wait for what the server does in its own time; the scenario's deadline ends it."""
+    while not look():  # noqa: ASYNC110 the condition is a plain list of the tower
+        await asyncio.sleep(0)
+
+
+def scenario(work: Callable[[HandDrivenTower, ClientSession], Awaitable[None]]) -> None:
+    """Run one test's coroutine against a served view API, within a deadline."""
+
+    async def run() -> None:
+        async with asyncio.timeout(20), serving() as (tower, client):
+            await work(tower, client)
+
+    asyncio.run(run())
+
+
+def test_runs_are_listed_with_the_newest_named() -> None:
+    """Every run with its state, in order of its id."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        empty = await (await client.get("/api/v1/runs")).json()
+        busy_run(tower.frames, "run-2")
+        tower.publish(busy_run(tower.frames, "run-1"))
+        listed = await (await client.get("/api/v1/runs")).json()
+
+        assert empty == {"newest": None, "runs": []}
+        assert listed["newest"] == "run-1"
+        assert [(run["run_id"], run["newest"], run["state"]) for run in listed["runs"]] == [
+            ("run-1", True, "live"),
+            ("run-2", False, "live"),
+        ]
+
+    scenario(work)
+
+
+def test_one_snapshot_of_the_newest_or_a_named_run() -> None:
+    """The default view answers at once, with the bytes that the codec writes."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        busy_run(tower.frames, "run-1")
+        tower.publish(busy_run(tower.frames, "run-2"))
+        newest = await (await client.get("/api/v1/snapshot")).read()
+        named = await (await client.get("/api/v1/snapshot?run=run-1")).read()
+
+        assert tower.frame is not None
+        assert newest == codec.encode(tower.frame.snapshots["run-2", View()])
+        assert named == codec.encode(tower.frame.snapshots["run-1", View()])
+        assert tower.views == []
+
+    scenario(work)
+
+
+def test_a_view_of_ones_own_comes_with_the_next_frame() -> None:
+    """Rows and selection are registered while the request waits, and forgotten after it."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        asked = asyncio.create_task(client.get("/api/v1/snapshot?rows=3&env=5"))
+        await until(lambda: bool(tower.views))
+        assert tower.views == [(None, View(rows=3, env_id=5))]
+        tower.update("run-1", 2)
+        snapshot = codec.decode(await (await asked).read())
+
+        assert len(snapshot.envs) == 3
+        assert snapshot.detail is not None
+        assert snapshot.detail.env_id == 5
+        assert tower.views == []
+
+    scenario(work)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("rows=many", "rows"),
+        ("rows=-1", "rows"),
+        ("rows=99999", "rows"),
+        ("rows=٣", "rows"),
+        ("env=1.5", "env"),
+        ("row=3", "row"),
+    ],
+)
+def test_errors_name_the_parameter(query: str, parameter: str) -> None:
+    """A parameter that cannot be used is 400 with its name, for both ways to read."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        for path in ("snapshot", "stream"):
+            answer = await client.get(f"/api/v1/{path}?{query}")
+            body = await answer.json()
+            assert (answer.status, body["parameter"]) == (400, parameter)
+            assert body["error"]
+
+    scenario(work)
+
+
+def test_what_is_not_there_is_said() -> None:
+    """An unknown run, an unknown path, and a stream without WebSocket are JSON errors."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        answers = [
+            await client.get(path) for path in ("/api/v1/snapshot?run=nope", "/api/v2/runs", "/api/v1/stream")
+        ]
+        refused = await client.post("/api/v1/runs")
+
+        assert [answer.status for answer in answers] == [404, 404, 426]
+        assert refused.status == 405
+        assert "nope" in (await answers[0].json())["error"]
+        for answer in [*answers, refused]:
+            assert "error" in await answer.json()
+
+    scenario(work)
+
+
+def test_too_many_views_are_refused() -> None:
+    """A view beyond the tower's limit is 503, and frees nothing that others read."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        sockets = [await client.ws_connect(f"/api/v1/stream?rows={rows}") for rows in (1, 2)]
+        with pytest.raises(WSServerHandshakeError) as caught:
+            await client.ws_connect("/api/v1/stream?rows=3")
+        assert caught.value.status == 503
+        for socket in sockets:
+            await socket.close()
+        await until(lambda: not tower.views)
+
+    scenario(work)
+
+
+def test_a_stream_sends_each_change() -> None:
+    """The current snapshot comes at once, then one a frame."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        async with client.ws_connect("/api/v1/stream") as socket:
+            seen = [(await socket.receive_json())["run"]["update"]]
+            for index in (2, 3):
+                tower.update("run-1", index)
+                seen.append((await socket.receive_json())["run"]["update"])
+
+        assert seen == [1, 2, 3]
+
+    scenario(work)
+
+
+def test_a_stream_of_a_run_that_is_yet_to_come_waits_for_it() -> None:
+    """A reader may connect before its run exists."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        async with client.ws_connect("/api/v1/stream?run=later") as socket:
+            tower.publish(busy_run(tower.frames, "other"))
+            tower.publish(busy_run(tower.frames, "later"))
+            first = await socket.receive_json()
+
+        assert first["run"]["run_id"] == "later"
+
+    scenario(work)
+
+
+def test_a_slow_reader_gets_the_newest() -> None:
+    """A reader that does not read misses snapshots; what it gets after waking ends with the newest."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames, n_envs=256))
+        async with client.ws_connect("/api/v1/stream", max_msg_size=0) as socket:
+            first = await socket.receive()
+            socket._conn.protocol.pause_reading()  # type: ignore[union-attr]  # a reader that stands still
+            last = 1 + (32 << 20) // len(first.data)
+            for index in range(2, last + 1):
+                tower.update("run-1", index)
+                await asyncio.sleep(0)
+            socket._conn.protocol.resume_reading()  # type: ignore[union-attr]
+            seen = []
+            while not seen or seen[-1] != last:
+                seen.append(json.loads((await socket.receive()).data)["run"]["update"])
+
+        assert seen == sorted(seen)
+        assert len(seen) < last / 2
+
+    scenario(work)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": "localhost:1"}, 200),
+        ({"Host": "[::1]:1"}, 200),
+        ({"Host": "localhost:1", "Origin": "http://localhost:1"}, 200),
+        ({"Host": "localhost:1", "Origin": "http://localhost:2"}, 403),
+        ({"Host": "localhost:1", "Origin": "https://evil.example"}, 403),
+        ({"Host": "localhost:1", "Origin": "null"}, 403),
+    ],
+)
+def test_pages_of_others_are_refused(headers: dict[str, str], status: int) -> None:
+    """A rebound name or another origin reads nothing, over HTTP and WebSocket."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        answer = await client.get("/api/v1/runs", headers=headers)
+        assert answer.status == status
+        if status == 403:
+            with pytest.raises(WSServerHandshakeError) as caught:
+                await client.ws_connect("/api/v1/stream", headers=headers)
+            assert caught.value.status == 403
+
+    scenario(work)
+
+
+def test_stopping_hangs_up_on_readers() -> None:
+    """Readers are told that the collector goes."""
+
+    async def work() -> None:
+        async with asyncio.timeout(10):
+            async with serving() as (tower, client):
+                tower.publish(busy_run(tower.frames))
+                socket = await client.ws_connect("/api/v1/stream")
+                await socket.receive()
+                closing = asyncio.create_task(socket.receive())
+                await asyncio.sleep(0)
+            # The server is gone here, and the client with it; the farewell came before that.
+            message = await closing
+            assert message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
+            assert tower.views == []
+
+    asyncio.run(work())

@@ -1,0 +1,152 @@
+"""A real Prometheus scrapes a real collector, and answers questions about the run over its own API."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from overwatch.collector import Service
+from overwatch.events import Event
+from tests import fakes
+from tests.overwatch.collector.running import eventually, http, running, told
+
+CONFIG = """
+global: {{scrape_interval: 250ms, evaluation_interval: 1s}}
+scrape_configs:
+- job_name: overwatch
+  honor_labels: true
+  static_configs: [{{targets: ['{runs}']}}]
+- job_name: collector
+  static_configs: [{{targets: ['{own}']}}]
+"""
+
+
+def need(name: str) -> str:
+    """The path of a server that this test is about."""
+    found = shutil.which(name)
+    if found is None:
+        message = f"{name} is not installed; apt-get install prometheus"
+        if os.environ.get("OVERWATCH_REQUIRE_REAL") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+def free_port() -> int:
+    """A port that nothing listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def prometheus(folder: Path, service: Service) -> Iterator[str]:
+    """A Prometheus that scrapes a collector; yields its URL."""
+    config = folder / "prometheus.yml"
+    ends = service.context.board.urls
+    targets = {"runs": ends["metrics"], "own": ends["telemetry"]}
+    config.write_text(CONFIG.format(**{key: url.removeprefix("http://") for key, url in targets.items()}))
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        need("prometheus"),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address={address}",
+    ]
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def ask(url: str, query: str) -> list[dict[str, object]]:
+    """The series that an instant query finds; none while Prometheus is not up."""
+    try:
+        reply = http(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
+    except OSError:
+        return []
+    if reply.status == 503:
+        return []
+    answer = json.loads(reply.body)
+    assert answer["status"] == "success", answer
+    found: list[dict[str, object]] = answer["data"]["result"]
+    return found
+
+
+def value(found: list[dict[str, object]]) -> float:
+    """The value of the only series."""
+    (series,) = found
+    pair = series["value"]
+    assert isinstance(pair, list)
+    return float(pair[1])
+
+
+def send(service: Service, run_id: str, events: list[Event], first_seq: int) -> None:
+    """Tell events of one run to the collector."""
+    body = told(run_id, events, first_seq)
+    headers = {"Content_Type": "application/x-protobuf"}
+    assert http(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status == 200
+
+
+def test_a_run_is_in_prometheus(tmp_path: Path) -> None:
+    """Values, states, counters and the collector's own counters, as PromQL sees them."""
+    need("prometheus")
+    with running(tmp_path) as service, prometheus(tmp_path, service) as url:
+        at = time.time_ns()
+        events: list[Event] = [
+            fakes.started(at),
+            fakes.policy(at, 1, kl_divergence=0.0421, entropy=0.6),
+            fakes.envs(at, [0, 1, 2, 3], 1, reward=[1.0, 1.0, 1.0, 1.0]),
+            fakes.crashed(at, 2),
+        ]
+        send(service, "scraped", events, 1)
+        kl = eventually(lambda: ask(url, 'overwatch_policy_kl_divergence{rl_run_id="scraped"}'), 30)
+
+        assert value(kl) == 0.0421
+        assert value(ask(url, 'overwatch_run_status{rl_run_id="scraped",state="live"}')) == 1
+        assert value(ask(url, 'overwatch_run_envs{rl_run_id="scraped",status="crashed"}')) == 1
+        assert value(ask(url, 'overwatch_run_info{rl_environment_name="digits",rl_algorithm="ppo"}')) == 1
+        assert value(ask(url, "time() - max(overwatch_run_last_update_timestamp_seconds)")) < 60
+        assert ask(url, "overwatch_policy_learning_rate") == []
+        assert ask(url, '{rl_run_id="scraped", exported_job!=""}') == []
+        taken = 'otelcol_receiver_accepted_log_records_total{receiver="otlp",transport="http"}'
+        assert value(eventually(lambda: ask(url, f"{taken} == 4"), 10)) == 4
+        assert value(eventually(lambda: ask(url, "min(up) == 1"), 10)) == 1
+
+
+def test_a_nan_moves_the_counter_that_alerts_watch(tmp_path: Path) -> None:
+    """The non-finite counter is scraped at 0 first, so that `increase` sees the first NaN."""
+    need("prometheus")
+    counter = 'overwatch_run_non_finite_total{rl_run_id="poisoned"}'
+    with running(tmp_path) as service, prometheus(tmp_path, service) as url:
+        send(service, "poisoned", [fakes.started(time.time_ns())], 1)
+        assert value(eventually(lambda: ask(url, counter), 30)) == 0
+        send(service, "poisoned", [fakes.non_finite(time.time_ns(), "overwatch.policy.value_loss")], 2)
+        risen = eventually(lambda: ask(url, f"increase({counter}[1m]) > 0"), 30)
+
+        assert value(risen) > 0
+
+
+def test_promtool_reads_both_pages(tmp_path: Path) -> None:
+    """The linter has nothing to say about the page of the runs, nor about the collector's own."""
+    promtool = need("promtool")
+    with running(tmp_path) as service:
+        at = time.time_ns()
+        send(service, "linted", [fakes.started(at), fakes.policy(at, 1, kl_divergence=0.01)], 1)
+        ends = service.context.board.urls
+        runs = eventually(lambda: b"kl_divergence" in (p := http(f"{ends['metrics']}/metrics").body) and p)
+        own = http(f"{ends['telemetry']}/metrics").body
+
+    for page in (runs, own):
+        done = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
