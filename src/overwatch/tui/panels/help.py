@@ -6,7 +6,7 @@ from overwatch.tui.context import Context
 from overwatch.tui.grammar import stage_role
 from overwatch.tui.keys import KEYS
 from overwatch.tui.panels import keyline
-from overwatch.tui.text import Line, Role, Span, blank, fit, left, rule
+from overwatch.tui.text import Line, Role, Span, blank, clean, fit, left, rule
 
 _MARKS = (
     (">", "the cursor"),
@@ -30,9 +30,8 @@ def render(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
         lines += _stages(ctx.width)
     if snapshot is not None:
         board = snapshot.board
-        lines.append(
-            fit([Span(f" sort {board.sort}, filter {board.filter or 'none'}", Role.MUTED)], ctx.width)
-        )
+        words = f" sort {clean(board.sort)}, filter {clean(board.filter or 'none')}"
+        lines.append(fit([Span(words, Role.MUTED)], ctx.width))
     lines = lines[: ctx.height - 1]
     return [*lines, *[blank(ctx.width)] * (ctx.height - 1 - len(lines)), keyline.render(ctx)]
 

@@ -27,5 +27,5 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     lines = [spread([Span(" "), Span(name, Role.TITLE)], state, ctx.width)]
     lines += verdict.render(snapshot, ctx)
     lines += alarms.render(snapshot, ctx, max(1, ctx.height - 4))[1:]
-    lines = [*lines[: max(0, ctx.height - 1)], needed(ctx)]
-    return (lines + [blank(ctx.width)] * ctx.height)[: ctx.height]
+    above = (lines + [blank(ctx.width)] * ctx.height)[: max(0, ctx.height - 1)]
+    return [*above, needed(ctx)]

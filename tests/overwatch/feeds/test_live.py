@@ -1,0 +1,195 @@
+"""The live feed against a real WebSocket server that comes, goes, and misbehaves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from overwatch import codec
+from overwatch.feeds import Connection, Live, LiveConfig
+from overwatch.snapshot import Link, Run, Snapshot, Verdict, View
+
+QUICK = LiveConfig(first_wait_s=0.01, longest_wait_s=0.05)
+DEADLINE_S = 10
+
+
+def _snapshot(update: int) -> Snapshot:
+    return Snapshot(
+        time=1.0,
+        run=Run(run_id="r1", update=update),
+        link=Link(state="live", data_age_s=0.1),
+        verdict=Verdict(severity="ok", text="fine"),
+    )
+
+
+class Server:
+    """A view API that sends what a test tells it to."""
+
+    def __init__(self, messages: list[bytes | str]) -> None:
+        self.messages = messages
+        self.queries: list[dict[str, str]] = []
+        self.hold = True
+        """Keep the socket open after the last message."""
+
+    async def stream(self, request: web.Request) -> web.WebSocketResponse:
+        """One reader."""
+        self.queries.append(dict(request.query))
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        for message in self.messages:
+            await (socket.send_str(message) if isinstance(message, str) else socket.send_bytes(message))
+        if self.hold:
+            async for _ in socket:
+                continue
+        return socket
+
+    @asynccontextmanager
+    async def running(self, port: int = 0) -> AsyncIterator[int]:
+        """Listen on `port`; yields the port."""
+        app = web.Application()
+        app.router.add_get("/api/v1/stream", self.stream)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", port)
+        await site.start()
+        try:
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
+
+
+async def _until(
+    live: Live, done: Callable[[list[Snapshot | Connection]], bool]
+) -> list[Snapshot | Connection]:
+    seen: list[Snapshot | Connection] = []
+    async with asyncio.timeout(DEADLINE_S), aclosing(live.updates()) as updates:
+        async for update in updates:
+            seen.append(update)
+            if done(seen):
+                break
+    return seen
+
+
+def _snapshots(seen: list[Snapshot | Connection]) -> list[int | None]:
+    return [update.run.update for update in seen if isinstance(update, Snapshot)]
+
+
+def test_snapshots_arrive_as_they_were_sent() -> None:
+    """Text and binary messages are the same; the query names run, rows and env."""
+
+    async def scenario() -> None:
+        server = Server([codec.encode(_snapshot(1)), codec.encode(_snapshot(2)).decode()])
+        async with server.running() as port:
+            live = Live(f"ws://127.0.0.1:{port}", "r1", View(rows=64, env_id=9), config=QUICK)
+            seen = await _until(live, lambda got: len(_snapshots(got)) == 2)
+
+        assert seen[0] == Connection(state="up")
+        assert seen[1:] == [_snapshot(1), _snapshot(2)]
+        assert server.queries == [{"run": "r1", "rows": "64", "env": "9"}]
+
+    asyncio.run(scenario())
+
+
+def test_it_reconnects_and_says_so() -> None:
+    """A collector that went away is called again until it is back, on the same address."""
+
+    async def scenario() -> None:
+        server = Server([codec.encode(_snapshot(1))])
+        server.hold = False
+        async with server.running() as port:
+            live = Live(f"http://127.0.0.1:{port}", config=QUICK)
+            seen: list[Snapshot | Connection] = []
+            async with asyncio.timeout(DEADLINE_S), aclosing(live.updates()) as updates:
+                async for update in updates:
+                    seen.append(update)
+                    if isinstance(update, Connection) and update.state == "down":
+                        break
+                server.messages, server.hold = [codec.encode(_snapshot(2))], True
+                async for update in updates:
+                    seen.append(update)
+                    if isinstance(update, Snapshot):
+                        break
+
+        assert _snapshots(seen) == [1, 2]
+        states = [update.state for update in seen if isinstance(update, Connection)]
+        assert states == ["up", "down", "up"]
+
+    asyncio.run(scenario())
+
+
+def test_nobody_there_is_a_state_and_not_an_error() -> None:
+    """A refused connection is tried again, with its reason at hand."""
+
+    async def scenario() -> None:
+        server = Server([codec.encode(_snapshot(1))])
+        async with server.running() as port:
+            pass
+        live = Live(f"ws://127.0.0.1:{port}", config=QUICK)
+        assert live.connection == Connection(state="connecting")
+        assert live.age_s is None
+        refused = await _until(live, lambda got: len(got) == 3)
+        async with server.running(port):
+            back = await _until(live, lambda got: bool(_snapshots(got)))
+
+        assert [update.state for update in refused if isinstance(update, Connection)] == ["down"] * 3
+        assert all(isinstance(update, Connection) and update.reason for update in refused)
+        assert _snapshots(back) == [1]
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_is_no_snapshot_is_counted_and_passed_over() -> None:
+    """Bad bytes end neither the stream nor the view."""
+
+    async def scenario() -> None:
+        server = Server(["{", b"\xff\xfe", '{"time": "x"}', codec.encode(_snapshot(3))])
+        async with server.running() as port:
+            live = Live(f"ws://127.0.0.1:{port}", config=QUICK)
+            seen = await _until(live, lambda got: bool(_snapshots(got)))
+
+        assert _snapshots(seen) == [3]
+        assert (live.received, live.unreadable) == (1, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_collector_of_another_major_version_is_named() -> None:
+    """Schema skew is a reason to be down, in words."""
+
+    async def scenario() -> None:
+        newer = msgspec.structs.replace(_snapshot(1), schema_version="9.0")
+        async with Server([codec.encode(newer)]).running() as port:
+            live = Live(f"ws://127.0.0.1:{port}", config=QUICK)
+            seen = await _until(live, lambda got: len(got) == 2)
+
+        last = seen[-1]
+        assert isinstance(last, Connection)
+        assert last.state == "down"
+        assert "schema version 9.0" in (last.reason or "")
+
+    asyncio.run(scenario())
+
+
+def test_the_age_is_counted_here() -> None:
+    """The age of the last snapshot grows on this machine's monotonic clock."""
+
+    async def scenario() -> None:
+        now = [100.0]
+        async with Server([codec.encode(_snapshot(1))]).running() as port:
+            live = Live(f"ws://127.0.0.1:{port}", config=QUICK, clock=lambda: now[0])
+            await _until(live, lambda got: bool(_snapshots(got)))
+            now[0] = 114.0
+
+        assert live.age_s == 14.0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:4380", "ftp://x", "ws://", "ws://h:1/path"])
+def test_a_url_that_is_no_address_is_refused_with_the_fix(url: str) -> None:
+    """A typing error shows at once and not as a collector that never answers."""
+    with pytest.raises(ValueError, match=r"use ws://HOST:PORT"):
+        Live(url)

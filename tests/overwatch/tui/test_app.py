@@ -1,0 +1,248 @@
+"""The application under Textual's pilot: every key, the cursor, what it shows when nothing comes any more."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from overwatch.feeds import Connection
+from overwatch.feeds.live import Update
+from overwatch.snapshot import Snapshot
+from overwatch.tui.app import OverwatchApp
+from overwatch.tui.keys import KEYS
+from overwatch.tui.text import plain
+from tests.overwatch.tui import scenario
+
+DEADLINE_S = 10
+Steps = Callable[[Pilot[int], "Desk"], Awaitable[None]]
+
+
+class Desk:
+    """A feed that a test holds in its hand."""
+
+    def __init__(self) -> None:
+        self.run_id: str | None = None
+        self.connection = Connection(state="connecting")
+        self.waited_s: float | None = None
+        self._queue: asyncio.Queue[Update] = asyncio.Queue()
+
+    @property
+    def age_s(self) -> float | None:
+        """As told by the test."""
+        return self.waited_s
+
+    async def updates(self) -> AsyncGenerator[Update, None]:
+        """What the test puts in."""
+        while True:
+            yield await self._queue.get()
+
+    def say(self, update: Update) -> None:
+        """The next update."""
+        if isinstance(update, Connection):
+            self.connection = update
+        self._queue.put_nowait(update)
+
+
+def _run(steps: Steps, size: tuple[int, int] = (120, 40)) -> int | None:
+    """Run the app, take the steps, return its result."""
+
+    async def session() -> int | None:
+        desk = Desk()
+        app = OverwatchApp(desk, "ws://127.0.0.1:4380")
+        async with asyncio.timeout(DEADLINE_S), app.run_test(size=size) as pilot:
+            await steps(pilot, desk)
+        return app.return_value
+
+    return asyncio.run(session())
+
+
+def _screen(pilot: Pilot[int]) -> str:
+    app = pilot.app
+    assert isinstance(app, OverwatchApp)
+    return "\n".join(plain(line) for line in app.canvas.lines)
+
+
+async def _shows(pilot: Pilot[int], *words: str) -> str:
+    """Wait until all words are on the screen."""
+    while not all(word in _screen(pilot) for word in words):
+        await pilot.pause(0.01)
+    return _screen(pilot)
+
+
+def _under_cursor(pilot: Pilot[int]) -> int:
+    line = next(line for line in _screen(pilot).split("\n") if line.startswith("> "))
+    return int(line[1:].split()[0])
+
+
+async def _opened(pilot: Pilot[int], desk: Desk, snapshot: Snapshot | None = None) -> None:
+    desk.say(Connection(state="up"))
+    desk.say(snapshot or scenario.storm())
+    await _shows(pilot, "FLIGHT BOARD", "LIVE")
+
+
+def test_before_the_first_run_it_says_what_to_do() -> None:
+    """No run yet: how to send, and where to."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        desk.say(Connection(state="up"))
+        await _shows(pilot, "no run yet", "collector 127.0.0.1:4380 up", "overwatch demo")
+        desk.say(Connection(state="down", reason="connection refused"))
+        await _shows(pilot, "down: connection refused")
+
+    _run(steps)
+
+
+@pytest.mark.parametrize(("down", "up"), [("j", "k"), ("down", "up")])
+def test_j_and_k_move_the_cursor_over_the_rows_in_sight(down: str, up: str) -> None:
+    """Across lanes, and no further than the ends."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        assert _under_cursor(pilot) == 17
+        await pilot.press(down, down, down)
+        assert _under_cursor(pilot) == 9
+        await pilot.press(up)
+        assert _under_cursor(pilot) == 6
+        await pilot.press(*[up] * 9)
+        assert _under_cursor(pilot) == 17
+
+    _run(steps)
+
+
+def test_the_cursor_goes_on_into_what_the_last_lane_hides() -> None:
+    """The worst rows stay in sight above it."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        await pilot.press(*["j"] * 12)
+        screen = _screen(pilot)
+        assert _under_cursor(pilot) >= 200
+        assert "9 DEGRADED" in screen
+        assert "26 more OK" in screen
+
+    _run(steps)
+
+
+def test_the_cursor_stays_on_its_env_when_the_rows_are_sorted_anew() -> None:
+    """It is on an env and not on a row; when the env has left, it is on the nearest row."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        full = scenario.storm()
+        await _opened(pilot, desk, full)
+        await pilot.press("j", "j", "j", "j")
+        assert _under_cursor(pilot) == 12
+        swapped = list(full.envs)
+        swapped[32], swapped[33] = swapped[33], swapped[32]
+        desk.say(msgspec.structs.replace(full, envs=tuple(swapped), feed_rate=1.0))
+        await _shows(pilot, "following · 1/s")
+        assert _under_cursor(pilot) == 12
+        gone = tuple(env for env in swapped if env.env_id != 12)
+        desk.say(msgspec.structs.replace(full, envs=gone, feed_rate=2.0))
+        await _shows(pilot, "following · 2/s")
+        assert _under_cursor(pilot) == 9
+
+    _run(steps)
+
+
+def test_g_lets_go_of_the_cursor() -> None:
+    """It lies on the worst env again."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        await pilot.press("j", "j", "g")
+        assert _under_cursor(pilot) == 17
+        await pilot.press("j", "home")
+        assert _under_cursor(pilot) == 17
+
+    _run(steps)
+
+
+@pytest.mark.parametrize("opens", ["question_mark", "f1"])
+@pytest.mark.parametrize("closes", ["question_mark", "escape"])
+def test_help_shows_every_key_and_the_stages(opens: str, closes: str) -> None:
+    """It is made from the key table and the catalogue, and it closes."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        await pilot.press(opens)
+        screen = await _shows(pilot, "KEYS", "STAGES", "◑ BLENDING")
+        assert [key.does for key in KEYS if key.does not in screen] == []
+        await pilot.press(closes)
+        await _shows(pilot, "FLIGHT BOARD")
+
+    _run(steps)
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_q_quits_with_success(key: str) -> None:
+    """Exit code 0, from the overview and from help."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        await pilot.press("question_mark", key)
+
+    assert _run(steps) == 0
+
+
+def test_every_key_has_an_action() -> None:
+    """A row of the key table that the app does not know breaks here."""
+    names = {key.action.partition("(")[0] for key in KEYS}
+
+    assert [name for name in names if not hasattr(OverwatchApp, f"action_{name}")] == []
+
+
+def test_silence_is_counted_here_and_shown() -> None:
+    """When nothing arrives the screen stays, says how old it is, and marks its values."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        desk.waited_s = 3.0
+        desk.say(Connection(state="down", reason="gone"))
+        await _shows(pilot, "SLOW 3.3s")
+        desk.waited_s = 14.0
+        desk.say(Connection(state="down", reason="gone"))
+        screen = await _shows(pilot, "STALE 14s", "everything below is 14s old", "reconnecting")
+        assert "~64°C" in screen
+        assert "~0.71" in screen
+        desk.waited_s = 0.0
+        desk.say(scenario.storm())
+        await _shows(pilot, "LIVE 0.3s", "gpu1 is throttled")
+
+    _run(steps)
+
+
+def test_markup_in_telemetry_is_text() -> None:
+    """Brackets are shown as they came."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        for word in ("[bold]x[/]", "[@click=app.bell]y[/]", "[/"):
+            desk.say(scenario.with_word(scenario.storm(), word))
+            await _shows(pilot, f" OVERWATCH  {word}")
+
+    _run(steps)
+
+
+def test_any_size_is_painted() -> None:
+    """A terminal that is resized, down to one cell and back, is filled each time."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        for width, height in ((1, 1), (72, 20), (80, 24), (200, 60), (120, 40)):
+            await pilot.resize_terminal(width, height)
+            while len(_screen(pilot).split("\n")) != height:
+                await pilot.pause(0.01)
+            assert {len(line) for line in _screen(pilot).split("\n")} == {width}
+
+    _run(steps)
+
+
+def test_render_times_are_measured_here() -> None:
+    """The header shows the last and the mean time of this terminal."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk, msgspec.structs.replace(scenario.storm(), timing=None))
+        await _shows(pilot, "paint ", " ms")
+
+    _run(steps)

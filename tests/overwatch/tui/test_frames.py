@@ -1,0 +1,131 @@
+"""The sketches: the snapshot of the scenario in, the drawn lines out, equal to the cell."""
+
+from datetime import UTC
+from pathlib import Path
+
+import msgspec
+
+from overwatch.snapshot import Bound, Lane, System
+from overwatch.tui import once
+from overwatch.tui.theme import Look
+from tests.overwatch.tui import scenario
+
+
+def _frame(name: str) -> list[str]:
+    path = Path(__file__).parent / "frames" / f"{name}.txt"
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+STANDARD = _frame("standard")
+COMPACT = _frame("compact")
+STARTED = _frame("started")
+ASCII = _frame("ascii")
+
+
+def test_the_overview_at_120_by_40_is_the_sketch() -> None:
+    """Every cell of the standard layout is where it was drawn."""
+    frame = once(scenario.storm(), "text", 120, 40, zone=UTC).split("\n")
+
+    assert frame == STANDARD
+
+
+def test_the_overview_at_80_by_24_is_the_sketch() -> None:
+    """Every cell of the compact layout is where it was drawn."""
+    frame = once(scenario.storm_compact(), "text", 80, 24, zone=UTC).split("\n")
+
+    assert frame == COMPACT
+
+
+def test_a_run_before_its_first_update_shows_absence_not_zero() -> None:
+    """Nothing was measured, so everything is a dash and nothing is judged."""
+    frame = once(scenario.started(), "text", 120, 40, zone=UTC).split("\n")
+
+    assert frame[:2] == STARTED
+    assert frame[2] == " OK  collecting; limits are judged after 20 updates"
+    assert frame[3].endswith("─ no update yet · preset ppo ─")
+    assert (
+        frame[4]
+        == "return         –                        KL             –                        entropy        –"
+    )
+    assert "gpu   none found (no NVIDIA driver)" in frame
+
+
+def test_ascii_draws_the_same_frame_cell_for_cell() -> None:
+    """Each glyph has a stand-in of one cell, so nothing moves and no byte is outside of 0x20 to 0x7e."""
+    frame = once(scenario.storm(), "text", 120, 40, look=Look(ascii=True), zone=UTC).split("\n")
+
+    assert frame[4] == ASCII[0]
+    assert [line for line in ASCII if line not in frame] == []
+    assert all(" " <= char <= "~" for line in frame for char in line)
+    assert [len(line) for line in frame] == [len(line) for line in STANDARD]
+
+
+def test_without_colour_every_status_still_reads() -> None:
+    """Two snapshots that differ in one status alone give different text."""
+    full = scenario.storm()
+    kl = full.policy["kl_divergence"]
+    first, *rest = full.envs
+    calmer = (
+        msgspec.structs.replace(
+            full, policy={**full.policy, "kl_divergence": msgspec.structs.replace(kl, status="critical")}
+        ),
+        msgspec.structs.replace(full, envs=(msgspec.structs.replace(first, status="diverging"), *rest)),
+        msgspec.structs.replace(full, verdict=msgspec.structs.replace(full.verdict, severity="warning")),
+    )
+
+    texts = {once(snapshot, "text", 120, 40, zone=UTC) for snapshot in (full, *calmer)}
+
+    assert len(texts) == 4
+
+
+def test_a_run_without_slots_has_no_word_about_them() -> None:
+    """Slots, seeds, rent and stages are not on the screen of a run that has none, at any width."""
+    words = ("slot", "seed", "rent", "germinated", "fossilised", "cull")
+
+    for width, height in ((80, 24), (120, 40), (180, 60)):
+        frame = once(scenario.without_slots(), "text", width, height).lower()
+        assert [word for word in words if word in frame.replace("current", "")] == []
+
+
+def test_a_healthy_run_is_calm() -> None:
+    """No alarm line, no CRIT, no WARN and no mark."""
+    frame = once(scenario.healthy(), "text", 120, 40, zone=UTC)
+
+    assert " OK  64 env, policy and 2 lanes healthy" in frame
+    assert not any(word in frame for word in ("CRIT", "WARN", "!"))
+
+
+def test_lanes_with_nothing_wrong_fold_when_space_is_short() -> None:
+    """A huge run shows the bad lane's rows and one line for each other lane."""
+    frame = once(scenario.huge(), "text", 120, 40).split("\n")
+
+    assert sum(line.startswith("▸ gpu") for line in frame) == 7
+    assert [line for line in frame if line.startswith("▾ gpu5")]
+    assert any(line.split()[1:3] == ["more", "OK"] for line in frame)
+
+
+def test_more_lanes_than_rows_become_one_line() -> None:
+    """The lanes that have no room are counted, with their state where they share one."""
+    lane = Lane(gpu_id="gpu0", bound=Bound(state="COMPUTE-BOUND"))
+    lanes = tuple(msgspec.structs.replace(lane, gpu_id=f"gpu{i}") for i in range(9))
+    snapshot = msgspec.structs.replace(scenario.healthy(), system=System(gpus=lanes))
+
+    frame = once(snapshot, "text", 120, 40).split("\n")
+
+    assert "+6 lanes COMPUTE-BOUND" in frame
+
+
+def test_slots_that_differ_from_the_heads_carry_their_own_label() -> None:
+    """Slots are looked up by name: another set gives labelled chips, a larger one dots and a count."""
+    full = scenario.storm()
+    slot = next(iter(full.envs[1].slots.values()))
+    other = msgspec.structs.replace(full.envs[1], slots={"a": slot, "b": slot})
+    many = msgspec.structs.replace(full.envs[2], slots={f"s{i}": slot for i in range(60)})
+    first = full.envs[0]
+    snapshot = msgspec.structs.replace(full, envs=(first, other, many, *full.envs[3:]))
+
+    frame = once(snapshot, "text", 160, 40, zone=UTC).split("\n")
+
+    assert any(line.rstrip().endswith("slots") for line in frame)
+    assert any("●a at" in line and "●b at" in line for line in frame)
+    assert any(line.rstrip().endswith("+26") for line in frame if "    6 OK" in line)

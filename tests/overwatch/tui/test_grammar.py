@@ -1,0 +1,148 @@
+"""The grammar of small things: chips, sparklines, numbers, durations, words that stay whole."""
+
+import pytest
+
+from overwatch.catalog import Stage
+from overwatch.snapshot import Slot
+from overwatch.tui.grammar import (
+    ChipSize,
+    chip,
+    duration,
+    number,
+    pairs,
+    reasons,
+    short,
+    sparkline,
+    to_ascii,
+)
+from overwatch.tui.text import cells, clean, cut_middle, left, right
+
+BLENDING = Slot(stage="blending", glyph="◑", blueprint="conv_small", alpha=0.42, age=31, gate="G3 0.55")
+
+
+@pytest.mark.parametrize(
+    ("size", "drawn"),
+    [
+        (ChipSize.DOT, "◑"),
+        (ChipSize.SMALL, "◑cs4"),
+        (ChipSize.LABELLED, "◑r0c1 cs .42"),
+        (ChipSize.FULL, "r0c1 ◑ BLENDING conv_small 0.42 age 31 G3 0.55"),
+    ],
+)
+def test_a_chip_has_four_sizes(size: ChipSize, drawn: str) -> None:
+    """One grammar, of which each size says as much as it has room for."""
+    assert chip("r0c1", BLENDING, size, {"conv_small": "cs"}).text == drawn
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_every_stage_has_a_chip_of_its_own_width(stage: Stage) -> None:
+    """A stage that lacks a glyph, a role or a stand-in breaks here."""
+    slot = Slot(stage=stage.value, glyph=stage.glyph, blueprint="norm", alpha=1.0)
+
+    for size in (ChipSize.DOT, ChipSize.SMALL, ChipSize.LABELLED):
+        drawn = chip("r0c0", slot, size, {"norm": "nm"})
+        assert cells(drawn.text) == size.value
+        assert len(to_ascii(drawn.text)) == size.value
+
+
+def _drawn(*values: float | None, limits: tuple[float, float] | None = None) -> str:
+    return "".join(span.text for span in sparkline(values, 5, limits))
+
+
+def test_a_sparkline_fills_up_to_its_limit() -> None:
+    """The full block means at or past the limit, and nothing else does."""
+    assert _drawn(0.0, 0.5, 0.99, 1.0, 7.0, limits=(0.0, 1.0)) == "▁▅▇██"
+
+
+def test_noise_never_looks_like_drama() -> None:
+    """Values within a fraction of a percent of each other draw within one step of each other."""
+    assert set(_drawn(1.0, 1.001, 0.999, 1.0, 1.001)) <= {"▄", "▅"}
+
+
+def test_missing_samples_are_blank_and_broken_ones_are_marked() -> None:
+    """Absence, a NaN and a low value are three different things to the eye."""
+    assert _drawn(0.0, None, float("nan"), limits=(0.0, 1.0)) == "  ▁ !"
+    assert to_ascii(_drawn(0.0, 1.0, limits=(0.0, 1.0))) == "   _#"
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "width", "text"),
+    [
+        (0.94, ".2f", 4, "0.94"),
+        (0.94, ".2f", 3, ".94"),
+        (1_400_000.0, ".2f", 5, "1.40M"),
+        (1_400_000.0, ".0f", 4, "1.4M"),
+        (-123_456.0, "+.2f", 6, "-123k"),
+        (12_345.0, ".0f", 4, "12k"),
+        (float("nan"), ".2f", 4, "NaN"),
+    ],
+)
+def test_numbers_shrink_and_are_never_cut(value: float, spec: str, width: int, text: str) -> None:
+    """The format of the catalogue first, then a prefix, then an exponent."""
+    assert number(value, spec, width) == text
+
+
+def test_every_number_fits_its_column() -> None:
+    """Over all magnitudes and both signs, six cells are enough for a signed number."""
+    values = [
+        sign * mantissa * 10.0**power
+        for sign in (1, -1)
+        for mantissa in (1, 9.999)
+        for power in range(-12, 16)
+    ]
+
+    assert [value for value in values if len(number(value, "+.2f", 6)) > 6] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.84, "0.84s"),
+        (41, "41s"),
+        (252, "4m12s"),
+        (65, "1m05s"),
+        (4330, "1h12m"),
+        (183_600, "2d3h"),
+        (600, "10m"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """Two units at most."""
+    assert duration(seconds) == text
+
+
+def test_short_numbers_have_three_digits() -> None:
+    """With a prefix where one is needed."""
+    assert [short(value) for value in (7, 31_200, 812_000, 1.43e9)] == ["7", "31.2k", "812k", "1.43G"]
+
+
+def test_reasons_are_dropped_whole() -> None:
+    """A reason that has no room is counted; a single one ends in an ellipsis."""
+    said = ("2 culls in 60s", "return 4.6 mad low")
+
+    assert reasons(said, 40) == "2 culls in 60s · return 4.6 mad low"
+    assert reasons(said, 20) == "2 culls in 60s +1"
+    assert reasons(said[1:], 12) == "return 4.6 …"
+
+
+def test_pairs_go_whole_or_not_at_all() -> None:
+    """What is left out is counted."""
+    assert pairs(["env=9", "slot=r1c1", "reason=gate"], 20) == "env=9 slot=r1c1 +1"
+    assert pairs(["env=9", "slot=r1c1"], 20) == "env=9 slot=r1c1"
+
+
+def test_text_is_cut_by_cells() -> None:
+    """Half a wide character becomes a space, never a wider or a narrower line."""
+    assert left("漢字テスト", 6) == "漢字… "
+    assert right("漢字", 5) == " 漢字"
+    assert cut_middle("digits-0712-long-0712", 13) == "digits-0…0712"
+
+
+def test_foreign_text_cannot_steer_the_terminal() -> None:
+    """Controls, joiners, direction marks and storms of accents are gone; what is left keeps its width."""
+    dirty = "a\x1b[2J\x07\u202e\u200d\ufe0f" + "e" + "\u0301" * 40 + "漢"
+
+    shown = clean(dirty)
+
+    assert shown == "a?[2J?e\u0301\u0301漢"
+    assert cells(shown) == 9

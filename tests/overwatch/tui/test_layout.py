@@ -1,0 +1,119 @@
+"""Every line of every frame is exactly as wide as the terminal, whatever the run and its texts are."""
+
+from datetime import UTC
+
+import pytest
+from rich.cells import cell_len
+
+from overwatch.snapshot import Link, Run, Snapshot, Verdict
+from overwatch.tui.context import Context, freshness
+from overwatch.tui.panels import help as help_panel
+from overwatch.tui.panels import welcome
+from overwatch.tui.screens import overview
+from overwatch.tui.text import Line, plain
+from tests.overwatch.tui import scenario
+
+WORDS = (
+    "漢字テスト",
+    "🚀👩\u200d👩\u200d👧🇩🇪❤\ufe0fx",
+    "e\u0301\u0302\u0303\u0304\u0305ab",
+    "\x1b[31m\x07red\u202eleft\u200b",
+    "[bold]x[/]",
+    "a" * 300,
+)
+
+
+def _bare() -> Snapshot:
+    return Snapshot(
+        time=1.0, run=Run(run_id="r"), link=Link(state="live"), verdict=Verdict(severity="ok", text="")
+    )
+
+
+def _stale() -> Snapshot:
+    full = scenario.storm()
+    return Snapshot(
+        time=full.time, run=full.run, link=Link(state="stale", data_age_s=14.0), verdict=full.verdict,
+        policy=full.policy, system=full.system, board=full.board, envs=full.envs, feed=full.feed,
+    )  # fmt: skip
+
+
+STATES = {
+    "bare": _bare(),
+    "started": scenario.started(),
+    "healthy": scenario.healthy(),
+    "storm": scenario.storm(),
+    "stale": _stale(),
+    "huge": scenario.huge(),
+    "lanes": scenario.huge(num_lanes=70, per_lane=16),
+    "no slots": scenario.without_slots(),
+    **{f"word {i}": scenario.with_word(scenario.storm(), word) for i, word in enumerate(WORDS)},
+}
+
+
+def _context(snapshot: Snapshot, width: int, height: int, waited_s: float = 0.0) -> Context:
+    fresh = freshness(snapshot.link, waited_s)
+    return Context(width=width, height=height, fresh=fresh, waited_s=waited_s, zone=UTC)
+
+
+def _faults(lines: list[Line], width: int, height: int) -> list[tuple[int, str]]:
+    found = [(len(lines), "lines")] if len(lines) != height else []
+    for line in lines:
+        text = plain(line)
+        if cell_len(text) != width or not text.replace(" ", "x").isprintable():
+            found.append((cell_len(text), text))
+    return found
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_line_is_as_wide_as_the_terminal(state: str) -> None:
+    """Over widths 80 to 240 and heights 24 to 80, fresh and cut off."""
+    snapshot = STATES[state]
+    for place, width in enumerate(range(80, 241, 4)):
+        height = 24 + (place * 11) % 57
+        ctx = _context(snapshot, width, height, waited_s=7.0 * (place % 2))
+        assert _faults(overview.render(snapshot, ctx).lines, width, height) == []
+
+
+@pytest.mark.parametrize(
+    ("width", "height"), [(80, 24), (119, 29), (120, 30), (121, 39), (159, 59), (160, 60)]
+)
+def test_the_edges_of_the_layouts_hold_for_every_state(width: int, height: int) -> None:
+    """Where one layout becomes another, every state still fits."""
+    for snapshot in STATES.values():
+        ctx = _context(snapshot, width, height)
+        assert _faults(overview.render(snapshot, ctx).lines, width, height) == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (2, 5), (20, 3), (72, 20), (79, 60), (200, 23)])
+def test_a_small_terminal_gets_the_small_form(width: int, height: int) -> None:
+    """Below 80 by 24 there is no traceback and no wrapped line, and the size is said."""
+    for snapshot in STATES.values():
+        lines = overview.render(snapshot, _context(snapshot, width, height)).lines
+        assert _faults(lines, width, height) == []
+    if width >= 30:
+        assert f"80x24 needed, {width}x{height} here" in plain(lines[-1])
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (60, 10), (80, 24), (120, 40), (200, 60)])
+def test_the_other_screens_fit_too(width: int, height: int) -> None:
+    """Help and the screen before the first run."""
+    for run_id in (None, *WORDS):
+        waiting = welcome.Waiting(
+            collector="127.0.0.1:4380", state="down: connection refused", endpoint="http://127.0.0.1:4318",
+            run_id=run_id,
+        )  # fmt: skip
+        ctx = _context(_bare(), width, height)
+        assert _faults(welcome.render(waiting, ctx), width, height) == []
+    for snapshot in (None, *STATES.values()):
+        assert _faults(help_panel.render(snapshot, ctx), width, height) == []
+
+
+def test_each_cause_is_on_screen_at_80_by_24() -> None:
+    """The smallest full layout shows all three causes without a key."""
+    text = "\n".join(
+        plain(line) for line in overview.render(scenario.storm(), _context(scenario.storm(), 80, 24)).lines
+    )
+
+    assert "gpu1 is throttled" in text
+    assert "crashed at step 88,214" in text
+    assert "4 culls in 60s" in text
