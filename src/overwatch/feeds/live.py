@@ -26,7 +26,7 @@ class LiveConfig:
 
     first_wait_s: float = 0.25
     """After the first failure; doubles with each one that follows."""
-    longest_wait_s: float = 5.0
+    longest_wait_s: float = 2.0
     connect_s: float = 5.0
     """How long one attempt to connect may take."""
     heartbeat_s: float = 5.0

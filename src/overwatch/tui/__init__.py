@@ -80,4 +80,5 @@ def _svg(lines: list[Line], width: int, look: Look) -> str:
     )
     for line in lines:
         console.print(Segments([*look.segments(line), Segment.line()]), end="")
-    return console.export_svg(title="overwatch", unique_id="overwatch")
+    drawn = console.export_svg(title="overwatch", unique_id="overwatch")
+    return drawn.replace("<text ", '<text xml:space="preserve" ')

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 from textual.app import App, ComposeResult
 from textual.binding import Binding
+from textual.events import Resize
+from textual.geometry import Size
 from textual.timer import Timer
 
 from overwatch import discovery
@@ -63,6 +65,7 @@ class OverwatchApp(App[int]):
         self._feed = feed
         self._address = address
         self.canvas = Canvas(look or Look())
+        self._area = Size(0, 0)
         self._snapshot: Snapshot | None = None
         self._cursor: int | None = None
         self._place = 0
@@ -86,8 +89,9 @@ class OverwatchApp(App[int]):
                 with suppress(NotImplementedError):
                     loop.add_signal_handler(number, self.exit, 128 + number)
 
-    def on_resize(self) -> None:
-        """A terminal of another size gets a whole new frame."""
+    def on_resize(self, event: Resize) -> None:
+        """A terminal of another size gets a whole new frame at once."""
+        self._area = event.size
         self.paint()
 
     async def _follow(self) -> None:
@@ -117,7 +121,7 @@ class OverwatchApp(App[int]):
         """Draw what is known now, and note how long it took."""
         begun = time.perf_counter()
         self._painted_at = time.monotonic()
-        width, height = self.size
+        width, height = self._area
         if width < 1 or height < 1:
             return
         frame = self.frame(width, height)
@@ -135,9 +139,10 @@ class OverwatchApp(App[int]):
         """The frame of this moment at this size."""
         waited_s = self._feed.age_s or 0.0
         snapshot = self._snapshot
-        fresh = (
-            Freshness(state="live", age_s=None) if snapshot is None else freshness(snapshot.link, waited_s)
-        )
+        connected = self._feed.connection.state == "up"
+        fresh = Freshness(state="live", age_s=None)
+        if snapshot is not None:
+            fresh = freshness(snapshot.link, waited_s, connected=connected)
         ctx = Context(width=width, height=height, fresh=fresh, waited_s=waited_s, cursor=self._cursor)
         if self._helping:
             return Frame(lines=help_panel.render(snapshot, ctx), walk=self._walk)

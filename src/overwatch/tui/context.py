@@ -46,15 +46,16 @@ class Freshness:
         return f"{word} {duration(self.age_s, coarse=True) if self.state == 'ended' else age(self.age_s)}"
 
 
-def freshness(link: Link, waited_s: float) -> Freshness:
+def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshness:
     """Judge the link by the collector's word and by how long this terminal has heard nothing.
 
-    An ended run stays ended: nothing more is to come.
+    Without a connection, two seconds of silence are enough to call it stale. An ended run stays ended.
     """
     total = None if link.data_age_s is None else link.data_age_s + waited_s
     if link.state == "ended":
         return Freshness(state="ended", age_s=total)
-    here = "stale" if waited_s >= STALE_S else "slow" if waited_s >= SLOW_S else "live"
+    patience_s = STALE_S if connected else SLOW_S
+    here = "stale" if waited_s >= patience_s else "slow" if waited_s >= SLOW_S else "live"
     cut_off = _RANK[here] > _RANK.get(link.state, 0)
     return Freshness(state=here if cut_off else link.state, age_s=total, cut_off=cut_off and here == "stale")
 

@@ -199,7 +199,7 @@ def test_silence_is_counted_here_and_shown() -> None:
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk)
         desk.waited_s = 3.0
-        desk.say(Connection(state="down", reason="gone"))
+        desk.say(Connection(state="up"))
         await _shows(pilot, "SLOW 3.3s")
         desk.waited_s = 14.0
         desk.say(Connection(state="down", reason="gone"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from overwatch import codec
 from overwatch.snapshot import Bound, Lane, System
 from overwatch.tui import once
 from overwatch.tui.theme import Look
@@ -102,6 +103,26 @@ def test_lanes_with_nothing_wrong_fold_when_space_is_short() -> None:
     assert sum(line.startswith("▸ gpu") for line in frame) == 7
     assert [line for line in frame if line.startswith("▾ gpu5")]
     assert any(line.split()[1:3] == ["more", "OK"] for line in frame)
+
+
+def test_the_longest_status_is_whole() -> None:
+    """DIVERGING is not cut, beside slots and without, and its score stays readable."""
+    full = scenario.storm()
+    first = msgspec.structs.replace(full.envs[0], status="diverging")
+    frame = once(msgspec.structs.replace(full, envs=(first, *full.envs[1:])), "text", 120, 40, zone=UTC)
+
+    assert ">   17 DIVERGING  10 crashed 1s ago" in frame
+    assert "DIVERGING  8.8 non-finite observation" in once(scenario.huge(), "text", 120, 40)
+
+
+def test_svg_and_json_are_the_same_frame_and_the_snapshot() -> None:
+    """The SVG holds the lines that text has; the JSON is the snapshot itself."""
+    snapshot = scenario.storm()
+
+    assert codec.decode(once(snapshot, "json").encode()) == snapshot
+    drawn = once(snapshot, "svg", 120, 40, zone=UTC)
+    assert drawn.startswith("<svg")
+    assert "BLENDING&gt;PRUNED" in drawn
 
 
 def test_more_lanes_than_rows_become_one_line() -> None:

@@ -101,8 +101,8 @@ class _Drawing:
             spans.append(Span(left(lane_word(env.gpu_id, compact=True), columns.lane) + " ", Role.MUTED))
         calm = Role.MUTED if env.status == "ok" else Role.TEXT
         spans += [
-            Span(left(word.text, columns.status), word.role),
-            Span(" " + right(number(env.anomaly.score, ".1f", 4), 4) + " ", calm),
+            Span(left(word.text, max(columns.status, len(word.text))), word.role),
+            Span(self._score(env.anomaly.score, len(word.text)) + " ", calm),
             Span(left(reasons(env.anomaly.reasons, columns.why), columns.why)),
             *cols.env_values(env, columns, old=self.ctx.fresh.old),
         ]
@@ -113,6 +113,11 @@ class _Drawing:
         if here:
             return [Span(span.text, Role.ACCENT) for span in fit(spans, self.ctx.width)]
         return spans
+
+    def _score(self, score: float, status_cells: int) -> str:
+        """The anomaly; a status that is longer than its column takes the cells before it."""
+        room = 5 - max(0, status_cells - self.columns.status)
+        return right(number(score, ".1f", min(4, room - 1)), room)
 
     def _action(self, action: str | None) -> str:
         op, _, where = (clean(action or ABSENT)).partition(" ")

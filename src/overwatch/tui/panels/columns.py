@@ -92,7 +92,7 @@ def _all(snapshot: Snapshot, *, compact: bool) -> Columns:
         compact=compact,
         env=max(4, digits + 1) if compact else max(5, digits + 2),
         lane=min(4, max(2, *lanes)) if compact and lanes else 0,
-        status=4 if compact else 8,
+        status=4 if compact else 8 if snapshot.run.slots_enabled else 9,
         value=value,
         value_width=0 if value is None else 5 if compact else 6,
         metric=(4 if compact else 5) if "metric" in reported else 0,
