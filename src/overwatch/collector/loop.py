@@ -25,6 +25,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._run, name="doors", daemon=True)
+        self._hosted: set[web.AppRunner] = set()
 
     def start(self) -> None:
         """Begin to run the loop."""
@@ -34,8 +35,22 @@ class LoopThread:
         """Run a coroutine in the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
 
+    async def host(self, runner: web.AppRunner, listening: Listening) -> None:
+        """Serve an application at a socket; runs in the loop."""
+        await runner.setup()
+        await web.SockSite(runner, listening.sock).start()
+        self._hosted.add(runner)
+
+    async def drop(self, runner: web.AppRunner) -> None:
+        """Stop accepting, let open requests end, close; runs in the loop."""
+        self._hosted.discard(runner)
+        await runner.cleanup()
+
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """Drop what is still hosted, end the loop and its thread."""
+        # An event loop with an open server in it may never close.
+        for runner in tuple(self._hosted):
+            self.call(self.drop(runner))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -79,7 +94,7 @@ class Door:
         """Listen and serve; raises `AddressError` when no port can be had."""
         listening = listen(self._wanted)
         try:
-            self._loop.call(self._start(listening))
+            self._loop.call(self._loop.host(self._runner, listening))
         except BaseException:
             listening.sock.close()
             raise
@@ -90,8 +105,4 @@ class Door:
         """Stop accepting, let open requests end, close; a second call does nothing."""
         if self._opened:
             self._opened = False
-            self._loop.call(self._runner.cleanup())
-
-    async def _start(self, listening: Listening) -> None:
-        await self._runner.setup()
-        await web.SockSite(self._runner, listening.sock).start()
+            self._loop.call(self._loop.drop(self._runner))

@@ -94,6 +94,8 @@ class Service:
         self._aggregator: Aggregator | None = None
         self._loop_runs = False
         self._announced = False
+        self.failed_stops = 0
+        """Components that did not stop cleanly."""
 
     @property
     def config(self) -> CollectorConfig:
@@ -198,11 +200,19 @@ class Service:
             self._announced = False
             discovery.remove(os.getpid())
         while self._started:
-            self._started.pop().stop()
+            self._end(self._started.pop())
         if self._loop_runs:
             self._loop_runs = False
             self._context.loop.stop()
         self._context.health.enter(Phase.STOPPED)
+
+    def _end(self, component: Component) -> None:
+        """The border between components: one that fails to stop does not keep the others from stopping."""
+        try:
+            component.stop()
+        except Exception:  # noqa: BLE001 whatever it is, it is logged and counted here
+            self.failed_stops += 1
+            _log.exception("%s did not stop cleanly", type(component).__name__)
 
 
 class _Folding:
@@ -224,9 +234,10 @@ class _Folding:
 
 
 def run(config: CollectorConfig) -> int:
-    """Run a collector until SIGTERM or SIGINT; returns 0 after a clean stop, 2 when it cannot start.
+    """Run a collector until SIGTERM or SIGINT.
 
-    A second signal ends the process at once.
+    Returns 0 after a clean stop, 1 when a part did not stop cleanly, 2 when the collector cannot start. A
+    second signal ends the process at once.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stopping = threading.Event()
@@ -251,5 +262,7 @@ def run(config: CollectorConfig) -> int:
         service.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
+    if service.failed_stops:
+        return 1
     _log.info("stopped; everything that was accepted is written")
     return 0

@@ -54,13 +54,18 @@ class SelfMetrics:
     def _families(self) -> Iterator[Family]:
         yield from self._context.tally.families()
         yield from self._own()
-        aggregator = self._context.aggregator
-        frame = None if aggregator is None else aggregator.frame
+        frame = self._context.bell.latest
         if frame is not None:
             for field, asks in TOWER.items():
                 family = CounterMetricFamily(f"overwatch_tower_{field}", asks)
                 family.add_metric([], getattr(frame.tower, field))
                 yield family
+            latest = GaugeMetricFamily(
+                "overwatch_tower_frame_timestamp_seconds",
+                "Which moment does the latest frame show, in Unix time?",
+            )
+            latest.add_metric([], frame.tick / 1e9)
+            yield latest
 
     def _own(self) -> Iterator[Family]:
         uptime = CounterMetricFamily("otelcol_process_uptime_seconds", "How long has this collector run?")

@@ -22,6 +22,9 @@ RUN_LABEL: Final = label_name("rl.run.id")
 OUTLIERS: Final = 10
 """Ranks that have a series, whatever the number of envs."""
 
+MOST_SERIES: Final = 20_000
+"""Series on one page, unless configured otherwise."""
+
 RUN_STATES: Final = ("live", "slow", "stale", "lost", "ended", "completed", "failed", "interrupted")
 LEVELS: Final = ("ok", "warning", "critical")
 ENV_STATES: Final = ("ok", "stalled", "degraded", "diverging", "crashed", "unknown")
@@ -31,14 +34,16 @@ _COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNT
 
 
 class _Table:
-    """Families under construction; one family gathers the samples of all runs."""
+    """Families under construction; one family gathers the samples of all runs, up to a number of series."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self._families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        self._room = most
+        self.dropped = 0
 
     def gauge(self, name: str, asks: str, labels: Mapping[str, str], value: float | None) -> None:
         """Add one sample; an absent or non-finite value adds none."""
-        if value is None or not math.isfinite(value):
+        if value is None or not math.isfinite(value) or not self._take_room():
             return
         family = self._families.get(name)
         if family is None:
@@ -47,6 +52,8 @@ class _Table:
 
     def counter(self, row: Metric, labels: Mapping[str, str], value: float) -> None:
         """Add one sample of a row that counts."""
+        if not self._take_room():
+            return
         name = prometheus_name(row)
         family = self._families.get(name)
         if family is None:
@@ -63,6 +70,13 @@ class _Table:
         """Add one series for each known word, 0 where nothing is in that state."""
         for word in counts.known:
             self.gauge(name, asks, {**counts.labels, label: word}, counts.values.get(word, 0))
+
+    def _take_room(self) -> bool:
+        if self._room:
+            self._room -= 1
+            return True
+        self.dropped += 1
+        return False
 
     def families(self) -> Iterator[Family]:
         """All families in order of name."""
@@ -81,15 +95,27 @@ class States:
         self.values = values
 
 
-def families(frame: "Frame | None") -> Iterator[Family]:
-    """The families of all runs of a frame; none before the first frame."""
-    table = _Table()
-    if frame is not None:
-        plain = View()
-        chosen = {run: snapshot for (run, view), snapshot in frame.snapshots.items() if view == plain}
-        for run_id in sorted(chosen):
-            _run(table, run_id, chosen[run_id])
-    return table.families()
+def families(frame: "Frame | None", most_series: int = MOST_SERIES) -> Iterator[Family]:
+    """The families of all runs of a frame; none before the first frame.
+
+    Runs with the newest data come first where `most_series` has no room for all.
+    """
+    if frame is None:
+        return
+    table = _Table(most_series)
+    plain = View()
+    chosen = {run: snapshot for (run, view), snapshot in frame.snapshots.items() if view == plain}
+    for run_id in sorted(chosen, key=lambda run: (_age_s(chosen[run]), run)):
+        _run(table, run_id, chosen[run_id])
+    yield from table.families()
+    dropped = GaugeMetricFamily("overwatch_prometheus_series_dropped", "How many series had no room here?")
+    dropped.add_metric([], table.dropped)
+    yield dropped
+
+
+def _age_s(snapshot: Snapshot) -> float:
+    age = snapshot.link.data_age_s
+    return math.inf if age is None else age
 
 
 def _run(table: _Table, run_id: str, snapshot: Snapshot) -> None:

@@ -52,6 +52,8 @@ class Bell:
     """A frame sink that wakes what waits for the next frame in an event loop."""
 
     def __init__(self) -> None:
+        self.latest: Frame | None = None
+        """The latest frame that was published."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next: asyncio.Event | None = None
 
@@ -60,8 +62,9 @@ class Bell:
         self._loop = asyncio.get_running_loop()
         self._next = asyncio.Event()
 
-    def publish(self, frame: "Frame") -> None:  # noqa: ARG002 readers take the latest frame themselves
-        """Wake all that wait; returns at once."""
+    def publish(self, frame: "Frame") -> None:
+        """Keep the frame and wake all that wait; returns at once."""
+        self.latest = frame
         loop = self._loop
         if loop is not None:
             # The loop may close between the check and the call; nobody waits there any more then.

@@ -16,6 +16,7 @@ from overwatch.collector import Service, StartError
 from overwatch.collector.health import Phase
 from overwatch.config import load
 from overwatch.discovery import Endpoints
+from overwatch.serve.stream import Bell
 from tests.overwatch.collector.running import (
     FREE_PORTS,
     config,
@@ -186,6 +187,71 @@ def test_sigterm_writes_everything_that_was_accepted(tmp_path: Path) -> None:
     assert "end" in json.loads(lines[-1])
     last = json.loads((tmp_path / "snapshots.jsonl").read_bytes().splitlines()[-1])
     assert last["run"]["update"] == 30
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    """While a stop waits for a sender that never finishes, another SIGTERM does not."""
+    process = spawn(tmp_path)
+    try:
+        endpoints = ready(tmp_path, process)
+        port = int(str(endpoints.otlp_http).rpartition(":")[2])
+        head = b"POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+        with socket.create_connection(("127.0.0.1", port)) as hanging:
+            hanging.sendall(head + b"Content-Length: 1000\r\n\r\npartial")
+            process.send_signal(signal.SIGTERM)
+            eventually(lambda: "stopping:" in (tmp_path / "collector.log").read_text())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_part_that_fails_to_stop_keeps_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The failure is logged and counted, and the ports and the folder are free again."""
+
+    def fail(_: Bell) -> None:
+        raise RuntimeError("the bell is stuck")
+
+    service = Service(config(tmp_path))
+    service.start()
+    with monkeypatch.context() as broken:
+        broken.setattr(Bell, "close", fail)
+        service.stop()
+
+    assert service.failed_stops == 1
+    assert "ViewExtension did not stop cleanly" in caplog.text
+    with running(tmp_path):
+        pass
+
+
+def test_the_collector_counts_what_it_does(tmp_path: Path) -> None:
+    """Its own page has otelcol's names with what came in and went out, and the fold's counts."""
+    with running(tmp_path) as service:
+        url = f"{service.endpoints.otlp_http}/v1/logs"
+        assert http(url, told("run-a", [run_started(), update(0.01)]), "POST", **PROTOBUF).status == 200
+        assert http(url, b"\xff", "POST", **PROTOBUF).status == 400
+        page = eventually(
+            lambda: b"tower_records_total 2.0" in (p := http(f"{own(service)}/metrics").body) and p.decode()
+        )
+
+    for line in (
+        'otelcol_receiver_accepted_log_records_total{receiver="otlp",transport="http"} 2.0',
+        'otelcol_receiver_refused_log_records_total{receiver="otlp",transport="http"} 0.0',
+        'overwatch_receiver_refused_requests_total{reason="malformed",transport="http"} 1.0',
+        'otelcol_exporter_sent_log_records_total{exporter="otlp_file"} 2.0',
+        "overwatch_components_degraded 0.0",
+    ):
+        assert f"{line}\n" in page
+    for name in ("otelcol_process_uptime_seconds_total", "otelcol_process_memory_rss_bytes"):
+        assert f"\n{name} " in page
+
+
+def own(service: Service) -> str:
+    """The URL of the collector's own metrics."""
+    return str(service.context.board.url("telemetry"))
 
 
 def test_a_killed_collector_leaves_files_that_can_be_read(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_each_series_names_its_run() -> None:
     frame = busy_run(frames, "run-2")
 
     found = samples(frame)
+    assert found.pop(("overwatch_prometheus_series_dropped", ())) == 0
     assert all("rl_run_id" in dict(labels) for _, labels in found)
     ones = {key for key in found if dict(key[1])["rl_run_id"] == "run-1"}
     assert len(ones) * 2 == len(found)
@@ -114,13 +115,27 @@ def test_the_number_of_series_does_not_follow_the_envs() -> None:
     assert few == many < 400
 
 
+def test_a_full_page_says_what_it_left_out() -> None:
+    """Beyond the limit series are counted, and the run with the newest data is whole."""
+    frames = Frames()
+    busy_run(frames, "old")
+    frames.skip(5)
+    frame = busy_run(frames, "new")
+    whole = [sample for family in families(frame) for sample in family.samples]
+    per_run = (len(whole) - 1) // 2
+    cut = [sample for family in families(frame, per_run + 3) for sample in family.samples]
+
+    assert [sample.value for sample in cut if "rl_run_id" not in sample.labels] == [per_run - 3]
+    assert sum(sample.labels.get("rl_run_id") == "new" for sample in cut) == per_run
+
+
 def test_names_with_quotes_stay_one_label() -> None:
     """A run id with quotes, newlines and backslashes is escaped, not interpreted."""
     name = 'a"} 1\nx\\'
     frames = Frames()
     frame = frames.tell(name, [fakes.started(frames.now)])
 
-    assert {dict(labels)["rl_run_id"] for _, labels in samples(frame)} == {name}
+    assert {dict(labels).get("rl_run_id") for _, labels in samples(frame)} == {name, None}
 
 
 def test_before_the_first_frame_the_page_is_empty() -> None:

@@ -8,7 +8,7 @@ from overwatch.collector.context import Context
 from overwatch.collector.loop import Door
 from overwatch.collector.net import parse
 from overwatch.serve.exposition import Exposition, Source
-from overwatch.serve.prometheus import families
+from overwatch.serve.prometheus import MOST_SERIES, families
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
@@ -19,6 +19,12 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     endpoint: str
     """`host:port` to serve `/metrics` of the runs at."""
+    max_series: int = MOST_SERIES
+    """Most series on the page; what has no room is counted on it."""
+
+    def __post_init__(self) -> None:
+        if self.max_series < 1:
+            raise ValueError(f"max_series {self.max_series} is not positive")
 
 
 class PrometheusExporter:
@@ -27,7 +33,9 @@ class PrometheusExporter:
     def __init__(self, config: PrometheusConfig, context: Context) -> None:
         self._context = context
         self._frame: Frame | None = None
-        exposition = Exposition(Source(families=lambda _: families(self._frame), version=lambda: self._frame))
+        exposition = Exposition(
+            Source(families=lambda _: families(self._frame, config.max_series), version=lambda: self._frame)
+        )
         self._door = Door(context.loop, parse(config.endpoint), exposition.app())
 
     def publish(self, frame: "Frame") -> None:

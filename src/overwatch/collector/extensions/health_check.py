@@ -1,11 +1,17 @@
 """The extension `health_check`: otelcol's health answer on its port."""
 
+import time
+from typing import Final
+
 import msgspec
 from aiohttp import web
 
 from overwatch.collector.context import Context
 from overwatch.collector.loop import Door
 from overwatch.collector.net import parse
+
+FRAME_AGE_S: Final = 10.0
+"""A latest frame older than this many seconds means that the aggregator does not keep up."""
 
 
 class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,5 +45,16 @@ class HealthCheck:
         self._door.close()
 
     async def _answer(self, _: web.Request) -> web.Response:
+        self._look_at_frames()
         status, body = self._context.health.answer()
         return web.Response(status=status, body=body, content_type="application/json")
+
+    def _look_at_frames(self) -> None:
+        frame = self._context.bell.latest
+        if frame is None:
+            return
+        age_s = time.time() - frame.tick / 1e9
+        if age_s > FRAME_AGE_S:
+            self._context.health.failed("aggregator", f"the latest frame is {age_s:.0f} s old")
+        else:
+            self._context.health.recovered("aggregator")
