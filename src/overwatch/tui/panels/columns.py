@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from overwatch.snapshot import Env, Group, Snapshot
-from overwatch.tui.grammar import ABSENT, ChipSize, no_zero, number
-from overwatch.tui.text import Role, Span, clean, cut, right
+from overwatch.tui.grammar import ABSENT, ChipSize, lane_word, no_zero, number
+from overwatch.tui.text import Role, Span, cells, clean, cut, right
 
 LEAST_WHY: Final = 24
 _DOTS: Final = 16
@@ -87,7 +87,7 @@ def _all(snapshot: Snapshot, *, compact: bool) -> Columns:
     value = next((name for name in ("return", "reward") if name in reported), None)
     acts = any(env.last_action for env in snapshot.envs)
     digits = len(str(max((snapshot.run.n_envs or 0, *(env.env_id for env in snapshot.envs)))))
-    lanes = [len(clean(group.gpu_id or ABSENT)) - 2 for group in snapshot.board.groups]
+    lanes = [cells(lane_word(group.gpu_id, compact=True)) for group in snapshot.board.groups]
     columns = Columns(
         compact=compact,
         env=max(4, digits + 1) if compact else max(5, digits + 2),

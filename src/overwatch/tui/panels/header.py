@@ -50,7 +50,7 @@ def _parts(run: Run, *, compact: bool) -> list[tuple[str, str]]:
 
 def _counts(run: Run, *, compact: bool) -> str:
     known = [
-        (len(run.devices) or None, "gpu" if any(map(_is_gpu, run.devices)) else "device"),
+        (len(run.devices) or None, _kind(run.devices)),
         (run.ranks if (run.ranks or 1) > 1 and run.ranks != run.modes.ddp else None, "rank"),
         (run.n_envs, "env"),
         (len(run.slots) or None if run.slots_enabled else None, "slot"),
@@ -62,8 +62,12 @@ def _counts(run: Run, *, compact: bool) -> str:
     return " ".join(f"{count:,} {word}" for count, word in known if count is not None)
 
 
-def _is_gpu(device: str) -> bool:
-    return device.lower().startswith(("gpu", "cuda", "mig"))
+def _kind(devices: tuple[str, ...]) -> str:
+    """What the devices are: `gpu`, `cpu`, or just devices."""
+    names = [device.lower() for device in devices]
+    if any(name.startswith(("gpu", "cuda", "mig")) for name in names):
+        return "gpu"
+    return "cpu" if all(name.startswith("cpu") for name in names) else "device"
 
 
 def _git(run: Run, *, compact: bool) -> str:
