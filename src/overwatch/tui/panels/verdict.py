@@ -14,9 +14,10 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     gap = " " if ctx.compact else "  "
     if ctx.fresh.cut_off:
         waited = duration(ctx.waited_s)
-        ending = [Span(f"everything below is {waited} old", Role.STALE)]
+        old = waited if ctx.fresh.age_s is None else duration(ctx.fresh.age_s)
+        ending = [Span(f"everything below is {old} old", Role.STALE)]
         word = Span("CRIT", Role.CRIT)
-        text = f"nothing from the collector for {waited}; reconnecting"
+        text = f"collector silent for {waited}; reconnecting"
     else:
         ending = _counts(snapshot.verdict, compact=ctx.compact)
         word = severity(snapshot.verdict.severity)
