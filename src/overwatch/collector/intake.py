@@ -24,6 +24,7 @@ class Reason(Enum):
     TOO_LARGE = "too_large"
     FULL = "full"
     STOPPING = "stopping"
+    BUSY = "busy"
 
 
 class RefusedError(Exception):

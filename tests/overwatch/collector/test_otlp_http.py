@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import socket
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,6 +146,23 @@ def test_many_gzip_members_are_one_body(service: Service) -> None:
 def test_zlib_without_gzip_is_refused(service: Service) -> None:
     """A raw zlib stream is not gzip."""
     assert post(service, zlib.compress(b""), Content_Encoding="gzip").status == 400
+
+
+def test_a_crowd_asks_to_come_back_and_a_slow_body_is_cut(tmp_path: Path) -> None:
+    """While as many bodies as allowed are on their way others get 503; a body that never ends gets 408."""
+    sets = (
+        f"receivers.otlp.protocols.http.{key}" for key in ("max_concurrent_requests=1", "read_timeout_s=1.5")
+    )
+    head = b"POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+    with running(tmp_path, *sets) as service:
+        port = int(str(service.endpoints.otlp_http).rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+            slow.sendall(head + b"Content-Length: 1000\r\n\r\npartial")
+            crowded = eventually(lambda: (reply := post(service, b"")).status == 503 and reply)
+            answer = slow.recv(4096)
+        assert crowded.headers["Retry-After"] == "2"
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert eventually(lambda: post(service, b"").status == 200)
 
 
 def test_a_full_journal_asks_to_come_back(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A collector's life: starting, failing to start, stopping, and what it says of itself."""
 
+import gzip
 import json
 import os
 import signal
@@ -237,6 +238,10 @@ def test_the_collector_counts_what_it_does(tmp_path: Path) -> None:
             lambda: b"tower_records_total 2.0" in (p := http(f"{own(service)}/metrics").body) and p.decode()
         )
 
+        packed = http(f"{own(service)}/metrics", Accept_Encoding="gzip")
+
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert b"otelcol_process_uptime" in gzip.decompress(packed.body)
     for line in (
         'otelcol_receiver_accepted_log_records_total{receiver="otlp",transport="http"} 2.0',
         'otelcol_receiver_refused_log_records_total{receiver="otlp",transport="http"} 0.0',

@@ -124,7 +124,7 @@ def _abort(context: grpc.ServicerContext, error: RefusedError) -> NoReturn:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, said)
         case Reason.TOO_LARGE:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, said)
-        case Reason.FULL | Reason.STOPPING:
+        case Reason.FULL | Reason.STOPPING | Reason.BUSY:
             details = status.protobuf(Code.UNAVAILABLE, said, RETRY_AFTER_S)
             context.set_trailing_metadata(
                 (

@@ -32,12 +32,16 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Largest body in bytes, after decompression."""
     read_timeout_s: float = 10.0
     """Longest time for a whole body to arrive, in seconds."""
+    max_concurrent_requests: int = 64
+    """Most bodies that are read at once; beyond it senders are told to come back."""
 
     def __post_init__(self) -> None:
         if self.max_request_body_size < 1 or self.max_request_body_size > 64 << 20:
             raise ValueError(
                 f"max_request_body_size {self.max_request_body_size} is not in 1..67108864 bytes"
             )
+        if self.max_concurrent_requests < 1:
+            raise ValueError(f"max_concurrent_requests {self.max_concurrent_requests} is not positive")
         if self.read_timeout_s <= 0:
             raise ValueError(f"read_timeout_s {self.read_timeout_s} is not positive")
 
@@ -74,6 +78,7 @@ class OtlpHttp:
     def __init__(self, config: HttpConfig, intake: Intake, signals: frozenset[Signal]) -> None:
         self._config = config
         self._intake = intake
+        self._reading = 0
         self._wires = {WIRES[signal].path: WIRES[signal] for signal in signals}
         for signal in signals:
             intake.know(signal, TRANSPORT)
@@ -117,11 +122,17 @@ class OtlpHttp:
         return wire
 
     async def _accept(self, request: web.Request, wire: Wire, encoding: Encoding) -> Accepted:
-        body = await self._body(request)
+        if self._reading >= self._config.max_concurrent_requests:
+            said = f"{self._reading} requests are being read already"
+            raise _refusal(self._intake.refuse(Reason.BUSY, said, TRANSPORT))
+        self._reading += 1
         try:
+            body = await self._body(request)
             return await asyncio.to_thread(self._take, wire, body, encoding)
         except RefusedError as error:
             raise _refusal(error) from error
+        finally:
+            self._reading -= 1
 
     def _take(self, wire: Wire, body: bytes, encoding: Encoding) -> Accepted:
         if encoding is Encoding.JSON:
@@ -169,7 +180,7 @@ def _refusal(error: RefusedError) -> Refusal:
             return _refuse_with(status=400, code=Code.INVALID_ARGUMENT, message=said)
         case Reason.TOO_LARGE:
             return _refuse_with(status=413, code=Code.RESOURCE_EXHAUSTED, message=said)
-        case Reason.FULL | Reason.STOPPING:
+        case Reason.FULL | Reason.STOPPING | Reason.BUSY:
             return _refuse_with(status=503, code=Code.UNAVAILABLE, message=said, retry_after_s=RETRY_AFTER_S)
         case _:
             assert_never(error.reason)
