@@ -106,7 +106,7 @@ def _seq(log: LogRecord) -> int | None:
 
 
 def _measured(log: LogRecord, at: int) -> Event:
-    if log.HasField("body"):
+    if log.body.HasField("kvlist_value"):
         return _convert(Measured, log, at, _body(log))
     scope, index, values = None, None, {}
     for pair in log.attributes:

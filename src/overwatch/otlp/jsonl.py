@@ -21,7 +21,7 @@ from overwatch.otlp import wire
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
-MAX_DEPTH: Final = 100
+MAX_DEPTH: Final = 101
 """Deepest nesting of messages; the protobuf parser's own limit."""
 
 _IDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})

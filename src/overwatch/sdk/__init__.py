@@ -1,0 +1,47 @@
+"""How a trainer speaks: `run = overwatch.sdk.start(...)`, then `run.update(...)`, and that is all.
+
+Everything is handed to an exporter process; no call raises into training and none waits. Importing this
+loads the standard library, msgspec, the catalogue and the events; nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from overwatch.events import MetricInfo
+from overwatch.sdk.channel import Report
+from overwatch.sdk.launch import Options, launch
+from overwatch.sdk.run import Run
+
+__all__ = ["Report", "Run", "start"]
+
+
+def start(
+    *,
+    run_id: str | None = None,
+    task: str | None = None,
+    algo: str | None = None,
+    n_envs: int | None = None,
+    config: object | None = None,
+    reward_mode: str | None = None,
+    devices: Sequence[str] | None = None,
+    slots: Sequence[str] | None = None,
+    blueprints: Mapping[str, str] | None = None,
+    metric: MetricInfo | None = None,
+    preset: str = "ppo",
+    updates: int | None = None,
+    batches: int | None = None,
+    modes: Mapping[str, object] | None = None,
+    endpoint: str | None = None,
+    role: str = "trainer",
+    rank: int | None = None,
+    sample: bool = True,
+) -> Run:
+    """Start telemetry for this process; every argument is explained at `overwatch.sdk.launch.Options`.
+
+    Raises `ValueError` or `TypeError` when an argument is wrong; never because telemetry cannot work.
+    """
+    options = Options(
+        run_id=run_id, task=task, algo=algo, n_envs=n_envs, config=config, reward_mode=reward_mode,
+        devices=devices, slots=slots, blueprints=blueprints, metric=metric, preset=preset, updates=updates,
+        batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, sample=sample,
+    )  # fmt: skip
+    return launch(options)

@@ -1,0 +1,228 @@
+"""What every method of a run rests on: the guard around it, names, columns, sending, and the end.
+
+Owns the counts of what could not be sent, and what happens at exit and in a forked child. Must not know
+which facts there are.
+"""
+
+import atexit
+import difflib
+import functools
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+
+import msgspec
+
+from overwatch.catalog import CUSTOM_PREFIX, Scope, find, of_scope
+from overwatch.events import Column, Measured, RunFinished
+from overwatch.sdk.frames import Frame, Update, encode
+from overwatch.sdk.pipe import Outcome, Pipe
+from overwatch.sdk.values import Numbers, RefusedError, common_rows, maybe_text, numbers, text
+
+log: Final = logging.getLogger("overwatch.sdk")
+
+MAX_CUSTOM: Final = 256
+MAX_NAME: Final = 128
+MAX_SAID: Final = 64
+EXIT_S: Final = 2.0
+
+P = ParamSpec("P")
+C = TypeVar("C", bound="Channel")
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of everything a run was told; `accepted` is what was delivered plus what was dropped."""
+
+    delivered: bool
+    """Every accepted record was taken by the collector."""
+    accepted: int
+    """Records handed in."""
+    dropped: dict[str, int]
+    """Records that did not arrive, by reason."""
+    refused: int = 0
+    """Single values that could not be taken, e.g. text for a number."""
+
+
+def guarded(method: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C, P], None]:
+    """The border between training and telemetry: an error is counted, said once, and goes no further."""
+
+    @functools.wraps(method)
+    def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self._pipe is None:
+            return
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 the border: counted, and training goes on
+            self._invalid(method.__name__, error)
+
+    return call
+
+
+class Channel:
+    """A run's way out. A channel without a pipe takes everything and sends nothing."""
+
+    def __init__(self, run_id: str, pipe: Pipe | None, n_envs: int | None = None) -> None:
+        self.run_id = run_id
+        """The run's id, shared by all of its processes."""
+        self._pipe = pipe
+        self._n_envs = n_envs
+        self._update: int | None = None
+        self._names = {row.short: row.name for row in of_scope(Scope.POLICY)}
+        self._custom: set[str] = set()
+        self._refused = 0
+        self._said: set[str] = set()
+        self._report: Report | None = None
+        self._closing = threading.Lock()
+        if pipe is not None:
+            _OPEN.add(self)
+
+    @property
+    def exporter_pid(self) -> int | None:
+        """Id of the process that sends, while one lives."""
+        return None if self._pipe is None else self._pipe.exporter_pid
+
+    def _send(self, frame: Frame) -> None:
+        pipe = self._pipe
+        if pipe is not None:
+            pipe.send(encode(frame), fact=not isinstance(frame, Update | Measured))
+
+    def _measured(
+        self, scope: Scope, keys: dict[str, Column], values: dict[str, Column], index: int | None
+    ) -> None:
+        self._send(Measured(at=time.time_ns(), scope=scope, keys=keys, values=values, index=index))
+
+    def _rows(self, env_id: Numbers | None, columns: Mapping[str, Numbers]) -> int:
+        if env_id is not None:
+            return common_rows(env_id)
+        rows = common_rows(*columns.values())
+        return self._n_envs if rows == 1 and self._n_envs is not None else rows
+
+    def _columns(self, scope: Scope, columns: Mapping[str, Numbers], rows: int) -> dict[str, Column]:
+        """Columns under their full names; one that cannot be taken is left out and counted."""
+        taken: dict[str, Column] = {}
+        for name, values in columns.items():
+            try:
+                row = find(name, scope)
+                taken[self._custom_name(name) if row is None else row.name] = numbers(values, rows)
+            except RefusedError as error:
+                self._refuse(name, error)
+        return taken
+
+    def _policy_name(self, name: str) -> str:
+        row = find(name, Scope.POLICY)
+        full = self._names[name] = self._custom_name(name) if row is None else row.name
+        return full
+
+    def _custom_name(self, name: str) -> str:
+        """The full name of a number that no row knows; raises `RefusedError` when there are too many."""
+        full = name if name.startswith(CUSTOM_PREFIX) else f"{CUSTOM_PREFIX}{text(name, MAX_NAME)}"
+        if full in self._custom:
+            return full
+        if len(self._custom) >= MAX_CUSTOM:
+            raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
+        self._custom.add(full)
+        close = difflib.get_close_matches(name, self._names, n=1, cutoff=0.8)
+        if close and self._names[close[0]] != full:
+            self._say(
+                "close name",
+                f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}",
+            )
+        return full
+
+    def _refuse(self, name: str, error: RefusedError) -> None:
+        self._refused += 1
+        self._say(f"value {name}", f"{name[:MAX_NAME]}: {error}; left out, counted in the report")
+
+    def _invalid(self, method: str, error: Exception) -> None:
+        if self._pipe is not None:
+            self._pipe.count_drop("invalid")
+        self._say(f"call {method}", f"run.{method}: {type(error).__name__}: {error}; left out, counted")
+
+    def _say(self, about: str, message: str) -> None:
+        """Log once about a thing, and at most about so many things."""
+        if about not in self._said and len(self._said) < MAX_SAID:
+            self._said.add(about)
+            log.warning("%s", message)
+
+    def close(
+        self, timeout: float = EXIT_S, *, outcome: str = "completed", reason: str | None = None
+    ) -> Report:
+        """End the run: deliver what there is within `timeout` seconds and say what became of it.
+
+        `outcome` is `completed`, `failed` or `interrupted`. A second call returns the first report.
+        """
+        if not self._closing.acquire(timeout=max(timeout, 0.0)):
+            return Report(delivered=False, accepted=0, dropped={}, refused=self._refused)
+        try:
+            if self._report is None:
+                self._report = self._end(timeout, outcome, reason)
+            return self._report
+        finally:
+            self._closing.release()
+
+    def _end(self, timeout: float, outcome: str, reason: str | None) -> Report:
+        self._finished(outcome, reason)
+        pipe, self._pipe = self._pipe, None
+        _OPEN.discard(self)
+        if pipe is None:
+            return Report(delivered=False, accepted=0, dropped={}, refused=self._refused)
+        try:
+            ended = pipe.close(max(timeout, 0.0))
+        except Exception as error:  # noqa: BLE001 the border: an exit is never spoilt by telemetry
+            self._say("close", f"closing: {type(error).__name__}: {error}")
+            ended = Outcome(accepted=0, dropped={"unconfirmed": 1})
+        return Report(
+            delivered=not ended.dropped, accepted=ended.accepted, dropped=ended.dropped, refused=self._refused
+        )
+
+    @guarded
+    def _finished(self, outcome: str, reason: str | None) -> None:
+        self._send(RunFinished(at=time.time_ns(), outcome=text(outcome), reason=maybe_text(reason)))
+
+    def _abandon(self) -> None:
+        """In a forked child: this run belongs to the parent."""
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.abandon()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        outcome, reason = _outcome_of(error)
+        self.close(outcome=outcome, reason=reason)
+
+
+_OPEN: Final[set[Channel]] = set()
+"""Runs that nobody has closed; kept alive so that the exit closes them."""
+
+
+def _outcome_of(error: BaseException | None) -> tuple[str, str | None]:
+    """How a run ended that ended with `error`."""
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        return "completed", None
+    said = f"{type(error).__name__}: {error}"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed", said
+
+
+@atexit.register
+def _close_all() -> None:
+    outcome, reason = _outcome_of(getattr(sys, "last_value", None))
+    for run in list(_OPEN):
+        run.close(outcome=outcome, reason=reason)
+
+
+def _abandon_all() -> None:
+    for run in list(_OPEN):
+        run._abandon()  # noqa: SLF001 the module's own class
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,140 @@
+"""OTLP metrics and spans for third parties: what other tools can draw without knowing Overwatch's events.
+
+Rules: instruments are named by the catalogue; a value that is not finite leaves its series out rather than
+repeating the last one. Overwatch itself never reads these back. Must not know frames or queues.
+"""
+
+import math
+import os
+import threading
+from collections.abc import Iterable
+from typing import Final
+
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+
+from overwatch.catalog import BY_NAME, Kind, Metric, Scope
+from overwatch.catalog.run import EPISODES, NON_FINITE, STEPS, UPDATES
+from overwatch.events import EpisodeEnded, Event, Measured, NonFiniteSeen, PhaseEnded
+from overwatch.sdk.exporter.endpoint import Target
+
+INTERVAL_MS: Final = 2000
+_SCOPES: Final = frozenset({Scope.POLICY, Scope.GPU, Scope.HOST, Scope.RUN})
+_NAME: Final = "overwatch"
+
+
+class Instruments:
+    """The newest values of a run as instruments, its phases as spans."""
+
+    def __init__(self, resource: Resource, metrics: Target | None, traces: Target | None) -> None:
+        readers = [] if metrics is None else [_reader(metrics)]
+        self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+        self._meter = self._meters.get_meter(_NAME)
+        self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        if traces is not None:
+            self._tracers.add_span_processor(BatchSpanProcessor(_span_exporter(traces)))
+        self._tracer = self._tracers.get_tracer(_NAME)
+        self._lock = threading.Lock()
+        self._newest: dict[str, dict[str, float]] = {}
+        """By metric, then by lane (empty where the metric has one subject)."""
+        self._step: int | None = None
+        for row in (UPDATES, EPISODES, STEPS):
+            self._set(row, "", 0.0)
+        self._non_finite = self._meter.create_counter(NON_FINITE.name, NON_FINITE.unit, NON_FINITE.asks)
+
+    def note(self, event: Event) -> None:
+        """Take what an event says that third parties can draw."""
+        if isinstance(event, Measured):
+            self._measured(event)
+        elif isinstance(event, EpisodeEnded):
+            self._add(EPISODES, len(event.env_id))
+        elif isinstance(event, NonFiniteSeen):
+            self._non_finite.add(max(event.count, 0))
+        elif isinstance(event, PhaseEnded):
+            self._span(event)
+
+    def flush(self, timeout_s: float) -> None:
+        """Send what there is, for at most `timeout_s`."""
+        worker = threading.Thread(target=self._flush, args=(int(timeout_s * 1000),), daemon=True)
+        worker.start()
+        worker.join(timeout_s)
+
+    def _flush(self, timeout_ms: int) -> None:
+        self._meters.force_flush(timeout_ms)
+        self._tracers.force_flush(timeout_ms)
+
+    def _measured(self, event: Measured) -> None:
+        if event.scope is Scope.POLICY:
+            self._add(UPDATES, 1)
+        elif event.scope is Scope.ENV and event.index is not None:
+            before = event.index - 1 if self._step is None else self._step
+            self._step = max(event.index, before)
+            self._add(STEPS, len(next(iter(event.keys.values()))) * max(event.index - before, 0))
+        if event.scope not in _SCOPES:
+            return
+        lanes = event.keys["gpu_id"].words() if event.scope is Scope.GPU else [""]
+        for name, column in event.values.items():
+            row = BY_NAME.get(name)
+            if row is None or row.kind is not Kind.GAUGE or not len(column):
+                continue
+            values = column.array().tolist() if len(lanes) > 1 else [column.first()]
+            for lane, value in zip(lanes, values, strict=False):
+                self._set(row, lane or "", value)
+
+    def _add(self, row: Metric, amount: float) -> None:
+        with self._lock:
+            self._newest[row.name][""] += amount
+
+    def _set(self, row: Metric, lane: str, value: float) -> None:
+        with self._lock:
+            is_new = row.name not in self._newest
+            self._newest.setdefault(row.name, {})[lane] = value
+        if is_new:
+            self._create(row)
+
+    def _create(self, row: Metric) -> None:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            with self._lock:
+                newest = list(self._newest[row.name].items())
+            for lane, value in newest:
+                if math.isfinite(value):
+                    yield Observation(value, {"hw.id": lane, "hw.type": "gpu"} if lane else None)
+
+        is_counter = row.kind is Kind.COUNTER
+        make = self._meter.create_observable_counter if is_counter else self._meter.create_observable_gauge
+        make(row.name, callbacks=[observe], unit=row.unit, description=row.asks)
+
+    def _span(self, event: PhaseEnded) -> None:
+        begin = event.at - int(event.duration_s * 1e9)
+        attributes = {} if event.update is None else {"overwatch.update": event.update}
+        self._tracer.start_span(event.phase, start_time=begin, attributes=attributes).end(event.at)
+
+
+def _reader(target: Target) -> PeriodicExportingMetricReader:
+    asked = os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+    interval = float(asked) if asked.isdecimal() and int(asked) else INTERVAL_MS
+    return PeriodicExportingMetricReader(_metric_exporter(target), export_interval_millis=interval)
+
+
+def _metric_exporter(target: Target) -> MetricExporter:
+    if target.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as Grpc
+
+        return Grpc(endpoint=target.endpoint)
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+    return OTLPMetricExporter(endpoint=target.endpoint)
+
+
+def _span_exporter(target: Target) -> SpanExporter:
+    if target.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
+
+        return Grpc(endpoint=target.endpoint)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter(endpoint=target.endpoint)

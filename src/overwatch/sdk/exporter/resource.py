@@ -1,0 +1,94 @@
+"""What is said of this producer on everything it sends: run, process, revision.
+
+Rules: asking git takes at most a second a question; whatever cannot be found out is absent. Must not know
+what is sent.
+"""
+
+import os
+import socket
+import subprocess
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from opentelemetry.sdk.resources import Resource
+
+import overwatch
+from overwatch.otlp import wire
+from overwatch.sdk.frames import Hello
+
+GIT_TIMEOUT_S: Final = 1.0
+DEFAULT_SERVICE: Final = "overwatch-trainer"
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the trainer's working tree."""
+
+    sha: str | None
+    dirty: bool | None
+    """Whether tracked files differ from the commit."""
+
+
+class RunResource(Resource):
+    """A resource that is hashed once: OpenTelemetry asks for its hash with every record."""
+
+    def __hash__(self) -> int:
+        known: int | None = getattr(self, "_hash", None)
+        if known is None:
+            known = self._hash = super().__hash__()
+        return known
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+
+def revision() -> Revision:
+    """Ask git about the working directory."""
+    sha = _git("rev-parse", "HEAD")
+    changes = None if sha is None else _git("status", "--porcelain", "--untracked-files=no")
+    return Revision(sha=sha, dirty=None if changes is None else bool(changes))
+
+
+def resource(hello: Hello, found: Revision, host: str) -> RunResource:
+    """The resource of a producer; the environment's resource attributes add to it."""
+    named: dict[str, str | int | None] = {
+        wire.RUN_ID: hello.run_id,
+        wire.TASK: hello.started.task,
+        wire.ALGORITHM: hello.started.algo,
+        wire.ROLE: hello.role,
+        wire.RANK: hello.rank,
+        wire.INSTANCE: hello.epoch,
+        wire.DISTRO: wire.OURS,
+        "telemetry.distro.version": overwatch.__version__,
+        "vcs.ref.head.revision": found.sha,
+        "host.name": host,
+        "process.pid": hello.pid,
+    }
+    given = {name: value for name, value in named.items() if value is not None}
+    base = Resource.create(given)
+    service = str(base.attributes.get(wire.SERVICE, ""))
+    if service.startswith("unknown_service"):
+        base = base.merge(Resource({wire.SERVICE: DEFAULT_SERVICE}))
+    return RunResource(base.attributes, base.schema_url)
+
+
+def host_name() -> str:
+    """This machine's name."""
+    return socket.gethostname()
+
+
+def _git(*arguments: str) -> str | None:
+    environment: Mapping[str, str] = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        answer = subprocess.run(
+            ["git", *arguments],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=GIT_TIMEOUT_S,
+            check=True,
+            text=True,
+            env=environment,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

@@ -1,0 +1,116 @@
+"""The stream between the trainer and its exporter process: length-prefixed msgpack frames, one way.
+
+Owns the frames and their codec. Rules: the first frame is `Hello`, the last is `Close`. Must not know
+pipes, processes or OTLP; loads no NumPy.
+"""
+
+import struct
+from typing import Final, TypeAlias
+
+import msgspec
+
+from overwatch.events import Event, RunStarted
+
+MAX_FRAME: Final = 64 << 20
+"""Largest frame in bytes; a longer length means that the stream is broken."""
+
+_LENGTH: Final = struct.Struct("<I")
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    """Who speaks, and where to."""
+
+    run_id: str
+    role: str
+    rank: int
+    epoch: str
+    """UUID of this life of the producer."""
+    pid: int
+    """The trainer's process."""
+    endpoint: str | None
+    """OTLP endpoint that the trainer asked for."""
+    sample: bool
+    """Whether to sample this machine."""
+    started: RunStarted
+    """What the trainer knows of the run; the exporter adds node and revision."""
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True, tag="update"):
+    """Numbers of one policy update under their full names: the short form of `Measured`."""
+
+    at: int
+    values: dict[str, float]
+    index: int | None = None
+
+
+class Dropped(msgspec.Struct, frozen=True, kw_only=True, tag="dropped"):
+    """How many records the trainer's side has dropped so far."""
+
+    total: int
+
+
+class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
+    """Nothing follows; deliver what there is."""
+
+    deadline: float
+    """On this machine's monotonic clock, seconds."""
+
+
+Frame: TypeAlias = Hello | Update | Dropped | Close | Event
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the records, as the exporter writes it to its standard output."""
+
+    delivered: int = 0
+    dropped: dict[str, int] = {}
+    final: bool = False
+    """The exporter is done; nothing will change."""
+
+
+class FrameError(ValueError):
+    """The stream between trainer and exporter is broken."""
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Frame)
+
+
+def encode(frame: Frame) -> bytes:
+    """One frame with its length before it."""
+    data = _encoder.encode(frame)
+    return _LENGTH.pack(len(data)) + data
+
+
+class FrameReader:
+    """Frames out of a byte stream, however it is cut."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self.malformed = 0
+        """Frames whose content was no frame; their neighbours are unharmed."""
+
+    def feed(self, data: bytes) -> list[tuple[Frame, int]]:
+        """The frames that are complete now, each with its size; raises `FrameError` on a wild length."""
+        self._pending += data
+        frames: list[tuple[Frame, int]] = []
+        start = 0
+        while len(self._pending) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._pending, start)
+            if length > MAX_FRAME:
+                raise FrameError(f"a frame of {length} bytes is longer than {MAX_FRAME}")
+            end = start + _LENGTH.size + length
+            if len(self._pending) < end:
+                break
+            with memoryview(self._pending) as view:
+                self._decode(view[start + _LENGTH.size : end], frames)
+            start = end
+        del self._pending[:start]
+        return frames
+
+    def _decode(self, data: memoryview, frames: list[tuple[Frame, int]]) -> None:
+        with data:
+            try:
+                frames.append((_decoder.decode(data), len(data)))
+            except msgspec.MsgspecError:
+                self.malformed += 1

@@ -1,0 +1,118 @@
+"""Starting a run: what the trainer says of itself becomes the first frame of a new exporter process.
+
+Rules: a disabled or impossible telemetry is a run that sends nothing, never an error. Must not know how a
+run speaks afterwards.
+"""
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from overwatch.events import MetricInfo, RunStarted
+from overwatch.sdk import identity
+from overwatch.sdk.frames import Hello, encode
+from overwatch.sdk.pipe import Pipe
+from overwatch.sdk.run import Run
+from overwatch.sdk.values import maybe_text, text, whole
+
+log: Final = logging.getLogger("overwatch.sdk")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a trainer may say of its run; everything it leaves out is absent."""
+
+    run_id: str | None = None
+    """Else the launcher's id, else a new one."""
+    task: str | None = None
+    algo: str | None = None
+    n_envs: int | None = None
+    config: object | None = None
+    """A mapping, dataclass or namespace; secrets are left out by their names."""
+    reward_mode: str | None = None
+    devices: Sequence[str] | None = None
+    """Lane ids."""
+    slots: Sequence[str] | None = None
+    """Slot names in the run's order."""
+    blueprints: Mapping[str, str] | None = None
+    """Blueprint id to its two-letter code."""
+    metric: MetricInfo | None = None
+    preset: str = "ppo"
+    """Whose limits judge this run."""
+    updates: int | None = None
+    batches: int | None = None
+    modes: Mapping[str, object] | None = None
+    """`amp`, `compile`, `ddp`."""
+    endpoint: str | None = None
+    """OTLP endpoint; else `OTEL_*`, else the collector found on this machine."""
+    role: str = "trainer"
+    rank: int | None = None
+    """Else the launcher's, else 0."""
+    sample: bool = True
+    """Sample GPUs and host of this machine."""
+
+    def __post_init__(self) -> None:
+        if self.endpoint is not None and "://" not in self.endpoint:
+            raise ValueError(f"endpoint {self.endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
+        if self.metric is not None and not isinstance(self.metric, MetricInfo):
+            raise TypeError(f"metric is a {type(self.metric).__name__}; pass overwatch.events.MetricInfo")
+
+
+def launch(options: Options) -> Run:
+    """A run that speaks, or one that sends nothing where telemetry is off or cannot start."""
+    run_id = identity.run_id(options.run_id, options.task)
+    n_envs = None if options.n_envs is None else whole(options.n_envs)
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return Run(run_id, None, n_envs)
+    hello = Hello(
+        run_id=run_id,
+        role=text(options.role, 64),
+        rank=identity.rank(options.rank),
+        epoch=str(uuid.uuid4()),
+        pid=os.getpid(),
+        endpoint=options.endpoint,
+        sample=options.sample,
+        started=_started(options),
+    )
+    try:
+        pipe = Pipe(lambda life: _hello(hello, life))
+    except OSError as error:
+        log.warning("telemetry is off: the exporter process could not be started: %s", error)
+        return Run(run_id, None, n_envs)
+    return Run(run_id, pipe, n_envs)
+
+
+def _hello(hello: Hello, life: int) -> bytes:
+    """The first frame of the exporter's `life`; each later one is a new epoch of the same run."""
+    if life:
+        hello = msgspec.structs.replace(hello, epoch=str(uuid.uuid4()))
+    return encode(hello)
+
+
+def _started(options: Options) -> RunStarted:
+    modes = options.modes or {}
+    amp, ddp, compiled = modes.get("amp"), modes.get("ddp"), modes.get("compile")
+    return RunStarted(
+        at=time.time_ns(),
+        task=maybe_text(options.task),
+        algo=maybe_text(options.algo),
+        reward_mode=maybe_text(options.reward_mode),
+        n_envs=None if options.n_envs is None else whole(options.n_envs),
+        devices=tuple(text(lane) for lane in options.devices or ()),
+        slots=tuple(text(slot) for slot in options.slots or ()),
+        blueprints={text(key): text(code) for key, code in (options.blueprints or {}).items()},
+        metric=options.metric,
+        preset=text(options.preset),
+        updates=None if options.updates is None else whole(options.updates),
+        batches=None if options.batches is None else whole(options.batches),
+        amp=maybe_text(amp) if amp else None,
+        compile=None if compiled is None else bool(compiled),
+        ddp=None if ddp is None else whole(ddp),
+        config=identity.config_text(options.config),
+    )
