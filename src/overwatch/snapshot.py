@@ -161,6 +161,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     memory_total_bytes: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
+    power_limit_w: float | None = None
     clock_hz: float | None = None
     clock_max_hz: float | None = None
     throttle: tuple[str, ...] = ()
@@ -259,13 +260,40 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     """Optional columns that this run reports, in order: `return`, `reward`, `metric`, `rent`, ..."""
 
 
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason for an env's score."""
+
+    name: str
+    weight: float
+    text: str
+
+
+class Trend(msgspec.Struct, frozen=True, kw_only=True):
+    """How one value of the selected env moved, oldest first."""
+
+    values: tuple[float | None, ...]
+    window: str
+    """What the values span, e.g. `24 episodes` or `last 150 steps`."""
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """The selected env."""
 
     env_id: int
     history: dict[str, tuple[float | None, ...]] = {}
     actions: tuple[str, ...] = ()
+    """Newest first, with the step where it is known: `88,214 PRUNE r1c1`."""
     events: tuple[str, ...] = ()
+    env: Env | None = None
+    """Its row of the board, which the board itself may hide; absent for an env never seen."""
+    rank: int | None = None
+    """Its place among all envs, 1 being the worst."""
+    num_envs: int | None = None
+    reasons: tuple[Reason, ...] = ()
+    """All reasons for its score, strongest first."""
+    bound: Bound | None = None
+    """What holds its lane back."""
+    trends: dict[str, Trend] = {}
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,6 +304,15 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     value: float
 
 
+class LaneAggregates(msgspec.Struct, frozen=True, kw_only=True):
+    """Rollups over the envs of one lane."""
+
+    gpu_id: str | None
+    seed_census: dict[str, int] = {}
+    actions: dict[str, float] = {}
+    """Share of each operation over the recent actions of each env."""
+
+
 class Aggregates(msgspec.Struct, frozen=True, kw_only=True):
     """Rollups over the whole fleet."""
 
@@ -284,6 +321,8 @@ class Aggregates(msgspec.Struct, frozen=True, kw_only=True):
     """Share of each operation over the recent actions."""
     best: tuple[Best, ...] = ()
     worst: tuple[Best, ...] = ()
+    lanes: tuple[LaneAggregates, ...] = ()
+    """In the order of the board's groups."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):

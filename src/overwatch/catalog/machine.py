@@ -41,6 +41,29 @@ TEMPERATURE: Final = _reading(
 POWER: Final = _reading(
     "hw.power", "power_w", "W", Scope.GPU, "How much power does this GPU draw?", label="power"
 )
+POWER_LIMIT: Final = _reading(
+    "overwatch.gpu.power.limit", "power_limit_w", "W", Scope.GPU,
+    "How much power may this GPU draw?", label="pwr max",
+)  # fmt: skip
+CLOCK: Final = _reading(
+    "overwatch.gpu.clock", "clock_hz", "Hz", Scope.GPU, "How fast do this GPU's processors run?",
+    label="clock",
+)  # fmt: skip
+CLOCK_MAX: Final = _reading(
+    "overwatch.gpu.clock.limit", "clock_max_hz", "Hz", Scope.GPU,
+    "How fast can this GPU's processors run?", label="clk max",
+)  # fmt: skip
+THROTTLE: Final = Metric(
+    name="overwatch.gpu.throttle",
+    short="throttle",
+    kind=Kind.STATE,
+    unit="1",
+    scope=Scope.GPU,
+    asks="Why does this GPU run slower than it could?",
+    label="throttle",
+    non_finite=NonFinite.UNDEFINED,
+)
+"""A column of words, several joined by commas: `thermal`, `power`, `thermal,power`; absent means none."""
 CPU: Final = _reading(
     "system.cpu.utilization", "cpu_utilization", "1", Scope.HOST,
     "What share of this host's CPU time is used?", label="cpu", fmt=".0%",
@@ -66,7 +89,16 @@ NETWORK: Final = _reading(
     "How fast does this host send and receive, loopback left out?", label="net",
 )  # fmt: skip
 
+LOADER_DEPTH: Final = _reading(
+    "overwatch.host.loader.depth", "loader_depth", "{batch}", Scope.HOST,
+    "How many batches has the data loader ready?", label="loader",
+)  # fmt: skip
+LOADER_CAPACITY: Final = _reading(
+    "overwatch.host.loader.limit", "loader_capacity", "{batch}", Scope.HOST,
+    "How many batches may the data loader keep ready?", label="load max",
+)  # fmt: skip
+
 ROWS: Final = (
-    UTILIZATION, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER,
-    CPU, RAM_USED, RAM_TOTAL, DISK_READ, DISK_WRITE, NETWORK,
+    UTILIZATION, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER, POWER_LIMIT, CLOCK, CLOCK_MAX, THROTTLE,
+    CPU, RAM_USED, RAM_TOTAL, DISK_READ, DISK_WRITE, NETWORK, LOADER_DEPTH, LOADER_CAPACITY,
 )  # fmt: skip

@@ -124,6 +124,8 @@ class Metric:
     """Constant attributes of the output series."""
     hold: tuple[int, int] = (3, 5)
     """A finding needs `hold[0]` bad of the last `hold[1]` updates."""
+    warm_above: float | None = None
+    """The row is not judged until a value was above this, or for fifty updates."""
     fix: str = ""
     """What to do first when this row is bad."""
     tele: str | None = None
