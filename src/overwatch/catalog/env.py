@@ -85,6 +85,7 @@ ALPHA: Final = Metric(
     scope=Scope.SLOT,
     asks="How far is the seed in this slot blended in?",
     label="alpha",
+    non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
     tele="TELE-551",
 )
@@ -97,6 +98,7 @@ AGE: Final = Metric(
     scope=Scope.SLOT,
     asks="For how many steps has this slot been in its stage?",
     label="age",
+    non_finite=NonFinite.UNDEFINED,
     fmt=".0f",
     tele="TELE-552",
 )
