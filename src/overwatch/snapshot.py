@@ -276,26 +276,8 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
     """What the values span, e.g. `24 episodes` or `last 150 steps`."""
 
 
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """One factor that makes an env stand out."""
-
-    weight: float
-    text: str
-
-
-class Trend(msgspec.Struct, frozen=True, kw_only=True):
-    """One env value over a short window."""
-
-    field: str
-    """`return`, `metric`, `rent` or `fps`."""
-    values: tuple[float | None, ...]
-    """At most 24, newest last."""
-    window: str
-    """What the values span, as shown: `24 episodes`, `last 150 steps`, `last 60s`."""
-
-
 class SeedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One lifecycle event of an env, as shown in its detail."""
+    """One lifecycle event of the selected env."""
 
     time: float
     slot: str
@@ -309,22 +291,22 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """The selected env."""
 
     env_id: int
-    rank: int | None = None
-    """Its place in the order, 1 = worst."""
-    ranked: int | None = None
-    """Envs in the order."""
-    row: Env | None = None
-    """Its row of the board, wherever that was cut."""
-    reasons: tuple[Reason, ...] = ()
-    bound: Bound | None = None
-    """Its lane's."""
-    trends: tuple[Trend, ...] = ()
     history: dict[str, tuple[float | None, ...]] = {}
     actions: tuple[str, ...] = ()
-    """Newest first, e.g. `88,214 PRUNE r1c0`."""
+    """Newest first, with the step where it is known: `88,214 PRUNE r1c1`."""
+    events: tuple[str, ...] = ()
+    env: Env | None = None
+    """Its row of the board, which the board itself may hide; absent for an env never seen."""
+    rank: int | None = None
+    """Its place among all envs, 1 being the worst."""
+    num_envs: int | None = None
+    reasons: tuple[Reason, ...] = ()
+    """All reasons for its score, strongest first."""
+    bound: Bound | None = None
+    """What holds its lane back."""
+    trends: dict[str, Trend] = {}
     seed_events: tuple[SeedEvent, ...] = ()
     """Newest first."""
-    events: tuple[str, ...] = ()
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
