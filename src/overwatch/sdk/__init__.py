@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from overwatch.events import MetricInfo
 from overwatch.sdk.channel import Report
-from overwatch.sdk.launch import Options, launch
+from overwatch.sdk.launch import Options, begin
 from overwatch.sdk.run import Run
 
 __all__ = ["Report", "Run", "start"]
@@ -44,4 +44,4 @@ def start(
         devices=devices, slots=slots, blueprints=blueprints, metric=metric, preset=preset, updates=updates,
         batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, sample=sample,
     )  # fmt: skip
-    return launch(options)
+    return begin(options)

@@ -9,6 +9,7 @@ import difflib
 import functools
 import logging
 import os
+import struct
 import sys
 import threading
 import time
@@ -74,6 +75,7 @@ class Channel:
         self._update: int | None = None
         self._names = {row.short: row.name for row in of_scope(Scope.POLICY)}
         self._custom: set[str] = set()
+        self._env_ids = Column(dtype="<i4", data=b"")
         self._refused = 0
         self._said: set[str] = set()
         self._report: Report | None = None
@@ -101,6 +103,12 @@ class Channel:
             return common_rows(env_id)
         rows = common_rows(*columns.values())
         return self._n_envs if rows == 1 and self._n_envs is not None else rows
+
+    def _first_envs(self, rows: int) -> Column:
+        """Ids 0, 1, 2, ... of so many envs; made once."""
+        if len(self._env_ids) != rows:
+            self._env_ids = Column(dtype="<i4", data=struct.pack(f"<{rows}i", *range(rows)))
+        return self._env_ids
 
     def _columns(self, scope: Scope, columns: Mapping[str, Numbers], rows: int) -> dict[str, Column]:
         """Columns under their full names; one that cannot be taken is left out and counted."""

@@ -17,11 +17,13 @@ import msgspec
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.sdk import identity
 from overwatch.sdk.frames import Hello, encode
-from overwatch.sdk.pipe import Pipe
+from overwatch.sdk.pipe import Pipe, PipeLimits
 from overwatch.sdk.run import Run
 from overwatch.sdk.values import maybe_text, text, whole
 
 log: Final = logging.getLogger("overwatch.sdk")
+
+LIMITS: Final = PipeLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ class Options:
             raise TypeError(f"metric is a {type(self.metric).__name__}; pass overwatch.events.MetricInfo")
 
 
-def launch(options: Options) -> Run:
+def begin(options: Options) -> Run:
     """A run that speaks, or one that sends nothing where telemetry is off or cannot start."""
     run_id = identity.run_id(options.run_id, options.task)
     n_envs = None if options.n_envs is None else whole(options.n_envs)
@@ -81,7 +83,7 @@ def launch(options: Options) -> Run:
         started=_started(options),
     )
     try:
-        pipe = Pipe(lambda life: _hello(hello, life))
+        pipe = Pipe(lambda life: _hello(hello, life), LIMITS)
     except OSError as error:
         log.warning("telemetry is off: the exporter process could not be started: %s", error)
         return Run(run_id, None, n_envs)

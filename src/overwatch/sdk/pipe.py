@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Final, TypeAlias
 
 import msgspec
@@ -33,8 +33,8 @@ class _Token:
 
 _WAKE: Final = _Token()
 _END: Final = _Token()
-_Aside: TypeAlias = "tuple[bytes, bool] | str | _Token"
-"""A record another thread was in the way of, the reason of a drop, or a token."""
+_Aside: TypeAlias = tuple[bytes, bool] | str
+"""A record that another thread was in the way of, or the reason of a drop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,8 @@ class Pipe:
         self._limits = limits or PipeLimits()
         self._hello = hello
         self._lock = threading.Lock()
-        self._aside: SimpleQueue[_Aside] = SimpleQueue()
+        self._aside: deque[_Aside] = deque()
+        self._tokens: SimpleQueue[_Token] = SimpleQueue()
         self._tail = memoryview(b"")
         self._tail_records = 0
         self._backlog: deque[bytes] = deque()
@@ -96,16 +97,19 @@ class Pipe:
     def send(self, frame: bytes, *, fact: bool) -> None:
         """Hand over one encoded record."""
         if not self._lock.acquire(blocking=False):
-            self._aside.put((frame, fact))
+            self._aside.append((frame, fact))
+            self._wake()
             return
         try:
+            self._take_aside()
             self._push(frame, fact=fact)
         finally:
             self._lock.release()
 
     def count_drop(self, reason: str) -> None:
         """Count a record that could not even be made."""
-        self._aside.put(reason)
+        self._aside.append(reason)
+        self._wake()
 
     def _push(self, frame: bytes, *, fact: bool) -> None:
         self._accepted += 1
@@ -163,7 +167,7 @@ class Pipe:
     def _wake(self) -> None:
         if not self._awake:
             self._awake = True
-            self._aside.put(_WAKE)
+            self._tokens.put(_WAKE)
 
     def _lose(self, exporter: ExporterProcess) -> None:
         """The exporter is gone; the helper settles its account."""
@@ -192,21 +196,23 @@ class Pipe:
     def _tend(self) -> None:
         """The helper: records put aside, what waits for room, restarts. Sleeps while there is nothing."""
         while True:
-            item = self._aside.get()
-            if item is _END:
+            if self._tokens.get() is _END:
                 return
             with self._lock:
                 self._awake = False
-                self._take(item)
+                self._take_aside()
             while not self._over.is_set() and not self._settled():
                 self._wait()
 
-    def _take(self, item: _Aside) -> None:
-        if isinstance(item, tuple):
-            self._push(item[0], fact=item[1])
-        elif isinstance(item, str):
-            self._accepted += 1
-            self._dropped[item] += 1
+    def _take_aside(self) -> None:
+        """Push what was put aside; it came before whatever comes now."""
+        while self._aside:
+            item = self._aside.popleft()
+            if isinstance(item, tuple):
+                self._push(item[0], fact=item[1])
+            else:
+                self._accepted += 1
+                self._dropped[item] += 1
 
     def _settled(self) -> bool:
         """Whether nothing is left for the helper to do."""
@@ -260,24 +266,17 @@ class Pipe:
         """
         deadline = time.monotonic() + timeout_s
         self._over.set()
-        self._aside.put(_END)
+        self._tokens.put(_END)
         self._helper.join(timeout_s / 4)
         if self._lock.acquire(timeout=timeout_s / 4):
             try:
-                self._drain_aside()
+                self._take_aside()
                 self._finish(deadline)
             finally:
                 self._lock.release()
         else:
             self._dropped["unconfirmed"] = self._accepted - sum(self._dropped.values())
         return Outcome(accepted=self._accepted, dropped=dict(+self._dropped))
-
-    def _drain_aside(self) -> None:
-        while True:
-            try:
-                self._take(self._aside.get_nowait())
-            except Empty:
-                return
 
     def _finish(self, deadline: float) -> None:
         grace = min(0.1, max(deadline - time.monotonic(), 0.0) / 5)
@@ -300,9 +299,10 @@ class Pipe:
             if self._flush(exporter):
                 if said:
                     return
+                if not self._tell(exporter):
+                    continue
                 said = self._write(exporter, encode(Close(deadline=deadline)), records=0)
-                continue
-            if self._exporter is exporter:
+            elif self._exporter is exporter:
                 _wait_writable(exporter.fd, _POLL_S)
 
     def abandon(self) -> None:

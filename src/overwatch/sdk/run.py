@@ -77,7 +77,7 @@ class Run(Channel):
         Without `env_id` the envs are 0, 1, 2, ...
         """
         rows = self._rows(env_id, columns)
-        keys = {"env_id": ids(range(rows) if env_id is None else env_id, rows)}
+        keys = {"env_id": self._first_envs(rows) if env_id is None else ids(env_id, rows)}
         values = self._columns(Scope.ENV, columns, rows)
         if lane is not None:
             values["lane"] = words(lane, rows)

@@ -9,13 +9,10 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Final, SupportsFloat, TypeAlias, cast
+from typing import Any, Final, SupportsFloat, TypeAlias, cast
 
 from overwatch.catalog import Stage, parse_stage
 from overwatch.events import Column, Severity
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Numeric: TypeAlias = SupportsFloat
 """A float, an int, a NumPy scalar, a tensor of no dimensions on the CPU."""

@@ -1,0 +1,17 @@
+"""Every test of the SDK runs as on a machine where nothing is set and no collector is announced."""
+
+from pathlib import Path
+
+import pytest
+
+LAUNCHERS = ("OVERWATCH_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "RANK", "SLURM_PROCID")
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No launcher, no OTEL_* variables, a runtime folder of its own."""
+    import os
+
+    for name in (*LAUNCHERS, *(name for name in os.environ if name.startswith("OTEL_"))):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

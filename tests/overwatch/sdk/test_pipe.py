@@ -1,0 +1,256 @@
+"""The hand-off under every misfortune: full pipes, dead and stopped exporters, forks, signals, threads."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import overwatch.sdk
+from overwatch.events import LogLine, Measured, RunFinished, RunStarted
+from overwatch.sdk.pipe import PipeLimits
+from tests.overwatch.sdk.sink import DEADLINE_S, Sink, http_sink
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    """A collector over HTTP."""
+    with http_sink() as sink:
+        yield sink
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, or fail at the deadline."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never held"
+        time.sleep(0.01)
+
+
+def run_script(
+    body: str, *, status: int = 0, timeout: float = DEADLINE_S
+) -> subprocess.CompletedProcess[str]:
+    """Run a trainer as its own program."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(body)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_a_stopped_exporter_costs_numbers_never_time_nor_facts(sink: Sink) -> None:
+    """With a full pipe numbers are dropped and counted, facts are held; afterwards all accounts agree."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    sink.wait(lambda sink: sink.events(RunStarted))
+    pid = run.exporter_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for step in range(60):
+            run.envs(step=step, reward=[1.0] * 8192)
+            run.log(f"fact {step}")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    report = run.close(10.0)
+    arrived = [event.message for event in sink.events(LogLine)]
+    numbers = [event for event in sink.events(Measured) if "overwatch.env.reward" in event.values]
+    told = [
+        event.values["overwatch.sdk.dropped"].first() for event in sink.events(Measured) if not event.keys
+    ]
+    assert arrived == [f"fact {step}" for step in range(60)]
+    assert report.accepted == 121
+    assert report.dropped == {"pipe_full": 60 - len(numbers)}
+    assert 0 < len(numbers) < 60
+    assert told[-1] == report.dropped["pipe_full"]
+
+
+def test_a_killed_exporter_is_replaced(sink: Sink) -> None:
+    """A new process goes on under a new epoch; what the dead one had is delivered or counted."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.log("before")
+    sink.wait(lambda sink: sink.events(LogLine))
+    first = run.exporter_pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    said = 1
+
+    def replaced() -> bool:
+        nonlocal said
+        run.log(f"after {said}")
+        said += 1
+        return run.exporter_pid not in (None, first)
+
+    wait_for(replaced)
+    report = run.close(10.0)
+    records = sink.records()
+    assert len({record.origin.epoch for record in records}) == 2
+    assert len({record.origin.run_id for record in records}) == 1
+    assert len(sink.events(RunFinished)) == 1
+    arrived = len(sink.events(LogLine))
+    assert report.accepted == said + 1
+    assert arrived + 1 + sum(report.dropped.values()) >= report.accepted
+    assert set(report.dropped) <= {"unconfirmed"}
+
+
+def test_an_exporter_that_always_dies_ends_in_silence(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After five restarts telemetry is off, said once; calls stay harmless and are counted."""
+    monkeypatch.setattr("overwatch.sdk.process._COMMAND", ("-c", "pass"))
+    monkeypatch.setattr("overwatch.sdk.launch.LIMITS", PipeLimits(backoff_s=0.001))
+    run = overwatch.sdk.start(sample=False)
+
+    def is_off() -> bool:
+        run.update(kl_divergence=0.01)
+        return "telemetry is off" in caplog.text
+
+    wait_for(is_off)
+    run.log("held by nobody")
+    report = run.close(1.0)
+    assert not report.delivered
+    assert sum(report.dropped.values()) == report.accepted
+    assert caplog.text.count("telemetry is off") == 1
+
+
+def test_a_process_that_cannot_start_means_no_telemetry(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No executable: said once, training goes on."""
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    run = overwatch.sdk.start(sample=False)
+    run.update(kl_divergence=0.01)
+    assert "could not be started" in caplog.text
+    assert not run.close().delivered
+
+
+def test_many_threads_lose_nothing(sink: Sink) -> None:
+    """Facts of eight threads all arrive, untorn."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+
+    def speak(name: int) -> None:
+        for count in range(50):
+            run.log(f"{name}:{count}")
+
+    threads = [threading.Thread(target=speak, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert run.close(10.0).delivered
+    arrived = {event.message for event in sink.events(LogLine)}
+    assert arrived == {f"{name}:{count}" for name in range(8) for count in range(50)}
+
+
+def test_a_trainer_without_python_signal_handling_survives_a_dead_exporter() -> None:
+    """With SIGPIPE at its deadly default, a broken pipe still kills nobody."""
+    run_script("""
+        import os, signal, time, overwatch.sdk
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        run = overwatch.sdk.start(sample=False)
+        pid = run.exporter_pid
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while run.exporter_pid == pid and time.monotonic() < deadline:
+            run.update(kl_divergence=0.01)
+        assert run.exporter_pid != pid
+        run.close(0.2)
+    """)
+
+
+def test_a_forked_child_is_silent_and_the_parent_speaks_on(sink: Sink) -> None:
+    """A data loader's worker neither sends nor ends the run, even when the lock was held at the fork."""
+    run_script(f"""
+        import os, threading, overwatch.sdk
+        run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False)
+        stop = threading.Event()
+        def speak():
+            while not stop.is_set():
+                run.update(kl_divergence=0.01)
+        thread = threading.Thread(target=speak)
+        thread.start()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                run.log("from the child")
+                run.close()
+                os._exit(7)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        stop.set()
+        thread.join()
+        run.log("from the parent")
+        assert set(run.close(5.0).dropped) <= {{"pipe_full"}}
+    """)
+    assert [event.message for event in sink.events(LogLine)] == ["from the parent"]
+    assert len(sink.events(RunFinished)) == 1
+
+
+def test_a_signal_handler_may_speak(sink: Sink) -> None:
+    """A handler that runs in the middle of a call neither deadlocks nor tears a frame."""
+    run_script(f"""
+        import signal, time, overwatch.sdk
+        run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False)
+        heard = 0
+        def handler(*_):
+            global heard
+            heard += 1
+            run.log("tick")
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        deadline = time.monotonic() + 10
+        while heard < 100 and time.monotonic() < deadline:
+            run.log("tock")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        report = run.close(5.0)
+        assert heard >= 100 and report.delivered, report
+    """)
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "outcome"),
+    [
+        ("", 0, "completed"),
+        ("raise ValueError('bad')", 1, "failed"),
+        ("raise KeyboardInterrupt", 130, "interrupted"),
+    ],
+)
+def test_an_exit_without_close_says_how_it_ended(sink: Sink, ending: str, status: int, outcome: str) -> None:
+    """The interpreter's end closes the run with the right word."""
+    status = -signal.SIGINT if outcome == "interrupted" else status
+    run_script(
+        f"""
+        import overwatch.sdk
+        run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False)
+        run.log("working")
+        {ending}
+        """,
+        status=status,
+    )
+    sink.wait(lambda sink: sink.events(RunFinished))
+    assert sink.events(RunFinished)[0].outcome == outcome
+
+
+def test_a_killed_trainer_leaves_no_exporter_behind(sink: Sink) -> None:
+    """What had been said is delivered, then the exporter ends, though a forked child holds the pipe."""
+    done = run_script(
+        f"""
+        import os, signal, sys, time, overwatch.sdk
+        run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False)
+        run.log("last words")
+        print(run.exporter_pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        status=-signal.SIGKILL,
+    )
+    sink.wait(lambda sink: sink.events(LogLine))
+    exporter = int(done.stdout)
+    wait_for(lambda: not os.path.exists(f"/proc/{exporter}/fd/0"))  # noqa: PTH110 a path of the kernel's
+    assert sink.events(RunFinished) == []

@@ -1,0 +1,280 @@
+"""A run, from its calls to what a collector hears, through a real exporter process."""
+
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import overwatch.sdk
+from overwatch.catalog import KL, Scope, Stage
+from overwatch.events import (
+    ActionTaken,
+    EarlyStopped,
+    EnvCrashed,
+    EpisodeEnded,
+    GateEvaluated,
+    LogLine,
+    Measured,
+    MetricInfo,
+    NonFiniteSeen,
+    PhaseEnded,
+    RunFinished,
+    RunStarted,
+    SeedStageChanged,
+    Severity,
+)
+from tests.overwatch.sdk.sink import (
+    Sink,
+    attribute_count,
+    free_port,
+    grpc_sink,
+    http_sink,
+    partial_success,
+    silent_server,
+)
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    """A collector over HTTP."""
+    with http_sink() as sink:
+        yield sink
+
+
+def say_everything(run: overwatch.sdk.Run) -> None:
+    """One call of every kind."""
+    run.update(update=3, kl_divergence=0.01, entropy=np.float32(0.5), my_number=7)
+    run.envs(step=5, reward=[1.0, 2.0, -1.5], metric=np.array([1, 2, 3]), lane="cuda:0", step_time=0.25)
+    run.slots(
+        env_id=[0, 1],
+        slot=["a", "b"],
+        stage=["blending", Stage.PRUNED],
+        blueprint=["norm", None],
+        alpha=[0.5, 1.0],
+        age=[3, 4],
+        step=5,
+    )
+    run.episodes(env_id=[1, 2], episode_return=[10.0, 11.0], length=[100, 101], metric=[0.5, 0.25])
+    run.actions(env_id=[0, 1], op=["grow", "wait"], slot=["a", None], step=5)
+    run.seed_stage_changed(
+        env_id=1, slot="a", seed_id="s1", before="training", after=Stage.BLENDING, alpha=0.1, age=9, gain=0.5
+    )
+    run.gate_evaluated(
+        env_id=1, slot="a", seed_id="s1", gate="G2", passed=False, score=0.3, checks_failed=["gain"]
+    )
+    run.env_crashed(2, ValueError("boom"), step=6)
+    run.non_finite(scope="policy", metric="value_loss", kind="inf", count=2)
+    run.early_stopped(update=3, epoch=2, kl_divergence=0.05, target=0.03, minibatches_skipped=12)
+    run.log("hello", severity="warn", env_id=4, took=1.5, where=None)
+    with run.phase("collect"):
+        pass
+
+
+def assert_everything(sink: Sink) -> None:
+    """What `say_everything` said, as the collector heard it."""
+    (update,) = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
+    assert update.index == 3
+    assert {name: column.first() for name, column in update.values.items()} == {
+        KL.name: 0.01,
+        "overwatch.policy.entropy": 0.5,
+        "overwatch.custom.my_number": 7.0,
+    }
+    (envs,) = [event for event in sink.events(Measured) if event.scope is Scope.ENV]
+    assert envs.keys["env_id"].array().tolist() == [0, 1, 2]
+    assert envs.values["overwatch.env.reward"].array().tolist() == [1.0, 2.0, -1.5]
+    assert envs.values["overwatch.env.metric"].array().tolist() == [1, 2, 3]
+    assert envs.values["overwatch.env.step_time"].array().tolist() == [0.25] * 3
+    assert envs.values["lane"].words() == ["cuda:0"] * 3
+    (slots,) = [event for event in sink.events(Measured) if event.scope is Scope.SLOT]
+    assert slots.keys["slot"].words() == ["a", "b"]
+    assert slots.values["overwatch.slot.stage"].words() == ["blending", "pruned"]
+    assert slots.values["blueprint"].words() == ["norm", None]
+    assert slots.values["overwatch.slot.alpha"].array().tolist() == [0.5, 1.0]
+    assert_facts(sink)
+
+
+def assert_facts(sink: Sink) -> None:
+    """The facts of `say_everything`."""
+    (episodes,) = sink.events(EpisodeEnded)
+    assert episodes.episode_return.array().tolist() == [10.0, 11.0]
+    assert episodes.length.array().tolist() == [100, 101]
+    (actions,) = sink.events(ActionTaken)
+    assert (actions.op.words(), actions.slot.words(), actions.step) == (["grow", "wait"], ["a", None], 5)
+    (moved,) = sink.events(SeedStageChanged)
+    assert (moved.before, moved.after, moved.fields) == (Stage.TRAINING, Stage.BLENDING, {"gain": "0.5"})
+    (gate,) = sink.events(GateEvaluated)
+    assert (gate.passed, gate.score, gate.checks_failed) == (False, 0.3, ("gain",))
+    (crash,) = sink.events(EnvCrashed)
+    assert (crash.env_id, crash.error, crash.step) == (2, "ValueError: boom", 6)
+    (seen,) = sink.events(NonFiniteSeen)
+    assert (seen.metric, seen.kind, seen.count) == ("overwatch.policy.value_loss", "inf", 2)
+    (stopped,) = sink.events(EarlyStopped)
+    assert (stopped.update, stopped.minibatches_skipped) == (3, 12)
+    (line,) = sink.events(LogLine)
+    assert (line.message, line.severity, line.env_id) == ("hello", Severity.WARNING, 4)
+    assert line.fields == {"took": "1.5", "where": "None"}
+    (phase,) = sink.events(PhaseEnded)
+    assert (phase.phase, phase.update) == ("collect", 3)
+    assert phase.duration_s >= 0
+    (finished,) = sink.events(RunFinished)
+    assert (finished.outcome, finished.reason) == ("failed", "why")
+
+
+def test_every_event_arrives_over_http(sink: Sink) -> None:
+    """Every kind of call becomes its event, numbered without gaps, from one origin."""
+    run = overwatch.sdk.start(
+        endpoint=sink.endpoint,
+        task="grow",
+        algo="ppo",
+        n_envs=3,
+        rank=2,
+        config={"lr": 3e-4, "net": {"api_token": "hush", "url": "http://me:pw@host/x"}},
+        devices=["cuda:0"],
+        slots=("a", "b"),
+        blueprints={"norm": "No"},
+        metric=MetricInfo(name="accuracy", higher_is_better=True),
+        updates=10,
+        modes={"amp": "bf16", "compile": True, "ddp": 2},
+        sample=False,
+    )
+    say_everything(run)
+    report = run.close(5.0, outcome="failed", reason="why")
+    assert report == overwatch.sdk.Report(delivered=True, accepted=13, dropped={})
+    assert_everything(sink)
+    records = sink.records()
+    assert [record.seq for record in records] == list(range(1, len(records) + 1))
+    assert len({record.origin for record in records}) == 1
+    origin = records[0].origin
+    assert (origin.run_id, origin.rank, origin.task, origin.algo, origin.ours) == (
+        run.run_id,
+        2,
+        "grow",
+        "ppo",
+        True,
+    )
+    (started,) = sink.events(RunStarted)
+    assert started.config == {
+        "lr": "0.0003",
+        "net.api_token": "[redacted]",
+        "net.url": "http://[redacted]@host/x",
+    }
+    assert (started.amp, started.compile, started.ddp, started.updates) == ("bf16", True, 2, 10)
+    assert started.node
+    assert started.metric == MetricInfo(name="accuracy", higher_is_better=True)
+
+
+def test_every_event_arrives_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same over gRPC, found through the environment."""
+    with grpc_sink() as sink:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.endpoint)
+        run = overwatch.sdk.start(sample=False)
+        say_everything(run)
+        assert run.close(5.0, outcome="failed", reason="why").delivered
+        assert_everything(sink)
+
+
+def test_more_than_128_attributes_arrive(sink: Sink) -> None:
+    """No number is cut off by the attribute limit of the OpenTelemetry SDK."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.update(kl_divergence=0.01, **{f"number_{index}": float(index) for index in range(180)})
+    assert run.close(5.0).delivered
+    assert max(attribute_count(body) for path, body in sink.bodies if path == "/v1/logs") > 180
+    (update,) = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
+    assert len(update.values) == 181
+    assert update.values[KL.name].first() == 0.01
+
+
+def test_a_nan_travels_as_it_is_and_as_a_fact(sink: Sink) -> None:
+    """Critical rows yield one fact a metric with the envs concerned; undefined rows yield none."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.update(value_loss=math.nan, explained_variance=math.nan, unheard_of=math.inf)
+    run.envs(env_id=np.arange(100), reward=np.where(np.arange(100) % 2 == 1, np.nan, 0.0))
+    assert run.close(5.0).delivered
+    (update,) = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
+    assert math.isnan(update.values["overwatch.policy.value_loss"].first())
+    loss, reward = sink.events(NonFiniteSeen)
+    assert (loss.metric, loss.kind, loss.env_ids) == ("overwatch.policy.value_loss", "nan", ())
+    assert (reward.metric, reward.count, reward.env_ids) == (
+        "overwatch.env.reward",
+        50,
+        tuple(range(1, 32, 2)),
+    )
+
+
+def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
+    """Gauges under the catalogue's names without the non-finite ones, counters, a span a phase."""
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.update(kl_divergence=0.02, value_loss=math.nan)
+    run.envs(step=1, reward=[1.0, 2.0])
+    with run.phase("learn"):
+        pass
+    assert run.close(5.0).delivered
+    body = next(body for path, body in reversed(sink.bodies) if path == "/v1/metrics")
+    message = ExportMetricsServiceRequest.FromString(body)
+    found = {
+        metric.name: metric
+        for resource in message.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert found[KL.name].gauge.data_points[0].as_double == 0.02
+    assert "overwatch.policy.value_loss" not in found
+    assert found["overwatch.run.updates"].sum.data_points[0].as_double == 1
+    assert found["overwatch.run.steps"].sum.data_points[0].as_double == 2
+    assert found["overwatch.run.non_finite"].sum.data_points[0].as_int == 1
+    body = next(body for path, body in sink.bodies if path == "/v1/traces")
+    spans = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
+    assert [span.name for span in spans] == ["learn"]
+
+
+@pytest.mark.parametrize("state", ["dead", "silent"])
+def test_close_is_punctual_and_truthful_without_a_collector(state: str) -> None:
+    """A dead port and a server that never answers: back in time, nothing claimed."""
+    with silent_server() as silent:
+        endpoint = silent if state == "silent" else f"http://127.0.0.1:{free_port()}"
+        run = overwatch.sdk.start(endpoint=endpoint, sample=False)
+        run.update(kl_divergence=0.01)
+        began = time.monotonic()
+        report = run.close(1.0)
+        assert time.monotonic() - began < 1.2
+    assert not report.delivered
+    assert report.accepted == 2
+    assert sum(report.dropped.values()) == report.accepted
+    assert run.close() is report
+
+
+def test_records_wait_for_a_collector_that_is_away(sink: Sink) -> None:
+    """A busy collector is tried again and in the end has everything once, in order."""
+    sink.status = lambda count: 503 if count <= 2 else 200
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.update(update=1, kl_divergence=0.01)
+    sink.wait(lambda sink: sink.records())
+    run.update(update=2, kl_divergence=0.02)
+    assert run.close(5.0).delivered
+    records = sink.records()
+    assert [record.seq for record in records] == list(range(1, len(records) + 1))
+
+
+def test_a_refusal_is_counted_and_not_repeated(sink: Sink) -> None:
+    """What the collector refuses for good is dropped under its reason; the next batch goes."""
+    sink.status = lambda _: 400
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    sink.wait(lambda sink: sink.requests)
+    report = run.close(5.0)
+    assert report.dropped == {"refused": 1}
+    assert report.accepted == 1
+
+
+def test_a_partial_success_is_counted(sink: Sink) -> None:
+    """Records that the collector did not keep are not called delivered."""
+    sink.reply = partial_success(1)
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    report = run.close(5.0)
+    assert not report.delivered
+    assert report.dropped.get("rejected", 0) >= 1
