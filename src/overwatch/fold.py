@@ -11,12 +11,16 @@ from typing import Final
 import msgspec
 
 from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.diagnose.assess import dump as dump_assessment
+from overwatch.diagnose.assess import load as load_assessment
 from overwatch.events import Record
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode
 from overwatch.projection import project
 from overwatch.snapshot import Snapshot, View
 from overwatch.state import RunState, apply, new_run
+from overwatch.state import dump as dump_state
+from overwatch.state import load as load_state
 
 FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
@@ -66,6 +70,20 @@ class _Tracked(msgspec.Struct):
     assessment: Assessment
     logged_stamp: int = -1
     """`last_stamp` when the run's ended snapshot was last recorded."""
+    judged: Judged | None = None
+    """This tick's judgement; not part of a checkpoint."""
+
+
+class _SavedRun(msgspec.Struct, frozen=True):
+    run_id: str
+    state: bytes
+    assessment: bytes
+    logged_stamp: int
+
+
+class _Saved(msgspec.Struct, frozen=True):
+    runs: list[_SavedRun]
+    tower: TowerStats
 
 
 class Fold:
@@ -82,28 +100,61 @@ class Fold:
 
     def advance(self, tick: int, batches: Sequence[Batch], views: Iterable[tuple[str | None, View]]) -> Frame:
         """Apply the batches stamped up to `tick`, judge every run, project every view."""
-        for batch in batches:
-            self._apply(batch)
-        slow = tick % SLOW_NS == 0
+        logged = self._judge(tick, batches)
         wanted = self._resolve(views)
         snapshots: dict[tuple[str, View], Snapshot] = {}
-        recorded: list[Snapshot] = []
         for run_id, tracked in self._runs.items():
-            judged = assess(tracked.state, tracked.assessment, tick)
-            tracked.assessment = judged.assessment
             views_of_run = [DEFAULT_VIEW, *(view for name, view in wanted if name == run_id)]
             for view in dict.fromkeys(views_of_run):
-                snapshots[run_id, view] = project(tracked.state, judged, view)
-            if slow and self._is_recorded(tracked, judged):
-                recorded.append(snapshots[run_id, DEFAULT_VIEW])
+                snapshots[run_id, view] = _project(tracked, view)
         return Frame(
             tick=tick,
-            slow=slow,
+            slow=tick % SLOW_NS == 0,
             newest=self.newest,
             snapshots=snapshots,
-            recorded=tuple(recorded),
+            recorded=tuple(snapshots[run_id, DEFAULT_VIEW] for run_id in logged),
             tower=msgspec.structs.replace(self.tower),
         )
+
+    def skip(self, tick: int, batches: Sequence[Batch]) -> tuple[Snapshot, ...]:
+        """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
+        return tuple(_project(self._runs[run_id], DEFAULT_VIEW) for run_id in self._judge(tick, batches))
+
+    def look(self, views: Iterable[tuple[str | None, View]]) -> dict[tuple[str, View], Snapshot]:
+        """Further views of the tick taken last; runs that are not there are left out."""
+        wanted = [(run_id, view) for run_id, view in self._resolve(views) if run_id in self._runs]
+        return {(run_id, view): _project(self._runs[run_id], view) for run_id, view in wanted}
+
+    def dump(self) -> bytes:
+        """Everything that outlives a tick, as bytes."""
+        runs = [
+            _SavedRun(run_id, dump_state(run.state), dump_assessment(run.assessment), run.logged_stamp)
+            for run_id, run in self._runs.items()
+        ]
+        return msgspec.msgpack.encode(_Saved(runs, self.tower))
+
+    @classmethod
+    def load(cls, data: bytes) -> "Fold":
+        """The fold of `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
+        saved = msgspec.msgpack.decode(data, type=_Saved)
+        fold = cls()
+        fold.tower = saved.tower
+        for run in saved.runs:
+            assessment = load_assessment(run.assessment)
+            fold._runs[run.run_id] = _Tracked(load_state(run.state), assessment, run.logged_stamp)
+        return fold
+
+    def _judge(self, tick: int, batches: Sequence[Batch]) -> list[str]:
+        """Take one tick; returns the runs whose snapshot is recorded at it."""
+        for batch in batches:
+            self._apply(batch)
+        logged: list[str] = []
+        for run_id, tracked in self._runs.items():
+            judged = assess(tracked.state, tracked.assessment, tick)
+            tracked.assessment, tracked.judged = judged.assessment, judged
+            if tick % SLOW_NS == 0 and self._is_recorded(tracked, judged):
+                logged.append(run_id)
+        return logged
 
     def _resolve(self, views: Iterable[tuple[str | None, View]]) -> list[tuple[str, View]]:
         newest = self.newest
@@ -156,3 +207,9 @@ class Fold:
     def _quarantine(self, detail: str) -> None:
         self.tower.problems += 1
         self.tower.last_problem = detail
+
+
+def _project(tracked: _Tracked, view: View) -> Snapshot:
+    if tracked.judged is None:
+        raise LookupError("no tick has been taken since this fold was made or loaded")
+    return project(tracked.state, tracked.judged, view)

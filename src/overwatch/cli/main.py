@@ -67,3 +67,49 @@ def demo(
         sys.exit(run_demo(options))
     except DemoError as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.option("--gpus", type=int, default=2, show_default=True, help="Lanes.")
+@click.option("--envs", type=int, default=32, show_default=True, help="Envs on each lane.")
+@click.option("--slots", type=int, default=6, show_default=True, help="Slots in each env.")
+@click.option("--rate", "rate_hz", type=float, default=10.0, show_default=True, help="Env steps a second.")
+@click.option("--seconds", type=int, default=60, show_default=True, help="Length of the run.")
+@click.option("--fault", "faults", multiple=True, metavar="NAME@SECOND", help="What goes wrong, and when.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same run.")
+@click.option("--run-id", metavar="ID", help="Made from the size and seed without.")
+@click.option("--endpoint", metavar="URL", help="Play it in real time to this collector's OTLP/HTTP.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write a recording at once instead."
+)
+def simulate(
+    *, faults: tuple[str, ...], run_id: str | None, endpoint: str | None, out: Path | None, **size: float
+) -> None:
+    """Tell a scripted run, with faults, to a collector or into a recording.
+
+    Without --endpoint and --out it goes to the collector of this machine. Give --fault NAME@SECOND once
+    for each fault; a name that is not known lists them all.
+    """
+    from overwatch.cli import simulate as simulation
+
+    if endpoint is not None and out is not None:
+        raise click.UsageError("--endpoint and --out exclude one another; give one of them")
+    settings = simulation.settings_of(size, faults, run_id, live=out is None)
+    sys.exit(simulation.send(settings, endpoint) if out is None else simulation.record(settings, out))
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--format", "_fmt", type=click.Choice(["json"]), default="json", show_default=True)
+@click.option("--every", "every_s", type=click.FloatRange(min=0.1), help="One snapshot each so many seconds.")
+@click.option("--at", "at_s", type=click.FloatRange(min=0), help="The one snapshot at this second.")
+@click.option("--run", "run_id", metavar="ID", help="Which run; with --every and --at the newest without.")
+@click.option("--digest", is_flag=True, help="Print the SHA-256 of all recorded lines instead.")
+def replay(
+    path: Path, _fmt: str, every_s: float | None, at_s: float | None, run_id: str | None, *, digest: bool
+) -> None:
+    """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for."""
+    from overwatch.cli.replay import ReplayOptions
+    from overwatch.cli.replay import replay as run_replay
+
+    sys.exit(run_replay(path, ReplayOptions(every_s=every_s, at_s=at_s, run_id=run_id, digest=digest)))

@@ -1,20 +1,27 @@
 """Reading a recording: the index and the OTLP files beside it, back into batches and frames.
 
 Owns the shape of `index.jsonl` on the reading side and the order of replay. A recording replays to the
-frames that were live: same batches, same ticks, same fold. Must not know who shows the frames.
+frames that were live: same batches, same ticks, same fold. What cannot be read is counted and passed over.
+Must not know who shows the frames.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
 from overwatch.fold import FAST_NS, Fold, Frame, next_tick
 from overwatch.journal import Batch, Signal
-from overwatch.otlp.jsonl import from_json
+from overwatch.otlp.jsonl import MalformedJson, from_json
+from overwatch.snapshot import Snapshot
 
 INDEX_VERSION: Final = 1
+
+Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Time: TypeAlias = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]
 
 
 class RecordingError(ValueError):
@@ -34,18 +41,18 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where one batch lies."""
 
     sequence: int
-    stamp: int
+    stamp: Time
     signal: Signal
     file: str
-    offset: int
-    length: int
+    offset: Place
+    length: Place
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A collector started here: its fold began empty and its clock jumps to this stamp."""
 
     sequence: int
-    stamp: int
+    stamp: Time
     signal: Signal
     body: dict[str, object]
 
@@ -53,10 +60,36 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Ended(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A collector stopped cleanly after this tick."""
 
-    end: int
+    end: Time
 
 
 Entry: TypeAlias = Header | Located | Started | Ended
+
+
+@dataclass(slots=True, kw_only=True)
+class Segment:
+    """One life of a collector: every tick from `first` to `last`, and what is folded at which."""
+
+    first: int
+    """First tick, Unix nanoseconds."""
+    last: int
+    """Last tick; before `first` when nothing was folded."""
+    entries: list[Located] = field(default_factory=list)
+    due: list[int] = field(default_factory=list)
+    """The tick at which each entry is folded; never falls."""
+
+    def at(self, tick: int) -> list[Located]:
+        """The entries that are folded at a tick."""
+        return self.entries[bisect_left(self.due, tick) : bisect_right(self.due, tick)]
+
+    def add(self, entry: Located) -> None:
+        """Append an entry; it is folded at the first tick at or after its stamp that is still to come."""
+        floor = self.due[-1] if self.due else self.first
+        if not self.due or self.due[-1] < self.last:
+            floor = max(floor, self.last + FAST_NS)
+        self.entries.append(entry)
+        self.due.append(max(next_tick(entry.stamp), floor))
+        self.last = max(self.last, self.due[-1])
 
 
 class Recording:
@@ -69,9 +102,16 @@ class Recording:
             raise RecordingError(f"{folder} has no index.jsonl; name the folder that `otlp_file` wrote to")
         self.bad_lines = 0
         """Index lines that could not be read, e.g. a tail cut by a crash."""
+        self._unreadable: set[tuple[str, int]] = set()
+
+    @property
+    def bad_batches(self) -> int:
+        """Batches met so far that the index names and the files do not hold."""
+        return len(self._unreadable)
 
     def entries(self) -> Iterator[Entry]:
         """The index in order; lines that cannot be read are counted and passed over."""
+        self.bad_lines = 0
         with self.index.open("rb") as lines:
             for line in lines:
                 try:
@@ -79,29 +119,49 @@ class Recording:
                 except msgspec.DecodeError:
                     self.bad_lines += 1
 
-    def frames(self) -> Iterator[Frame]:
-        """Every frame that was live, in order."""
-        fold, tick, waiting = Fold(), None, list[Batch]()
+    def segments(self) -> list[Segment]:
+        """The index as lives of a collector, in order; those in which nothing was folded are left out."""
+        segments: list[Segment] = []
         for entry in self.entries():
             if isinstance(entry, Header):
                 continue
-            if isinstance(entry, Ended):
-                while tick is not None and tick <= entry.end:
-                    yield fold.advance(tick, waiting, ())
-                    waiting, tick = [], tick + FAST_NS
-                continue
-            while tick is not None and tick < entry.stamp and isinstance(entry, Located):
-                yield fold.advance(tick, waiting, ())
-                waiting, tick = [], tick + FAST_NS
             if isinstance(entry, Started):
-                if tick is not None and waiting:
-                    yield fold.advance(tick, waiting, ())
-                fold, tick, waiting = Fold(), next_tick(entry.stamp), []
-                continue
-            tick = next_tick(entry.stamp) if tick is None else tick
-            waiting.append(self._batch(entry))
-        if tick is not None and waiting:
-            yield fold.advance(tick, waiting, ())
+                first = next_tick(entry.stamp)
+                segments.append(Segment(first=first, last=first - FAST_NS))
+            elif isinstance(entry, Located):
+                if not segments:
+                    first = next_tick(entry.stamp)
+                    segments.append(Segment(first=first, last=first - FAST_NS))
+                segments[-1].add(entry)
+            elif segments:
+                segments[-1].last = max(segments[-1].last, entry.end // FAST_NS * FAST_NS)
+        return [segment for segment in segments if segment.last >= segment.first]
+
+    def frames(self) -> Iterator[Frame]:
+        """Every frame that was live, in order."""
+        for fold, tick, batches in self._ticks():
+            yield fold.advance(tick, batches, ())
+
+    def recorded(self) -> Iterator[Snapshot]:
+        """Every snapshot that was recorded, in order; quicker than `frames`."""
+        for fold, tick, batches in self._ticks():
+            yield from fold.skip(tick, batches)
+
+    def _ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
+        for segment in self.segments():
+            fold = Fold()
+            for tick in range(segment.first, segment.last + 1, FAST_NS):
+                yield fold, tick, self.read(segment.at(tick))
+
+    def read(self, entries: list[Located]) -> list[Batch]:
+        """The batches of these entries; those that the files do not hold are counted and left out."""
+        batches = []
+        for entry in entries:
+            try:
+                batches.append(self._batch(entry))
+            except (OSError, MalformedJson):
+                self._unreadable.add((entry.file, entry.offset))
+        return batches
 
     def _batch(self, entry: Located) -> Batch:
         if entry.file != Path(entry.file).name:
@@ -111,6 +171,17 @@ class Recording:
             line = data.read(entry.length)
         body = from_json(entry.signal, line.rstrip(b"\n"))
         return Batch(sequence=entry.sequence, stamp=entry.stamp, signal=entry.signal, body=body)
+
+
+def open_recording(path: Path) -> Recording:
+    """The recording in a folder, or in its folder `otlp`; raises `RecordingError` where neither is one."""
+    for folder in (path, path / "otlp"):
+        if (folder / "index.jsonl").is_file():
+            return Recording(folder)
+    raise RecordingError(
+        f"{path} is no recording: it holds neither index.jsonl nor otlp/index.jsonl; "
+        "name the folder that the collector's otlp_file, `overwatch demo` or `overwatch simulate` wrote to"
+    )
 
 
 def _entry(line: bytes) -> Entry:

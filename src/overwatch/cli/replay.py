@@ -1,0 +1,108 @@
+"""`overwatch replay`: a recording as snapshot lines, or as one digest of all of them.
+
+Exit codes: 0 done, 1 nothing readable, 2 bad usage. What could not be read is counted on stderr.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from overwatch import codec
+from overwatch.feeds.player import Player
+from overwatch.feeds.recording import Recording, RecordingError, open_recording
+from overwatch.fold import DEFAULT_VIEW, Frame
+from overwatch.snapshot import Snapshot
+
+SECOND: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """What to print of a recording; times in seconds of recording time."""
+
+    every_s: float | None = None
+    at_s: float | None = None
+    run_id: str | None = None
+    digest: bool = False
+
+    def __post_init__(self) -> None:
+        given = [
+            name
+            for name, value in (
+                ("--every", self.every_s),
+                ("--at", self.at_s),
+                ("--digest", self.digest or None),
+            )
+            if value is not None
+        ]
+        if len(given) > 1:
+            raise click.UsageError(f"{' and '.join(given)} exclude one another; give one of them")
+        if self.digest and self.run_id is not None:
+            raise click.UsageError("--digest is of the whole recording; leave --run out")
+
+
+def replay(path: Path, options: ReplayOptions) -> int:
+    """Print what was asked for; the exit code says whether anything could be read."""
+    try:
+        recording = open_recording(path)
+        printed = _digest(recording) if options.digest else _lines(recording, options)
+    except (RecordingError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    if recording.bad_lines or recording.bad_batches:
+        click.echo(
+            f"{recording.index}: {recording.bad_lines} index lines and {recording.bad_batches} batches "
+            "could not be read and were left out",
+            err=True,
+        )
+    if not printed:
+        of_run = f" of run {options.run_id}" if options.run_id else ""
+        click.echo(f"{path} holds no snapshot{of_run} that can be replayed", err=True)
+    return 0 if printed else 1
+
+
+def _digest(recording: Recording) -> int:
+    """Print the SHA-256 of all recorded lines: that of the `snapshots.jsonl` which was written live."""
+    digest, count = hashlib.sha256(), 0
+    for snapshot in recording.recorded():
+        digest.update(codec.encode(snapshot) + b"\n")
+        count += 1
+    if count:
+        click.echo(digest.hexdigest())
+    return count
+
+
+def _lines(recording: Recording, options: ReplayOptions) -> int:
+    count = 0
+    for snapshot in _wanted(recording, options):
+        click.echo(codec.encode(snapshot))
+        count += 1
+    return count
+
+
+def _wanted(recording: Recording, options: ReplayOptions) -> Iterator[Snapshot]:
+    run_id = options.run_id
+    if options.every_s is None and options.at_s is None:
+        yield from (each for each in recording.recorded() if run_id in (None, each.run.run_id))
+        return
+    player = Player(recording)
+    length = player.last - player.first
+    if options.at_s is not None and options.at_s * SECOND > length:
+        raise click.UsageError(f"--at {options.at_s:g} is beyond the recording's {length / SECOND:g} s")
+    step = round((options.every_s or 0) * SECOND)
+    asked = range(step, length + 1, step) if step else [round((options.at_s or 0) * SECOND)]
+    shown = None
+    for offset in asked:
+        frame = player.seek(player.first + offset)
+        snapshot = _of_run(frame, run_id)
+        if snapshot is not None and frame.tick != shown:
+            yield snapshot
+        shown = frame.tick
+
+
+def _of_run(frame: Frame, run_id: str | None) -> Snapshot | None:
+    wanted = frame.newest if run_id is None else run_id
+    return None if wanted is None else frame.snapshots.get((wanted, DEFAULT_VIEW))

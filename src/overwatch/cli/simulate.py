@@ -1,0 +1,186 @@
+"""`overwatch simulate`: a scripted run into a folder at once, or to a collector in its own time.
+
+Owns pacing and what is said to the user. Exit code 1 when the collector did not get everything.
+"""
+
+import signal
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+import msgspec
+
+from overwatch import __version__, codec, discovery
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
+from overwatch.journal import Batch, Signal
+from overwatch.serve.files import LineFile
+from overwatch.serve.recording import RecordingWriter
+from overwatch.simulate import SECOND, Moment, Script, Settings, Teller, Told, parse_fault
+from overwatch.simulate.sender import Sender, SenderConfig
+
+EPOCH_NS: Final = 1_767_225_600 * SECOND
+"""When a recorded simulation begins: 2026-01-01 00:00 UTC, so that the same settings give the same bytes."""
+DELAY_NS: Final = 5_000_000
+"""From an event to its receive stamp in a recorded simulation."""
+DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
+DRAIN_S: Final = 10.0
+SLICE_S: Final = 0.1
+
+
+def settings_of(
+    size: Mapping[str, float], faults: tuple[str, ...], run_id: str | None, *, live: bool
+) -> Settings:
+    """The settings of a command line; bad ones are bad usage. A live run's own id tells it from others."""
+    when = f"-{datetime.now().astimezone():%m%d-%H%M%S}" if live else ""
+    named = run_id or f"sim-{size['gpus']}x{size['envs']}x{size['slots']}-{size['seed']}{when}"
+    try:
+        planned = tuple(parse_fault(fault) for fault in faults)
+        return Settings(
+            gpus=int(size["gpus"]),
+            envs=int(size["envs"]),
+            slots=int(size["slots"]),
+            rate_hz=size["rate_hz"],
+            seconds=int(size["seconds"]),
+            seed=int(size["seed"]),
+            faults=planned,
+            run_id=named,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def record(settings: Settings, out: Path) -> int:
+    """Write the recording that a collector would have written; refuses a folder that holds one."""
+    if (out / "otlp" / "index.jsonl").exists():
+        raise click.UsageError(f"--out {out} holds a recording already; name another folder")
+    began = time.monotonic()
+    try:
+        records, snapshots = _write(settings, out)
+    except OSError as error:
+        raise click.ClickException(f"--out {out} cannot be written: {error.strerror or error}") from error
+    took = time.monotonic() - began
+    click.echo(
+        f"{settings.seconds} s of run {settings.run_id}: {records} records, {snapshots} snapshots, "
+        f"written in {took:.1f} s"
+    )
+    click.echo(f"  overwatch replay {out}")
+    return 0
+
+
+def _write(settings: Settings, out: Path) -> tuple[int, int]:
+    writer, log = RecordingWriter(out / "otlp", (Signal.LOGS,)), LineFile(out / "snapshots.jsonl")
+    start = {"version": __version__, "simulated": True, "seed": settings.seed}
+    body = msgspec.json.encode(start, order="deterministic")
+    fold, tick, waiting = Fold(), next_tick(EPOCH_NS), list[Batch]()
+    end = next_tick(EPOCH_NS + settings.seconds * SECOND + DELAY_NS) + SLOW_NS
+    records = snapshots = 0
+    try:
+        writer.start(Batch(sequence=1, stamp=EPOCH_NS, signal=Signal.START, body=body))
+        for told, batch in _batches(settings):
+            writer.write(batch)
+            records += told.records
+            while tick < batch.stamp:
+                snapshots += _log(log, fold, tick, waiting)
+                tick, waiting = tick + FAST_NS, []
+            waiting.append(batch)
+        while tick <= end:
+            snapshots += _log(log, fold, tick, waiting)
+            tick, waiting = tick + FAST_NS, []
+        writer.end(end)
+    finally:
+        writer.close()
+        log.close()
+    return records, snapshots
+
+
+def _batches(settings: Settings) -> Iterator[tuple[Told, Batch]]:
+    """Requests with the stamps that they would have got; stamps strictly rise."""
+    teller = Teller(settings.run_id, f"simulated-{settings.seed}")
+    stamp = EPOCH_NS
+    for sequence, told in enumerate(teller.tell(Script(settings, EPOCH_NS).moments()), start=2):
+        stamp = max(stamp + 1, told.at + DELAY_NS)
+        yield told, Batch(sequence=sequence, stamp=stamp, signal=Signal.LOGS, body=told.body)
+
+
+def _log(log: LineFile, fold: Fold, tick: int, batches: list[Batch]) -> int:
+    lines = [codec.encode(snapshot) + b"\n" for snapshot in fold.skip(tick, batches)]
+    if lines:
+        log.append(b"".join(lines))
+    return len(lines)
+
+
+def send(settings: Settings, endpoint: str | None) -> int:
+    """Play the run in real time to a collector; Ctrl-C ends the run as interrupted."""
+    found = None if endpoint else discovery.read()
+    address = endpoint or (found.otlp_http if found else None) or DEFAULT_ENDPOINT
+    try:
+        sender = Sender(SenderConfig(endpoint=address))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(f"sending run {settings.run_id} to {address} for {settings.seconds} s; Ctrl-C ends it")
+    with _counted_interrupts() as interrupts:
+        sender.start()
+        _play(settings, sender, interrupts)
+        _drain(sender, interrupts)
+    sender.close()
+    click.echo(f"{sender.delivered} records delivered")
+    if sender.lost:
+        why = "; ".join(f"{count} {reason}" for reason, count in sender.lost.items())
+        last = f" (last: {sender.trouble})" if sender.trouble else ""
+        click.echo(f"not delivered to {address}: {why}{last}", err=True)
+    return 1 if sender.lost else 0
+
+
+def _play(settings: Settings, sender: Sender, interrupts: list[int]) -> None:
+    start_ns = time.time_ns()
+    script = Script(settings, start_ns)
+    teller = Teller(settings.run_id, str(uuid.uuid4()))
+    said_trouble = False
+    for told in teller.tell(script.moments()):
+        _wait_until(told.at, interrupts)
+        sender.put(told)
+        if interrupts:
+            at = max(told.at, time.time_ns())
+            last = Moment(at=at, events=(script.finished(at, "interrupted", "ended by the user"),))
+            for ending in teller.tell([last]):
+                sender.put(ending)
+            return
+        if sender.trouble is not None and not said_trouble:
+            click.echo(f"the collector does not take it yet ({sender.trouble}); trying on", err=True)
+        said_trouble = sender.trouble is not None
+    _wait_until(start_ns + settings.seconds * SECOND, interrupts)
+
+
+def _wait_until(at: int, interrupts: list[int]) -> None:
+    while not interrupts and (wait_s := (at - time.time_ns()) / SECOND) > 0:
+        time.sleep(min(wait_s, SLICE_S))
+
+
+def _drain(sender: Sender, interrupts: list[int]) -> None:
+    """Wait for what is on its way, until a further Ctrl-C."""
+    deadline, before = time.monotonic() + DRAIN_S, len(interrupts)
+    while time.monotonic() < deadline and len(interrupts) == before:
+        if sender.drained(SLICE_S):
+            return
+
+
+@contextmanager
+def _counted_interrupts() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM are noted in the list instead of ending the process."""
+    seen: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

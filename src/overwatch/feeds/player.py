@@ -1,0 +1,152 @@
+"""Playing a recording: seek, step, pause, play on. The same tick is the same frame, however it was reached.
+
+Owns the place in the recording and the checkpoints that make stepping back cheap. Reads the recording and
+nothing else: no clock, no thread; who plays says how much time went by. Must not know who shows the frames.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from overwatch.feeds.recording import Recording, RecordingError, Segment
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
+from overwatch.snapshot import Snapshot, View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayerConfig:
+    """What stepping back may cost."""
+
+    checkpoint_ns: int = 30 * SLOW_NS
+    """Recording time between two checkpoints; a multiple of the fast tick."""
+    most_checkpoints: int = 64
+    """Beyond this every second one is let go and the time between them doubles."""
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_ns < FAST_NS or self.checkpoint_ns % FAST_NS:
+            raise ValueError(f"checkpoint_ns is {self.checkpoint_ns}; use a multiple of {FAST_NS}")
+        if self.most_checkpoints < 2:
+            raise ValueError(f"most_checkpoints is {self.most_checkpoints}; use 2 or more")
+
+
+class Player:
+    """A place in a recording, and the frame there. Raises `RecordingError` when nothing can be shown."""
+
+    def __init__(self, recording: Recording, config: PlayerConfig | None = None) -> None:
+        config = config or PlayerConfig()
+        self._recording = recording
+        self._segments = recording.segments()
+        if not self._segments:
+            raise RecordingError(f"{recording.index} names nothing that can be replayed; record again")
+        self._every = config.checkpoint_ns
+        self._most = config.most_checkpoints
+        self._checkpoints: dict[int, bytes] = {}
+        """Folds by the last tick that they took, in order of that tick within each segment."""
+        self._fold: Fold | None = None
+        self._clock = self.first
+        self.folded = 0
+        """Ticks folded so far: what seeking cost."""
+        self.paused = True
+        self.speed = 1.0
+        """Recording seconds a second while playing."""
+        self.frame = self.seek(self.first)
+        """The frame at the current place."""
+
+    @property
+    def first(self) -> int:
+        """First tick of the recording, Unix nanoseconds."""
+        return self._segments[0].first
+
+    @property
+    def last(self) -> int:
+        """Last tick of the recording, Unix nanoseconds."""
+        return self._segments[-1].last
+
+    @property
+    def position(self) -> int:
+        """The current tick."""
+        return self.frame.tick
+
+    @property
+    def recording(self) -> Recording:
+        """What is played; says how much of it could not be read."""
+        return self._recording
+
+    def seek(self, time: int) -> Frame:
+        """Go to the last tick at or before a Unix time in nanoseconds; beyond the ends, to the end."""
+        segment, tick = self._settle(time)
+        self._clock = max(time, self.first)
+        if self._fold is None or self.frame.tick != tick:
+            self.frame = self._go(segment, tick)
+        return self.frame
+
+    def step(self, by: int = 1) -> Frame:
+        """Go `by` recorded ticks (whole seconds) on, or back when negative; stays at the ends."""
+        tick = self.position
+        for _ in range(abs(by)):
+            tick = self._recorded_after(tick) if by > 0 else self._recorded_before(tick)
+        return self.seek(tick)
+
+    def advance(self, elapsed_ns: int) -> Frame:
+        """Play on for so long, gaps left out; stands still while paused and pauses at the end."""
+        if self.paused:
+            return self.frame
+        clock = self._clock + int(elapsed_ns * self.speed)
+        segment, _ = self._settle(clock)
+        if clock > segment.last:
+            later = [other.first for other in self._segments if other.first > segment.last]
+            clock = later[0] if later else self.last
+            self.paused = not later
+        return self.seek(clock)
+
+    def look(self, run_id: str | None, view: View) -> Snapshot | None:
+        """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""
+        seen = self._fold.look([(run_id, view)]) if self._fold is not None else {}
+        return next(iter(seen.values()), None)
+
+    def _settle(self, time: int) -> tuple[Segment, int]:
+        firsts = [segment.first for segment in self._segments]
+        segment = self._segments[max(0, bisect_right(firsts, time) - 1)]
+        return segment, min(max(time // FAST_NS * FAST_NS, segment.first), segment.last)
+
+    def _recorded_after(self, tick: int) -> int:
+        for segment in self._segments:
+            following = -(-max(tick + 1, segment.first) // SLOW_NS) * SLOW_NS
+            if following <= segment.last:
+                return following
+        return tick
+
+    def _recorded_before(self, tick: int) -> int:
+        for segment in reversed(self._segments):
+            preceding = min(tick - 1, segment.last) // SLOW_NS * SLOW_NS
+            if preceding >= segment.first:
+                return preceding
+        return tick
+
+    def _go(self, segment: Segment, tick: int) -> Frame:
+        """Fold up to a tick from the nearest place before it that is known."""
+        fold, taken = self._nearest(segment, tick)
+        self._fold = fold
+        for passed in range(taken + FAST_NS, tick, FAST_NS):
+            fold.skip(passed, self._recording.read(segment.at(passed)))
+            self._keep(fold, passed)
+        self.folded += (tick - taken) // FAST_NS
+        return fold.advance(tick, self._recording.read(segment.at(tick)), ())
+
+    def _nearest(self, segment: Segment, tick: int) -> tuple[Fold, int]:
+        """A fold within the segment and the last tick it took, before `tick`."""
+        kept = [taken for taken in self._checkpoints if segment.first <= taken < tick]
+        best = max(kept, default=segment.first - FAST_NS)
+        if self._fold is not None and best <= self.position < tick and self.position >= segment.first:
+            return self._fold, self.position
+        return (Fold.load(self._checkpoints[best]) if kept else Fold()), best
+
+    def _keep(self, fold: Fold, taken: int) -> None:
+        """Keep a checkpoint just before each round time, so that a round time itself is one tick away."""
+        if (taken + FAST_NS) % self._every or taken in self._checkpoints:
+            return
+        self._checkpoints[taken] = fold.dump()
+        if len(self._checkpoints) > self._most:
+            self._every *= 2
+            self._checkpoints = {
+                kept: data for kept, data in self._checkpoints.items() if (kept + FAST_NS) % self._every == 0
+            }

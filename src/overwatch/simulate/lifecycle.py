@@ -1,0 +1,65 @@
+"""What may become of a seed: how long each stage lasts, which gate ends it, and how often that passes.
+
+Pure tables; every move in them is legal by the catalogue. Must not know envs or time.
+"""
+
+from typing import Final
+
+import msgspec
+
+from overwatch.catalog import Stage
+
+BLUEPRINTS: Final = {
+    "conv_small": "cs", "conv_light": "cl", "conv_heavy": "ch", "attention": "at", "bottleneck": "bn",
+    "depthwise": "dw",
+}  # fmt: skip
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """How a stage ends."""
+
+    onward: Stage
+    seconds: tuple[float, float]
+    """Shortest and longest stay."""
+    op: str | None = None
+    """What the policy does to move on; absent where the stage ends by itself."""
+    gate: str | None = None
+    passing: float = 1.0
+    """Share of the seeds that pass."""
+    fallen: Stage = Stage.PRUNED
+    """Where a seed goes that does not pass."""
+    check: str = ""
+    """The check that fails."""
+    need: float = 0.0
+    """What the failing check asks for."""
+
+
+WAYS: Final[dict[Stage, Way]] = {
+    Stage.UNKNOWN: Way(onward=Stage.DORMANT, seconds=(2.0, 5.0)),
+    Stage.GERMINATED: Way(
+        onward=Stage.TRAINING, seconds=(1.0, 3.0), op="ADVANCE", gate="G1", passing=0.98,
+        check="seed_health", need=0.5,
+    ),
+    Stage.TRAINING: Way(
+        onward=Stage.BLENDING, seconds=(8.0, 20.0), op="ADVANCE", gate="G2", passing=0.92,
+        check="gradient_ratio", need=0.10,
+    ),
+    Stage.BLENDING: Way(
+        onward=Stage.HOLDING, seconds=(6.0, 15.0), op="ADVANCE", gate="G3", passing=0.97,
+        check="alpha_hold", need=1.0,
+    ),
+    Stage.HOLDING: Way(
+        onward=Stage.FOSSILISED, seconds=(4.0, 10.0), op="FOSSILIZE", gate="G5", passing=0.9,
+        fallen=Stage.BLENDING, check="contribution", need=0.01,
+    ),
+    Stage.PRUNED: Way(onward=Stage.EMBARGOED, seconds=(1.0, 1.0)),
+    Stage.EMBARGOED: Way(onward=Stage.RESETTING, seconds=(5.0, 5.0)),
+    Stage.RESETTING: Way(onward=Stage.DORMANT, seconds=(1.0, 1.0)),
+}  # fmt: skip
+"""Stages that end; the others last until something else ends them."""
+
+GROWING: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
+PAYING: Final = (Stage.TRAINING, Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED)
+"""Stages that cost rent."""
+EARLY: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING)
+"""Stages that a cull storm culls from."""

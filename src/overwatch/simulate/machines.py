@@ -1,0 +1,90 @@
+"""The machines of a simulated run: what each lane and the host read, once a second.
+
+A reading whose row the catalogue does not have is left out. Must not know envs or the policy.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from overwatch.catalog import Scope, find
+from overwatch.events import Column, Event, Measured, scalars
+from overwatch.simulate.dice import Dice, Floats
+from overwatch.simulate.faults import Conditions
+from overwatch.simulate.fleet import THROTTLED_CLOCK
+from overwatch.simulate.settings import Settings
+
+GIB: Final = 1 << 30
+MEMORY: Final = 80 * GIB
+CLOCK_HZ: Final = 1_980_000_000
+POWER_LIMIT_W: Final = 700.0
+LOADER: Final = 8
+
+
+class Machines:
+    """All lanes and their host."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._dice = Dice(settings.seed, 4)
+
+    def advance(self, at: int, now: Conditions) -> list[Event]:
+        """The readings of one second."""
+        return [self._lanes(at, now), self._host(at, now), self._tower(at)]
+
+    def _lanes(self, at: int, now: Conditions) -> Measured:
+        gpus = self._settings.gpus
+        noise = self._dice.noise(4 * gpus).reshape(4, gpus)
+        last = (np.arange(gpus) == gpus - 1).astype(np.float64)
+        first = (np.arange(gpus) == 0).astype(np.float64)
+        heat = last * now.heat
+        busy = self._busy(last, now)
+        clock = CLOCK_HZ * (1 - (1 - THROTTLED_CLOCK) * heat)
+        free = (0.28 - 0.01) * now.leak * first
+        readings: dict[str, Floats] = {
+            "utilization": np.clip(busy + 0.01 * noise[0], 0, 1),
+            "memory_used_bytes": MEMORY * (0.72 + 0.002 * noise[1] * (1 - now.leak * first) + free),
+            "memory_total_bytes": np.full(gpus, float(MEMORY)),
+            "temperature_c": 45 + 22 * busy + 24 * heat + 0.5 * noise[2],
+            "power_w": POWER_LIMIT_W * (0.12 + 0.6 * busy - 0.25 * heat) + 4 * noise[3],
+            "power_limit_w": np.full(gpus, POWER_LIMIT_W),
+            "clock_hz": clock,
+            "clock_max_hz": np.full(gpus, float(CLOCK_HZ)),
+        }
+        known = {short: find(short, Scope.GPU) for short in readings}
+        values = {row.name: Column.of(readings[short]) for short, row in known.items() if row is not None}
+        throttle = find("throttle", Scope.GPU)
+        if throttle is not None:
+            values[throttle.name] = Column.of_labels(
+                ["thermal" if hot > 0.2 else None for hot in heat.tolist()]
+            )
+        return Measured(
+            at=at, scope=Scope.GPU, keys={"gpu_id": Column.of_labels(self._settings.lanes)}, values=values
+        )
+
+    def _busy(self, last: Floats, now: Conditions) -> Floats:
+        """Utilisation of each lane: those that wait for a slow one rest meanwhile."""
+        slow = max(now.heat, min(1.0, now.drag - 1))
+        waiting: Floats = 0.94 - 0.34 * slow * (1 - last)
+        return waiting * (1 - 0.65 * now.starved)
+
+    def _host(self, at: int, now: Conditions) -> Measured:
+        noise = iter(self._dice.noise(5).tolist())
+        depth = (6 + min(1.0, 0.5 * next(noise))) * (1 - now.starved)
+        readings = {
+            "cpu_utilization": (0.62 + 0.02 * next(noise)) * (1 - 0.5 * now.starved),
+            "ram_used_bytes": 121.0 * GIB,
+            "ram_total_bytes": 256.0 * GIB,
+            "disk_read_bytes_per_s": 12e6 * (1 + 0.1 * next(noise)) * (1 + 9 * now.starved),
+            "disk_write_bytes_per_s": 48e6 * (1 + 0.1 * next(noise)),
+            "network_bytes_per_s": 3e6 * (1 + 0.1 * next(noise)),
+            "loader_depth": float(int(depth)),
+            "loader_capacity": float(LOADER),
+        }
+        known = {short: find(short, Scope.HOST) for short in readings}
+        values = {row.name: readings[short] for short, row in known.items() if row is not None}
+        return Measured(at=at, scope=Scope.HOST, values=scalars(values))
+
+    def _tower(self, at: int) -> Measured:
+        row = find("sdk_dropped", Scope.TOWER)
+        return Measured(at=at, scope=Scope.TOWER, values=scalars({row.name: 0.0} if row is not None else {}))
