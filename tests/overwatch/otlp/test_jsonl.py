@@ -136,6 +136,19 @@ def test_depth_ends_where_the_protobuf_parser_ends() -> None:
         from_json(Signal.LOGS, nested(deepest + 1))
 
 
+@pytest.mark.parametrize("levels", range(44, 49))
+def test_what_the_protobuf_parser_takes_survives_json(levels: int) -> None:
+    """The deepest body that a receiver accepts can be recorded and read again."""
+    message = ExportLogsServiceRequest()
+    value = message.resource_logs.add().scope_logs.add().log_records.add().body
+    for _ in range(levels):
+        value = value.array_value.values.add()
+    value.int_value = 1
+    body = message.SerializeToString()
+    ExportLogsServiceRequest.FromString(body)
+    assert from_json(Signal.LOGS, to_json(Signal.LOGS, body)) == body
+
+
 def _reads(line: bytes) -> bool:
     try:
         from_json(Signal.LOGS, line)

@@ -1,6 +1,7 @@
 """Real, tiny OTLP servers: over HTTP and gRPC, obedient or not; they keep every body."""
 
 import contextlib
+import gzip
 import socket
 import threading
 import time
@@ -76,6 +77,8 @@ def http_sink(port: int = 0) -> Iterator[Sink]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            if self.headers.get("content-encoding") == "gzip":
+                body = gzip.decompress(body)
             status = sink.arrived(self.path, body, {k.lower(): v for k, v in self.headers.items()})
             with contextlib.suppress(ConnectionError):
                 self.send_response(status)

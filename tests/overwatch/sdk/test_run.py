@@ -278,3 +278,106 @@ def test_a_partial_success_is_counted(sink: Sink) -> None:
     report = run.close(5.0)
     assert not report.delivered
     assert report.dropped.get("rejected", 0) >= 1
+
+
+class Hostile:
+    """An argument with malice."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+    def __index__(self) -> int:
+        raise RuntimeError("no index")
+
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+
+def test_no_call_raises_whatever_it_is_given(sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
+    """Every method with every kind of nonsense: nothing is raised, the account adds up, said once each."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    nonsense: list[object] = [
+        Hostile(),
+        None,
+        "\ud800",
+        b"x",
+        [],
+        {},
+        10**400,
+        object(),
+        [Hostile()],
+        np.zeros((2, 2)),
+    ]
+    for bad in nonsense:
+        run.update(update=bad, kl_divergence=bad, **{"\ud800": 1.0, "self": 2.0})
+        run.envs(env_id=bad, step=bad, lane=bad, reward=bad)
+        run.slots(env_id=bad, slot=bad, stage=bad, blueprint=bad, alpha=bad, age=bad)
+        run.episodes(env_id=bad, episode_return=bad)
+        run.actions(env_id=bad, op=bad, slot=bad)
+        run.seed_stage_changed(env_id=bad, slot=bad, seed_id=bad, before=bad, after=bad, extra=bad)
+        run.gate_evaluated(env_id=bad, slot=bad, seed_id=bad, gate=bad, passed=bad, checks_failed=bad)
+        run.env_crashed(bad, bad, step=bad, traceback=bad)
+        run.non_finite(scope=bad, metric=bad, count=bad, env_ids=bad)
+        run.early_stopped(update=bad, epoch=bad, kl_divergence=bad, target=bad, minibatches_skipped=bad)
+        run.log(bad, severity=bad, subsystem=bad, env_id=bad, slot=bad, extra=bad)
+        with run.phase(bad):
+            pass
+    run.log("still here")
+    report = run.close(10.0)
+    assert report.accepted == 12 * len(nonsense) + 2
+    assert set(report.dropped) == {"invalid"}
+    assert report.refused > 0
+    assert [event.message for event in sink.events(LogLine)][-1] == "still here"
+    assert caplog.text.count("run.slots") == 1
+
+
+def test_a_misspelt_name_is_sent_as_custom_and_asked_about(
+    sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One "did you mean"; the number is kept under the custom prefix."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    for _ in range(3):
+        run.update(kl_divergense=0.5)
+    assert run.close(5.0).delivered
+    assert caplog.text.count("did you mean 'kl_divergence'") == 1
+    update = next(event for event in sink.events(Measured) if event.scope is Scope.POLICY)
+    assert update.values["overwatch.custom.kl_divergense"].first() == 0.5
+
+
+def test_custom_names_are_bounded(sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
+    """The 257th name is refused and counted; the rest arrives."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.update(**{f"n{index}": 1.0 for index in range(300)})
+    report = run.close(5.0)
+    assert (report.delivered, report.refused) == (True, 44)
+    assert "256 custom names" in caplog.text
+
+
+def test_a_run_as_a_context_says_how_it_ended(sink: Sink) -> None:
+    """An exception through the `with` is a failed run."""
+    with pytest.raises(ZeroDivisionError), overwatch.sdk.start(endpoint=sink.endpoint, sample=False):
+        raise ZeroDivisionError("x / 0")
+    (finished,) = sink.events(RunFinished)
+    assert (finished.outcome, finished.reason) == ("failed", "ZeroDivisionError: x / 0")
+
+
+def test_the_environments_headers_and_compression_are_honoured(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`OTEL_EXPORTER_OTLP_*` and `OTEL_SERVICE_NAME` work as for any OpenTelemetry program."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", f"{sink.endpoint}/v1/logs")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-token=abc")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "my-trainer")
+    run = overwatch.sdk.start(sample=False)
+    run.log("hello")
+    assert run.close(5.0).delivered
+    assert all(h["x-token"] == "abc" and h["content-encoding"] == "gzip" for h in sink.headers)
+    assert {path for path, _ in sink.bodies} == {"/v1/logs"}
+    assert b"my-trainer" in sink.bodies[0][1]
+    assert len(sink.events(LogLine)) == 1
