@@ -19,6 +19,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Most env rows in the snapshot; the worst come first."""
     env_id: int | None = None
     """The env whose detail is shown."""
+    sort: str = "anomaly"
+    """What the rows are ordered by: `anomaly`, `env`, `return`, `reward`, `metric` or `fps`."""
+    descending: bool = True
+    filter: str = ""
+    """Which envs the board shows, e.g. `status=degraded gpu=0`; all without."""
+    grouped: bool = True
+    """Rows lane by lane; otherwise in one order over all lanes."""
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,6 +262,9 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     filter: str | None = None
     held: bool = False
     counts: dict[str, int] = {}
+    """Envs by status, of those that pass the filter; the groups count these too."""
+    matched: int | None = None
+    """How many envs pass the filter; absent without one."""
     groups: tuple[Group, ...] = ()
     columns: tuple[str, ...] = ()
     """Optional columns that this run reports, in order: `return`, `reward`, `metric`, `rent`, ..."""

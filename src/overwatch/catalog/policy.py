@@ -182,6 +182,7 @@ UPDATE_TIME: Final = Metric(
     direction=Direction.DOWN,
     fold=Fold.SUM,
     fmt=".2f",
+    suffix="s",
     fix="look at the phases and the system panel for what grew",
 )
 

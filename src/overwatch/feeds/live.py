@@ -17,6 +17,9 @@ from overwatch import codec
 from overwatch.snapshot import Snapshot, View
 
 _MOST_BYTES: Final = 64 << 20
+_OVER: Final = frozenset(
+    {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
+)
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 
@@ -76,11 +79,23 @@ class Live:
         """Messages that were no snapshot of a schema this build reads."""
         self._clock = clock
         self._last_at: float | None = None
+        self._good = self.view
+        """The view that the collector took last."""
+        self._selected = asyncio.Event()
 
     @property
     def age_s(self) -> float | None:
         """Seconds since the last snapshot arrived; `None` before the first."""
         return None if self._last_at is None else self._clock() - self._last_at
+
+    def select(self, view: View) -> None:
+        """Show another view of the run from now on; snapshots of the old one come until then.
+
+        A view that the collector refuses is given up for the one it took last, and the connection says why.
+        """
+        if view != self.view:
+            self.view = view
+            self._selected.set()
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Every snapshot, and every change of the connection, until the caller stops."""
@@ -93,8 +108,15 @@ class Live:
                 try:
                     async for update in self._stream(session):
                         yield update
+                    if self._selected.is_set():
+                        continue
                 except (aiohttp.ClientError, OSError, TimeoutError, codec.SchemaVersionError) as error:
                     reason = _reason(error)
+                    if isinstance(error, aiohttp.WSServerHandshakeError) and self.view != self._good:
+                        self.view = self._good
+                        self.connection = Connection(state="up", reason=f"view {reason}")
+                        yield self.connection
+                        continue
                 if self.received > before:
                     wait_s = self.config.first_wait_s
                 self.connection = Connection(state="down", reason=reason)
@@ -103,21 +125,44 @@ class Live:
                 wait_s = min(2 * wait_s, self.config.longest_wait_s)
 
     async def _stream(self, session: aiohttp.ClientSession) -> AsyncGenerator[Update, None]:
-        query = {"run": self.run_id or "", "rows": str(self.view.rows)}
-        if self.view.env_id is not None:
-            query["env"] = str(self.view.env_id)
-        url = f"{self.address}/api/v1/stream"
+        """Snapshots of the selected view until another one is selected or the connection ends."""
+        self._selected.clear()
+        view = self.view
         async with session.ws_connect(
-            url, params=query, heartbeat=self.config.heartbeat_s, max_msg_size=_MOST_BYTES
+            f"{self.address}/api/v1/stream",
+            params={"run": self.run_id or "", **_query(view)},
+            heartbeat=self.config.heartbeat_s,
+            max_msg_size=_MOST_BYTES,
         ) as socket:
-            self.connection = Connection(state="up")
-            yield self.connection
-            async for message in socket:
-                if message.type is aiohttp.WSMsgType.ERROR:
+            self._good = view
+            if self.connection.state != "up":
+                self.connection = Connection(state="up")
+                yield self.connection
+            async for message in self._messages(socket):
+                if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+                    snapshot = self._read(message.data)
+                    if snapshot is not None:
+                        yield snapshot
+
+    async def _messages(
+        self, socket: aiohttp.ClientWebSocketResponse
+    ) -> AsyncGenerator[aiohttp.WSMessage, None]:
+        """What arrives, until the end of the socket or until another view is selected."""
+        changed = asyncio.create_task(self._selected.wait())
+        try:
+            while not changed.done():
+                coming = asyncio.create_task(socket.receive())
+                await asyncio.wait({coming, changed}, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    coming.cancel()
+                    await asyncio.wait({coming})
                     return
-                snapshot = self._read(message.data)
-                if snapshot is not None:
-                    yield snapshot
+                message = coming.result()
+                if message.type in _OVER:
+                    return
+                yield message
+        finally:
+            changed.cancel()
 
     def _read(self, data: str | bytes) -> Snapshot | None:
         """One message; what is no snapshot is counted and passed over."""
@@ -132,6 +177,21 @@ class Live:
         self.received += 1
         self._last_at = self._clock()
         return snapshot
+
+
+def _query(view: View) -> dict[str, str]:
+    """The view as the API's parameters; what is as usual is left out."""
+    usual = View()
+    query = {"rows": str(view.rows)}
+    if view.env_id is not None:
+        query["env"] = str(view.env_id)
+    if (view.sort, view.descending) != (usual.sort, usual.descending):
+        query |= {"sort": view.sort, "order": "desc" if view.descending else "asc"}
+    if view.filter:
+        query["filter"] = view.filter
+    if not view.grouped:
+        query["grouped"] = "no"
+    return query
 
 
 def _address(url: str) -> str:

@@ -16,7 +16,7 @@ def project(state: RunState, judged: Judged, view: View) -> Snapshot:
     """The snapshot of one run for one view, at the tick that was judged."""
     tick = judged.assessment.tick
     rows = BoardRows(state, judged)
-    head, envs = board(rows, view.rows)
+    head, envs = board(rows, view)
     findings = findings_view(judged)
     feed = feed_view(state)
     return Snapshot(

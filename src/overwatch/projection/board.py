@@ -11,8 +11,9 @@ import numpy as np
 from overwatch.catalog.stages import BY_CODE, Stage
 from overwatch.diagnose.anomaly import Anomalies
 from overwatch.diagnose.assess import Judged
+from overwatch.projection.selection import Mask, choose
 from overwatch.projection.text import safe, safe_or_none
-from overwatch.snapshot import Aggregates, Anomaly, Best, Board, Detail, Env, FeedLine, Group, Slot
+from overwatch.snapshot import Aggregates, Anomaly, Best, Board, Detail, Env, FeedLine, Group, Slot, View
 from overwatch.state.arrays import Floats
 from overwatch.state.envs import RETURNS, Envs
 from overwatch.state.run import RunState
@@ -51,18 +52,25 @@ def _statuses(n: int, anomalies: Anomalies, *, stale: bool) -> list[str]:
     return words
 
 
-def board(rows: BoardRows, limit: int) -> tuple[Board, tuple[Env, ...]]:
-    """The board's head and at most `limit` env rows, worst first, grouped by lane."""
-    shown = rows.order[:limit].tolist()
+def board(rows: BoardRows, view: View) -> tuple[Board, tuple[Env, ...]]:
+    """The board's head and at most `view.rows` env rows, as the view orders and filters them."""
+    chosen = choose(rows, view)
+    shown = chosen.order[: view.rows].tolist()
     lanes = rows.state.envs.lane
-    worst_first = list(dict.fromkeys(lanes[rows.order].tolist()))
-    by_lane: dict[int, list[int]] = {lane: [] for lane in worst_first}
+    by_lane: dict[int, list[int]] = {lane: [] for lane in dict.fromkeys(lanes[chosen.order].tolist())}
     for row in shown:
         by_lane[int(lanes[row])].append(row)
-    groups = tuple(_group(rows, lane, len(by_lane[lane])) for lane in worst_first)
-    envs = tuple(_env(rows, row) for lane in worst_first for row in by_lane[lane])
-    head = Board(counts=_count(rows.statuses), groups=groups, columns=_columns(rows))
-    return head, envs
+    head = Board(
+        sort=view.sort,
+        direction="desc" if view.descending else "asc",
+        filter=chosen.filter,
+        counts=_count([rows.statuses[row] for row in chosen.order.tolist()]),
+        matched=None if chosen.filter is None else int(chosen.order.size),
+        groups=tuple(_group(rows, lane, chosen.mask, len(some)) for lane, some in by_lane.items()),
+        columns=_columns(rows),
+    )
+    placed = [row for some in by_lane.values() for row in some] if view.grouped else shown
+    return head, tuple(_env(rows, row) for row in placed)
 
 
 def aggregates(rows: BoardRows) -> Aggregates:
@@ -75,8 +83,8 @@ def aggregates(rows: BoardRows) -> Aggregates:
     )
 
 
-def _group(rows: BoardRows, lane: int, num_shown: int) -> Group:
-    members = np.flatnonzero(rows.state.envs.lane[: rows.state.envs.n] == lane)
+def _group(rows: BoardRows, lane: int, mask: Mask, num_shown: int) -> Group:
+    members = np.flatnonzero(mask & (rows.state.envs.lane[: rows.state.envs.n] == lane))
     return Group(
         gpu_id=lane_name(rows.state, lane),
         n_envs=int(members.size),
@@ -141,10 +149,9 @@ def number(value: float) -> float | None:
 
 
 def _last_action(state: RunState, row: int) -> str | None:
-    op = int(state.envs.op[row])
+    op, slot = state.envs.actions.last(row)
     if op < 0:
         return None
-    slot = int(state.envs.op_slot[row])
     words = state.op_names.words[op].upper()
     return safe(words if slot < 0 else f"{words} {state.slot_names.words[slot]}")
 

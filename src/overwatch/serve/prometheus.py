@@ -213,7 +213,8 @@ def _fleet(table: _Table, labels: Mapping[str, str], snapshot: Snapshot) -> None
         table.states("overwatch_run_slots", "How many slots are in each seed stage?", "seed_stage", census)
     found = States(labels, SEVERITIES, snapshot.verdict.counts)
     table.states("overwatch_findings", "How many findings are open?", "severity", found)
-    for rank, env in enumerate(snapshot.envs[:OUTLIERS], start=1):
+    worst = sorted(snapshot.envs, key=lambda env: -env.anomaly.score)
+    for rank, env in enumerate(worst[:OUTLIERS], start=1):
         place = {**labels, "rank": str(rank)}
         score = env.anomaly.score
         table.gauge("overwatch_outlier_anomaly", "How far from normal is the env here?", place, score)

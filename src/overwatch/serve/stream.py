@@ -15,6 +15,8 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from overwatch import codec
+from overwatch.projection.filtering import FilterError, parse
+from overwatch.projection.selection import SORTS
 from overwatch.snapshot import Snapshot, View
 
 if TYPE_CHECKING:
@@ -287,12 +289,34 @@ async def _until_closed(socket: web.WebSocketResponse) -> None:
 
 
 def _ask(query: Mapping[str, str]) -> Ask:
-    _only(query, frozenset({"run", "rows", "env"}))
+    _only(query, frozenset({"run", "rows", "env", "sort", "order", "filter", "grouped"}))
     rows = _number(query, "rows", MOST_ROWS)
-    view = View(env_id=_number(query, "env", (1 << 31) - 1))
-    if rows is not None:
-        view = msgspec.structs.replace(view, rows=rows)
+    view = View(
+        rows=View().rows if rows is None else rows,
+        env_id=_number(query, "env", (1 << 31) - 1),
+        sort=_word(query, "sort", SORTS),
+        descending=_word(query, "order", ("desc", "asc")) == "desc",
+        filter=_filter(query),
+        grouped=_word(query, "grouped", ("yes", "no")) == "yes",
+    )
     return Ask(run_id=query.get("run") or None, view=view)
+
+
+def _word(query: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    """One of the known words; the first of them where nothing is said."""
+    word = query.get(name) or known[0]
+    if word not in known:
+        raise _BadRequest(400, f"{name}={word[:40]!r} is not one of {', '.join(known)}", name)
+    return word
+
+
+def _filter(query: Mapping[str, str]) -> str:
+    text = query.get("filter", "").strip()
+    try:
+        parse(text)
+    except FilterError as error:
+        raise _BadRequest(400, f"filter: {error}", "filter") from error
+    return text
 
 
 def _only(query: Mapping[str, str], known: frozenset[str]) -> None:

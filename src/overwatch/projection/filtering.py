@@ -1,0 +1,153 @@
+"""The filter grammar of the flight board: text in, terms out, errors with a suggestion.
+
+`status=degraded gpu=0 !blueprint=noop score>3 cull`: terms are joined by "and", a comma within a term is
+"or", `!` turns a term around, a word without a key is searched for. Pure; must not know envs or a screen.
+"""
+
+import difflib
+import math
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from overwatch.catalog import Stage
+from overwatch.catalog.stages import ALIASES
+
+STATUSES: Final = ("ok", "stalled", "degraded", "diverging", "crashed", "unknown")
+NUMBERS: Final = ("score", "return", "metric", "fps")
+"""Keys that are compared; the others are matched."""
+PLAIN_KEYS: Final = ("env", "gpu", "status")
+SLOT_KEYS: Final = ("blueprint", "stage", "slot")
+"""Keys of a run that has slots."""
+MAX_LENGTH: Final = 500
+
+COMPARE: Final = MappingProxyType[str, Callable[[float, float], bool]](
+    {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+)
+_TERM: Final = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
+_KEYED: Final = re.compile(r"([A-Za-z_]+)(>=|<=|=|>|<)(.*)", re.DOTALL)
+_RANGE: Final = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
+
+
+class FilterError(ValueError):
+    """A filter that cannot be read: which term, and what was probably meant."""
+
+    def __init__(self, term: str, reason: str, suggestion: str | None = None) -> None:
+        meant = f"; did you mean {suggestion}?" if suggestion else ""
+        super().__init__(reason + meant)
+        self.term = term
+        self.suggestion = suggestion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One condition."""
+
+    key: str | None
+    """A key of the grammar; absent for a word that is searched for."""
+    sign: str
+    """`=`, or one of `COMPARE`."""
+    values: tuple[str, ...]
+    """Lower case; one of them has to match. Statuses and stages are whole words here."""
+    negated: bool = False
+
+    @property
+    def number(self) -> float:
+        """What a compared key is compared with."""
+        return float(self.values[0])
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """First and last env id of each value of `env=`."""
+        found = (_RANGE.fullmatch(value) for value in self.values)
+        return tuple((int(one[1]), int(one[2] or one[1])) for one in found if one)
+
+
+@lru_cache(maxsize=256)
+def parse(text: str, *, slots: bool = True) -> tuple[Term, ...]:
+    """The terms of a filter, in order; none for an empty text. Without `slots`, keys of slots are unknown.
+
+    Raises `FilterError` for an unknown key, a missing or impossible value.
+    """
+    if len(text) > MAX_LENGTH:
+        raise FilterError(text[:20], f"a filter has at most {MAX_LENGTH} characters, this one {len(text)}")
+    return tuple(_term(word, slots=slots) for word in _TERM.findall(text))
+
+
+def _term(word: str, *, slots: bool) -> Term:
+    negated = word.startswith("!")
+    body = word[1:] if negated else word
+    if not body:
+        raise FilterError(word, "! needs a term after it, e.g. !status=ok")
+    keyed = None if body.startswith('"') else _KEYED.fullmatch(body)
+    if keyed is None:
+        return Term(key=None, sign="=", values=(body.replace('"', "").lower(),), negated=negated)
+    key, sign, rest = keyed[1].lower(), keyed[2], keyed[3].replace('"', "")
+    _check_key(word, key, sign, slots=slots)
+    values = tuple(value.strip().lower() for value in rest.split(",") if value.strip())
+    if not values:
+        raise FilterError(word, f"{key}{sign} needs a value, e.g. {_example(key, sign)}")
+    return Term(key=key, sign=sign, values=_values(word, key, values), negated=negated)
+
+
+def _check_key(word: str, key: str, sign: str, *, slots: bool) -> None:
+    matched = PLAIN_KEYS + (SLOT_KEYS if slots else ())
+    if key not in matched + NUMBERS:
+        near = difflib.get_close_matches(key, matched + NUMBERS, 1, 0.5)
+        hint = f"{near[0]}{'=' if near[0] in matched else '>'}" if near else None
+        known = "" if near else f"; keys are {', '.join(matched + NUMBERS)}"
+        raise FilterError(word, f"unknown key {key}{known}", hint)
+    if key in NUMBERS and sign == "=":
+        raise FilterError(word, f"{key} is compared", f"{key}>")
+    if key in matched and sign != "=":
+        raise FilterError(word, f"{key} is not a number", f"{key}=")
+
+
+def _values(word: str, key: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    if key in NUMBERS:
+        if len(values) > 1 or not _is_number(values[0]):
+            raise FilterError(word, f"{key} needs one number, e.g. {_example(key, '>')}")
+        return values
+    if key == "env":
+        wrong = [value for value in values if not _RANGE.fullmatch(value)]
+        if wrong:
+            raise FilterError(word, f"env={wrong[0]} is no env id; write env=17, env=3,9 or env=0-31")
+        return values
+    if key == "status":
+        return tuple(whole for value in values for whole in _whole(word, key, value, STATUSES))
+    if key == "stage":
+        named = tuple(stage.value for stage in Stage) + tuple(ALIASES)
+        wholes = (whole for value in values for whole in _whole(word, key, value, named))
+        return tuple(ALIASES[whole].value if whole in ALIASES else whole for whole in wholes)
+    return values
+
+
+def _whole(word: str, key: str, value: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The words that begin with what was typed so far."""
+    if value in known:
+        return (value,)
+    begun = tuple(whole for whole in known if whole.startswith(value))
+    if not begun:
+        near = difflib.get_close_matches(value, known, 1, 0.5)
+        one_of = "" if near else f"; one of {', '.join(known)}"
+        raise FilterError(word, f"no {key} {value}{one_of}", f"{key}={near[0]}" if near else None)
+    return begun
+
+
+def _is_number(value: str) -> bool:
+    try:
+        return not math.isnan(float(value))
+    except ValueError:
+        return False
+
+
+def _example(key: str, sign: str) -> str:
+    examples = {
+        "env": "17", "gpu": "0", "status": "degraded", "blueprint": "attention", "stage": "pruned",
+        "slot": "r0c0", "score": "3", "return": "0.5", "metric": "0.9", "fps": "100",
+    }  # fmt: skip
+    return f"{key}{sign}{examples[key]}"
