@@ -18,14 +18,16 @@ class PlayerConfig:
 
     checkpoint_ns: int = 30 * SLOW_NS
     """Recording time between two checkpoints; a multiple of the fast tick."""
-    most_checkpoints: int = 64
-    """Beyond this every second one is let go and the time between them doubles."""
+    most_bytes: int = 256 << 20
+    """Beyond this every second checkpoint is let go and the time between them doubles."""
+    recent: int = 10
+    """Recorded ticks just before the current one that are one tick away, for stepping back."""
 
     def __post_init__(self) -> None:
         if self.checkpoint_ns < FAST_NS or self.checkpoint_ns % FAST_NS:
             raise ValueError(f"checkpoint_ns is {self.checkpoint_ns}; use a multiple of {FAST_NS}")
-        if self.most_checkpoints < 2:
-            raise ValueError(f"most_checkpoints is {self.most_checkpoints}; use 2 or more")
+        if self.most_bytes < 0 or self.recent < 0:
+            raise ValueError(f"most_bytes is {self.most_bytes}, recent is {self.recent}; use 0 or more")
 
 
 class Player:
@@ -38,9 +40,11 @@ class Player:
         if not self._segments:
             raise RecordingError(f"{recording.index} names nothing that can be replayed; record again")
         self._every = config.checkpoint_ns
-        self._most = config.most_checkpoints
+        self._config = config
         self._checkpoints: dict[int, bytes] = {}
-        """Folds by the last tick that they took, in order of that tick within each segment."""
+        """Folds by the last tick that they took, every so often."""
+        self._recent: dict[int, bytes] = {}
+        """The same for the recorded ticks that were passed last, oldest first."""
         self._fold: Fold | None = None
         self._clock = self.first
         self.folded = 0
@@ -125,28 +129,43 @@ class Player:
     def _go(self, segment: Segment, tick: int) -> Frame:
         """Fold up to a tick from the nearest place before it that is known."""
         fold, taken = self._nearest(segment, tick)
-        self._fold = fold
+        self._fold = None
         for passed in range(taken + FAST_NS, tick, FAST_NS):
             fold.skip(passed, self._recording.read(segment.at(passed)))
-            self._keep(fold, passed)
+            self._keep(fold, passed, recent=tick - passed <= self._config.recent * SLOW_NS)
         self.folded += (tick - taken) // FAST_NS
-        return fold.advance(tick, self._recording.read(segment.at(tick)), ())
+        frame = fold.advance(tick, self._recording.read(segment.at(tick)), ())
+        self._keep(fold, tick, recent=True)
+        self._fold = fold
+        return frame
 
     def _nearest(self, segment: Segment, tick: int) -> tuple[Fold, int]:
         """A fold within the segment and the last tick it took, before `tick`."""
-        kept = [taken for taken in self._checkpoints if segment.first <= taken < tick]
+        known = {**self._checkpoints, **self._recent}
+        kept = [taken for taken in known if segment.first <= taken < tick]
         best = max(kept, default=segment.first - FAST_NS)
-        if self._fold is not None and best <= self.position < tick and self.position >= segment.first:
+        if self._fold is not None and max(best, segment.first) <= self.position < tick:
             return self._fold, self.position
-        return (Fold.load(self._checkpoints[best]) if kept else Fold()), best
+        return (Fold.load(known[best]) if kept else Fold()), best
 
-    def _keep(self, fold: Fold, taken: int) -> None:
+    def _keep(self, fold: Fold, taken: int, *, recent: bool) -> None:
         """Keep a checkpoint just before each round time, so that a round time itself is one tick away."""
-        if (taken + FAST_NS) % self._every or taken in self._checkpoints:
+        following = taken + FAST_NS
+        lasting = following % self._every == 0 and taken not in self._checkpoints
+        passing = recent and following % SLOW_NS == 0 and taken not in self._recent
+        if not lasting and not passing:
             return
-        self._checkpoints[taken] = fold.dump()
-        if len(self._checkpoints) > self._most:
+        data = fold.dump()
+        if passing:
+            self._recent[taken] = data
+            if len(self._recent) > self._config.recent:
+                del self._recent[next(iter(self._recent))]
+        if lasting:
+            self._checkpoints[taken] = data
+            self._thin()
+
+    def _thin(self) -> None:
+        while sum(map(len, self._checkpoints.values())) > self._config.most_bytes:
             self._every *= 2
-            self._checkpoints = {
-                kept: data for kept, data in self._checkpoints.items() if (kept + FAST_NS) % self._every == 0
-            }
+            kept = {at: data for at, data in self._checkpoints.items() if (at + FAST_NS) % self._every == 0}
+            self._checkpoints = kept

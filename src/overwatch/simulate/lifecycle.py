@@ -26,12 +26,12 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     gate: str | None = None
     passing: float = 1.0
     """Share of the seeds that pass."""
-    fallen: Stage = Stage.PRUNED
-    """Where a seed goes that does not pass."""
     check: str = ""
-    """The check that fails."""
+    """The check that decides."""
     need: float = 0.0
-    """What the failing check asks for."""
+    """What the check asks for."""
+    retry: Stage | None = None
+    """Where the policy sends a seed now and then instead of having its gate checked."""
 
 
 WAYS: Final[dict[Stage, Way]] = {
@@ -49,8 +49,8 @@ WAYS: Final[dict[Stage, Way]] = {
         check="alpha_hold", need=1.0,
     ),
     Stage.HOLDING: Way(
-        onward=Stage.FOSSILISED, seconds=(4.0, 10.0), op="FOSSILIZE", gate="G5", passing=0.9,
-        fallen=Stage.BLENDING, check="contribution", need=0.01,
+        onward=Stage.FOSSILISED, seconds=(4.0, 10.0), op="FOSSILIZE", gate="G5", passing=0.98,
+        check="contribution", need=0.01, retry=Stage.BLENDING,
     ),
     Stage.PRUNED: Way(onward=Stage.EMBARGOED, seconds=(1.0, 1.0)),
     Stage.EMBARGOED: Way(onward=Stage.RESETTING, seconds=(5.0, 5.0)),
@@ -58,6 +58,8 @@ WAYS: Final[dict[Stage, Way]] = {
 }  # fmt: skip
 """Stages that end; the others last until something else ends them."""
 
+RETRYING: Final = 0.06
+"""Share of the seeds that are sent back where their way has a retry."""
 GROWING: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
 PAYING: Final = (Stage.TRAINING, Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED)
 """Stages that cost rent."""

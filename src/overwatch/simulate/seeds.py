@@ -13,7 +13,7 @@ from overwatch.catalog.stages import BY_CODE
 from overwatch.events import Column, Event, GateEvaluated, Measured, SeedStageChanged
 from overwatch.simulate.dice import Dice, Floats, Ints
 from overwatch.simulate.faults import Conditions
-from overwatch.simulate.lifecycle import BLUEPRINTS, EARLY, GROWING, PAYING, WAYS
+from overwatch.simulate.lifecycle import BLUEPRINTS, EARLY, GROWING, PAYING, RETRYING, WAYS
 from overwatch.simulate.settings import Settings
 
 GERMINATIONS_PER_S: Final = 2.0
@@ -121,11 +121,13 @@ class Seeds:
     def _move(self, env: int, slot: int, step: int, at: int, *, storm: bool) -> list[Event]:
         """End a slot's stage by its way, or by failing its gate in a storm."""
         way = WAYS[BY_CODE[int(self._stage[env, slot])]]
+        if way.retry is not None and not storm and self._dice.one() < RETRYING:
+            self.ops[env] = ("SET_ALPHA", slot, -1)
+            return [self._change(env, slot, way.retry, step, at, reason="policy")]
         passed = not storm and self._dice.one() < way.passing
-        after = way.onward if passed else Stage.PRUNED if storm else way.fallen
+        after = way.onward if passed else Stage.PRUNED
         if way.op is not None:
-            op = way.op if passed else "PRUNE" if after is Stage.PRUNED else "SET_ALPHA"
-            self.ops[env] = (op, slot, -1)
+            self.ops[env] = (way.op if passed else "PRUNE", slot, -1)
         if way.gate is None:
             return [self._change(env, slot, after, step, at)]
         score = way.need * ((1.2 + self._dice.one()) if passed else (0.2 + 0.6 * self._dice.one()))

@@ -1,0 +1,202 @@
+"""Faults: read from words, pure, and each does to the run what its name says."""
+
+from collections.abc import Callable
+from statistics import fmean
+
+import pytest
+
+from overwatch.catalog import Scope, Stage, find
+from overwatch.events import (
+    EarlyStopped,
+    EnvCrashed,
+    EpisodeEnded,
+    Event,
+    Measured,
+    NonFiniteSeen,
+    RunFinished,
+    SeedStageChanged,
+)
+from overwatch.simulate import FAULTS, FaultError, Settings, parse_fault
+from overwatch.simulate.faults import Conditions, Planned, conditions_at
+from tests.overwatch.simulate.runs import START, measured, of, told
+
+BEGIN, LENGTH = 10, 50
+
+
+def run(*names: str) -> list[Event]:
+    """A run of two lanes in which these faults begin at second ten."""
+    faults = tuple(Planned(name=name, at_s=BEGIN) for name in names)
+    return told(Settings(gpus=2, envs=8, slots=3, seconds=LENGTH, faults=faults))
+
+
+HEALTHY = run()
+
+
+def _late(events: list[Event], scope: Scope, short: str) -> list[list[float]]:
+    """The values of one row in the last ten seconds of a run."""
+    row = find(short, scope)
+    assert row is not None
+    return [values for second, values in measured(events, scope, row.name) if second > LENGTH - 10]
+
+
+def _by_lane(events: list[Event], scope: Scope, short: str) -> tuple[float, float]:
+    """Mean of the first half and of the second half of a column: lane 0 and lane 1."""
+    rows = _late(events, scope, short)
+    half = len(rows[0]) // 2
+    return fmean(v for row in rows for v in row[:half]), fmean(v for row in rows for v in row[half:])
+
+
+def _one(events: list[Event], scope: Scope, short: str) -> float:
+    return fmean(value for row in _late(events, scope, short) for value in row)
+
+
+def _culls(events: list[Event]) -> list[int]:
+    return [e.env_id for e in of(events, SeedStageChanged) if e.after is Stage.PRUNED]
+
+
+def _crashes(events: list[Event]) -> None:
+    crashed = {event.env_id for event in of(events, EnvCrashed)}
+    assert crashed
+    assert min(crashed) >= 8
+
+
+def _culled(events: list[Event]) -> None:
+    few = _culls(HEALTHY)
+    many = _culls(events)
+    assert len(many) > 3 * len(few) + 5
+    assert sum(env < 8 for env in many) > len(many) / 2
+
+
+def _collapsed(events: list[Event]) -> None:
+    assert _one(events, Scope.POLICY, "kl_divergence") > 0.03
+    assert _one(events, Scope.POLICY, "entropy") < 0.1
+    assert _one(events, Scope.POLICY, "clip_fraction") > 0.5
+    assert _one(events, Scope.POLICY, "explained_variance") < 0
+    assert of(events, EarlyStopped)
+
+
+def _nan(events: list[Event]) -> None:
+    losses = [v[0] for v in _late(events, Scope.POLICY, "policy_loss")]
+    assert all(loss != loss for loss in losses)  # noqa: PLR0124 only NaN differs from itself
+    said = {(event.scope, event.metric) for event in of(events, NonFiniteSeen)}
+    assert {scope for scope, _ in said} == {Scope.POLICY, Scope.ENV}
+    assert {ids for e in of(events, NonFiniteSeen) for ids in e.env_ids} == {14, 15}
+
+
+def _throttled(events: list[Event]) -> None:
+    cool, hot = _by_lane(events, Scope.GPU, "temperature_c")
+    assert hot > 85 > cool
+    first, last = _by_lane(events, Scope.ENV, "step_time")
+    assert last > 1.5 * first
+    busy, throttled = _by_lane(events, Scope.GPU, "utilization")
+    assert throttled > busy + 0.2
+
+
+def _full(events: list[Event]) -> None:
+    first, last = _by_lane(events, Scope.GPU, "memory_used_bytes")
+    total, _ = _by_lane(events, Scope.GPU, "memory_total_bytes")
+    assert first > 0.9 * total > last
+
+
+def _starved(events: list[Event]) -> None:
+    assert _one(events, Scope.GPU, "utilization") < 0.4
+    assert _one(events, Scope.HOST, "disk_read_bytes_per_s") > 5 * 12e6
+
+
+def _dragged(events: list[Event]) -> None:
+    first, last = _by_lane(events, Scope.ENV, "step_time")
+    assert last > 2.2 * first
+    cool, hot = _by_lane(events, Scope.GPU, "temperature_c")
+    assert hot < cool + 20
+
+
+def _miserable(events: list[Event]) -> None:
+    returns = [fmean(e.episode_return.array().tolist()) for e in of(events, EpisodeEnded)]
+    assert fmean(returns[-10:]) < 0 < fmean(returns[:10])
+
+
+def _silent(events: list[Event]) -> None:
+    assert max(event.at for event in events) < START + BEGIN * 10**9
+    assert not of(events, RunFinished)
+
+
+EFFECTS: dict[str, Callable[[list[Event]], None]] = {
+    "crash-storm": _crashes, "cull-storm": _culled, "policy-collapse": _collapsed, "nan": _nan,
+    "thermal-throttle": _throttled, "oom-climb": _full, "io-starvation": _starved, "straggler": _dragged,
+    "reward-collapse": _miserable, "stale": _silent,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_does_what_its_name_says(name: str) -> None:
+    """Before it begins nothing differs from the healthy run; after that its effect is there."""
+    events = run(name)
+    before = START + BEGIN * 10**9
+
+    assert [e for e in events if e.at < before] == [e for e in HEALTHY if e.at < before]
+    EFFECTS[name](events)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_healthy_run_has_none_of_it(name: str) -> None:
+    """The same look at the healthy run finds nothing, so that the test above can fail."""
+    with pytest.raises(AssertionError):
+        EFFECTS[name](HEALTHY)
+
+
+def test_several_faults_at_once() -> None:
+    """Two faults of one run both show."""
+    events = run("oom-climb", "crash-storm", "policy-collapse")
+
+    _crashes(events)
+    _full(events)
+    _collapsed(events)
+
+
+def test_faults_are_pure_and_their_order_does_not_matter() -> None:
+    """Conditions depend on the plan and the second only; of one fault planned twice the earlier counts."""
+    plans = [Planned(name=name, at_s=5.0 + i) for i, name in enumerate(FAULTS)]
+    twice = [Planned(name="oom-climb", at_s=20), Planned(name="oom-climb", at_s=0)]
+
+    assert conditions_at(40, plans) == conditions_at(40, plans[::-1])
+    assert conditions_at(4, plans) == Conditions()
+    assert conditions_at(45, twice).leak == conditions_at(45, twice[::-1]).leak == 1.0
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("cull-strom@5", "did you mean cull-storm?"),
+        ("meteor@5", "crash-storm, cull-storm"),
+        ("nan", "write it like nan@20"),
+        ("nan@", "write it like nan@20"),
+        ("nan@soon", "write it like nan@20"),
+        ("nan@-3", "write it like nan@20"),
+        ("nan@inf", "write it like nan@20"),
+        ("nan@nan", "write it like nan@20"),
+        ("", "there are: crash-storm"),
+    ],
+)
+def test_a_fault_that_cannot_be_planned_is_explained(word: str, said: str) -> None:
+    """The message names the fault that was meant, or all of them, or how to write it."""
+    with pytest.raises(FaultError, match=".") as caught:
+        parse_fault(word)
+
+    assert said in str(caught.value)
+
+
+def test_a_fault_is_read() -> None:
+    """Name and second, with a fraction."""
+    assert parse_fault("nan@2.5") == Planned(name="nan", at_s=2.5)
+
+
+def test_throttle_words_come_with_their_row() -> None:
+    """Where the catalogue has a row for it, the throttled lane says why; else nothing is said."""
+    row = find("throttle", Scope.GPU)
+    said = [
+        e.values[row.name].words() for e in of(run("thermal-throttle"), Measured)
+        if row is not None and row.name in e.values
+    ]  # fmt: skip
+
+    assert bool(said) == (row is not None)
+    assert not said or said[-1] == [None, "thermal"]
