@@ -75,6 +75,8 @@ class Pipe:
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
         self._accepted = 0
+        self._delivered = 0
+        """By exporters that have ended."""
         self._dropped: Counter[str] = Counter()
         self._told = 0
         self._told_before = 0
@@ -184,6 +186,7 @@ class Pipe:
         self._told_before += self._told + sum(progress.dropped.values())
         self._told = 0
         self._dropped.update(progress.dropped)
+        self._delivered += progress.delivered
         if lost > 0:
             self._dropped["unconfirmed"] += lost
 
@@ -236,11 +239,12 @@ class Pipe:
         if exporter is not None:
             _wait_writable(exporter.fd, _POLL_S)
             return
-        ended = [(gone, gone.finish(_REAP_S)) for gone in self._gone]
         with self._lock:
-            for gone, progress in ended:
-                self._gone.remove(gone)
-                self._settle(gone, progress)
+            gone, self._gone = self._gone, []
+        ended = [(exporter, exporter.finish(_REAP_S)) for exporter in gone]
+        with self._lock:
+            for exporter, progress in ended:
+                self._settle(exporter, progress)
             if self._hopeless():
                 log.warning(
                     "telemetry is off for the rest of this run: its exporter ended %d times", self._lives
@@ -274,8 +278,9 @@ class Pipe:
                 self._finish(deadline)
             finally:
                 self._lock.release()
-        else:
-            self._dropped["unconfirmed"] = self._accepted - sum(self._dropped.values())
+        missing = self._accepted - self._delivered - sum(self._dropped.values())
+        if missing > 0:
+            self._dropped["unconfirmed"] += missing
         return Outcome(accepted=self._accepted, dropped=dict(+self._dropped))
 
     def _finish(self, deadline: float) -> None:

@@ -239,7 +239,7 @@ def test_an_exit_without_close_says_how_it_ended(sink: Sink, ending: str, status
 
 
 def test_a_killed_trainer_leaves_no_exporter_behind(sink: Sink) -> None:
-    """What had been said is delivered, then the exporter ends, though a forked child holds the pipe."""
+    """What had been said is delivered, then the exporter ends."""
     done = run_script(
         f"""
         import os, signal, sys, time, overwatch.sdk

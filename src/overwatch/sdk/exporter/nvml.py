@@ -1,10 +1,12 @@
 """GPU readings through NVML, when there is a driver.
 
 Rules: no library, no driver or no device means nothing, not zeros; one reading that fails is NaN in its
-column, a column without any reading is left out. Must not know how readings are sent.
+column, a column without any reading is left out; lanes are numbered as the
+trainer sees them (`CUDA_VISIBLE_DEVICES`). Must not know how readings are sent.
 """
 
 import math
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
@@ -59,6 +61,24 @@ def _load() -> tuple[ModuleType | None, list[Any]]:
     try:
         pynvml.nvmlInit()
         count = pynvml.nvmlDeviceGetCount()
-        return pynvml, [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        return pynvml, _visible(pynvml, count, os.environ.get("CUDA_VISIBLE_DEVICES"))
     except pynvml.NVMLError:
         return None, []
+
+
+def _visible(nvml: ModuleType, count: int, chosen: str | None) -> list[Any]:
+    """Handles in the order in which CUDA numbers them for the trainer.
+
+    As CUDA does, the list of visible devices ends at the first entry that names none.
+    """
+    if chosen is None:
+        return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+    handles: list[Any] = []
+    for entry in (word.strip() for word in chosen.split(",")):
+        if entry.isdecimal() and int(entry) < count:
+            handles.append(nvml.nvmlDeviceGetHandleByIndex(int(entry)))
+        elif entry.startswith("GPU-"):
+            handles.append(nvml.nvmlDeviceGetHandleByUUID(entry.encode()))
+        else:
+            break
+    return handles

@@ -33,9 +33,10 @@ def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read_nvml(environment: dict[str, str]) -> list[object]:
     """What the GPU reader of a fresh process reads."""
     script = "import json; from overwatch.sdk.exporter.nvml import Nvml; print(json.dumps(Nvml().read()))"
+    outer = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, **environment},
+        env={**outer, **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -61,6 +62,19 @@ def test_gpus_are_read_through_nvml(fake_nvml: Path) -> None:
     }
 
 
+@needs_compiler
+def test_lanes_are_numbered_as_the_trainer_sees_them(fake_nvml: Path) -> None:
+    """`cuda:0` is the first visible device; an invalid entry ends the list, an empty one hides all."""
+    library = {"LD_LIBRARY_PATH": str(fake_nvml)}
+    lanes, readings = read_nvml({**library, "CUDA_VISIBLE_DEVICES": "1,7,0"})
+    assert isinstance(readings, dict)
+    assert (lanes, readings["hw.temperature"]) == (["cuda:0"], [81.0])
+    lanes, readings = read_nvml({**library, "CUDA_VISIBLE_DEVICES": "1,0"})
+    assert isinstance(readings, dict)
+    assert (lanes, readings["hw.temperature"]) == (["cuda:0", "cuda:1"], [81.0, 60.0])
+    assert read_nvml({**library, "CUDA_VISIBLE_DEVICES": ""}) == [[], {}]
+
+
 def test_a_machine_without_a_driver_has_no_gpus(tmp_path: Path) -> None:
     """A library that is none: nothing, rather than zeros."""
     (tmp_path / "libnvidia-ml.so.1").write_bytes(b"not a library")
@@ -71,6 +85,7 @@ def test_a_machine_without_a_driver_has_no_gpus(tmp_path: Path) -> None:
 def test_samples_arrive_as_measurements(fake_nvml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Host and GPU readings of the exporter process reach the collector, GPUs keyed by lane."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_nvml))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with http_sink() as sink:
         run = overwatch.sdk.start(endpoint=sink.endpoint)
         sink.wait(lambda sink: {Scope.HOST, Scope.GPU} <= {event.scope for event in sink.events(Measured)})
