@@ -5,10 +5,12 @@ went in `summary.json`. Everything lies under one folder. Must not know what the
 """
 
 import importlib.util
+import math
 import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +29,12 @@ STATUS_EVERY_S: Final = 5.0
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
 UPDATES: Final = 1000
+LONG_S: Final = 3600.0
+"""Length of a simulated run that ends when the user quits."""
+SIMULATED: Final = """\
+*** SIMULATED *** PyTorch or scikit-learn is not installed: what follows is a scripted run, no policy trains.
+For the real one: make demo, or pip install "esper-overwatch[rl]".
+"""
 _DEFAULT_PORTS: Final = {
     "otlp_http": "4318",
     "otlp_grpc": "4317",
@@ -53,14 +61,12 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run until the time is over, the user quits or training ends; 0 when a policy was seen training."""
-    if importlib.util.find_spec("torch") is None:
-        raise DemoError(
-            'the demo trains a real policy and needs PyTorch: make demo, or pip install "esper-overwatch[rl]"'
-        )
+    """Run until the time is over, the user quits or training ends; 0 when updates were seen."""
+    if not _has_trainer():
+        click.echo(SIMULATED)
     out = _folder(options.out)
     headless = options.headless or not _has_screen()
-    run_id = f"digits-{datetime.now().astimezone():%m%d-%H%M%S}"
+    run_id = f"{'digits' if _has_trainer() else 'SIMULATED'}-{datetime.now().astimezone():%m%d-%H%M%S}"
     collector = Child(
         "collector", _collector_command(out), out, {"OVERWATCH_READY_FILE": str(out / "ready.json")}
     )
@@ -78,6 +84,10 @@ def run_demo(options: DemoOptions) -> int:
             trainer.stop(STOP_S)
         collector.stop(STOP_S)
     return write_summary(out, last, trainer, collector)
+
+
+def _has_trainer() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("torch", "sklearn"))
 
 
 def _folder(out: Path | None) -> Path:
@@ -111,12 +121,30 @@ def _collector_command(out: Path) -> list[str]:
 
 
 def _trainer_command(options: DemoOptions, endpoints: Endpoints, run_id: str, out: Path) -> list[str]:
+    return (
+        _train(options, endpoints, run_id, out) if _has_trainer() else _simulate(options, endpoints, run_id)
+    )
+
+
+def _simulate(options: DemoOptions, endpoints: Endpoints, run_id: str) -> list[str]:
+    seconds = math.ceil(options.seconds or LONG_S)
+    flags = {
+        "gpus": 1, "envs": options.envs, "slots": options.slots, "seconds": seconds, "seed": options.seed,
+        "run-id": run_id, "endpoint": endpoints.otlp_http,
+    }  # fmt: skip
+    return [sys.executable, "-m", "overwatch.cli", "simulate", *_words(flags)]
+
+
+def _words(flags: Mapping[str, object]) -> list[str]:
+    return [word for key, value in flags.items() for word in (f"--{key}", str(value))]
+
+
+def _train(options: DemoOptions, endpoints: Endpoints, run_id: str, out: Path) -> list[str]:
     flags = {
         "world": "morphogenesis", "envs": options.envs, "slots": options.slots, "updates": UPDATES,
         "seed": options.seed, "endpoint": endpoints.otlp_http, "run-id": run_id, "out": out / "trainer",
     }  # fmt: skip
-    words = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
-    return [sys.executable, "-m", "overwatch_rl.cli", "train", *words]
+    return [sys.executable, "-m", "overwatch_rl.cli", "train", *_words(flags)]
 
 
 def _wait_ready(collector: Child, out: Path) -> Endpoints:
