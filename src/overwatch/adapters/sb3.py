@@ -1,0 +1,150 @@
+"""Stable-Baselines3: a callback that tells a run what its logger, its envs and their monitors say.
+
+    from overwatch.adapters.sb3 import OverwatchCallback
+    model.learn(total_timesteps=10_000, callback=OverwatchCallback())
+
+Rules: a name that no row has is a custom number; an update is told whole, right after it. SB3 dumps `train/*`
+a rollout late and the last never: they are read where `train()` left them. Entropy is `train/entropy_loss`,
+minus nats, as a share of its maximum where the action space has one.
+"""
+
+import time
+from contextlib import ExitStack
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from overwatch import sdk
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.envs import EnvReporter
+from overwatch.catalog import CUSTOM_PREFIX, Scope, find
+
+
+class Numbers(KVWriter, Bordered):
+    """One of the logger's outputs: gathers the numbers of an update and tells them together."""
+
+    def __init__(self, model: BaseAlgorithm, run: sdk.Run) -> None:
+        self._run = run
+        self._most_entropy = most_entropy(model)
+        self._at_dump = not isinstance(model, OnPolicyAlgorithm)
+        self._waiting: dict[str, float] = {}
+        self._trained = model.logger.name_to_value.get("train/n_updates")
+        self._told_at = time.perf_counter()
+
+    @kept_out
+    def write(self, key_values: dict[str, Any], *_: object) -> None:
+        """SB3 dumps its logger: on-policy between a rollout and its training, else after both."""
+        self.gather(key_values)
+        if self._at_dump:
+            self.tell()
+
+    def gather(self, logged: dict[str, Any]) -> None:
+        """Take `rollout/*`, and `train/*` where it is of a training not yet taken."""
+        trained = logged.get("train/n_updates")
+        areas = ("rollout/", "train/") if trained is None or trained != self._trained else ("rollout/",)
+        self._trained = trained or self._trained
+        for key, value in logged.items():
+            if key.startswith(areas) and isinstance(value, Real):
+                row = find(key, Scope.POLICY)
+                self._waiting[f"{CUSTOM_PREFIX}{key}" if row is None else row.short] = float(value)
+                if key == "train/entropy_loss" and self._most_entropy is not None:
+                    self._waiting["entropy"] = -float(value) / self._most_entropy
+
+    def tell(self) -> None:
+        """Tell what was gathered as one update, if there is anything."""
+        before, self._told_at = self._told_at, time.perf_counter()
+        if self._waiting and not self._at_dump:
+            self._waiting["update_time"] = self._told_at - before
+        if self._waiting:
+            self._run.update(**self._waiting)
+            self._waiting = {}
+
+    def close(self) -> None:
+        """Nothing to close: the run outlives the logger."""
+
+
+class OverwatchCallback(BaseCallback, Bordered):
+    """Tells `run`, or a run of its own that ends with `learn()`, of every step and every update."""
+
+    def __init__(self, run: sdk.Run | None = None) -> None:
+        super().__init__()
+        self._given = run
+
+    @kept_out
+    def _on_training_start(self) -> None:
+        model = self.model
+        device = "cuda:0" if str(model.device) == "cuda" else str(model.device)
+        self._run = self._given or self._start(device)
+        self._numbers = Numbers(model, self._run)
+        self._report = EnvReporter(self._run, model.n_envs, device)
+        self._on_policy = isinstance(model, OnPolicyAlgorithm)
+        self._phases = ExitStack()
+        self.logger.output_formats.append(self._numbers)
+
+    def _start(self, device: str) -> sdk.Run:
+        """A run named after env and algorithm, with the model's plain settings as its configuration."""
+        model, spec = self.model, self.training_env.get_attr("spec")[0]
+        steps = model.n_steps * model.n_envs if isinstance(model, OnPolicyAlgorithm) else None
+        return sdk.start(
+            task=spec.id if spec else None,
+            algo=type(model).__name__.lower(),
+            n_envs=model.n_envs,
+            devices=[device],
+            config={k: v for k, v in vars(model).items() if isinstance(v, Real | str) and k[0] != "_"},
+            updates=steps and -(-self.locals["total_timesteps"] // steps),
+        )
+
+    @kept_out
+    def _on_rollout_start(self) -> None:
+        if self._on_policy:
+            self._end_update()
+            self._phases.enter_context(self._run.phase("collect"))
+        self._turn = time.perf_counter()
+
+    def _on_step(self) -> bool:
+        self._step()
+        return True
+
+    @kept_out
+    def _step(self) -> None:
+        now = time.perf_counter()
+        seconds, self._turn = now - self._turn, now
+        normalised = self.model.get_vec_normalize_env()
+        rewards = self.locals["rewards"] if normalised is None else normalised.get_original_reward()
+        self._report.step(rewards, seconds)
+        ended = {row: info["episode"] for row, info in enumerate(self.locals["infos"]) if "episode" in info}
+        said = ended.values()
+        self._report.episodes(list(ended), [one["r"] for one in said], [one["l"] for one in said])
+
+    @kept_out
+    def _on_rollout_end(self) -> None:
+        if self._on_policy:
+            self._phases.close()
+            self._phases.enter_context(self._run.phase("learn"))
+
+    @kept_out
+    def _on_training_end(self) -> None:
+        self._end_update()
+        self._report.flush()
+        self.logger.output_formats.remove(self._numbers)
+        if self._given is None:
+            self._run.close()
+
+    def _end_update(self) -> None:
+        self._phases.close()
+        self._numbers.gather(self.logger.name_to_value)
+        self._numbers.tell()
+
+
+def most_entropy(model: BaseAlgorithm) -> float | None:
+    """Nats of a uniform choice among all actions; `None` where they are continuous or masked."""
+    space, is_masked = model.action_space, "Maskable" in type(model.policy).__name__
+    if is_masked or not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return None
+    return float(np.log(space.n if isinstance(space, spaces.Discrete) else space.nvec).sum()) or None
