@@ -179,7 +179,7 @@ def test_faults_are_pure_and_their_order_does_not_matter() -> None:
 )
 def test_a_fault_that_cannot_be_planned_is_explained(word: str, said: str) -> None:
     """The message names the fault that was meant, or all of them, or how to write it."""
-    with pytest.raises(FaultError, match=".") as caught:
+    with pytest.raises(FaultError) as caught:
         parse_fault(word)
 
     assert said in str(caught.value)

@@ -1,5 +1,7 @@
 """Scripted runs: the same by seed, legal in every move, lively, and of any size."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def test_the_same_settings_tell_the_same_events() -> None:
 
 @pytest.mark.parametrize("settings", [SMALL, LARGE], ids=["1x4x3", "2x32x6"])
 def test_a_run_is_whole(settings: Settings) -> None:
-    """One start, one end, an update a second, readings a second, env steps at their rate, time that never falls."""
+    """One start, one end; updates and readings each second, env steps at their rate, time never falls."""
     events = told(settings)
     updates = [e.index for e in of(events, Measured) if e.scope is Scope.POLICY]
     steps = [e.index for e in of(events, Measured) if e.scope is Scope.ENV]
@@ -46,7 +48,7 @@ def test_a_run_is_whole(settings: Settings) -> None:
     assert updates == list(range(1, 61))
     assert steps == list(range(601))
     assert sum(e.scope is Scope.GPU for e in of(events, Measured)) == 61
-    assert all(a.at <= b.at for a, b in zip(events, events[1:], strict=False))
+    assert all(a.at <= b.at for a, b in pairwise(events))
 
 
 @pytest.mark.parametrize("faults", [(), EVERYTHING], ids=["healthy", "all faults"])
@@ -89,7 +91,7 @@ def test_gates_decide() -> None:
     """A gate that failed is followed by a prune of the same seed, one that passed by the next stage."""
     events = told(LARGE)
     decided = 0
-    for gate, after in zip(events, events[1:], strict=False):
+    for gate, after in pairwise(events):
         if isinstance(gate, GateEvaluated):
             assert isinstance(after, SeedStageChanged)
             assert after.seed_id == gate.seed_id

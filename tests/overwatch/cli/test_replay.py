@@ -1,0 +1,151 @@
+"""`overwatch replay`: lines, moments, digests, and what it says of what it cannot read."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from overwatch import codec
+from overwatch.snapshot import Snapshot
+from tests.overwatch.feeds.recordings import Written, two_lives
+from tests.overwatch.simulate.runs import overwatch, record
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve seconds of a small run."""
+    size = ("--gpus", "1", "--envs", "4", "--slots", "3", "--seconds", "12", "--run-id", "small")
+    return record(tmp_path_factory.mktemp("small"), *size, "--fault", "crash-storm@4")
+
+
+def _snapshots(text: str) -> list[Snapshot]:
+    return [codec.decode(line.encode()) for line in text.splitlines()]
+
+
+def test_the_recorded_lines_are_printed(folder: Path) -> None:
+    """Byte for byte what was written live, from the folder or from the one with the index."""
+    live = (folder / "snapshots.jsonl").read_text()
+
+    for path in (folder, folder / "otlp"):
+        result = overwatch("replay", path, "--format", "json")
+        assert (result.exit_code, result.stdout, result.stderr) == (0, live, "")
+
+
+def test_one_line_every_so_many_seconds(folder: Path) -> None:
+    """Each is the recorded line of its second."""
+    shown = _snapshots(overwatch("replay", folder, "--every", "3").stdout)
+    recorded = {s.time: s for s in _snapshots((folder / "snapshots.jsonl").read_text())}
+    start = min(recorded) - 1
+
+    assert [round(s.time - start) for s in shown] == [3, 6, 9, 12]
+    assert all(codec.encode(s) == codec.encode(recorded[s.time]) for s in shown)
+
+
+def test_the_snapshot_at_a_second(folder: Path) -> None:
+    """One line, of the last tick at or before it."""
+    shown = _snapshots(overwatch("replay", folder, "--at", "7.25").stdout)
+    start = _snapshots((folder / "snapshots.jsonl").read_text())[0].time - 1
+
+    assert [round(s.time - start, 3) for s in shown] == [7.2]
+
+
+def test_the_gap_between_two_lives_is_not_shown_again_and_again(tmp_path: Path) -> None:
+    """Over a gap the last snapshot before it is printed once."""
+    times = [s.time for s in _snapshots(overwatch("replay", two_lives(tmp_path), "--every", "1").stdout)]
+
+    assert times == sorted(set(times))
+
+
+def test_a_run_is_picked(folder: Path) -> None:
+    """Its lines alone; of a run that is not there nothing, said with exit code 1."""
+    assert overwatch("replay", folder, "--run", "small").stdout == (folder / "snapshots.jsonl").read_text()
+    for more in ((), ("--every", "2"), ("--at", "5")):
+        result = overwatch("replay", folder, "--run", "other", *more)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "holds no snapshot of run other" in result.stderr
+
+
+def test_the_digest_is_the_same_in_every_process(folder: Path) -> None:
+    """Twice, and under another order of hashes; another recording has another."""
+    first = overwatch("replay", folder, "--digest").stdout
+    others = {
+        subprocess.run(
+            [sys.executable, "-m", "overwatch.cli", "replay", str(folder), "--digest"],
+            check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "4242")
+    }  # fmt: skip
+
+    assert len(first.strip()) == 64
+    assert others == {first} == {overwatch("replay", folder, "--digest").stdout}
+
+
+def test_the_digest_tells_recordings_apart(folder: Path, tmp_path: Path) -> None:
+    """One update more is another digest."""
+    written = Written(tmp_path)
+    written.start()
+    written.update(0.5)
+    written.end(2.0)
+    written.close()
+
+    assert overwatch("replay", tmp_path, "--digest").stdout != overwatch("replay", folder, "--digest").stdout
+
+
+def test_what_cannot_be_read_is_counted_on_stderr(tmp_path: Path) -> None:
+    """A torn tail: the lines before it on stdout, the count on stderr, exit code 0."""
+    folder = two_lives(tmp_path)
+    for name, cut in (("index.jsonl", 10), ("logs.jsonl", 60)):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-cut])
+    result = overwatch("replay", folder)
+
+    assert result.exit_code == 0
+    assert len(_snapshots(result.stdout)) >= 8
+    assert "1 index lines and 1 batches could not be read" in result.stderr
+
+
+def test_a_folder_that_is_no_recording_is_exit_code_one(tmp_path: Path) -> None:
+    """The message says what was looked for."""
+    for words in ((), ("--digest",), ("--every", "1")):
+        result = overwatch("replay", tmp_path, *words)
+        assert result.exit_code == 1
+        assert "holds neither index.jsonl nor otlp/index.jsonl" in result.stderr
+
+
+def test_a_recording_with_nothing_readable_is_exit_code_one(tmp_path: Path) -> None:
+    """An index of garbage, and one whose data is gone."""
+    (tmp_path / "index.jsonl").write_bytes(b"garbage\n" * 3)
+    result = overwatch("replay", tmp_path)
+    assert result.exit_code == 1
+    assert "3 index lines and 0 batches" in result.stderr
+    assert "holds no snapshot that can be replayed" in result.stderr
+
+    folder = two_lives(tmp_path / "other")
+    (folder / "logs.jsonl").unlink()
+    result = overwatch("replay", folder, "--digest")
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--every", "2", "--at", "3"), "--every and --at exclude one another"),
+        (("--digest", "--at", "3"), "--at and --digest exclude one another"),
+        (("--digest", "--run", "small"), "leave --run out"),
+        (("--at", "14"), "--at 14 is beyond the recording's 13"),
+        (("--every", "0"), "0.0 is not in the range"),
+        (("--format", "xml"), "'xml' is not"),
+    ],
+)
+def test_bad_usage_is_exit_code_two(folder: Path, words: tuple[str, ...], said: str) -> None:
+    """The message names the value and the fix."""
+    result = overwatch("replay", folder, *words)
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+def test_a_path_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
+    """Click says so, with exit code 2."""
+    assert overwatch("replay", tmp_path / "nowhere").exit_code == 2

@@ -1,0 +1,204 @@
+"""Reading a recording: its lives and ticks, and what is done about lines that cannot be read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from overwatch import codec
+from overwatch.feeds.recording import Recording, RecordingError, open_recording
+from overwatch.fold import FAST_NS
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+from tests.overwatch.feeds.recordings import Written, second_of, two_lives
+
+
+def _updates(recording: Recording) -> list[int]:
+    """The update of each recorded snapshot."""
+    return [snapshot.run.update or 0 for snapshot in recording.recorded()]
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    """Header, lives and their ticks; every tick is there once, in order, without those of the gap."""
+    recording = Recording(two_lives(tmp_path))
+    ticks = [frame.tick for frame in recording.frames()]
+    lives = [(second_of(s.first), second_of(s.last)) for s in recording.segments()]
+
+    assert lives == [(0.1, 8.0), (28.4, 33.0)]
+    assert ticks == sorted(set(ticks))
+    assert len(ticks) == 80 + 47
+    assert (recording.bad_lines, recording.bad_batches) == (0, 0)
+
+
+def test_recorded_snapshots_are_those_of_the_frames(tmp_path: Path) -> None:
+    """The quick way and the frame by frame way give the same bytes."""
+    folder = two_lives(tmp_path)
+    framed = [codec.encode(s) for frame in Recording(folder).frames() for s in frame.recorded]
+
+    assert [codec.encode(s) for s in Recording(folder).recorded()] == framed
+    assert len(framed) == 8 + 5
+
+
+def test_a_second_life_begins_empty(tmp_path: Path) -> None:
+    """What the first collector knew is not known to the second."""
+    snapshots = list(Recording(two_lives(tmp_path)).recorded())
+
+    assert snapshots[7].run.task == "digits"
+    assert snapshots[8].run.task is None
+    assert snapshots[8].policy["kl_divergence"].status == "critical"
+
+
+def test_an_index_without_start_or_end_is_replayed(tmp_path: Path) -> None:
+    """The clock begins with the first batch and stops with the last."""
+    written = Written(tmp_path)
+    written.update(2.0)
+    written.update(4.5)
+    frames = list(Recording(written.close()).frames())
+
+    assert second_of(frames[0].tick) == 2.1
+    assert second_of(frames[-1].tick) == 4.6
+    assert frames[-1].tower.batches == 2
+
+
+def test_batches_after_an_end_without_a_start_come_after_it(tmp_path: Path) -> None:
+    """No tick is taken twice, whatever the index says."""
+    written = Written(tmp_path)
+    written.start()
+    written.update(1.0)
+    written.end(5.0)
+    written.update(2.0)
+    recording = Recording(written.close())
+    ticks = [frame.tick for frame in recording.frames()]
+
+    assert ticks == sorted(set(ticks))
+    assert list(recording.frames())[-1].tower.batches == 2
+
+
+def test_a_start_alone_is_no_life(tmp_path: Path) -> None:
+    """A collector that heard nothing and did not end leaves nothing to replay."""
+    written = Written(tmp_path)
+    written.start()
+    recording = Recording(written.close())
+
+    assert recording.segments() == []
+    assert list(recording.frames()) == []
+
+
+def test_bad_index_lines_are_counted_and_passed_over(tmp_path: Path) -> None:
+    """Garbage, a wrong type, an unknown field, impossible numbers: their neighbours are unharmed."""
+    folder = two_lives(tmp_path)
+    index = folder / "index.jsonl"
+    lines = index.read_bytes().splitlines(keepends=True)
+    good = json.loads(lines[3])
+    wrong = [
+        b"\xff\xfe\n", b"[]\n", b'{"end": "soon"}\n', b"\n",
+        *(json.dumps({**good, **more}).encode() + b"\n" for more in (
+            {"stamp": -1}, {"stamp": 1 << 70}, {"offset": -5}, {"length": 1.5}, {"signal": "smoke"},
+            {"more": 1},
+        )),
+    ]  # fmt: skip
+    before = _updates(Recording(folder))
+    index.write_bytes(b"".join([*lines[:5], *wrong, *lines[5:]]))
+    recording = Recording(folder)
+
+    assert _updates(recording) == before
+    assert recording.bad_lines == len(wrong)
+
+
+@pytest.mark.parametrize(
+    ("of_index", "of_logs", "bad_lines", "bad_batches"),
+    [(1, 1, 0, 0), (10, 2, 1, 1), (10, 40, 1, 1), (40, 0, 1, 0), (0, 40, 0, 1)],
+)
+def test_a_torn_tail_is_read_as_far_as_it_goes(
+    tmp_path: Path, of_index: int, of_logs: int, bad_lines: int, bad_batches: int
+) -> None:
+    """The files end in the middle: what is whole is replayed, what is not is counted."""
+    folder = two_lives(tmp_path)
+    for name, cut in (("index.jsonl", of_index), ("logs.jsonl", of_logs)):
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data[: len(data) - cut])
+    recording = Recording(folder)
+
+    assert _updates(recording)[:12] == _updates(Recording(two_lives(tmp_path / "whole")))[:12]
+    assert (recording.bad_lines, recording.bad_batches) == (bad_lines, bad_batches)
+
+
+def test_every_truncation_of_an_index_is_readable(tmp_path: Path) -> None:
+    """At whatever byte the index ends, reading it does not fail."""
+    written = Written(tmp_path)
+    written.start()
+    written.update(0.2)
+    written.update(0.4)
+    written.end(1.0)
+    folder = written.close()
+    whole = (folder / "index.jsonl").read_bytes()
+    for length in range(len(whole)):
+        (folder / "index.jsonl").write_bytes(whole[:length])
+        recording = Recording(folder)
+        assert len(list(recording.frames())) <= 10
+        assert recording.bad_lines <= 1
+
+
+def test_a_data_file_that_is_gone_leaves_ticks_without_batches(tmp_path: Path) -> None:
+    """The index alone is counted, not a crash."""
+    folder = two_lives(tmp_path)
+    (folder / "logs.jsonl").unlink()
+    recording = Recording(folder)
+
+    assert list(recording.recorded()) == []
+    assert recording.bad_batches == 41 + 23
+
+
+def test_a_batch_that_cannot_be_read_counts_once(tmp_path: Path) -> None:
+    """Reading the same entry again does not count it again."""
+    folder = two_lives(tmp_path)
+    (folder / "logs.jsonl").write_bytes(b"")
+    recording = Recording(folder)
+    entries = recording.segments()[0].entries[:2]
+
+    assert recording.read(entries) == recording.read(entries) == []
+    assert recording.bad_batches == 2
+
+
+def test_an_index_that_points_elsewhere_is_refused(tmp_path: Path) -> None:
+    """A recording reads no file outside of its folder."""
+    folder = two_lives(tmp_path)
+    index = folder / "index.jsonl"
+    index.write_bytes(index.read_bytes().replace(b'"logs.jsonl"', b'"../logs.jsonl"'))
+
+    with pytest.raises(RecordingError, match=r"points outside of its folder: '\.\./logs\.jsonl'"):
+        list(Recording(folder).frames())
+
+
+def test_another_version_of_the_index_is_refused(tmp_path: Path) -> None:
+    """The message names both versions."""
+    (tmp_path / "index.jsonl").write_text(
+        '{"overwatch_index": 2, "version": "9", "fast_ms": 100, "slow_ms": 1000}\n'
+    )
+
+    with pytest.raises(RecordingError, match="index version 2 is not 1"):
+        Recording(tmp_path).segments()
+
+
+def test_a_recording_is_found_in_its_folder_or_in_otlp(tmp_path: Path) -> None:
+    """The folder with the index and the one above it both name the recording; others are refused."""
+    two_lives(tmp_path / "out" / "otlp")
+
+    assert open_recording(tmp_path / "out").folder == tmp_path / "out" / "otlp"
+    assert open_recording(tmp_path / "out" / "otlp").folder == tmp_path / "out" / "otlp"
+    with pytest.raises(RecordingError, match=r"holds neither index\.jsonl nor otlp/index\.jsonl"):
+        open_recording(tmp_path)
+    with pytest.raises(RecordingError, match=r"has no index\.jsonl"):
+        Recording(tmp_path)
+
+
+def test_a_batch_on_a_tick_belongs_to_it(tmp_path: Path) -> None:
+    """A stamp equal to a tick is folded at that tick, one nanosecond later at the next."""
+    written = Written(tmp_path)
+    written.start()
+    at = START_NS + SECOND
+    written.say(1.0 - 1e-9, [fakes.policy(at, 1, kl_divergence=0.01)])
+    written.say(1.0, [fakes.policy(at, 2, kl_divergence=0.02)])
+    segment = Recording(written.close()).segments()[0]
+
+    assert segment.due == [at, at + FAST_NS]
