@@ -62,7 +62,7 @@ class Numbers(KVWriter, Bordered):
         if self._waiting and not self._at_dump:
             self._waiting["update_time"] = self._told_at - before
         if self._waiting:
-            self._run.update(**self._waiting)
+            self._run.update(update=None, **self._waiting)
             self._waiting = {}
 
     def close(self) -> None:

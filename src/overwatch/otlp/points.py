@@ -28,7 +28,9 @@ _TOTALS: Final = {"system.memory.usage": ("system.memory.state", "used")}
 _SPLITS: Final = frozenset({"cpu", "cpu.mode", "cpu.logical_number", "state", "system.memory.state"})
 
 Subject: TypeAlias = tuple[int | str, ...]
-_Moment: TypeAlias = tuple[Origin, int, Scope]
+"""Ids of what a point speaks of; of an env its id and, where the point names one, its lane."""
+_Moment: TypeAlias = tuple[Origin, int, Scope, int]
+"""Points of one moment also say equally much of their subjects: the last part is how many ids."""
 
 
 def decode_points(message: ExportMetricsServiceRequest) -> Decoded:
@@ -98,7 +100,8 @@ class _Gathering:
         elif subject is None:
             self._reject("malformed", f"{row.name} needs {_NEEDS[row.scope]} on its points")
         else:
-            moment = self._moments.setdefault((origin, point.time_unix_nano, row.scope), {})
+            key = (origin, point.time_unix_nano, row.scope, len(subject))
+            moment = self._moments.setdefault(key, {})
             moment.setdefault(row.name, {})[subject] = value
 
     def _reject(self, reason: str, detail: str) -> None:
@@ -135,7 +138,8 @@ def _subject(scope: Scope, attributes: dict[str, Value]) -> Subject | None:
     if isinstance(env_id, bool) or not isinstance(env_id, int):
         return None
     if scope is Scope.ENV:
-        return (env_id,)
+        lane = attributes.get(wire.LANE_ID)
+        return (env_id, lane) if isinstance(lane, str) and lane else (env_id,)
     slot = attributes.get(wire.SLOT_ID)
     return (env_id, slot) if isinstance(slot, str) else None
 
@@ -173,12 +177,14 @@ def _number(point: NumberDataPoint) -> float | None:
 
 
 def _records(moment: _Moment, metrics: dict[str, dict[Subject, float]]) -> Iterator[Record]:
-    origin, at, scope = moment
+    origin, at, scope, num_ids = moment
     alike: dict[tuple[Subject, ...], dict[str, Column]] = {}
     for name, points in metrics.items():
         alike.setdefault(tuple(points), {})[name] = Column.of(list(points.values()))
     for subjects, values in alike.items():
         keys = _keys(scope, subjects)
+        if scope is Scope.ENV and num_ids > 1:
+            values["lane"] = Column.of_labels([str(subject[1]) for subject in subjects])
         yield Record(origin=origin, event=Measured(at=at, scope=scope, values=values, keys=keys))
     for name, points in metrics.items():
         seen = _non_finite(at, scope, name, points)

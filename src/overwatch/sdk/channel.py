@@ -135,7 +135,7 @@ class Channel:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
         close = difflib.get_close_matches(name, self._names, n=1, cutoff=0.8)
-        if close and self._names[close[0]] != full:
+        if close and self._names[close[0]] != full != name:
             self._say(
                 "close name",
                 f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}",

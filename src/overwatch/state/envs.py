@@ -7,12 +7,15 @@ A value counts as present when its time is above 0. Arrays fold whole columns at
 import msgspec
 import numpy as np
 
+from overwatch.catalog import Stage
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
+from overwatch.state.tally import Tally
+from overwatch.state.trends import MEASURES, Actions, Trends
 
-MEASURES = ("reward", "metric", "rent", "step_time")
-"""Short names of the env rows that are kept as columns."""
-RETURNS = 10
+RETURNS = 32
 """Finished episodes remembered per env."""
+SHOWN_RETURNS = 10
+"""Newest finished episodes whose mean is an env's return."""
 
 
 class Envs(msgspec.Struct, kw_only=True):
@@ -21,6 +24,8 @@ class Envs(msgspec.Struct, kw_only=True):
     n: int = 0
     ids: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Env id of each row."""
+    by_id: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Rows in order of their env ids, shape (n,)."""
     seen_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of the env's newest record."""
     lane: Ints = msgspec.field(default_factory=lambda: ints(0, fill=-1))
@@ -32,9 +37,17 @@ class Envs(msgspec.Struct, kw_only=True):
     """Ring of finished episodes' returns, shape (C, RETURNS)."""
     episodes: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Finished episodes of each env."""
-    op: Ints = msgspec.field(default_factory=lambda: ints(0, fill=-1))
-    """Last operation, index into the run's operation names."""
-    op_slot: Ints = msgspec.field(default_factory=lambda: ints(0, fill=-1))
+    episode_at: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Producer's time at which each env's last episode ended; 0 = none did."""
+    trends: Trends = msgspec.field(default_factory=Trends)
+    actions: Actions = msgspec.field(default_factory=Actions)
+    culls: Tally = msgspec.field(default_factory=Tally)
+    gate_fails: Tally = msgspec.field(default_factory=Tally)
+    crash_tally: Tally = msgspec.field(default_factory=Tally)
+    failed_gate: dict[int, str] = msgspec.field(default_factory=dict)
+    """Name of the gate that each env failed last, by env id."""
+    failed_check: dict[int, str] = msgspec.field(default_factory=dict)
+    """First check that failed there."""
     crashed_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of the crash; 0 while the env lives."""
     non_finite_at: Ints = msgspec.field(default_factory=lambda: ints(0))
@@ -52,14 +65,15 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def rows(self, env_ids: Ints) -> Ints:
         """Row of each env id, shape (k,); unseen ids get new rows."""
-        order = np.argsort(self.ids[: self.n], kind="stable")
-        known = self.ids[: self.n][order]
-        unseen = np.setdiff1d(env_ids, known)
-        if unseen.size:
-            self._add(unseen)
-            order = np.argsort(self.ids[: self.n], kind="stable")
-            known = self.ids[: self.n][order]
-        return order[np.searchsorted(known, env_ids)]
+        known = self.ids[self.by_id]
+        places = np.searchsorted(known, env_ids)
+        seen = np.zeros(env_ids.size, dtype=np.bool_)
+        inside = places < known.size
+        seen[inside] = known[places[inside]] == env_ids[inside]
+        if not seen.all():
+            self._add(np.unique(env_ids[~seen]))
+            places = np.searchsorted(self.ids[self.by_id], env_ids)
+        return self.by_id[places]
 
     def row(self, env_id: int) -> int:
         """Row of one env id; an unseen id gets a new row."""
@@ -67,8 +81,10 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def find(self, env_id: int) -> int | None:
         """Row of an env id that was seen, else `None`."""
-        found = np.flatnonzero(self.ids[: self.n] == env_id)
-        return int(found[0]) if found.size else None
+        place = int(np.searchsorted(self.ids[self.by_id], env_id))
+        if place >= self.n or int(self.ids[self.by_id[place]]) != env_id:
+            return None
+        return int(self.by_id[place])
 
     def touch(self, rows: Ints, at: int) -> None:
         """These envs spoke at `at`; a crashed env that speaks again lives again."""
@@ -80,18 +96,45 @@ class Envs(msgspec.Struct, kw_only=True):
         self.values[name][rows] = values
         self.times[name][rows] = at
 
-    def finish_episodes(self, rows: Ints, returns: Floats) -> None:
-        """Remember the returns of episodes that ended, at most one a row a call."""
+    def finish_episodes(self, rows: Ints, returns: Floats, at: int) -> None:
+        """Remember the returns of episodes that ended at `at`, at most one a row a call."""
         self.returns[rows, self.episodes[rows] % RETURNS] = returns
         self.episodes[rows] += 1
+        self.episode_at[rows] = at
+
+    def tell_returns(self, rows: Ints, returns: Floats, at: int) -> None:
+        """Fold a gauge of returns: it is shown as it is, and a new value of it is a finished episode."""
+        new = np.isfinite(returns) & (returns != self.values["return"][rows])
+        self.finish_episodes(rows[new], returns[new], at)
+        self.measure("return", rows, returns, at)
+
+    def newest_returns(self, newest: int, skip: int = 0) -> Floats:
+        """Returns, newest first, after the `skip` newest ones, shape (n, newest); NaN where there is none."""
+        done = self.episodes[: self.n]
+        back = np.arange(skip, skip + newest)
+        places = (done[:, None] - 1 - back) % RETURNS
+        found = np.take_along_axis(self.returns[: self.n], places, axis=1)
+        shown: Floats = np.where(back < done[:, None], found, np.nan)
+        return shown
 
     def mean_return(self) -> Floats:
-        """Mean of each env's remembered returns, shape (n,); NaN before the first episode."""
-        used = self.returns[: self.n]
-        counts = np.minimum(self.episodes[: self.n], RETURNS)
-        total = np.where(np.arange(RETURNS) < counts[:, None], used, 0.0).sum(axis=1)
-        means: Floats = np.divide(total, counts, out=floats(self.n), where=counts > 0)
-        return means
+        """Mean of each env's newest returns, shape (n,), or its gauge; NaN before the first episode."""
+        used = self.newest_returns(SHOWN_RETURNS)
+        counts = np.minimum(self.episodes[: self.n], SHOWN_RETURNS)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], used, 0.0).sum(axis=1)
+        means = np.divide(total, counts, out=floats(self.n), where=counts > 0)
+        told_at = self.times["return"][: self.n]
+        told = (told_at > 0) & (told_at >= self.episode_at[: self.n])
+        shown: Floats = np.where(told, self.values["return"][: self.n], means)
+        return shown
+
+    def move(self, rows: Ints, slots: Ints, stages: Ints, at: int) -> None:
+        """Set the stages of slots; a seed that is newly pruned counts as a cull."""
+        pruned = (stages == Stage.PRUNED.code) & (self.stage[rows, slots] != Stage.PRUNED.code)
+        if pruned.any():
+            self.culls.add(rows[pruned], at)
+        self.stage[rows, slots] = stages
 
     def fit_slots(self, num_slots: int) -> None:
         """Make room for `num_slots` slots in the grid."""
@@ -107,13 +150,16 @@ class Envs(msgspec.Struct, kw_only=True):
             self._resize(max(need, 2 * capacity, 16))
         self.ids[self.n : need] = env_ids
         self.n = need
+        self.by_id = np.argsort(self.ids[:need], kind="stable")
 
     def _resize(self, rows: int) -> None:
         for name, fill in (
-            ("ids", 0), ("seen_at", 0), ("lane", -1), ("episodes", 0), ("op", -1), ("op_slot", -1),
-            ("crashed_at", 0), ("non_finite_at", 0),
+            ("ids", 0), ("seen_at", 0), ("lane", -1), ("episodes", 0), ("episode_at", 0), ("crashed_at", 0),
+            ("non_finite_at", 0),
         ):  # fmt: skip
             setattr(self, name, grown(getattr(self, name), (rows,), fill))
+        for table in (self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally):
+            table.resize(rows)
         self.returns = grown(self.returns, (rows, RETURNS), np.nan)
         for name in MEASURES:
             self.values[name] = grown(self.values[name], (rows,), np.nan)

@@ -7,12 +7,12 @@ from typing import assert_never
 import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope, parse_stage
+from overwatch.catalog.machine import THROTTLE
 from overwatch.events import Column, Measured
 from overwatch.state.arrays import Ints
-from overwatch.state.envs import MEASURES
 from overwatch.state.policy import new_series, observe
-from overwatch.state.ring import Ring
-from overwatch.state.run import Gauge, RunState
+from overwatch.state.run import Gauge, RunState, Throttle
+from overwatch.state.trends import MEASURES
 
 MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""
@@ -33,7 +33,8 @@ def measure(state: RunState, event: Measured, stamp: int) -> None:
             _lanes(state, event, stamp)
         case Scope.HOST:
             for name, column in event.values.items():
-                _gauge(state.host, name, column.first(), event.at, stamp)
+                if len(column):
+                    _gauge(state.host, name, column.first(), event.at, stamp)
         case Scope.RUN | Scope.TOWER:
             pass
         case _:
@@ -60,14 +61,15 @@ def _envs(state: RunState, event: Measured) -> None:
     rows = state.envs.rows(event.keys["env_id"].array().astype(np.int64))
     lane = event.values.get("lane")
     if lane is not None:
-        state.envs.lane[rows] = _codes(lane, state.lane_names.code)
+        state.envs.lane[rows] = codes(lane, state.lane_names.code)
     for name, column in event.values.items():
         row = BY_NAME.get(name)
-        if row is not None and row.short in MEASURES:
+        if row is not None and row.short == "return":
+            state.envs.tell_returns(rows, column.array().astype(np.float64), event.at)
+        elif row is not None and row.short in MEASURES:
             state.envs.measure(row.short, rows, column.array().astype(np.float64), event.at)
-        elif row is not None and row.short == "return":
-            state.envs.finish_episodes(rows, column.array().astype(np.float64))
     state.envs.touch(rows, event.at)
+    state.envs.trends.sample(rows, event.index, event.at, state.envs.values)
     if event.index is not None:
         _count_steps(state, rows.size, event.index, event.at)
 
@@ -86,14 +88,14 @@ def _count_steps(state: RunState, num_envs: int, index: int, at: int) -> None:
 def _slots(state: RunState, event: Measured) -> None:
     envs = state.envs
     rows = envs.rows(event.keys["env_id"].array().astype(np.int64))
-    slots = _codes(event.keys["slot"], state.slot_names.code)
+    slots = codes(event.keys["slot"], state.slot_names.code)
     envs.fit_slots(len(state.slot_names.words))
     stage = event.values.get("overwatch.slot.stage")
     if stage is not None:
-        envs.stage[rows, slots] = _codes(stage, stage_code)
+        envs.move(rows, slots, codes(stage, stage_code), event.at)
     blueprint = event.values.get("blueprint")
     if blueprint is not None:
-        envs.blueprint[rows, slots] = _codes(blueprint, state.blueprint_names.code)
+        envs.blueprint[rows, slots] = codes(blueprint, state.blueprint_names.code)
     alpha = event.values.get("overwatch.slot.alpha")
     if alpha is not None:
         envs.alpha[rows, slots] = alpha.array()
@@ -109,7 +111,7 @@ def stage_code(word: str) -> int:
     return parse_stage(word).code
 
 
-def _codes(column: Column, code: Callable[[str], int]) -> Ints:
+def codes(column: Column, code: Callable[[str], int]) -> Ints:
     """The run's own number of each word of a dictionary-coded column; -1 where absent."""
     if column.labels is None:
         raise ValueError("a column of words needs labels; this one holds bare numbers")
@@ -124,7 +126,16 @@ def _lanes(state: RunState, event: Measured, stamp: int) -> None:
         state.lane_names.code(lane)
         readings = state.lanes.setdefault(lane, {})
         for name, column in event.values.items():
-            _gauge(readings, name, float(column.array()[position]), event.at, stamp)
+            if name == THROTTLE.name:
+                state.throttles[lane] = _throttle(column, position, event.at, stamp)
+            elif column.labels is None:
+                _gauge(readings, name, float(column.array()[position]), event.at, stamp)
+
+
+def _throttle(column: Column, position: int, at: int, stamp: int) -> Throttle:
+    word = column.words()[position]
+    reasons = [part.strip() for part in (word or "").split(",")]
+    return Throttle(reasons=[part for part in reasons if part and part != "none"], at=at, stamp=stamp)
 
 
 def _gauge(readings: dict[str, Gauge], name: str, value: float, at: int, stamp: int) -> None:
@@ -133,6 +144,7 @@ def _gauge(readings: dict[str, Gauge], name: str, value: float, at: int, stamp: 
         return
     known = readings.get(row.short)
     if known is None:
-        known = readings[row.short] = Gauge(value=value, at=at, stamp=stamp, history=Ring(10))
+        known = readings[row.short] = Gauge(value=value, at=at, stamp=stamp)
     known.value, known.at, known.stamp = value, at, stamp
     known.history.push(value)
+    known.times.push(at)

@@ -1,0 +1,105 @@
+"""Short windows of each env's own numbers, and what it did last: for gains, for trends, for the drawer.
+
+Rules: one sample at most each `STRIDE` steps and `STRIDE_NS`, so a window spans seconds at any rate; all
+envs of a record are sampled at once. Must not know what a trend means.
+"""
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from overwatch.state.arrays import Floats, Ints, floats, grown, ints
+
+MEASURES: Final = ("reward", "return", "metric", "rent", "step_time")
+"""Short names of the env rows that are kept as columns."""
+TRENDED: Final = ("metric", "rent", "step_time")
+SAMPLES: Final = 24
+STRIDE: Final = 5
+STRIDE_NS: Final = 500_000_000
+ACTIONS: Final = 8
+"""Actions remembered per env."""
+
+
+class Trends(msgspec.Struct, kw_only=True):
+    """Samples of each env's measures; arrays have capacity C rows."""
+
+    values: dict[str, Floats] = msgspec.field(
+        default_factory=lambda: {name: floats(0, SAMPLES) for name in TRENDED}
+    )
+    """Rings of samples, shape (C, SAMPLES); NaN where the value was absent."""
+    step: Ints = msgspec.field(default_factory=lambda: ints(0, SAMPLES))
+    """Env step of each sample."""
+    at: Ints = msgspec.field(default_factory=lambda: ints(0, SAMPLES))
+    """Producer's time of each sample; 0 = not taken."""
+    count: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Samples taken of each env."""
+    now: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Newest step of each env."""
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` envs."""
+        for name in TRENDED:
+            self.values[name] = grown(self.values[name], (rows, SAMPLES), np.nan)
+        self.step = grown(self.step, (rows, SAMPLES), 0)
+        self.at = grown(self.at, (rows, SAMPLES), 0)
+        self.count = grown(self.count, (rows,), 0)
+        self.now = grown(self.now, (rows,), 0)
+
+    def sample(self, rows: Ints, step: int | None, at: int, current: dict[str, Floats]) -> None:
+        """Take a sample of those rows that are due; without a step number each record is one step."""
+        self.now[rows] = self.now[rows] + 1 if step is None else np.maximum(self.now[rows], step)
+        last = (self.count[rows] - 1) % SAMPLES
+        fresh = self.count[rows] == 0
+        far = self.now[rows] - self.step[rows, last] >= STRIDE
+        due = rows[fresh | (far & (at - self.at[rows, last] >= STRIDE_NS))]
+        place = self.count[due] % SAMPLES
+        for name in TRENDED:
+            self.values[name][due, place] = current[name][due]
+        self.step[due, place] = self.now[due]
+        self.at[due, place] = at
+        self.count[due] += 1
+
+    def of(self, row: int) -> Ints:
+        """Positions of one env's samples in its rings, oldest first."""
+        taken = int(self.count[row])
+        return np.arange(max(0, taken - SAMPLES), taken, dtype=np.int64) % SAMPLES
+
+
+class Actions(msgspec.Struct, kw_only=True):
+    """The newest operations of each env; codes of words, -1 where absent."""
+
+    op: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
+    slot: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
+    blueprint: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
+    step: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
+    count: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Operations seen of each env."""
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` envs."""
+        for name in ("op", "slot", "blueprint", "step"):
+            setattr(self, name, grown(getattr(self, name), (rows, ACTIONS), -1))
+        self.count = grown(self.count, (rows,), 0)
+
+    def add(self, rows: Ints, op: Ints, slot: Ints, blueprint: Ints, step: int) -> None:
+        """Remember one operation a row."""
+        place = self.count[rows] % ACTIONS
+        self.op[rows, place] = op
+        self.slot[rows, place] = slot
+        self.blueprint[rows, place] = blueprint
+        self.step[rows, place] = step
+        self.count[rows] += 1
+
+    def last(self, row: int) -> tuple[int, int]:
+        """Codes of the newest (operation, slot) of one env; -1 where there is none."""
+        taken = int(self.count[row])
+        if not taken:
+            return -1, -1
+        place = (taken - 1) % ACTIONS
+        return int(self.op[row, place]), int(self.slot[row, place])
+
+    def of(self, row: int) -> Ints:
+        """Positions of one env's operations in its rings, newest first."""
+        taken = int(self.count[row])
+        return np.arange(taken - 1, max(0, taken - ACTIONS) - 1, -1, dtype=np.int64) % ACTIONS
