@@ -1,16 +1,21 @@
 """`assess`: from state to judgement, once per fast tick; owns all memory over time.
 
-Ranks with hysteresis and findings with their first moment live here, in `Assessment`, which is part of a
-checkpoint. Pure: the previous assessment comes in, the next goes out.
+Ranks with hysteresis, findings with their first moment, bounds that are held live here, in `Assessment`,
+which is part of a checkpoint. Pure: the previous assessment comes in, the next goes out.
 """
 
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits, score_envs
-from overwatch.diagnose.findings import Open, follow, problems
-from overwatch.diagnose.fleet import fleet_of
+from overwatch.diagnose.bounds import Bound, judge_lanes, judge_run
+from overwatch.diagnose.findings import Evidence, problems
+from overwatch.diagnose.fleet import Fleet, fleet_of
+from overwatch.diagnose.follow import Followed, Open, follow
+from overwatch.diagnose.held import Held, hold
+from overwatch.diagnose.lanes import lanes_of
 from overwatch.diagnose.link import LinkJudgement, judge_link
 from overwatch.diagnose.ranking import rank
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints
@@ -25,7 +30,14 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """Env rows, worst first."""
     held: Floats = msgspec.field(default_factory=lambda: floats(0))
     """The score each env is ranked by."""
-    findings: dict[str, Open] = {}
+    bounds: dict[str, Held] = {}
+    """What holds each lane back, by lane."""
+    followed: Followed = Followed()
+
+    @property
+    def findings(self) -> dict[str, Open]:
+        """Findings that are open, or were just now, by id."""
+        return self.followed.open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +46,42 @@ class Judged:
 
     assessment: Assessment
     anomalies: Anomalies
+    fleet: Fleet
     link: LinkJudgement
+    bounds: dict[str, Bound]
+    """What holds each lane back, by lane."""
+    bound: Bound | None
+    """What holds the run back as a whole."""
 
 
 def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimits | None = None) -> Judged:
     """Judge one run at `tick` (Unix ns on the stamp clock)."""
     limits = limits or AnomalyLimits()
-    fleet = fleet_of(state)
-    anomalies = score_envs(fleet, limits)
+    # Telemetry may hold any number; what overflows becomes infinite and is then left out.
+    with np.errstate(over="ignore", invalid="ignore"):
+        fleet = fleet_of(state)
+        anomalies = score_envs(fleet, limits)
     link = judge_link(state, tick)
     order, held = rank(anomalies.scores, previous.held, previous.order)
-    findings = follow(previous.findings, problems(state, fleet, anomalies, link, limits), tick)
+    lanes = lanes_of(state, fleet, tick)
+    held_bounds = hold(previous.bounds, judge_lanes(lanes, limits), tick)
+    bounds = {name: item.bound for name, item in held_bounds.items()}
+    seen = Evidence(
+        state=state, fleet=fleet, anomalies=anomalies, lanes=lanes, bounds=bounds, link=link, limits=limits
+    )
     return Judged(
-        assessment=Assessment(tick=tick, order=order, held=held, findings=findings),
+        assessment=Assessment(
+            tick=tick,
+            order=order,
+            held=held,
+            bounds=held_bounds,
+            followed=follow(previous.followed, problems(seen), tick),
+        ),
         anomalies=anomalies,
+        fleet=fleet,
         link=link,
+        bounds=bounds,
+        bound=judge_run(bounds),
     )
 
 

@@ -1,79 +1,62 @@
-"""What is wrong, as findings: opened by rules, kept while their cause lasts, cleared with a linger.
+"""What is wrong at one tick: the rules about the run and its envs, and how all rules play together.
 
-A rule lists what is wrong now; `follow` joins that with what was open before, so that `since` is the
-first moment and a flicker can be read. Liveness suppresses the rest: a silent run is not judged. Pure.
+Causes suppress symptoms: an env that is slow with its lane, a crash within a storm of crashes, a policy row
+within a collapse is counted by its cause and has no finding of its own. Liveness suppresses the rest: a
+silent run is not judged by what it last said. Pure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-import msgspec
+import numpy as np
 
-from overwatch.catalog import BY_NAME
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits
+from overwatch.diagnose.bounds import Bound
+from overwatch.diagnose.findings_lane import lane_problems
+from overwatch.diagnose.findings_policy import WARM_UP_UPDATES, policy_problems
 from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.follow import LINGER_NS, Open
+from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.link import LinkJudgement
-from overwatch.state.judge import Status
+from overwatch.diagnose.problem import STEADY, Patience, Problem
+from overwatch.diagnose.storms import crash_storms, cull_storms
 from overwatch.state.run import RunState
 
-WARM_UP_UPDATES: Final = 20
-LINGER_NS: Final = 5_000_000_000
+__all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
+
 MAX_ENV_FINDINGS: Final = 20
 """Envs named one by one; more of one kind become one finding about the fleet."""
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that the rules may look at, at one tick."""
 
-    code: str
-    severity: str
-    scope: str
-    subject: str | None
-    at: int
-    """Producer's or receive time at which it became true, Unix ns."""
-    message: str
-    hint: str
-    factors: tuple[str, ...] = ()
-
-    @property
-    def id(self) -> str:
-        """Stable identity: what, about whom."""
-        return f"{self.code}:{self.scope}:{self.subject or ''}"
+    state: RunState
+    fleet: Fleet
+    anomalies: Anomalies
+    lanes: tuple[LaneFacts, ...]
+    bounds: dict[str, Bound]
+    """What holds each lane back, held over time."""
+    link: LinkJudgement
+    limits: AnomalyLimits
 
 
-class Open(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem that is or was just now true."""
-
-    problem: Problem
-    since: int
-    cleared_at: int | None = None
-
-
-def problems(
-    state: RunState, fleet: Fleet, anomalies: Anomalies, link: LinkJudgement, limits: AnomalyLimits
-) -> list[Problem]:
-    """Everything that is wrong at this tick."""
-    if link.state in ("stale", "lost"):
-        return [_silent_run(state, link)]
-    found = [*_failed(state), *_non_finite(state, limits)]
-    found += [*_envs(state, fleet, anomalies), *_policy(state)]
+def problems(seen: Evidence) -> list[Problem]:
+    """Everything that is wrong at this tick, symptoms counted under their causes."""
+    state, fleet, limits = seen.state, seen.fleet, seen.limits
+    if seen.link.state in ("stale", "lost"):
+        return [_silent_run(state, seen.link)]
+    storms = list(crash_storms(fleet))
+    found = [*_failed(state), *_non_finite(state, limits), *storms]
+    found += _envs(seen, {storm.subject for storm in storms})
+    if seen.link.state == "ended":
+        return found
+    found += lane_problems(fleet, seen.lanes, seen.bounds, limits)
+    found += cull_storms(fleet, seen.anomalies)
+    found += policy_problems(state, fleet, limits)
     return found
-
-
-def follow(previous: Mapping[str, Open], now: list[Problem], tick: int) -> dict[str, Open]:
-    """Findings after this tick: new ones open, gone ones clear and leave after the linger."""
-    current: dict[str, Open] = {}
-    for problem in now:
-        before = previous.get(problem.id)
-        since = before.since if before is not None and before.cleared_at is None else problem.at
-        current[problem.id] = Open(problem=problem, since=since)
-    for key, before in previous.items():
-        if key in current:
-            continue
-        cleared_at = tick if before.cleared_at is None else before.cleared_at
-        if tick - cleared_at < LINGER_NS:
-            current[key] = Open(problem=before.problem, since=before.since, cleared_at=cleared_at)
-    return current
 
 
 def _silent_run(state: RunState, link: LinkJudgement) -> Problem:
@@ -119,65 +102,73 @@ def _non_finite(state: RunState, limits: AnomalyLimits) -> Iterator[Problem]:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EnvRule:
+    status: str
+    code: str
+    severity: str
+    hint: str
+    patience: Patience
+
+
 _ENV_RULES: Final = (
-    ("crashed", "env-crashed", "critical", "open the env: last actions, events, traceback"),
-    ("diverging", "env-non-finite", "critical", "open the env: field and step"),
-    ("stalled", "env-stalled", "warning", "compare its step time with its lane's"),
-)
+    _EnvRule(
+        status="crashed", code="env-crashed", severity="critical", patience=Patience(),
+        hint="open the env: last actions, events, traceback",
+    ),
+    _EnvRule(
+        status="diverging", code="env-non-finite", severity="critical", patience=Patience(),
+        hint="open the env: field and step",
+    ),
+    _EnvRule(
+        status="stalled", code="env-stalled", severity="warning", patience=STEADY,
+        hint="compare its step time with its lane's",
+    ),
+)  # fmt: skip
 
 
-def _envs(state: RunState, fleet: Fleet, anomalies: Anomalies) -> Iterator[Problem]:
-    rows = anomalies.offenders().tolist()
-    by_status: dict[str, list[int]] = {}
-    for row in rows:
-        by_status.setdefault(anomalies.status(row), []).append(row)
-    for status, code, severity, hint in _ENV_RULES:
-        hit = by_status.get(status, [])
-        if len(hit) > MAX_ENV_FINDINGS:
+def _envs(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:
+    """Findings about single envs; those of a kind beyond a number become one about the fleet."""
+    fleet, anomalies = seen.fleet, seen.anomalies
+    for rule in _ENV_RULES:
+        rows = anomalies.of_status(rule.status)
+        if rule.status == "crashed" and rows.size:
+            rows = rows[~_on_lanes(fleet, stormy)[rows]]
+        if rows.size > MAX_ENV_FINDINGS:
             yield Problem(
-                code=f"{code}-many",
-                severity=severity,
+                code=f"{rule.code}-many",
+                severity=rule.severity,
                 scope="run",
                 subject=None,
                 at=fleet.newest_at,
-                message=f"{len(hit)} of {fleet.n} envs {status}",
-                hint=hint,
+                message=f"{rows.size} of {fleet.n} envs {rule.status}",
+                hint=rule.hint,
+                symptoms=int(rows.size),
+                patience=rule.patience,
             )
             continue
-        for row in hit:
+        for row in rows.tolist():
             reasons = anomalies.reasons(row)
-            at = int(state.envs.crashed_at[row]) if status == "crashed" else fleet.newest_at
+            crashed_at = int(seen.state.envs.crashed_at[row])
             yield Problem(
-                code=code,
-                severity=severity,
+                code=rule.code,
+                severity=rule.severity,
                 scope="env",
                 subject=str(int(fleet.ids[row])),
-                at=at,
+                at=crashed_at if rule.status == "crashed" else fleet.newest_at,
                 message=reasons[0],
-                hint=hint,
+                hint=rule.hint,
                 factors=reasons,
+                patience=rule.patience,
             )
 
 
-def _policy(state: RunState) -> Iterator[Problem]:
-    if state.updates < WARM_UP_UPDATES:
-        return
-    for name, series in state.policy.items():
-        row = BY_NAME.get(name)
-        if row is None or series.non_finite is not None or series.value is None:
-            continue
-        needed, window = row.hold
-        recent = series.statuses.items[-window:]
-        bad = sum(status > Status.OK for status in recent)
-        if bad < needed or series.judgement is None:
-            continue
-        critical = sum(status == Status.CRITICAL for status in recent) >= needed
-        yield Problem(
-            code=f"policy-{row.short.replace('_', '-')}",
-            severity="critical" if critical else "warning",
-            scope="policy",
-            subject=row.short,
-            at=series.at,
-            message=f"{row.label} beyond its limit in {bad} of the last {len(recent)} updates",
-            hint=row.fix,
-        )
+def _on_lanes(fleet: Fleet, lanes: set[str | None]) -> np.ndarray:
+    """Which envs are on one of these lanes; `None` is the lane that was not named."""
+    on = np.zeros(fleet.n, dtype=np.bool_)
+    if None in lanes:
+        on |= fleet.lane < 0
+    for code, name in enumerate(fleet.state.lane_names.words):
+        if name in lanes:
+            on |= fleet.lane == code
+    return on

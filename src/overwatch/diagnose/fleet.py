@@ -1,11 +1,17 @@
 """What the rules know of the fleet at one tick: facts that need all envs at once, worked out once."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
+from overwatch.diagnose.returns import Returns, returns_of
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.run import RunState
+
+LEAST_REPORTING: Final = 4
+"""Fewer envs have no fleet to differ from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,31 +21,75 @@ class Fleet:
     state: RunState
     n: int
     ids: Ints
+    lane: Ints
+    """Index into the run's lane names; -1 unknown."""
     newest_at: int
     """Producer's time of the newest env record; 0 when there is none."""
     step_time: Floats
     """Seconds; NaN where not measured."""
     median_step_time: float | None
     """`None` where the column is absent or equal for all envs."""
+    lane_step_time: dict[str, float]
+    """Median step of each named lane that reports steps, seconds."""
+    lane_pace: dict[str, float]
+    """Each lane's median step over that of the other lanes of its kind; only where there are others."""
+    returns: Returns | None
+    """`None` while too few envs have finished enough episodes."""
+
+    def on_lane(self, name: str) -> npt.NDArray[np.bool_]:
+        """Which envs are on a lane."""
+        code = self.state.lane_names.codes.get(name, -2)
+        on: npt.NDArray[np.bool_] = self.lane == code
+        return on
 
 
 def fleet_of(state: RunState) -> Fleet:
     """Gather the fleet's facts."""
     envs = state.envs
     step_time = np.where(envs.times["step_time"][: envs.n] > 0, envs.values["step_time"][: envs.n], np.nan)
+    lanes = _lane_medians(state, step_time)
     return Fleet(
         state=state,
         n=envs.n,
         ids=envs.ids[: envs.n],
+        lane=envs.lane[: envs.n],
         newest_at=int(envs.seen_at[: envs.n].max()) if envs.n else 0,
         step_time=step_time,
         median_step_time=_telling_median(step_time),
+        lane_step_time=lanes,
+        lane_pace=_paces(lanes),
+        returns=returns_of(envs),
     )
+
+
+def kind_of(lane: str) -> str:
+    """A lane's name without its number: lanes of one kind do the same work and can be compared."""
+    return lane.rstrip("0123456789")
 
 
 def _telling_median(values: Floats) -> float | None:
     """The median, unless too few envs report or all report the same."""
     known = values[np.isfinite(values)]
-    if known.size < 4 or known.min() == known.max():  # noqa: PLR2004 fewer have no fleet to differ from
+    if known.size < LEAST_REPORTING or known.min() == known.max():
         return None
     return float(np.median(known))
+
+
+def _lane_medians(state: RunState, step_time: Floats) -> dict[str, float]:
+    lane = state.envs.lane[: state.envs.n]
+    known = np.isfinite(step_time) & (step_time > 0)
+    found = {}
+    for code, name in enumerate(state.lane_names.words):
+        of_lane = step_time[known & (lane == code)]
+        if of_lane.size:
+            found[name] = float(np.median(of_lane))
+    return found
+
+
+def _paces(lanes: dict[str, float]) -> dict[str, float]:
+    paces = {}
+    for name, own in lanes.items():
+        others = [step for other, step in lanes.items() if other != name and kind_of(other) == kind_of(name)]
+        if others:
+            paces[name] = own / float(np.median(others))
+    return paces

@@ -1,11 +1,17 @@
 """`project`: from state and judgement to a snapshot. Only selects, cuts and formats; cheap and pure."""
 
+import numpy as np
+
 from overwatch.catalog import Kind, Scope, of_scope
 from overwatch.diagnose import Judged
-from overwatch.projection.board import BoardRows, aggregates, board, detail
+from overwatch.projection.board import BoardRows, board
+from overwatch.projection.detail import detail
+from overwatch.projection.feed import feed_rate, feed_view
 from overwatch.projection.policy import readings
-from overwatch.projection.run import link_view, run_view, system_view
-from overwatch.projection.verdict import feed_view, findings_view, verdict_view
+from overwatch.projection.rollups import aggregates
+from overwatch.projection.run import link_view, run_view
+from overwatch.projection.system import system_view
+from overwatch.projection.verdict import findings_view, verdict_view
 from overwatch.snapshot import Snapshot, View
 from overwatch.state import RunState
 
@@ -14,24 +20,30 @@ __all__ = ["project"]
 
 def project(state: RunState, judged: Judged, view: View) -> Snapshot:
     """The snapshot of one run for one view, at the tick that was judged."""
+    # Telemetry may hold any number; what overflows becomes infinite, and is shown as absent.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return _project(state, judged, view)
+
+
+def _project(state: RunState, judged: Judged, view: View) -> Snapshot:
     tick = judged.assessment.tick
     rows = BoardRows(state, judged)
     head, envs = board(rows, view)
     findings = findings_view(judged)
-    feed = feed_view(state)
     return Snapshot(
         time=tick / 1e9,
         run=run_view(state),
         link=link_view(state, judged.link, tick),
         verdict=verdict_view(state, judged, findings),
         policy=readings(state, tick),
-        system=system_view(state, tick),
+        system=system_view(state, judged),
         board=head,
         envs=envs,
-        detail=None if view.env_id is None else detail(rows, feed, view.env_id),
+        detail=None if view.env_id is None else detail(rows, judged, view.env_id),
         aggregates=aggregates(rows),
         findings=findings,
-        feed=feed,
+        feed=feed_view(state),
+        feed_rate=feed_rate(state),
         counters=_counters(state),
     )
 

@@ -1,4 +1,4 @@
-"""The flight board: env rows in rank order within their lane, worst lane first, and fleet rollups.
+"""The flight board: env rows in rank order within their lane, worst lane first.
 
 Selects, cuts and formats what `diagnose` ranked; group medians are the only numbers made here.
 """
@@ -9,16 +9,18 @@ from typing import Final
 import numpy as np
 
 from overwatch.catalog.stages import BY_CODE, Stage
-from overwatch.diagnose.anomaly import Anomalies
+from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
 from overwatch.projection.selection import Mask, choose
 from overwatch.projection.text import safe, safe_or_none
-from overwatch.snapshot import Aggregates, Anomaly, Best, Board, Detail, Env, FeedLine, Group, Slot, View
-from overwatch.state.arrays import Floats
-from overwatch.state.envs import RETURNS, Envs
+from overwatch.snapshot import Anomaly, Board, Env, Group, Slot, View
+from overwatch.state.arrays import Floats, Ints
+from overwatch.state.envs import Envs
 from overwatch.state.run import RunState
 
-_STATUSES: Final = ("crashed", "diverging", "stalled", "degraded", "ok", "unknown")
+_UNKNOWN: Final = len(STATUSES)
+_WORDS: Final = np.array([*STATUSES, "unknown"], dtype=object)
+_SHOWN: Final = ("crashed", "diverging", "stalled", "degraded", "ok", "unknown")
 _OPTIONAL: Final = ("return", "reward", "metric", "rent", "fps")
 
 
@@ -37,19 +39,16 @@ class BoardRows:
         self.step_time = present(envs, "step_time")
         self.fps = np.divide(1.0, self.step_time, out=np.full(envs.n, np.nan), where=self.step_time > 0)
         self.stale = judged.link.state in ("stale", "lost")
-        self.statuses = _statuses(envs.n, judged.anomalies, stale=self.stale)
+        codes = judged.anomalies.codes
+        self.codes: Ints = np.where(codes == 0, _UNKNOWN, codes) if self.stale else codes
+        """Status of each env as its place among the words, shape (n,)."""
+        self.statuses = _WORDS[self.codes]
+        """Status words, shape (n,)."""
 
 
 def present(envs: Envs, name: str) -> Floats:
     """One measure of all envs, shape (n,); NaN where it was never measured."""
     return np.where(envs.times[name][: envs.n] > 0, envs.values[name][: envs.n], np.nan)
-
-
-def _statuses(n: int, anomalies: Anomalies, *, stale: bool) -> list[str]:
-    words = ["unknown" if stale else "ok"] * n
-    for row in anomalies.offenders().tolist():
-        words[row] = anomalies.status(row)
-    return words
 
 
 def board(rows: BoardRows, view: View) -> tuple[Board, tuple[Env, ...]]:
@@ -64,23 +63,21 @@ def board(rows: BoardRows, view: View) -> tuple[Board, tuple[Env, ...]]:
         sort=view.sort,
         direction="desc" if view.descending else "asc",
         filter=chosen.filter,
-        counts=_count([rows.statuses[row] for row in chosen.order.tolist()]),
+        counts=_count(rows.codes[chosen.order]),
         matched=None if chosen.filter is None else int(chosen.order.size),
         groups=tuple(_group(rows, lane, chosen.mask, len(some)) for lane, some in by_lane.items()),
         columns=_columns(rows),
     )
     placed = [row for some in by_lane.values() for row in some] if view.grouped else shown
-    return head, tuple(_env(rows, row) for row in placed)
+    return head, tuple(env_view(rows, row) for row in placed)
 
 
-def aggregates(rows: BoardRows) -> Aggregates:
-    """Census of seeds, mix of recent actions, and the envs at both ends."""
-    return Aggregates(
-        seed_census=_census(rows.state.envs),
-        actions=_actions(rows.state),
-        best=_ends(rows, worst=False),
-        worst=_ends(rows, worst=True),
-    )
+def lanes_worst_first(rows: BoardRows) -> list[int]:
+    """Lane codes by their worst env; -1 is the lane that was not named."""
+    ranked = rows.state.envs.lane[rows.order]
+    lanes, first = np.unique(ranked, return_index=True)
+    found: list[int] = lanes[np.argsort(first, kind="stable")].tolist()
+    return found
 
 
 def _group(rows: BoardRows, lane: int, mask: Mask, num_shown: int) -> Group:
@@ -88,7 +85,7 @@ def _group(rows: BoardRows, lane: int, mask: Mask, num_shown: int) -> Group:
     return Group(
         gpu_id=lane_name(rows.state, lane),
         n_envs=int(members.size),
-        counts=_count([rows.statuses[row] for row in members.tolist()]),
+        counts=_count(rows.codes[members]),
         median_return=_median(rows.returns[members]),
         median_metric=_median(rows.metric[members]),
         median_rent=_median(rows.rent[members]),
@@ -99,29 +96,13 @@ def _group(rows: BoardRows, lane: int, mask: Mask, num_shown: int) -> Group:
     )
 
 
-def detail(rows: BoardRows, feed: tuple[FeedLine, ...], env_id: int) -> Detail:
-    """One env: its finished episodes' returns and its lines of the feed, oldest first."""
-    row = rows.state.envs.find(env_id)
-    if row is None:
-        return Detail(env_id=env_id)
-    envs = rows.state.envs
-    done = int(envs.episodes[row])
-    kept = [float(envs.returns[row, episode % RETURNS]) for episode in range(max(0, done - RETURNS), done)]
-    lines = tuple(_event_line(line) for line in feed if line.env_id == env_id)
-    return Detail(env_id=env_id, history={"return": tuple(kept)}, events=lines)
-
-
-def _event_line(line: FeedLine) -> str:
-    words = [line.slot or "", line.message, *(f"{name}={value}" for name, value in line.fields.items())]
-    return " ".join(word for word in words if word)
-
-
 def lane_name(state: RunState, lane: int) -> str | None:
     """The lane's id, `None` where the env named none."""
     return None if lane < 0 else safe(state.lane_names.words[lane])
 
 
-def _env(rows: BoardRows, row: int) -> Env:
+def env_view(rows: BoardRows, row: int) -> Env:
+    """One row of the board."""
     envs = rows.state.envs
     return Env(
         env_id=int(envs.ids[row]),
@@ -195,53 +176,17 @@ def _columns(rows: BoardRows) -> tuple[str, ...]:
     return tuple(name for name in _OPTIONAL if name in reported)
 
 
-def _count(statuses: list[str]) -> dict[str, int]:
-    return {word: statuses.count(word) for word in _STATUSES if word in statuses}
+def _count(codes: Ints) -> dict[str, int]:
+    counts = dict(zip(_WORDS.tolist(), np.bincount(codes, minlength=_WORDS.size).tolist(), strict=True))
+    return {word: counts[word] for word in _SHOWN if counts[word]}
 
 
 def _median(values: Floats) -> float | None:
     known = values[np.isfinite(values)]
-    return float(np.median(known)) if known.size else None
+    return number(np.median(known)) if known.size else None
 
 
 def _rank_value(values: Floats, share: float) -> float | None:
     """The value below which `share` of the known values lie, by nearest rank."""
     known = np.sort(values[np.isfinite(values)])
     return float(known[round(share * (known.size - 1))]) if known.size else None
-
-
-def _census(envs: Envs) -> dict[str, int]:
-    if not envs.stage.shape[1]:
-        return {}
-    codes = envs.stage[: envs.n]
-    return {
-        stage.value: int((codes == stage.code).sum())
-        for stage in Stage
-        if stage is not Stage.UNKNOWN or (codes == stage.code).any()
-    }
-
-
-def _actions(state: RunState) -> dict[str, float]:
-    totals: dict[str, int] = {}
-    for counts in state.actions.items:
-        for op, count in counts.items():
-            totals[op] = totals.get(op, 0) + count
-    everything = sum(totals.values())
-    known = [op for op in state.op_names.words if op in totals]
-    return {safe(op): totals[op] / everything for op in known}
-
-
-def _ends(rows: BoardRows, *, worst: bool) -> tuple[Best, ...]:
-    found = []
-    info = rows.state.started.metric if rows.state.started else None
-    for field, values, higher_is_better in (
-        ("return", rows.returns, True),
-        ("metric", rows.metric, info.higher_is_better if info else True),
-    ):
-        known = np.flatnonzero(np.isfinite(values))
-        if not known.size:
-            continue
-        low = worst == higher_is_better
-        row = int(known[np.argmin(values[known]) if low else np.argmax(values[known])])
-        found.append(Best(env_id=int(rows.state.envs.ids[row]), field=field, value=float(values[row])))
-    return tuple(found)

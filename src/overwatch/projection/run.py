@@ -1,13 +1,11 @@
-"""Identity, progress, link, machines: the parts of a snapshot that are about the run as a whole."""
+"""Identity, progress, link: the parts of a snapshot that are about the run as a whole."""
 
 from overwatch.diagnose.link import LinkJudgement
 from overwatch.projection.text import safe, safe_or_none
-from overwatch.snapshot import Host, Lane, Link, Metric, Modes, Run, Source, System
-from overwatch.state.run import Gauge, RunState
+from overwatch.snapshot import Link, Metric, Modes, Run, Source
+from overwatch.state.run import RunState
 
 RATE_WINDOW_NS = 10_000_000_000
-GAUGE_LIMIT_S = 50.0
-"""A machine reading older than this is absent: ten times the age at which it reads as old."""
 
 
 def run_view(state: RunState) -> Run:
@@ -105,53 +103,4 @@ def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:
             )
             for source in state.sources.values()
         ),
-    )
-
-
-def system_view(state: RunState, tick: int) -> System:
-    """Lanes that report, in order of first sight, and the host."""
-    return System(
-        gpus=tuple(_lane(name, state.lanes[name], tick) for name in state.lanes),
-        host=_host(state.host, tick) if state.host else None,
-    )
-
-
-def _fresh(readings: dict[str, Gauge], name: str, tick: int) -> float | None:
-    gauge = readings.get(name)
-    if gauge is None or (tick - gauge.stamp) / 1e9 > GAUGE_LIMIT_S:
-        return None
-    return gauge.value
-
-
-def _age_s(readings: dict[str, Gauge], tick: int) -> float:
-    return max(0.0, (tick - max(gauge.stamp for gauge in readings.values())) / 1e9)
-
-
-def _history(readings: dict[str, Gauge], name: str) -> tuple[float | None, ...]:
-    return tuple(readings[name].history.items) if name in readings else ()
-
-
-def _lane(name: str, readings: dict[str, Gauge], tick: int) -> Lane:
-    return Lane(
-        gpu_id=safe(name),
-        utilization=_fresh(readings, "utilization", tick),
-        utilization_history=_history(readings, "utilization"),
-        memory_used_bytes=_fresh(readings, "memory_used_bytes", tick),
-        memory_total_bytes=_fresh(readings, "memory_total_bytes", tick),
-        temperature_c=_fresh(readings, "temperature_c", tick),
-        power_w=_fresh(readings, "power_w", tick),
-        age_s=_age_s(readings, tick),
-    )
-
-
-def _host(readings: dict[str, Gauge], tick: int) -> Host:
-    return Host(
-        cpu_utilization=_fresh(readings, "cpu_utilization", tick),
-        cpu_history=_history(readings, "cpu_utilization"),
-        ram_used_bytes=_fresh(readings, "ram_used_bytes", tick),
-        ram_total_bytes=_fresh(readings, "ram_total_bytes", tick),
-        disk_read_bytes_per_s=_fresh(readings, "disk_read_bytes_per_s", tick),
-        disk_write_bytes_per_s=_fresh(readings, "disk_write_bytes_per_s", tick),
-        network_bytes_per_s=_fresh(readings, "network_bytes_per_s", tick),
-        age_s=_age_s(readings, tick),
     )

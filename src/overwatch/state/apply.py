@@ -29,8 +29,8 @@ from overwatch.events import (
 )  # fmt: skip
 from overwatch.state.arrays import Ints
 from overwatch.state.feed import entry_of
-from overwatch.state.measure import measure
-from overwatch.state.run import RunState
+from overwatch.state.measure import MARK_NS, codes, measure
+from overwatch.state.run import Entry, Phase, RunState
 from overwatch.state.sources import Source, source_key
 
 
@@ -42,7 +42,9 @@ def new_run(record: Record) -> RunState:
 def apply(state: RunState, record: Record, stamp: int) -> bool:
     """Fold one record received at `stamp`; `False` when it had been folded before."""
     origin, event = record.origin, record.event
-    source = state.sources.setdefault(source_key(origin), Source(name=f"{origin.role} {origin.rank}"))
+    source = state.sources.setdefault(
+        source_key(origin), Source(name=f"{origin.role} {origin.rank}", rank=origin.rank)
+    )
     if not source.is_new(record.seq):
         return False
     source.heard(stamp, event.at)
@@ -51,9 +53,18 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
     _fold(state, source, event, stamp)
     entry = entry_of(event)
     if entry is not None:
-        state.feed.push(entry)
-        state.feed_total += 1
+        _note_line(state, entry)
     return True
+
+
+def _note_line(state: RunState, entry: Entry) -> None:
+    marks = state.feed_marks
+    if not marks.items or state.last_at - marks.items[-1][0] >= MARK_NS:
+        marks.push((state.last_at, state.feed_total))
+    state.feed.push(entry)
+    state.feed_total += 1
+    if entry.env_id is not None and entry.kind != "log_line":
+        state.facts.push(entry)
 
 
 def _fold(state: RunState, source: Source, event: Event, stamp: int) -> None:
@@ -65,6 +76,7 @@ def _fold(state: RunState, source: Source, event: Event, stamp: int) -> None:
             source.finished = True
         case Measured():
             measure(state, event, stamp)
+            _note_lanes(state, source, event)
             _note_drops(state, source, event)
         case EpisodeEnded():
             _end_episodes(state, event)
@@ -78,7 +90,11 @@ def _fold(state: RunState, source: Source, event: Event, stamp: int) -> None:
             _crash(state, event)
         case NonFiniteSeen():
             _non_finite(state, event)
-        case EarlyStopped() | PhaseEnded() | LogLine():
+        case PhaseEnded():
+            phase = state.phases.setdefault(source.rank, {}).setdefault(event.phase, Phase())
+            phase.seconds.push(event.duration_s)
+            phase.at = event.at
+        case EarlyStopped() | LogLine():
             pass
         case _:
             assert_never(event)
@@ -94,6 +110,13 @@ def _start(state: RunState, source: Source, event: RunStarted) -> None:
         state.lane_names.code(lane)
 
 
+def _note_lanes(state: RunState, source: Source, event: Measured) -> None:
+    lane = event.values.get("lane")
+    if event.scope is Scope.ENV and lane is not None:
+        for word in lane.labels or ():
+            state.lane_ranks[word] = source.rank
+
+
 def _note_drops(state: RunState, source: Source, event: Measured) -> None:
     if event.scope is not Scope.TOWER:
         return
@@ -107,7 +130,7 @@ def _note_drops(state: RunState, source: Source, event: Measured) -> None:
 
 def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
     rows = state.envs.rows(_ids(event.env_id))
-    state.envs.finish_episodes(rows, event.episode_return.array().astype(np.float64))
+    state.envs.finish_episodes(rows, event.episode_return.array().astype(np.float64), event.at)
     if event.metric is not None:
         state.envs.measure("metric", rows, event.metric.array().astype(np.float64), event.at)
     state.envs.touch(rows, event.at)
@@ -116,24 +139,23 @@ def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
 
 def _act(state: RunState, event: ActionTaken) -> None:
     rows = state.envs.rows(_ids(event.env_id))
-    ops = event.op.words()
-    known = [state.op_names.code(op) if op is not None else -1 for op in ops]
-    state.envs.op[rows] = known
-    slots = event.slot.words() if event.slot is not None else [None] * len(ops)
-    state.envs.op_slot[rows] = [-1 if slot is None else state.slot_names.code(slot) for slot in slots]
+    nothing = np.full(rows.size, -1, dtype=np.int64)
+    ops = codes(event.op, state.op_names.code)
+    slots = nothing if event.slot is None else codes(event.slot, state.slot_names.code)
+    blueprints = nothing
+    if event.blueprint is not None:
+        blueprints = codes(event.blueprint, state.blueprint_names.code)
+    state.envs.actions.add(rows, ops, slots, blueprints, -1 if event.step is None else event.step)
     state.envs.touch(rows, event.at)
-    counts: dict[str, int] = {}
-    for op in ops:
-        if op is not None:
-            counts[op] = counts.get(op, 0) + 1
-    state.actions.push(counts)
+    counts = np.bincount(ops[ops >= 0], minlength=len(state.op_names.words)).tolist()
+    state.actions.push({word: n for word, n in zip(state.op_names.words, counts, strict=True) if n})
 
 
 def _move_seed(state: RunState, event: SeedStageChanged) -> None:
     row = state.envs.row(event.env_id)
     slot = state.slot_names.code(event.slot)
     state.envs.fit_slots(len(state.slot_names.words))
-    state.envs.stage[row, slot] = event.after.code
+    state.envs.move(np.array([row]), np.array([slot]), np.array([event.after.code]), event.at)
     blueprint = event.blueprint
     state.envs.blueprint[row, slot] = -1 if blueprint is None else state.blueprint_names.code(blueprint)
     state.envs.alpha[row, slot] = math.nan if event.alpha is None else event.alpha
@@ -144,13 +166,20 @@ def _move_seed(state: RunState, event: SeedStageChanged) -> None:
 def _gate(state: RunState, event: GateEvaluated) -> None:
     result = "passed" if event.passed else "failed"
     state.envs.gates[f"{event.env_id}/{event.slot}"] = f"{event.gate} {result}"
-    state.envs.touch(np.array([state.envs.row(event.env_id)]), event.at)
+    rows = np.array([state.envs.row(event.env_id)])
+    if not event.passed:
+        state.envs.gate_fails.add(rows, event.at)
+        state.envs.failed_gate[event.env_id] = event.gate
+        if event.checks_failed:
+            state.envs.failed_check[event.env_id] = event.checks_failed[0]
+    state.envs.touch(rows, event.at)
 
 
 def _crash(state: RunState, event: EnvCrashed) -> None:
     row = state.envs.row(event.env_id)
     state.envs.seen_at[row] = max(int(state.envs.seen_at[row]), event.at)
     state.envs.crashed_at[row] = event.at
+    state.envs.crash_tally.add(np.array([row]), event.at)
     at_step = "" if event.step is None else f" at step {event.step:,}"
     state.envs.crashes[event.env_id] = f"crashed{at_step}: {event.error}"
     state.crashes += 1

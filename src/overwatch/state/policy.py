@@ -33,6 +33,8 @@ class Series(msgspec.Struct, kw_only=True):
     """Finite values for the median that relative limits use."""
     statuses: Ring[int]
     """Statuses of the newest updates, for holds."""
+    highest: float | None = None
+    """Largest finite value so far."""
     updates: int = 0
     """Values received."""
     warnings: int = 0
@@ -53,6 +55,7 @@ def observe(series: Series, row: Metric | None, preset: str, value: float) -> No
         _observe_non_finite(series, row, value)
         return
     series.value, series.non_finite = value, None
+    series.highest = value if series.highest is None else max(series.highest, value)
     own_median = median(series.window.items) if len(series.window.items) >= MEDIAN_NEEDS else None
     series.judgement = None if row is None else judge(value, row.limits_for(preset), own_median)
     series.history.push(value)

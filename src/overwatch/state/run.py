@@ -13,6 +13,10 @@ from overwatch.state.ring import Ring
 from overwatch.state.sources import Source
 
 FEED = 200
+FACTS = 4096
+"""Facts about single envs remembered, whatever else the feed holds."""
+READINGS = 10
+PHASES = 16
 ACTIONS = 64
 """Steps whose actions make up the action mix."""
 
@@ -37,7 +41,24 @@ class Gauge(msgspec.Struct, kw_only=True):
     value: float
     at: int
     stamp: int
-    history: Ring[float | None]
+    history: Ring[float | None] = msgspec.field(default_factory=lambda: Ring(READINGS))
+    times: Ring[int] = msgspec.field(default_factory=lambda: Ring(READINGS))
+    """Producer's time of each reading in `history`."""
+
+
+class Throttle(msgspec.Struct, kw_only=True):
+    """Why a lane runs slower than it could, as it last said; no reason means that it does not."""
+
+    reasons: list[str]
+    at: int
+    stamp: int
+
+
+class Phase(msgspec.Struct, kw_only=True):
+    """The newest durations of one phase of one rank."""
+
+    seconds: Ring[float] = msgspec.field(default_factory=lambda: Ring(PHASES))
+    at: int = 0
 
 
 class Names(msgspec.Struct):
@@ -87,6 +108,12 @@ class RunState(msgspec.Struct, kw_only=True):
     actions: Ring[dict[str, int]] = msgspec.field(default_factory=lambda: Ring(ACTIONS))
     lanes: dict[str, dict[str, Gauge]] = msgspec.field(default_factory=dict)
     """Readings by lane id, then by short name."""
+    throttles: dict[str, Throttle] = msgspec.field(default_factory=dict)
+    """By lane id."""
+    lane_ranks: dict[str, int] = msgspec.field(default_factory=dict)
+    """The rank that last spoke for envs on a lane."""
+    phases: dict[int, dict[str, Phase]] = msgspec.field(default_factory=dict)
+    """By rank, then by phase."""
     host: dict[str, Gauge] = msgspec.field(default_factory=dict)
     tower: dict[str, float] = msgspec.field(default_factory=dict)
     """The producer's own counters, by short name."""
@@ -96,6 +123,10 @@ class RunState(msgspec.Struct, kw_only=True):
     crashes: int = 0
     feed: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FEED))
     feed_total: int = 0
+    feed_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(64))
+    """(producer time, lines so far), for the feed's rate."""
+    facts: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FACTS))
+    """Lines about one env each, oldest first."""
 
     @property
     def preset(self) -> str:

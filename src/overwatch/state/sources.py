@@ -13,6 +13,7 @@ class Source(msgspec.Struct, kw_only=True):
     """One life of one producer process."""
 
     name: str
+    rank: int = 0
     stamp: int = 0
     """Receive stamp of its newest batch."""
     at: int = 0

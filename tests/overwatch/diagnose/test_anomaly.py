@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from overwatch.diagnose.anomaly import FACTORS, Anomalies, AnomalyLimits, score_envs
+from overwatch.catalog import Stage
+from overwatch.diagnose.anomaly import FACTORS, Anomalies, AnomalyLimits, Weights, score_envs
 from overwatch.diagnose.fleet import fleet_of
-from overwatch.events import Event
+from overwatch.events import Event, GateEvaluated, SeedStageChanged
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 
@@ -13,6 +14,44 @@ IDS = list(range(8))
 NORMAL: list[Event] = [fakes.envs(START_NS, IDS, index=1, step_time=[0.01 + 0.001 * i for i in IDS])]
 LATER = fakes.envs(START_NS + 12 * SECOND, IDS[1:], index=2, step_time=[0.01] * 7)
 SLOW = fakes.envs(START_NS, IDS, index=1, step_time=[0.1, *[0.01 + 0.0001 * i for i in IDS[1:]]])
+LANES = ["gpu1", *["gpu0"] * 7]
+
+
+def _cull(at: int, env_id: int) -> SeedStageChanged:
+    return SeedStageChanged(
+        at=at, env_id=env_id, slot=f"s{at % 97}", seed_id="s", before=Stage.TRAINING, after=Stage.PRUNED
+    )
+
+
+def _gate(at: int, env_id: int, *, passed: bool = False) -> GateEvaluated:
+    return GateEvaluated(at=at, env_id=env_id, slot="s", seed_id="s", gate="G2", passed=passed)
+
+
+def _episodes(*returns_of_0: float) -> list[Event]:
+    """Ten usual episodes of eight envs, then episodes in which env 0 earns these."""
+    usual = [[1.0 + 0.01 * ((7 * i + 3 * episode) % 11) for i in IDS] for episode in range(20)]
+    told = [fakes.ended(START_NS + i, IDS, row) for i, row in enumerate(usual[:10])]
+    for i, value in enumerate(returns_of_0):
+        told.append(fakes.ended(START_NS + 100 + i, IDS, [value, *usual[10 + i][1:]]))
+    return list(told)
+
+
+def _rents(rent_of_0: float, gain_of_0: float) -> list[Event]:
+    """Sixty steps in which every env but env 0 gains, at rents around 0.1."""
+    return [
+        fakes.started(START_NS),
+        *[
+            fakes.envs(
+                START_NS + step * SECOND,
+                IDS,
+                index=step,
+                rent=[rent_of_0, *[0.1 + 0.002 * i for i in IDS[1:]]],
+                metric=[0.5 + gain_of_0 * step, *[0.5 + 0.005 * step] * 7],
+            )
+            for step in range(1, 62)
+        ],
+    ]
+
 
 FIRES: dict[str, tuple[list[Event], str, str]] = {
     "crashed": ([*NORMAL, fakes.crashed(START_NS + 1, 0)], "crashed", "crashed at step 12: boom"),
@@ -22,17 +61,48 @@ FIRES: dict[str, tuple[list[Event], str, str]] = {
         "non-finite: nan in reward",
     ),
     "slow_step": ([SLOW], "stalled", "step 9.6× the median"),
+    "slow_lane": (
+        [fakes.envs(START_NS, IDS, index=1, step_time=[0.02, *[0.01] * 7], lane=LANES)],  # type: ignore[list-item]  # lanes are words
+        "ok",
+        "slow with their lane",
+    ),
     "silent": ([*NORMAL, LATER], "stalled", "silent for 12s while others step"),
+    "reward_collapse": (_episodes(*[-3.0] * 5), "degraded", "return 269.0 mad low"),
+    "rent_without_gain": (_rents(0.52, 0.0), "degraded", "rent 0.52, acc +0.00 in 50 steps"),
+    "cull_rate": (
+        [*NORMAL, *[_cull(START_NS + i, 0) for i in range(4)]],
+        "degraded",
+        "4 culls in 60s",
+    ),
+    "gate_failures": (
+        [*NORMAL, *[_gate(START_NS + i, 0) for i in range(4)]],
+        "degraded",
+        "4 fails at G2",
+    ),
+}
+
+QUIET: dict[str, list[Event]] = {
+    "crashed": [*NORMAL, fakes.crashed(START_NS + 1, 0), fakes.envs(START_NS + 2, [0], reward=[0.0])],
+    "non_finite": [*NORMAL, fakes.non_finite(START_NS + 1, "overwatch.policy.loss")],
+    "slow_step": NORMAL,
+    "slow_lane": [fakes.envs(START_NS, IDS, index=1, step_time=[0.011, *[0.01] * 7], lane=LANES)],  # type: ignore[list-item]  # lanes are words
+    "silent": [*NORMAL, fakes.envs(START_NS + 4 * SECOND, IDS[1:], index=2, step_time=[0.01] * 7)],
+    "reward_collapse": _episodes(-3.0, -3.0, 1.0, 1.0, 1.0),
+    "rent_without_gain": _rents(0.52, 0.01),
+    "cull_rate": [*NORMAL, *[_cull(START_NS + i, env_id) for i in range(4) for env_id in IDS]],
+    "gate_failures": [*NORMAL, *[_gate(START_NS + i, 0, passed=True) for i in range(9)]],
 }
 
 
-def _scored(events: list[Event]) -> Anomalies:
-    return score_envs(fleet_of(fakes.folded(events)), AnomalyLimits())
+def _scored(events: list[Event], limits: AnomalyLimits | None = None) -> Anomalies:
+    return score_envs(fleet_of(fakes.folded(events)), limits or AnomalyLimits())
 
 
-def test_every_factor_has_an_example() -> None:
-    """A factor without an example that fires it cannot be added."""
-    assert {factor.__name__ for factor in FACTORS} == set(FIRES)
+def test_every_factor_has_its_examples() -> None:
+    """A factor without examples that fire it and do not, or without a weight, cannot be added."""
+    names = {factor.__name__ for factor in FACTORS}
+
+    assert names == set(FIRES) == set(QUIET) == set(Weights.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", FIRES)
@@ -41,19 +111,57 @@ def test_the_factor_fires_for_its_env_alone_and_says_why(name: str) -> None:
     events, status, reason = FIRES[name]
     anomalies = _scored(events)
 
-    assert anomalies.offenders().tolist() == [0]
+    assert np.flatnonzero(anomalies.scores > 0).tolist() == [0]
     assert anomalies.status(0) == status
     assert anomalies.reasons(0) == (reason,)
 
 
-def test_a_normal_fleet_has_no_offender() -> None:
-    """Different step times within reason are no anomaly."""
-    assert _scored(NORMAL).offenders().size == 0
+@pytest.mark.parametrize("name", QUIET)
+def test_the_factor_keeps_quiet(name: str) -> None:
+    """What is like the fleet, or over again, or not about one env, weighs nothing."""
+    assert not _scored(QUIET[name]).scores.any()
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_a_factor_can_be_weighed_and_turned_off(name: str) -> None:
+    """Half the weight is half the score; a weight of 0 is silence."""
+    events = FIRES[name][0]
+    full = _scored(events).scores[0]
+
+    assert _scored(events, AnomalyLimits(weights=Weights(**{name: 0.5}))).scores[0] == full / 2
+    assert not _scored(events, AnomalyLimits(weights=Weights(**{name: 0.0}))).scores.any()
+
+
+def test_limits_that_make_no_sense_are_refused() -> None:
+    """The message names the value."""
+    with pytest.raises(ValueError, match="weight silent is -1"):
+        Weights(silent=-1)
+    with pytest.raises(ValueError, match=r"crowd is 2\.0"):
+        AnomalyLimits(crowd=2.0)
+    with pytest.raises(ValueError, match="slow_step is 0"):
+        AnomalyLimits(slow_step=0)
 
 
 def test_equal_step_times_say_nothing() -> None:
     """Envs stepped as one batch share one time: the factor abstains, however slow it is."""
     events: list[Event] = [fakes.envs(START_NS, IDS, index=1, step_time=[5.0] * 8)]
+
+    assert _scored(events).offenders().size == 0
+
+
+def test_equal_returns_say_nothing() -> None:
+    """Where all episodes of all envs earn the same there is nothing to stand out from."""
+    events: list[Event] = [fakes.ended(START_NS + i, IDS, [1.0] * 8) for i in range(20)]
+
+    assert _scored(events).offenders().size == 0
+
+
+def test_an_env_that_was_always_worse_has_not_collapsed() -> None:
+    """Its own earlier episodes are as low: that is its level, not a fall."""
+    events: list[Event] = [
+        fakes.ended(START_NS + i, IDS, [-9.0, *[1.0 + 0.01 * ((7 * e + i) % 11) for e in IDS[1:]]])
+        for i in range(20)
+    ]
 
     assert _scored(events).offenders().size == 0
 
@@ -71,6 +179,24 @@ def test_a_non_finite_value_is_held_for_a_minute_only() -> None:
         *NORMAL,
         fakes.non_finite(START_NS + 1, "reward", (0,)),
         fakes.envs(START_NS + 62 * SECOND, IDS, index=2, reward=[0.0] * 8),
+    ]
+
+    assert _scored(events).offenders().size == 0
+
+
+def test_culls_of_the_last_minute_only_are_counted() -> None:
+    """A minute and a bucket later the env is like the others."""
+    events = [*FIRES["cull_rate"][0], fakes.envs(START_NS + 66 * SECOND, IDS, reward=[0.0] * 8)]
+
+    assert _scored(events).offenders().size == 0
+
+
+def test_a_new_episode_is_no_lost_gain() -> None:
+    """The metric of the last episode says nothing about this one: the factor waits for fifty steps of it."""
+    events = [
+        *_rents(0.52, 0.0)[:40],
+        fakes.ended(START_NS + 40 * SECOND, [0], [1.0]),
+        *_rents(0.52, 0.0)[40:],
     ]
 
     assert _scored(events).offenders().size == 0

@@ -67,13 +67,13 @@ def test_a_crashed_env_is_a_finding_about_that_env() -> None:
     assert (item.problem.code, item.problem.subject, item.since) == ("env-crashed", "7", START_NS + 5)
 
 
-def test_many_of_a_kind_are_one_finding() -> None:
-    """A storm of crashes does not flood the rail."""
+def test_a_storm_of_crashes_is_one_finding() -> None:
+    """A storm does not flood the rail: its crashes are counted under it."""
     ids = list(range(30))
     events: list[Event] = [fakes.envs(START_NS, ids, reward=[0.0] * 30)]
     events += [fakes.crashed(START_NS + 1 + i, i) for i in ids]
 
-    assert _codes(events, START_NS + SECOND) == {"env-crashed-many": "critical"}
+    assert _codes(events, START_NS + SECOND) == {"crash-storm": "critical"}
 
 
 def test_a_finding_keeps_its_first_moment_and_lingers_when_gone() -> None:

@@ -1,0 +1,1 @@
+"""The factors of the anomaly score, by what they look at: faults, pace, returns, seeds."""

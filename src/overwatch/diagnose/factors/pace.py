@@ -1,0 +1,75 @@
+"""Envs that step slowly or not at all. A whole lane that is slow is the lane's matter, not its envs'."""
+
+import numpy as np
+import numpy.typing as npt
+
+from overwatch.diagnose.factor import SOFT_CAP, Factor
+from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.state.arrays import Floats
+
+WITH_LANE = 0.4
+"""Weight of a symptom: enough to be seen within its lane, never a finding."""
+
+
+def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
+    """A step takes far longer than the fleet's median, and than its own lane's where the lane is slow."""
+    usual = fleet.median_step_time
+    if usual is None or usual <= 0:
+        return None
+    times = fleet.step_time / usual
+    slow = np.isfinite(times) & (times >= limits.slow_step)
+    for lane in slow_lanes(fleet, limits):
+        on = fleet.on_lane(lane)
+        slow &= ~on | (fleet.step_time >= limits.slow_step * fleet.lane_step_time[lane])
+    if not slow.any():
+        return None
+    return Factor(
+        name="slow-step",
+        status="stalled",
+        weight=np.where(slow, np.minimum(times / limits.slow_step, SOFT_CAP), 0.0),
+        say=lambda row: f"step {times[row]:.1f}× the median",
+    )
+
+
+def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
+    """The env is slow with its whole lane: a symptom, which leaves the env ok."""
+    slow = with_slow_lane(fleet, limits)
+    if not slow.any():
+        return None
+    return Factor(
+        name="slow-lane",
+        status="ok",
+        weight=np.where(slow, WITH_LANE, 0.0),
+        say=lambda _row: "slow with their lane",
+    )
+
+
+def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
+    """Other envs speak, this one does not."""
+    if not fleet.n:
+        return None
+    quiet_s: Floats = (fleet.newest_at - fleet.state.envs.seen_at[: fleet.n]) / 1e9
+    mute = quiet_s >= limits.silent_s
+    if not mute.any():
+        return None
+    return Factor(
+        name="silent",
+        status="stalled",
+        weight=np.where(mute, np.minimum(1.0 + quiet_s / (4 * limits.silent_s), SOFT_CAP), 0.0),
+        say=lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
+    )
+
+
+def slow_lanes(fleet: Fleet, limits: AnomalyLimits) -> tuple[str, ...]:
+    """Lanes whose usual step is well above that of the other lanes of their kind."""
+    return tuple(lane for lane, pace in fleet.lane_pace.items() if pace >= limits.slow_lane)
+
+
+def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> npt.NDArray[np.bool_]:
+    """Envs that step as slowly as their slow lane does, shape (n,)."""
+    slow = np.zeros(fleet.n, dtype=np.bool_)
+    for lane in slow_lanes(fleet, limits):
+        usual = fleet.lane_step_time[lane] / fleet.lane_pace[lane]
+        slow |= fleet.on_lane(lane) & (fleet.step_time >= limits.slow_lane * usual)
+    return slow

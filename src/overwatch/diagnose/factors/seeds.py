@@ -1,0 +1,140 @@
+"""Envs whose seeds go wrong: culls and failed gates far above the fleet's, rent that buys nothing."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from overwatch.diagnose.factor import SOFT_CAP, Factor
+from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet
+from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose.robust import NORMAL, far, most_events, spread_high
+from overwatch.state.arrays import Floats, Ints
+from overwatch.state.tally import WINDOW_S
+from overwatch.state.trends import SAMPLES
+
+
+def cull_rate(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
+    """More of its seeds were culled in the last minute than chance gives to any env of the fleet."""
+    counts = fleet.state.envs.culls.recent(fleet.n, fleet.state.last_at)
+    return _many(
+        "cull-rate",
+        counts,
+        limits,
+        lambda row: f"{counts[row]} {_plural('cull', counts[row])} in {WINDOW_S}s",
+    )
+
+
+def gate_failures(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
+    """More of its seeds failed a gate in the last minute than chance gives to any env of the fleet."""
+    envs = fleet.state.envs
+    counts = envs.gate_fails.recent(fleet.n, fleet.state.last_at)
+    return _many(
+        "gate-fails",
+        counts,
+        limits,
+        lambda row: (
+            f"{counts[row]} {_plural('fail', counts[row])} at {envs.failed_gate[int(fleet.ids[row])]}"
+        ),
+    )
+
+
+def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
+    """Rent far above the fleet's for many steps, and the metric gained nothing meanwhile."""
+    state, n = fleet.state, fleet.n
+    envs = state.envs
+    if (
+        n < LEAST_REPORTING
+        or not (envs.times["rent"][:n] > 0).any()
+        or not (envs.times["metric"][:n] > 0).any()
+    ):
+        return None
+    least, gain, steps = _lately(fleet, limits.gain_steps)
+    known = np.isfinite(least) & np.isfinite(gain)
+    if int(known.sum()) < LEAST_REPORTING:
+        return None
+    usual = float(np.median(least[known]))
+    spread = spread_high(least[known])
+    if spread <= 0:
+        spread = abs(usual) / 2
+    if spread <= 0:
+        return None
+    limit = far(int(known.sum()), limits.margin)
+    with np.errstate(invalid="ignore"):
+        high = (least - usual) / spread
+        dear = (high >= limit) & (least >= limits.rent_times * usual)
+        metric = envs.values["metric"][:n]
+        idle = gain * _sign(fleet) <= 0.01 * np.abs(metric)
+    hit = known & dear & idle
+    if not hit.any():
+        return None
+    name = _metric_name(fleet)
+    rent = envs.values["rent"][:n]
+    return Factor(
+        name="rent, no gain",
+        status="degraded",
+        weight=np.where(hit, np.minimum(high / limit, SOFT_CAP), 0.0),
+        say=lambda row: f"rent {rent[row]:.2f}, {name} {_signed(gain[row])} in {steps[row]} steps",
+    )
+
+
+def _many(name: str, counts: Ints, limits: AnomalyLimits, say: Callable[[int], str]) -> Factor | None:
+    """A factor for counts that stand out from those of all other envs."""
+    n, total = counts.size, int(counts.sum())
+    if n < LEAST_REPORTING or int(counts.max(initial=0)) < limits.least_events:
+        return None
+    centre = float(np.median(counts))
+    scatter = NORMAL * float(np.median(np.abs(counts - centre)))
+    # The usual count of an env is the mean of the others', so that one stormy env does not excuse itself.
+    top = int(counts.max())
+    usual = max(centre, (total - top) / (n - 1))
+    chance = max(most_events(usual, n), limits.least_events)
+    limit = max(float(chance), centre + far(n, limits.margin) * scatter)
+    hit = counts >= limit
+    if not hit.any():
+        return None
+    return Factor(
+        name=name,
+        status="degraded",
+        weight=np.where(hit, np.minimum(counts / limit, SOFT_CAP), 0.0),
+        say=say,
+    )
+
+
+def _lately(fleet: Fleet, steps: int) -> tuple[Floats, Floats, Ints]:
+    """Least rent, gain of the metric and length of each env's last `steps` steps, within one episode."""
+    envs, n = fleet.state.envs, fleet.n
+    trends = envs.trends
+    age = trends.now[:n, None] - trends.step[:n]
+    taken = np.arange(SAMPLES) < trends.count[:n, None]
+    whole = taken & (trends.at[:n] > envs.episode_at[:n, None])
+    old = whole & (age >= steps)
+    oldest = np.where(old, age, np.iinfo(np.int64).max)
+    place = oldest.argmin(axis=1)
+    rows = np.arange(n)
+    has = old[rows, place]
+    span = np.where(has, age[rows, place], 0)
+    inside = whole & (age <= span[:, None])
+    least = np.where(inside, trends.values["rent"][:n], np.inf).min(axis=1)
+    least = np.minimum(least, np.where(envs.times["rent"][:n] > 0, envs.values["rent"][:n], np.nan))
+    gain = envs.values["metric"][:n] - trends.values["metric"][:n][rows, place]
+    return np.where(has, least, np.nan), np.where(has, gain, np.nan), span
+
+
+def _sign(fleet: Fleet) -> float:
+    info = fleet.state.started.metric if fleet.state.started else None
+    return -1.0 if info is not None and not info.higher_is_better else 1.0
+
+
+def _metric_name(fleet: Fleet) -> str:
+    info = fleet.state.started.metric if fleet.state.started else None
+    return "metric" if info is None else info.name
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _signed(value: float) -> str:
+    """A gain as shown; a zero is `+0.00` from either side."""
+    shown = f"{value:+.2f}"
+    return "+0.00" if shown == "-0.00" else shown

@@ -1,0 +1,90 @@
+"""Findings over time: what is wrong now, joined with what was open, waiting or cooling down before. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from overwatch.diagnose.problem import Problem
+
+LINGER_NS: Final = 5_000_000_000
+"""A finding stays this long after it cleared, so that a flicker can be read."""
+SEVERITIES: Final = ("critical", "warning", "info")
+"""Worst first."""
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem that is or was just now true."""
+
+    problem: Problem
+    since: int
+    cleared_at: int | None = None
+    gone_at: int | None = None
+    """When its cause was last seen to go, while it is not yet believed."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem that has not lasted long enough."""
+
+    tick: int
+    """First tick at which it was true."""
+    since: int
+
+
+class Cooling(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding that cleared, and until when it may not open again unless it is worse."""
+
+    until: int
+    severity: str
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings' memory."""
+
+    open: dict[str, Open] = {}
+    waiting: dict[str, Waiting] = {}
+    cooling: dict[str, Cooling] = {}
+
+
+def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
+    """Findings after this tick: held ones open, gone ones clear, linger, leave and cool down."""
+    current: dict[str, Open] = {}
+    waiting: dict[str, Waiting] = {}
+    cooling = {key: item for key, item in before.cooling.items() if tick < item.until}
+    for problem in now:
+        known = before.open.get(problem.id)
+        if known is not None and known.cleared_at is None:
+            current[problem.id] = Open(problem=problem, since=known.since)
+            continue
+        first = before.waiting.get(problem.id, Waiting(tick=tick, since=problem.at))
+        if tick - first.tick >= problem.patience.hold and _may_open(cooling.get(problem.id), problem):
+            current[problem.id] = Open(problem=problem, since=first.since)
+            cooling.pop(problem.id, None)
+        else:
+            waiting[problem.id] = first
+    for key, known in before.open.items():
+        if key not in current:
+            _fade(key, known, tick, current, cooling)
+    return Followed(open=current, waiting=waiting, cooling=cooling)
+
+
+def _may_open(cooling: Cooling | None, problem: Problem) -> bool:
+    if cooling is None:
+        return True
+    return SEVERITIES.index(problem.severity) < SEVERITIES.index(cooling.severity)
+
+
+def _fade(key: str, known: Open, tick: int, current: dict[str, Open], cooling: dict[str, Cooling]) -> None:
+    """Carry on a finding whose cause is not seen at this tick."""
+    if known.cleared_at is not None:
+        if tick - known.cleared_at < LINGER_NS:
+            current[key] = known
+        return
+    patience = known.problem.patience
+    gone_at = tick if known.gone_at is None else known.gone_at
+    if tick - gone_at < patience.clear:
+        current[key] = msgspec.structs.replace(known, gone_at=gone_at)
+        return
+    current[key] = msgspec.structs.replace(known, gone_at=gone_at, cleared_at=tick)
+    if patience.cooldown:
+        cooling[key] = Cooling(until=tick + patience.cooldown, severity=known.problem.severity)

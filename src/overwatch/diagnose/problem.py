@@ -1,0 +1,48 @@
+"""What a rule finds wrong, and how patient one must be with it."""
+
+from typing import Final
+
+import msgspec
+
+SECOND_NS: Final = 1_000_000_000
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How a problem becomes a finding and stops being one; nanoseconds of the stamp clock."""
+
+    hold: int = 0
+    """It must last this long before it opens."""
+    clear: int = 0
+    """It must be gone this long before it clears."""
+    cooldown: int = 0
+    """After it cleared it does not open again for this long, unless it is worse."""
+
+
+FACT: Final = Patience()
+"""A fact needs no patience: a crash, a NaN, the end of a run."""
+UPDATES: Final = Patience(cooldown=30 * SECOND_NS)
+"""Its hold is counted in updates by the rule itself."""
+STEADY: Final = Patience(hold=2 * SECOND_NS, clear=3 * SECOND_NS, cooldown=30 * SECOND_NS)
+"""A judgement about levels and counts, which may flicker at its limit."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong now."""
+
+    code: str
+    severity: str
+    scope: str
+    subject: str | None
+    at: int
+    """Producer's or receive time at which it became true, Unix ns."""
+    message: str
+    hint: str
+    factors: tuple[str, ...] = ()
+    symptoms: int = 0
+    """Envs or rows that are off because of this, and have no finding of their own."""
+    patience: Patience = FACT
+
+    @property
+    def id(self) -> str:
+        """Stable identity: what, about whom."""
+        return f"{self.code}:{self.scope}:{self.subject or ''}"

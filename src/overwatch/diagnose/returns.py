@@ -1,0 +1,92 @@
+"""Finished episodes of the fleet: each env's recent return, its earlier ones, and what is usual.
+
+All envs share one policy, so most of their differences are luck: an env is compared with the fleet and with
+itself, by medians over several episodes. Pure.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from overwatch.diagnose.robust import NORMAL, middle, spread_low, usable
+from overwatch.state.arrays import Floats
+from overwatch.state.envs import RETURNS, Envs
+
+RECENT: Final = 5
+"""Newest episodes whose median is an env's recent return."""
+EARLIER: Final = 5
+"""Least number of episodes before those."""
+LEAST_ENVS: Final = 8
+"""Fewer envs have no distribution to stand out from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returns:
+    """The fleet's episodes at one tick; arrays have shape (n,), NaN where an env has too few episodes."""
+
+    judged: npt.NDArray[np.bool_]
+    """Envs with enough finished episodes."""
+    recent: Floats
+    """Median of the newest five."""
+    earlier: Floats
+    """Median of those before."""
+    usual: float
+    """The fleet's middle; the lower one of recent episodes and of each env's very last."""
+    fleet_earlier: float
+    spread: float
+    """Standard deviation of `recent` over healthy envs, robust."""
+    noise: float
+    """Standard deviation of single episodes, robust."""
+    second_best: Floats
+    """The second best of the newest five."""
+
+
+def returns_of(envs: Envs) -> Returns | None:
+    """The fleet's episodes; `None` where too few envs finished enough of them, or all earned the same."""
+    judged = envs.episodes[: envs.n] >= RECENT + EARLIER
+    if int(judged.sum()) < LEAST_ENVS:
+        return None
+    newest = usable(envs.newest_returns(RECENT))
+    judged &= np.isfinite(newest).all(axis=1)
+    if int(judged.sum()) < LEAST_ENVS:
+        return None
+    before = usable(envs.newest_returns(RETURNS - RECENT, skip=RECENT)[judged])
+    ordered = np.sort(newest[judged], axis=1)
+    recent, earlier = ordered[:, RECENT // 2], middle(before)
+    noise = _noise(before, earlier, ordered)
+    if noise <= 0:
+        return None
+    shape = envs.n
+    # A median of five scatters by about half of what one episode does.
+    spread = max(spread_low(recent), noise / 2)
+    return Returns(
+        judged=judged,
+        recent=_scattered(shape, judged, recent),
+        earlier=_scattered(shape, judged, earlier),
+        usual=min(float(np.median(recent)), float(np.median(newest[judged][:, 0]))),
+        fleet_earlier=float(np.nanmedian(earlier)),
+        spread=spread,
+        noise=noise,
+        second_best=_scattered(shape, judged, ordered[:, -2]),
+    )
+
+
+def _noise(before: Floats, earlier: Floats, ordered: Floats) -> float:
+    """Scatter of one env's episodes: the fleet's median of it, else of all episodes together."""
+    own = middle(np.abs(before - earlier[:, None]))
+    typical = NORMAL * float(np.nanmedian(own)) if np.isfinite(own).any() else 0.0
+    if typical > 0:
+        return typical
+    # Most episodes are equal: sparse or saturated rewards. The rare ones set the scale.
+    everything = np.concatenate([before[np.isfinite(before)], ordered.ravel()])
+    centre = float(np.median(everything))
+    apart = everything - centre
+    return float(np.sqrt((apart * apart).sum() / everything.size))
+
+
+def _scattered(n: int, judged: npt.NDArray[np.bool_], values: Floats) -> Floats:
+    whole = np.full(n, np.nan)
+    whole[judged] = values
+    return whole

@@ -1,0 +1,85 @@
+"""Statistics that a few bad envs cannot move, and limits that grow with the number of envs.
+
+Pure. Only + − × ÷, square roots, sorts and sums, so every machine gets the same bits.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from overwatch.state.arrays import Floats
+
+NORMAL: Final = 1.4826
+"""Standard deviations in one median absolute deviation, for normal data."""
+HUGE: Final = 1e100
+_TAIL: Final = 1.2816
+"""Standard deviations between the median and the outermost tenth, for normal data."""
+_LN2: Final = 0.6931471805599453
+
+
+def ln_above(n: int) -> float:
+    """A number no smaller than ln n and at most ln 2 larger, for n ≥ 1."""
+    return (n - 1).bit_length() * _LN2
+
+
+def usable(values: Floats) -> Floats:
+    """The values whose squares are finite, NaN for the others."""
+    known: Floats = np.where(np.abs(values) < HUGE, values, np.nan)
+    return known
+
+
+def far(n: int, margin: float) -> float:
+    """How many standard deviations the worst of n healthy envs may lie from the middle, and `margin` more."""
+    return float((2.0 * ln_above(max(2, n))) ** 0.5) + margin
+
+
+def middle(values: Floats) -> Floats:
+    """Median of each row of shape (n, k), NaN left out; NaN where a row has no value."""
+    ordered = np.sort(values, axis=1)
+    counts = np.isfinite(ordered).sum(axis=1)
+    low = np.maximum(counts - 1, 0) // 2
+    high = np.minimum(counts // 2, values.shape[1] - 1)
+    rows = np.arange(values.shape[0])
+    found: Floats = np.where(counts > 0, (ordered[rows, low] + ordered[rows, high]) / 2, np.nan)
+    return found
+
+
+def spread_low(values: Floats) -> float:
+    """Standard deviation of at least two finite values, told by their middle and their lower side.
+
+    Where the outermost tenth on the low side begins counts too, so that a long tail is no outlier of its own.
+    """
+    ordered = np.sort(values)
+    centre = float(np.median(ordered))
+    mad = float(np.median(np.abs(ordered - centre)))
+    tenth = float(ordered[-(-ordered.size // 10)])
+    return max(NORMAL * mad, (centre - tenth) / _TAIL)
+
+
+def spread_high(values: Floats) -> float:
+    """As `spread_low`, by the upper side."""
+    return spread_low(-values)
+
+
+def most_events(mean: float, n: int) -> int:
+    """The least count that not one in a hundred fleets of n envs reaches by chance around `mean`."""
+    budget = 0.01 / n
+    if mean > 50:
+        return int(mean + (far(n, 3.0)) * mean**0.5) + 1
+    term = _fading(mean)
+    tail, count = 1.0, 0
+    while tail > budget and count < 1_000:
+        tail -= term
+        count += 1
+        term *= mean / count
+        if tail < 1e-9:
+            break
+    return count
+
+
+def _fading(x: float) -> float:
+    """Exponential of −x for 0 ≤ x ≤ 50, by squaring; the same bits on every machine."""
+    small = 1.0 - x / 4096.0 + (x / 4096.0) * (x / 4096.0) / 2.0
+    for _ in range(12):
+        small *= small
+    return small

@@ -1,0 +1,76 @@
+"""Rollups over the fleet and over each lane: seeds by stage, mix of actions, the envs at both ends."""
+
+import numpy as np
+import numpy.typing as npt
+
+from overwatch.catalog.stages import Stage
+from overwatch.projection.board import BoardRows, lane_name, lanes_worst_first
+from overwatch.projection.text import safe
+from overwatch.snapshot import Aggregates, Best, LaneAggregates
+from overwatch.state.arrays import Ints
+from overwatch.state.run import RunState
+
+
+def aggregates(rows: BoardRows) -> Aggregates:
+    """Census of seeds and mix of recent actions, of all and of each lane, and the envs at both ends."""
+    envs = rows.state.envs
+    return Aggregates(
+        seed_census=_census(envs.stage[: envs.n]),
+        actions=_actions(rows.state),
+        best=_ends(rows, worst=False),
+        worst=_ends(rows, worst=True),
+        lanes=tuple(_lane(rows, lane) for lane in lanes_worst_first(rows)),
+    )
+
+
+def _lane(rows: BoardRows, lane: int) -> LaneAggregates:
+    envs = rows.state.envs
+    on: npt.NDArray[np.bool_] = envs.lane[: envs.n] == lane
+    return LaneAggregates(
+        gpu_id=lane_name(rows.state, lane),
+        seed_census=_census(envs.stage[: envs.n][on]),
+        actions=_mix(rows.state, envs.actions.op[: envs.n][on]),
+    )
+
+
+def _census(codes: Ints) -> dict[str, int]:
+    """Slots by stage; every stage is there, UNKNOWN only where there is one."""
+    if not codes.shape[1]:
+        return {}
+    counts = np.bincount(codes[codes >= 0], minlength=len(Stage)).tolist()
+    return {
+        stage.value: counts[stage.code] for stage in Stage if stage is not Stage.UNKNOWN or counts[stage.code]
+    }
+
+
+def _mix(state: RunState, ops: Ints) -> dict[str, float]:
+    words = state.op_names.words
+    counts = np.bincount(ops[ops >= 0], minlength=len(words)).tolist()
+    total = sum(counts)
+    return {safe(word): n / total for word, n in zip(words, counts, strict=True) if n}
+
+
+def _actions(state: RunState) -> dict[str, float]:
+    totals: dict[str, int] = {}
+    for counts in state.actions.items:
+        for op, count in counts.items():
+            totals[op] = totals.get(op, 0) + count
+    everything = sum(totals.values())
+    known = [op for op in state.op_names.words if op in totals]
+    return {safe(op): totals[op] / everything for op in known}
+
+
+def _ends(rows: BoardRows, *, worst: bool) -> tuple[Best, ...]:
+    found = []
+    info = rows.state.started.metric if rows.state.started else None
+    for field, values, higher_is_better in (
+        ("return", rows.returns, True),
+        ("metric", rows.metric, info.higher_is_better if info else True),
+    ):
+        known = np.flatnonzero(np.isfinite(values))
+        if not known.size:
+            continue
+        low = worst == higher_is_better
+        row = int(known[np.argmin(values[known]) if low else np.argmax(values[known])])
+        found.append(Best(env_id=int(rows.state.envs.ids[row]), field=field, value=float(values[row])))
+    return tuple(found)

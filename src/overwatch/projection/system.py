@@ -1,0 +1,96 @@
+"""Machines: lanes with what holds them back, worst first, and the host."""
+
+import re
+from typing import Final
+
+from overwatch.diagnose.assess import Judged
+from overwatch.diagnose.bounds import Bound as Verdict
+from overwatch.diagnose.bounds import badness
+from overwatch.projection.text import safe
+from overwatch.snapshot import Bound, Host, Lane, System
+from overwatch.state.run import Gauge, RunState
+
+GAUGE_LIMIT_S: Final = 50.0
+"""A machine reading older than this is absent: ten times the age at which it reads as old."""
+
+
+def system_view(state: RunState, judged: Judged) -> System:
+    """Lanes that report, worst first, then in natural order; the host; the run's bound."""
+    tick = judged.assessment.tick
+    ordered = sorted(state.lanes, key=lambda name: (badness(judged.bounds[name]), _natural(name)))
+    return System(
+        gpus=tuple(_lane(state, name, judged.bounds[name], tick) for name in ordered),
+        host=_host(state.host, tick) if state.host else None,
+        bound=None if judged.bound is None else bound_view(judged.bound),
+    )
+
+
+def bound_view(bound: Verdict) -> Bound:
+    """A verdict as a view may show it."""
+    return Bound(
+        state=bound.state,
+        why=safe(bound.why) or None,
+        hint=safe(bound.hint) or None,
+        confidence=bound.confidence,
+        evidence=tuple(safe(item) for item in bound.evidence),
+        mark=bound.mark,
+    )
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key in which gpu2 comes before gpu10."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", name)
+    return tuple((len(part), part) if part.isdigit() else (0, part) for part in parts)
+
+
+def _fresh(readings: dict[str, Gauge], name: str, tick: int) -> float | None:
+    gauge = readings.get(name)
+    if gauge is None or (tick - gauge.stamp) / 1e9 > GAUGE_LIMIT_S:
+        return None
+    return gauge.value
+
+
+def _age_s(readings: dict[str, Gauge], tick: int) -> float | None:
+    if not readings:
+        return None
+    return max(0.0, (tick - max(gauge.stamp for gauge in readings.values())) / 1e9)
+
+
+def _history(readings: dict[str, Gauge], name: str) -> tuple[float | None, ...]:
+    return tuple(readings[name].history.items) if name in readings else ()
+
+
+def _lane(state: RunState, name: str, bound: Verdict, tick: int) -> Lane:
+    readings, throttle = state.lanes[name], state.throttles.get(name)
+    told = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
+    return Lane(
+        gpu_id=safe(name),
+        rank=state.lane_ranks.get(name),
+        utilization=_fresh(readings, "utilization", tick),
+        utilization_history=_history(readings, "utilization"),
+        memory_used_bytes=_fresh(readings, "memory_used_bytes", tick),
+        memory_total_bytes=_fresh(readings, "memory_total_bytes", tick),
+        temperature_c=_fresh(readings, "temperature_c", tick),
+        power_w=_fresh(readings, "power_w", tick),
+        power_limit_w=_fresh(readings, "power_limit_w", tick),
+        clock_hz=_fresh(readings, "clock_hz", tick),
+        clock_max_hz=_fresh(readings, "clock_max_hz", tick),
+        throttle=tuple(safe(reason) for reason in throttle.reasons) if throttle and told else (),
+        age_s=_age_s(readings, tick),
+        bound=bound_view(bound),
+    )
+
+
+def _host(readings: dict[str, Gauge], tick: int) -> Host:
+    return Host(
+        cpu_utilization=_fresh(readings, "cpu_utilization", tick),
+        cpu_history=_history(readings, "cpu_utilization"),
+        ram_used_bytes=_fresh(readings, "ram_used_bytes", tick),
+        ram_total_bytes=_fresh(readings, "ram_total_bytes", tick),
+        disk_read_bytes_per_s=_fresh(readings, "disk_read_bytes_per_s", tick),
+        disk_write_bytes_per_s=_fresh(readings, "disk_write_bytes_per_s", tick),
+        network_bytes_per_s=_fresh(readings, "network_bytes_per_s", tick),
+        loader_depth=_fresh(readings, "loader_depth", tick),
+        loader_capacity=_fresh(readings, "loader_capacity", tick),
+        age_s=_age_s(readings, tick),
+    )

@@ -1,0 +1,151 @@
+"""A healthy fleet has less than one env that is not ok, however large it is and however luck is spread."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from overwatch.diagnose.anomaly import AnomalyLimits, score_envs
+from overwatch.diagnose.factors.returns import fleet_fell
+from overwatch.diagnose.fleet import Fleet, fleet_of
+from overwatch.diagnose.robust import far, ln_above, most_events
+from overwatch.state import RunState
+from overwatch.state.arrays import Floats, Ints
+from overwatch.state.envs import RETURNS
+from tests import fakes
+from tests.fakes import START_NS
+
+DRAWS = {64: 100, 1024: 25, 16384: 4}
+Luck = Callable[[np.random.Generator, int], Floats]
+
+
+def _normal(rng: np.random.Generator, n: int) -> Floats:
+    return rng.normal(size=(n, RETURNS))
+
+
+def _heavy_tails(rng: np.random.Generator, n: int) -> Floats:
+    return rng.standard_t(3, size=(n, RETURNS))
+
+
+def _rare_reward(rng: np.random.Generator, n: int) -> Floats:
+    return (rng.random((n, RETURNS)) < 0.05).astype(np.float64)
+
+
+def _nearly_solved(rng: np.random.Generator, n: int) -> Floats:
+    return (rng.random((n, RETURNS)) < 0.95).astype(np.float64)
+
+
+def _staggered(rng: np.random.Generator, n: int) -> Floats:
+    """A policy that learns, seen by envs that are up to three episodes behind one another."""
+    behind = rng.random((n, 1)) * 3
+    return 0.3 * (np.arange(RETURNS) - behind) + rng.normal(size=(n, RETURNS))
+
+
+def _curriculum(behind: float) -> Luck:
+    """A harder task for all, `behind` episodes ago at the usual pace; envs reach it at their own."""
+
+    def luck(rng: np.random.Generator, n: int) -> Floats:
+        since = np.floor(behind * rng.uniform(0.7, 1.3, n) + rng.random(n))
+        harder = np.arange(RETURNS) >= RETURNS - since[:, None]
+        return rng.normal(size=(n, RETURNS)) - 8.0 * harder
+
+    return luck
+
+
+FLEETS: dict[str, Luck] = {
+    "normal": _normal,
+    "heavy tails": _heavy_tails,
+    "rare reward": _rare_reward,
+    "nearly solved": _nearly_solved,
+    "staggered resets": _staggered,
+    **{f"curriculum {behind} ago": _curriculum(behind) for behind in (0.5, 1.5, 3.0, 10.0)},
+}
+
+
+def _state(returns: Floats) -> RunState:
+    """A run whose envs finished these episodes, oldest first, shape (n, RETURNS)."""
+    state = fakes.folded([fakes.started(START_NS)])
+    n = returns.shape[0]
+    rows = state.envs.rows(np.arange(n))
+    for episode in range(RETURNS):
+        state.envs.finish_episodes(rows, returns[:, episode], START_NS)
+    state.envs.touch(rows, START_NS)
+    return state
+
+
+def _fleets(luck: Luck, n: int) -> list[Fleet]:
+    return [fleet_of(_state(luck(np.random.default_rng([n, draw]), n))) for draw in range(DRAWS[n])]
+
+
+@pytest.mark.parametrize("n", DRAWS)
+@pytest.mark.parametrize("name", FLEETS)
+def test_a_healthy_fleet_has_less_than_one_env_that_is_not_ok(name: str, n: int) -> None:
+    """The mean over many draws of returns that only luck tells apart."""
+    limits = AnomalyLimits()
+    found = [score_envs(fleet, limits).offenders().size for fleet in _fleets(FLEETS[name], n)]
+
+    assert sum(found) / len(found) < 1
+
+
+@pytest.mark.parametrize("name", [name for name in FLEETS if not name.startswith("curriculum")])
+def test_a_healthy_fleet_has_not_fallen(name: str) -> None:
+    """No collapse of the policy is told where returns are as they were."""
+    falls = [
+        fleet_fell(fleet.returns, AnomalyLimits()) for fleet in _fleets(FLEETS[name], 64) if fleet.returns
+    ]
+
+    assert not any(falls)
+
+
+@pytest.mark.parametrize("n", DRAWS)
+def test_when_all_fall_it_is_the_policy_and_no_env(n: int) -> None:
+    """Returns that drop for the whole fleet flag nobody and are one fall."""
+    returns = np.random.default_rng(n).normal(size=(n, RETURNS))
+    returns[:, -6:] -= 8.0
+    fleet = fleet_of(_state(returns))
+
+    assert fleet.returns is not None
+    assert score_envs(fleet, AnomalyLimits()).offenders().size == 0
+    assert fleet_fell(fleet.returns, AnomalyLimits()) is not None
+
+
+@pytest.mark.parametrize("n", DRAWS)
+@pytest.mark.parametrize("name", ["normal", "heavy tails", "nearly solved"])
+def test_an_env_that_truly_falls_is_found_at_any_size(name: str, n: int) -> None:
+    """One env far below is the one that is told."""
+    returns = FLEETS[name](np.random.default_rng(n), n)
+    returns[5, -6:] = -60.0
+    anomalies = score_envs(fleet_of(_state(returns)), AnomalyLimits())
+
+    assert 5 in anomalies.offenders().tolist()
+    assert anomalies.status(5) == "degraded"
+
+
+@pytest.mark.parametrize("n", DRAWS)
+@pytest.mark.parametrize("mean", [0.02, 0.3, 4.0, 80.0])
+def test_counts_by_chance_flag_less_than_one_env(mean: float, n: int) -> None:
+    """Culls that fall on envs by chance are nobody's fault."""
+    found = 0
+    for draw in range(DRAWS[n]):
+        state = _state(np.ones((n, RETURNS)))
+        counts: Ints = np.random.default_rng([n, draw]).poisson(mean, n)
+        state.envs.culls.add(np.repeat(np.arange(n), counts), START_NS)
+        found += score_envs(fleet_of(state), AnomalyLimits()).offenders().size
+
+    assert found / DRAWS[n] < 1
+
+
+def test_limits_grow_with_the_fleet() -> None:
+    """The bound on ln n is never below it, and never more than ln 2 above."""
+    for n in (1, 2, 3, 64, 65, 1024, 16384):
+        assert 0 <= ln_above(n) - float(np.log(n)) <= float(np.log(2)) + 1e-12
+    assert far(64, 3.0) < far(1024, 3.0) < far(16384, 3.0)
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.1, 3.0, 49.0, 51.0, 500.0])
+def test_a_chance_limit_is_above_its_mean(mean: float) -> None:
+    """More envs or more events need more to stand out; none needs less than the mean."""
+    limits = [most_events(mean, n) for n in (1, 64, 16384)]
+
+    assert limits == sorted(limits)
+    assert limits[0] > mean
