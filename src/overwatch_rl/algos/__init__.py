@@ -1,0 +1,1 @@
+"""The algorithms: estimates, networks and updates, as functions of tensors."""

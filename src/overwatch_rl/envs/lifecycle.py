@@ -1,0 +1,249 @@
+"""The seed lifecycle of all slots: stages, gates, and the facts they give.
+
+Owns which operation is legal where, what a gate asks, and every move between stages. Rules: a move that the
+catalogue's table of transitions does not allow is a bug and asserted; what a slot can know of itself (age,
+alpha) is in the mask, what must be measured (gain) is left to the gate, which may say no. Must not know
+networks, rewards or policies.
+
+Shape letters: N envs, K slots, P operations, B blueprints.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Stage
+from overwatch_rl.envs.blueprints import BLUEPRINTS
+from overwatch_rl.types import ActionSpec, GateCheck, Head, SlotTable, StageChange
+
+
+class Op(IntEnum):
+    """What a policy may do in one step of one env."""
+
+    WAIT = 0
+    GERMINATE = 1
+    ADVANCE = 2
+    FOSSILISE = 3
+    PRUNE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """The condition of one move that a policy may ask for."""
+
+    name: str
+    op: Op
+    before: Stage
+    after: Stage
+    min_age: int = 0
+    """Steps in `before`; part of the mask."""
+    measured: str | None = None
+    """Name of the check that the seed's measured gain is above zero; `None` where nothing is measured."""
+
+
+GATES: Final = (
+    Gate(name="G0", op=Op.GERMINATE, before=Stage.DORMANT, after=Stage.GERMINATED),
+    Gate(name="G1", op=Op.ADVANCE, before=Stage.GERMINATED, after=Stage.TRAINING, min_age=1),
+    Gate(
+        name="G2", op=Op.ADVANCE, before=Stage.TRAINING, after=Stage.BLENDING, min_age=3, measured="health"
+    ),
+    Gate(name="G3", op=Op.ADVANCE, before=Stage.BLENDING, after=Stage.HOLDING),
+    Gate(
+        name="G5",
+        op=Op.FOSSILISE,
+        before=Stage.HOLDING,
+        after=Stage.FOSSILISED,
+        min_age=2,
+        measured="contribution",
+    ),
+)
+
+PRUNABLE: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
+
+AUTOMATIC: Final = (
+    (Stage.PRUNED, 1, Stage.EMBARGOED, "pruned"),
+    (Stage.EMBARGOED, 3, Stage.RESETTING, "embargo over"),
+    (Stage.RESETTING, 1, Stage.DORMANT, "reset"),
+)
+"""Stage, steps in it, stage after it, reason."""
+
+ALPHA_STEP: Final = 0.25
+"""How much of a blending seed is let in each step."""
+
+_FULL: Final = {Stage.HOLDING: 1.0, Stage.FOSSILISED: 1.0}
+_GATE_BY_MOVE: Final = {(gate.op, gate.before): gate for gate in GATES}
+_NO_ARGUMENTS: Final = (True, False, False)
+
+
+def slot_names(num_slots: int) -> tuple[str, ...]:
+    """`r{row}c{column}`, three to a row."""
+    return tuple(f"r{index // 3}c{index % 3}" for index in range(num_slots))
+
+
+def action_spec(num_slots: int) -> ActionSpec:
+    """Heads op, slot and blueprint; waiting uses no argument, only germinating names a blueprint."""
+    uses = {Op.WAIT: _NO_ARGUMENTS, Op.GERMINATE: (True, True, True)}
+    return ActionSpec(
+        heads=(
+            Head(name="op", labels=tuple(op.name.lower() for op in Op)),
+            Head(name="slot", labels=slot_names(num_slots)),
+            Head(name="blueprint", labels=tuple(blueprint.id for blueprint in BLUEPRINTS)),
+        ),
+        uses=tuple(uses.get(op, (True, True, False)) for op in Op),
+    )
+
+
+class Lifecycle:
+    """N x K slots and the seeds in them."""
+
+    def __init__(self, num_envs: int, num_slots: int) -> None:
+        self._names = slot_names(num_slots)
+        shape = (num_envs, num_slots)
+        self.stage = torch.full(shape, Stage.DORMANT.code)  # N K int64
+        self.age = torch.zeros(shape, dtype=torch.int64)  # N K, steps in the stage
+        self.alpha = torch.zeros(shape)  # N K float32
+        self.blueprint = torch.full(shape, -1)  # N K int64, -1 where there is none
+        self._seeds = torch.zeros(shape, dtype=torch.int64)  # N K, germinated since the run began
+        self._changes: list[StageChange] = []
+        self._checks: list[GateCheck] = []
+
+    def restart(self, *, forget: bool) -> None:
+        """All slots dormant, as a new episode finds them; with `forget` seeds are numbered afresh."""
+        self.stage.fill_(Stage.DORMANT.code)
+        self.age.zero_()
+        self.alpha.zero_()
+        self.blueprint.fill_(-1)
+        if forget:
+            self._seeds.zero_()
+
+    def table(self) -> SlotTable:
+        """A copy of the state of every slot."""
+        return SlotTable(
+            stage=self.stage.clone(),
+            blueprint=self.blueprint.clone(),
+            alpha=self.alpha.clone(),
+            age=self.age.clone(),
+        )
+
+    def within(self, *stages: Stage) -> Tensor:
+        """N K bool: which slots are in one of `stages`."""
+        return torch.isin(self.stage, torch.tensor([stage.code for stage in stages]))
+
+    def legal_slots(self) -> Tensor:
+        """N P K bool: on which slot each operation is legal; waiting has none."""
+        num_envs, num_slots = self.stage.shape
+        legal = torch.zeros(num_envs, len(Op), num_slots, dtype=torch.bool)
+        for gate in GATES:
+            ready = self.within(gate.before) & (self.age >= gate.min_age)
+            if gate.after is Stage.HOLDING:
+                ready &= self.alpha >= 1.0
+            legal[:, gate.op] |= ready
+        legal[:, Op.PRUNE] = self.within(*PRUNABLE) & (self.age >= 1)
+        return legal
+
+    def mask(self) -> Tensor:
+        """N L bool in the flat layout of `action_spec`."""
+        slots = self.legal_slots()
+        ops = slots.any(dim=2)
+        ops[:, Op.WAIT] = True
+        blueprints = torch.zeros(len(slots), len(Op), len(BLUEPRINTS), dtype=torch.bool)
+        blueprints[:, Op.GERMINATE] = True
+        return torch.cat([ops, slots.flatten(1), blueprints.flatten(1)], dim=1)
+
+    def step(self, actions: Tensor, gain: Tensor) -> Tensor:
+        """Move what moves by itself, then what the actions ask for, then let blending seeds in further.
+
+        `actions`: N 3 int64, legal under `mask()`; `gain`: N K float32, as last measured. Returns the rows
+        (int64, env x K + slot) of the seeds that germinated.
+        """
+        for stage, min_age, after, reason in AUTOMATIC:
+            due = (self.within(stage) & (self.age >= min_age)).nonzero().tolist()
+            for env, slot in due:
+                self._move(env, slot, after, reason)
+        germinated: list[int] = []
+        for env, (op, slot, blueprint) in enumerate(actions.tolist()):
+            if op == Op.PRUNE:
+                self._move(env, slot, Stage.PRUNED, "pruned by the policy")
+                continue
+            if op == Op.WAIT:
+                continue
+            gate = _GATE_BY_MOVE[Op(op), self._stage(env, slot)]
+            if op == Op.GERMINATE:
+                self._seeds[env, slot] += 1
+                self.blueprint[env, slot] = blueprint
+                germinated.append(env * len(self._names) + slot)
+            if self._ask(gate, env, slot, float(gain[env, slot])):
+                self._move(env, slot, gate.after, f"passed {gate.name}")
+        blending = self.within(Stage.BLENDING)
+        self.alpha = torch.where(blending, (self.alpha + ALPHA_STEP).clamp(max=1.0), self.alpha)
+        return torch.tensor(germinated, dtype=torch.int64)
+
+    def grow_older(self) -> None:
+        """Count the step that ended."""
+        self.age += 1
+
+    def take_facts(self) -> tuple[tuple[StageChange, ...], tuple[GateCheck, ...]]:
+        """The moves and gates since the last call."""
+        facts = tuple(self._changes), tuple(self._checks)
+        self._changes, self._checks = [], []
+        return facts
+
+    def _stage(self, env: int, slot: int) -> Stage:
+        return BY_CODE[int(self.stage[env, slot])]
+
+    def _seed_id(self, env: int, slot: int) -> str:
+        return f"{env}-{self._names[slot]}-{int(self._seeds[env, slot])}"
+
+    def _ask(self, gate: Gate, env: int, slot: int, gain: float) -> bool:
+        """Ask a gate and keep its answer as a fact."""
+        alpha = float(self.alpha[env, slot])
+        checks = {"stage": self._stage(env, slot) is gate.before}
+        score: float | None = None
+        if gate.min_age:
+            checks["age"] = int(self.age[env, slot]) >= gate.min_age
+        if gate.after is Stage.HOLDING:
+            checks["alpha"], score = alpha >= 1.0, alpha
+        if gate.measured is not None:
+            checks[gate.measured], score = gain > 0.0, gain
+        check = GateCheck(
+            env_id=env,
+            slot=self._names[slot],
+            seed_id=self._seed_id(env, slot),
+            gate=gate.name,
+            passed=all(checks.values()),
+            score=score,
+            checks_passed=tuple(name for name, passed in checks.items() if passed),
+            checks_failed=tuple(name for name, passed in checks.items() if not passed),
+        )
+        self._checks.append(check)
+        return check.passed
+
+    def _move(self, env: int, slot: int, after: Stage, reason: str) -> None:
+        """Change the stage of one slot and keep the fact."""
+        before = self._stage(env, slot)
+        if after not in TRANSITIONS[before]:
+            raise AssertionError(f"{before.label} to {after.label} is no legal move")
+        blueprint = int(self.blueprint[env, slot])
+        change = StageChange(
+            env_id=env,
+            slot=self._names[slot],
+            seed_id=self._seed_id(env, slot),
+            before=before,
+            after=after,
+            blueprint=None if blueprint < 0 else BLUEPRINTS[blueprint].id,
+            alpha=float(self.alpha[env, slot]),
+            age=int(self.age[env, slot]),
+            reason=reason,
+        )
+        self._changes.append(change)
+        self.stage[env, slot] = after.code
+        self.age[env, slot] = 0
+        if after in _FULL:
+            self.alpha[env, slot] = _FULL[after]
+        elif after is not Stage.BLENDING:
+            self.alpha[env, slot] = 0.0
+        if not after.shows_blueprint:
+            self.blueprint[env, slot] = -1
