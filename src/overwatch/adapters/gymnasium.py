@@ -82,6 +82,9 @@ class OverwatchWrapper(VectorWrapper[Obs, Act, Obs, Act, np.ndarray], Bordered):
         self._lengths[counted] += 1
         self._report.step(rewards, seconds, counted)
         ended, returns, lengths = _recorded(infos) or (ends & counted, self._returns, self._lengths)
+        # The vector recorder forgets running episodes when others are reset by mask: it lost a part of these.
+        lost = lengths < self._lengths
+        returns, lengths = np.where(lost, self._returns, returns), np.where(lost, self._lengths, lengths)
         self._report.episodes(np.flatnonzero(ended), returns[ended], lengths[ended])
         self._returns[ends] = 0.0
         self._lengths[ends] = 0

@@ -31,7 +31,8 @@ class Numbers(KVWriter, Bordered):
 
     def __init__(self, model: BaseAlgorithm, run: sdk.Run) -> None:
         self._run = run
-        self._most_entropy = most_entropy(model)
+        is_masked = "Maskable" in type(model.policy).__name__
+        self._most_entropy = None if is_masked else most_entropy(model.action_space)
         self._at_dump = not isinstance(model, OnPolicyAlgorithm)
         self._waiting: dict[str, float] = {}
         self._trained = model.logger.name_to_value.get("train/n_updates")
@@ -142,9 +143,8 @@ class OverwatchCallback(BaseCallback, Bordered):
         self._numbers.tell()
 
 
-def most_entropy(model: BaseAlgorithm) -> float | None:
-    """Nats of a uniform choice among all actions; `None` where they are continuous or masked."""
-    space, is_masked = model.action_space, "Maskable" in type(model.policy).__name__
-    if is_masked or not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+def most_entropy(space: spaces.Space[Any]) -> float | None:
+    """Nats of a uniform choice among all actions; `None` where there is no such number or no choice."""
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return None
     return float(np.log(space.n if isinstance(space, spaces.Discrete) else space.nvec).sum()) or None

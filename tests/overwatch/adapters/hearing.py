@@ -1,0 +1,49 @@
+"""A real run whose stream ends in this process: what it would write to its exporter, decoded."""
+
+from typing import Any
+
+from overwatch.catalog import Scope
+from overwatch.events import Measured
+from overwatch.sdk import Run
+from overwatch.sdk.frames import Frame, FrameReader
+from overwatch.sdk.pipe import Outcome
+
+
+class Heard:
+    """Takes frames as the pipe does and keeps them."""
+
+    exporter_pid = None
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self._reader = FrameReader()
+
+    def send(self, data: bytes, **_: bool) -> None:
+        """Take one frame."""
+        self.frames += [frame for frame, _ in self._reader.feed(data)]
+        assert not self._reader.malformed
+
+    def count_drop(self, reason: str) -> None:
+        """A call that the run refused is a failure of the test."""
+        raise AssertionError(f"a call was dropped: {reason}")
+
+    def close(self, _: float) -> Outcome:
+        """Everything was taken."""
+        return Outcome(accepted=len(self.frames), dropped={})
+
+    def abandon(self) -> None:
+        """The stream belongs to the parent."""
+
+    def of(self, kind: type[Frame]) -> list[Any]:
+        """Frames of one kind."""
+        return [frame for frame in self.frames if isinstance(frame, kind)]
+
+    def envs(self) -> list[Measured]:
+        """Measurements of envs."""
+        return [frame for frame in self.of(Measured) if frame.scope is Scope.ENV]
+
+
+def heard_run(num_envs: int | None = None) -> tuple[Run, Heard]:
+    """A run, and what it says."""
+    heard = Heard()
+    return Run("heard", heard, num_envs), heard  # type: ignore[arg-type]  # a pipe by its methods

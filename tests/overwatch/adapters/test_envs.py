@@ -1,0 +1,54 @@
+"""The reporter: few records, every transition, and nothing that is not finite goes unseen."""
+
+import math
+
+import numpy as np
+
+from overwatch import sdk
+from overwatch.adapters.envs import EnvReporter
+from overwatch.events import NonFiniteSeen
+from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.sdk.sink import Sink
+
+
+def test_many_turns_are_few_records_and_no_step_is_lost() -> None:
+    """The first turn is told at once, the last one at the end, with the mean turn of those between."""
+    run, heard = heard_run()
+    report = EnvReporter(run, 2, "cpu")
+    report.step([0.0, 0.0], 1.0)
+    for turn in range(1, 201):
+        report.step([turn, -turn], 0.5)
+    report.flush()
+    report.flush()
+
+    told = heard.envs()
+    assert 2 <= len(told) < 100
+    assert [told[0].index, told[-1].index] == [1, 201]
+    assert told[-1].values["overwatch.env.reward"].array().tolist() == [200.0, -200.0]
+    assert told[-1].values["overwatch.env.step_time"].array().tolist() == [0.5, 0.5]
+    assert told[-1].values["lane"].words() == ["cpu", "cpu"]
+
+
+def test_rows_that_did_not_count_keep_their_reward_and_their_number_of_steps() -> None:
+    """Three turns of two envs, of which one row was a reset: five transitions, two whole steps."""
+    run, heard = heard_run()
+    report = EnvReporter(run, 2)
+    for reward, counted in ((1.0, [True, True]), (2.0, [True, False]), (3.0, [True, True])):
+        report.step([reward, reward], 0.1, np.array(counted))
+    report.step([9.0, 9.0], 0.1, np.array([False, False]))
+    report.flush()
+
+    last = heard.envs()[-1]
+    assert (last.index, last.values["overwatch.env.reward"].array().tolist()) == (2, [3.0, 3.0])
+
+
+def test_a_reward_that_is_not_finite_is_told_at_once(sink: Sink) -> None:
+    """A NaN between two records is a fact, though the next turn is healthy again."""
+    run = sdk.start(run_id="r", sample=False)
+    report = EnvReporter(run, 2)
+    for reward in (1.0, math.nan, 1.0):
+        report.step([1.0, reward], 0.1)
+
+    assert run.close(5.0).delivered
+    (seen,) = sink.events(NonFiniteSeen)
+    assert (seen.metric, seen.env_ids) == ("overwatch.env.reward", (1,))
