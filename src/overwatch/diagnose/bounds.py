@@ -102,10 +102,10 @@ def straggler(lane: LaneFacts, limits: AnomalyLimits) -> Bound | None:
     return Bound(
         state="STRAGGLER",
         mark="!!" if lane.pace >= 1.1 * limits.slow_lane else "!",
-        why=f"step {seconds(lane.step_s)} against {seconds(others_s)}; the others wait",
+        why=f"step {_in_unit_of(lane.step_s, lane.step_s)} against {_in_unit_of(lane.step_s, others_s)}; the others wait",
         hint=f"compare clock and PCIe width of {lane.name}",
         confidence=0.9,
-        evidence=_evidence(lane, f"step {seconds(lane.step_s)}"),
+        evidence=_evidence(lane, f"step {_in_unit_of(lane.step_s, lane.step_s)}"),
     )
 
 
@@ -223,9 +223,9 @@ def badness(bound: Bound) -> int:
     return {"!!": 0, "!": 2}.get(bound.mark, 3)
 
 
-def seconds(value: float) -> str:
-    """A duration as shown."""
-    return f"{value:.2f}s" if value >= 0.1 else f"{value * 1000:.1f}ms"
+def _in_unit_of(other: float, value: float) -> str:
+    """A duration as shown, in seconds or milliseconds as `other` needs."""
+    return f"{value:.2f}s" if other >= 1 else f"{value * 1000:.3g}ms"
 
 
 def _sync(lane: LaneFacts, share: float, other: str, confidence: float) -> Bound:

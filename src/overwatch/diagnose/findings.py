@@ -49,7 +49,8 @@ def problems(seen: Evidence) -> list[Problem]:
     if seen.link.state in ("stale", "lost"):
         return [_silent_run(state, seen.link)]
     storms = list(crash_storms(fleet))
-    found = [*_failed(state), *_non_finite(state, limits), *storms]
+    diverging = int(seen.anomalies.of_status("diverging").size)
+    found = [*_failed(state), *_non_finite(state, limits, diverging), *storms]
     found += _envs(seen, {storm.subject for storm in storms})
     if seen.link.state == "ended":
         return found
@@ -86,7 +87,7 @@ def _failed(state: RunState) -> Iterator[Problem]:
         )
 
 
-def _non_finite(state: RunState, limits: AnomalyLimits) -> Iterator[Problem]:
+def _non_finite(state: RunState, limits: AnomalyLimits, diverging: int) -> Iterator[Problem]:
     recent_ns = state.last_at - state.non_finite_at
     if not state.non_finite or recent_ns > int(limits.non_finite_hold_s * 1e9):
         return
@@ -99,6 +100,7 @@ def _non_finite(state: RunState, limits: AnomalyLimits) -> Iterator[Problem]:
         at=state.non_finite_at,
         message=f"{state.non_finite} non-finite {values}, last {state.non_finite_last}",
         hint="stop and reload the last checkpoint; look at the first field that went",
+        symptoms=diverging,
     )
 
 

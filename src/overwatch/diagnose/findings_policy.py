@@ -73,7 +73,7 @@ def _is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> bo
         return _falls_fast(series) or not _earns_its_best(state, fleet)
     if row is EXPLAINED_VARIANCE and fleet.returns is not None:
         # A critic cannot explain what does not vary.
-        return fleet.returns.noise > 0.05 * abs(fleet.returns.usual)
+        return fleet.returns.noise > 0.05 * abs(fleet.returns.fleet_recent)
     return True
 
 
@@ -88,7 +88,7 @@ def _earns_its_best(state: RunState, fleet: Fleet) -> bool:
     if told is not None and told.value is not None and told.highest is not None:
         return told.value >= told.highest - NEAR_BEST * abs(told.highest)
     returns = fleet.returns
-    return returns is not None and returns.usual >= returns.fleet_earlier - returns.noise
+    return returns is not None and returns.fleet_recent >= returns.fleet_earlier - returns.noise
 
 
 def _fallen(state: RunState, fleet: Fleet, limits: AnomalyLimits) -> Iterator[Problem]:
@@ -103,7 +103,7 @@ def _fallen(state: RunState, fleet: Fleet, limits: AnomalyLimits) -> Iterator[Pr
         scope="policy",
         subject=RETURN.short,
         at=state.last_at,
-        message=f"return of the fleet fell to {returns.usual:+.2f} from {returns.fleet_earlier:+.2f}",
+        message=f"return of the fleet fell to {returns.fleet_recent:+.2f} from {returns.fleet_earlier:+.2f}",
         hint="look at KL and entropy; go back to the last good checkpoint",
         factors=(f"{drop:.1f} deviations over {int(returns.judged.sum())} envs",),
         symptoms=int(returns.judged.sum()),

@@ -34,7 +34,7 @@ class Fleet:
     lane_pace: dict[str, float]
     """Each lane's median step over that of the other lanes of its kind; only where there are others."""
     returns: Returns | None
-    """`None` while too few envs have finished enough episodes."""
+    """`None` while no env has finished enough episodes."""
 
     def on_lane(self, name: str) -> npt.NDArray[np.bool_]:
         """Which envs are on a lane."""

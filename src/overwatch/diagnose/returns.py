@@ -18,8 +18,6 @@ RECENT: Final = 5
 """Newest episodes whose median is an env's recent return."""
 EARLIER: Final = 5
 """Least number of episodes before those."""
-LEAST_ENVS: Final = 8
-"""Fewer envs have no distribution to stand out from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +32,10 @@ class Returns:
     """Median of those before."""
     usual: float
     """The fleet's middle; the lower one of recent episodes and of each env's very last."""
+    fleet_recent: float
+    """Middle of `recent`."""
     fleet_earlier: float
+    """Middle of `earlier`."""
     spread: float
     """Standard deviation of `recent` over healthy envs, robust."""
     noise: float
@@ -44,29 +45,30 @@ class Returns:
 
 
 def returns_of(envs: Envs) -> Returns | None:
-    """The fleet's episodes; `None` where too few envs finished enough of them, or all earned the same."""
+    """The fleet's episodes; `None` where no env finished enough of them, or all earned the same."""
     judged = envs.episodes[: envs.n] >= RECENT + EARLIER
-    if int(judged.sum()) < LEAST_ENVS:
+    if not judged.any():
         return None
     newest = usable(envs.newest_returns(RECENT))
     judged &= np.isfinite(newest).all(axis=1)
-    if int(judged.sum()) < LEAST_ENVS:
+    if not judged.any():
         return None
     before = usable(envs.newest_returns(RETURNS - RECENT, skip=RECENT)[judged])
     ordered = np.sort(newest[judged], axis=1)
     recent, earlier = ordered[:, RECENT // 2], middle(before)
     noise = _noise(before, earlier, ordered)
-    if noise <= 0:
+    if noise <= 0 or not np.isfinite(earlier).any():
         return None
     shape = envs.n
     # A median of five scatters by about half of what one episode does.
-    spread = max(spread_low(recent), noise / 2)
+    spread = max(spread_low(recent) if recent.size > 1 else 0.0, noise / 2)
     return Returns(
         judged=judged,
         recent=_scattered(shape, judged, recent),
         earlier=_scattered(shape, judged, earlier),
         usual=min(float(np.median(recent)), float(np.median(newest[judged][:, 0]))),
-        fleet_earlier=float(np.nanmedian(earlier)),
+        fleet_recent=float(np.median(recent)),
+        fleet_earlier=float(np.median(earlier[np.isfinite(earlier)])),
         spread=spread,
         noise=noise,
         second_best=_scattered(shape, judged, ordered[:, -2]),
@@ -76,7 +78,8 @@ def returns_of(envs: Envs) -> Returns | None:
 def _noise(before: Floats, earlier: Floats, ordered: Floats) -> float:
     """Scatter of one env's episodes: the fleet's median of it, else of all episodes together."""
     own = middle(np.abs(before - earlier[:, None]))
-    typical = NORMAL * float(np.nanmedian(own)) if np.isfinite(own).any() else 0.0
+    known = own[np.isfinite(own)]
+    typical = NORMAL * float(np.median(known)) if known.size else 0.0
     if typical > 0:
         return typical
     # Most episodes are equal: sparse or saturated rewards. The rare ones set the scale.

@@ -133,7 +133,7 @@ def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
     state.envs.finish_episodes(rows, event.episode_return.array().astype(np.float64), event.at)
     if event.metric is not None:
         state.envs.measure("metric", rows, event.metric.array().astype(np.float64), event.at)
-    state.envs.touch(rows, event.at)
+    state.envs.report(rows, event.at)
     state.episodes += len(event.env_id)
 
 

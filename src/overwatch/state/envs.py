@@ -87,8 +87,12 @@ class Envs(msgspec.Struct, kw_only=True):
         return int(self.by_id[place])
 
     def touch(self, rows: Ints, at: int) -> None:
-        """These envs spoke at `at`; a crashed env that speaks again lives again."""
+        """These envs were spoken of at `at`."""
         self.seen_at[rows] = np.maximum(self.seen_at[rows], at)
+
+    def report(self, rows: Ints, at: int) -> None:
+        """These envs gave numbers at `at`; a crashed env that does lives again."""
+        self.touch(rows, at)
         self.crashed_at[rows] = np.where(self.crashed_at[rows] < at, 0, self.crashed_at[rows])
 
     def measure(self, name: str, rows: Ints, values: Floats, at: int) -> None:

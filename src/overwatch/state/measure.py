@@ -68,7 +68,7 @@ def _envs(state: RunState, event: Measured) -> None:
             state.envs.tell_returns(rows, column.array().astype(np.float64), event.at)
         elif row is not None and row.short in MEASURES:
             state.envs.measure(row.short, rows, column.array().astype(np.float64), event.at)
-    state.envs.touch(rows, event.at)
+    state.envs.report(rows, event.at)
     state.envs.trends.sample(rows, event.index, event.at, state.envs.values)
     if event.index is not None:
         _count_steps(state, rows.size, event.index, event.at)

@@ -1,5 +1,7 @@
 """Envs whose finished episodes earn far less than the fleet's, and than their own did."""
 
+from typing import Final
+
 import numpy as np
 
 from overwatch.diagnose.factor import SOFT_CAP, Factor
@@ -7,6 +9,9 @@ from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.returns import Returns
 from overwatch.diagnose.robust import NORMAL, far
+
+LEAST_ENVS: Final = 8
+"""Fewer envs have no distribution to stand out from."""
 
 
 def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
@@ -18,6 +23,8 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     if returns is None:
         return None
     num_judged = int(returns.judged.sum())
+    if num_judged < LEAST_ENVS:
+        return None
     limit = far(num_judged, limits.margin)
     low = (returns.usual - returns.recent) / returns.spread
     own = (returns.earlier - returns.recent) / max(returns.spread, returns.noise)
@@ -35,7 +42,11 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 
 def fleet_fell(returns: Returns, limits: AnomalyLimits) -> float | None:
-    """By how many standard deviations the whole fleet's return fell, where that is a collapse."""
-    drop = returns.fleet_earlier - returns.usual
+    """By how many standard deviations the whole fleet's return fell, where that is a collapse.
+
+    A few envs must fall further than many, up to twice as far for one alone.
+    """
     scale = max(returns.spread, returns.noise, 0.05 * abs(returns.fleet_earlier))
-    return drop / scale if drop / scale >= limits.fleet_drop else None
+    drop = (returns.fleet_earlier - returns.fleet_recent) / scale
+    least = limits.fleet_drop * (1.0 + 1.0 / float(returns.judged.sum()) ** 0.5)
+    return drop if drop >= least else None
