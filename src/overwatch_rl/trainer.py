@@ -11,16 +11,19 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from overwatch_rl import checkpoints
 from overwatch_rl.algos import ppo
-from overwatch_rl.algos.networks import ActorCritic
+from overwatch_rl.algos.networks import ActorCritic, player
 from overwatch_rl.algos.ppo import PPOConfig
 from overwatch_rl.algos.returns import ReturnsConfig, estimate
 from overwatch_rl.buffer import RolloutBuffer
+from overwatch_rl.checkpoints import Manifest
 from overwatch_rl.envs.base import VecEnv
 from overwatch_rl.types import (
     Batch,
@@ -109,9 +112,7 @@ class Trainer:
         seeds = np.random.SeedSequence(config.seed).generate_state(4).tolist()
         init, self._draws, self._order = (torch.Generator().manual_seed(seed) for seed in seeds[:3])
         self.policy = ActorCritic(env.num_features, env.action_spec, init)
-        self._optimizer = torch.optim.Adam(
-            self.policy.parameters(), lr=config.ppo.learning_rate, eps=1e-5
-        )
+        self._optimizer = torch.optim.Adam(self.policy.parameters(), lr=config.ppo.learning_rate, eps=1e-5)
         shape = (config.steps, env.num_envs)
         if config.steps * env.num_envs < config.ppo.minibatches:
             raise ValueError(
@@ -184,7 +185,39 @@ class Trainer:
         report = UpdateReport(index=self.updates_done, values=values, early_stop=early_stop)
         self._reporter.update(report)
 
-    def act(self, observation: Observation) -> Tensor:
-        """The likeliest actions of the policy as it is now, N H int64."""
-        with torch.no_grad():
-            return self.policy.act(observation, None).actions
+    def save(self, folder: Path, world: str, num_slots: int) -> None:
+        """Keep the policy as it is now."""
+        manifest = Manifest(
+            world=world,
+            num_slots=num_slots,
+            num_features=self._env.num_features,
+            num_logits=self._env.action_spec.num_logits,
+            updates=self.updates_done,
+        )
+        checkpoints.save(folder, self.policy.state_dict(), manifest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedPolicy:
+    """A policy as it was kept."""
+
+    manifest: Manifest
+    weights: dict[str, Tensor]
+
+    def player(self, env: VecEnv) -> Callable[[Observation], Tensor]:
+        """Its likeliest actions in `env`; raises `ValueError` when it was trained for another shape."""
+        made_for = (self.manifest.num_features, self.manifest.num_logits)
+        if made_for != (env.num_features, env.action_spec.num_logits):
+            raise ValueError(
+                f"the policy was trained with {self.manifest.num_slots} slots in {self.manifest.world}, "
+                "this world has another shape; leave --slots and --world out"
+            )
+        policy = ActorCritic(env.num_features, env.action_spec, torch.Generator())
+        policy.load_state_dict(self.weights)
+        return player(policy)
+
+
+def load_policy(folder: Path) -> TrainedPolicy:
+    """The policy that a run kept in `folder`; raises `ValueError` when there is none."""
+    weights, manifest = checkpoints.load(folder)
+    return TrainedPolicy(manifest=manifest, weights=weights)

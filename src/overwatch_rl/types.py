@@ -7,6 +7,7 @@ Shape letters, on every field that holds a tensor:
 
     T  steps of one rollout        D  features of an observation
     N  environments                L  logits of all heads, side by side
+    P  operations                  C  choices of one argument head
     B  rows of a batch (T x N)     H  action heads
     M  minibatches of an update    K  slots of an environment
 """
@@ -71,6 +72,18 @@ class ActionSpec:
     def num_logits(self) -> int:
         """L."""
         return sum(self.sizes)
+
+    def unpack(self, flat: Tensor) -> list[Tensor]:
+        """The heads of a flat tensor B L: operations B P, then for each argument B P C."""
+        blocks = torch.split(flat, list(self.sizes), dim=1)
+        choices = [len(head.labels) for head in self.heads[1:]]
+        return [
+            blocks[0],
+            *(
+                block.reshape(-1, self.num_ops, width)
+                for block, width in zip(blocks[1:], choices, strict=True)
+            ),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

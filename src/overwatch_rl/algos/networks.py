@@ -6,6 +6,7 @@ log-probability, no entropy and no gradient. Randomness comes from a passed gene
 Shape letters as in `types`: B rows, D features, L logits, H heads; P operations, C choices of one head.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +38,7 @@ class ActorCritic(nn.Module):
         self.spec = spec
         self.actor = _network(num_features, spec.num_logits, generator, gain=0.01)
         self.critic = _network(num_features, 1, generator, gain=1.0)
+        self.uses: Tensor
         self.register_buffer("uses", torch.tensor(spec.uses), persistent=False)
 
     def value(self, features: Tensor) -> Tensor:
@@ -56,23 +58,22 @@ class ActorCritic(nn.Module):
         self, observation: Observation, given: Tensor | None, generator: torch.Generator | None
     ) -> Decision:
         logits = self.actor(observation.features).masked_fill(~observation.mask, _ILLEGAL)
-        sizes = list(self.spec.sizes)
         rows = torch.arange(len(logits), device=logits.device)
         columns: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         ops = rows
-        blocks = zip(logits.split(sizes, dim=1), observation.mask.split(sizes, dim=1), strict=True)
-        for number, (block, legal) in enumerate(blocks):
-            if number:
-                block = block.view(len(rows), self.spec.num_ops, -1)[rows, ops]
-                legal = legal.view(len(rows), self.spec.num_ops, -1)[rows, ops]
-            log_probs = block.log_softmax(dim=1)
+        blocks = zip(self.spec.unpack(logits), self.spec.unpack(observation.mask), strict=True)
+        for number, (block, allowed) in enumerate(blocks):
+            scores, legal = (block, allowed) if number == 0 else (block[rows, ops], allowed[rows, ops])
+            log_probs = scores.log_softmax(dim=1)
             chosen = _choose(log_probs, generator) if given is None else given[:, number]
             entropy = -(log_probs.exp() * log_probs).sum(dim=1)
             taken = log_probs.gather(1, chosen[:, None]).squeeze(1)
             columns.append((chosen, taken, entropy, legal.sum(dim=1)))
             ops = chosen if number == 0 else ops
-        chosen, taken, entropy, num_legal = (torch.stack(column, dim=1) for column in zip(*columns, strict=True))
-        used: Tensor = self.uses[ops]
+        chosen, taken, entropy, num_legal = (
+            torch.stack(column, dim=1) for column in zip(*columns, strict=True)
+        )
+        used = self.uses[ops]
         return Decision(
             actions=chosen * used,
             log_probs=taken * used,
@@ -80,6 +81,16 @@ class ActorCritic(nn.Module):
             used=used,
             num_legal=num_legal * used,
         )
+
+
+def player(policy: ActorCritic, generator: torch.Generator | None = None) -> Callable[[Observation], Tensor]:
+    """A frozen policy as a function from an observation to actions, N H int64; drawn with a generator."""
+
+    @torch.no_grad()
+    def act(observation: Observation) -> Tensor:
+        return policy.act(observation, generator).actions
+
+    return act
 
 
 def _choose(log_probs: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -96,7 +107,7 @@ def _network(inputs: int, outputs: int, generator: torch.Generator, gain: float)
         (HIDDEN, HIDDEN, 2**0.5),
         (HIDDEN, outputs, gain),
     ):
-        layer = nn.utils.skip_init(nn.Linear, width_in, width_out)
+        layer = nn.Linear(width_in, width_out)
         nn.init.orthogonal_(layer.weight, gain=scale, generator=generator)
         nn.init.zeros_(layer.bias)
         layers += [layer, nn.Tanh()]

@@ -71,13 +71,12 @@ class VecEnv(Protocol):
 def check_legal(spec: ActionSpec, mask: Tensor, actions: Tensor) -> None:
     """Raise `ValueError` naming the first env whose action is illegal; mask: N L bool, actions: N H int64."""
     ops = actions[:, 0]
-    rows = mask.split(list(spec.sizes), dim=1)
-    legal = rows[0].gather(1, ops[:, None]).squeeze(1)
+    everyone = torch.arange(len(ops))
     uses = torch.tensor(spec.uses)[ops]
-    for number in range(1, spec.num_heads):
-        width = len(spec.heads[number].labels)
-        flat = ops * width + actions[:, number]
-        legal = legal & (rows[number].gather(1, flat[:, None]).squeeze(1) | ~uses[:, number])
+    blocks = spec.unpack(mask)
+    legal = blocks[0][everyone, ops]
+    for number, block in enumerate(blocks[1:], start=1):
+        legal = legal & (block[everyone, ops, actions[:, number]] | ~uses[:, number])
     if not bool(legal.all()):
         env = int((~legal).nonzero()[0, 0])
         words = [

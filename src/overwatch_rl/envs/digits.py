@@ -31,6 +31,4 @@ def digits() -> Digits:
     images, labels = load_digits(return_X_y=True)
     x = torch.from_numpy(images).float() / 16.0
     y = torch.from_numpy(labels).long()
-    return Digits(
-        train_x=x[:NUM_TRAIN], train_y=y[:NUM_TRAIN], valid_x=x[NUM_TRAIN:], valid_y=y[NUM_TRAIN:]
-    )
+    return Digits(train_x=x[:NUM_TRAIN], train_y=y[:NUM_TRAIN], valid_x=x[NUM_TRAIN:], valid_y=y[NUM_TRAIN:])

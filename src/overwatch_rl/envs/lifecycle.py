@@ -47,9 +47,7 @@ class Gate:
 GATES: Final = (
     Gate(name="G0", op=Op.GERMINATE, before=Stage.DORMANT, after=Stage.GERMINATED),
     Gate(name="G1", op=Op.ADVANCE, before=Stage.GERMINATED, after=Stage.TRAINING, min_age=1),
-    Gate(
-        name="G2", op=Op.ADVANCE, before=Stage.TRAINING, after=Stage.BLENDING, min_age=3, measured="health"
-    ),
+    Gate(name="G2", op=Op.ADVANCE, before=Stage.TRAINING, after=Stage.BLENDING, min_age=3, measured="health"),
     Gate(name="G3", op=Op.ADVANCE, before=Stage.BLENDING, after=Stage.HOLDING),
     Gate(
         name="G5",

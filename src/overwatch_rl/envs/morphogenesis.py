@@ -95,7 +95,9 @@ class Morphogenesis:
         self._progress = self._measured.accuracy - before
         changes, checks = self._slots.take_facts()
         fossilised = [change.env_id for change in changes if change.after is Stage.FOSSILISED]
-        bonus = FOSSIL_BONUS * torch.bincount(torch.tensor(fossilised, dtype=torch.int64), minlength=self.num_envs)
+        bonus = FOSSIL_BONUS * torch.bincount(
+            torch.tensor(fossilised, dtype=torch.int64), minlength=self.num_envs
+        )
         rent = self._rent()
         self._slots.grow_older()
         self._clock += 1

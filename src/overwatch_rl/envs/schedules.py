@@ -35,10 +35,10 @@ def uniform(spec: ActionSpec, generator: torch.Generator) -> Act:
         return torch.multinomial(weights, 1, generator=generator).squeeze(1)
 
     def act(observation: Observation) -> Tensor:
-        blocks = observation.mask.split(list(spec.sizes), dim=1)
+        blocks = spec.unpack(observation.mask)
         ops = draw(blocks[0])
         everyone = torch.arange(len(ops))
-        arguments = [draw(block.view(len(ops), spec.num_ops, -1)[everyone, ops]) for block in blocks[1:]]
+        arguments = [draw(block[everyone, ops]) for block in blocks[1:]]
         return torch.stack([ops, *arguments], dim=1)
 
     return act
@@ -55,9 +55,9 @@ class Schedule:
 
     def __call__(self, observation: Observation) -> Tensor:
         """N 3 int64: move the first seed that can move, else germinate, else wait."""
-        num_ops, width = self.spec.num_ops, len(self.spec.heads[1].labels)
-        legal = observation.mask[:, num_ops : num_ops * (1 + width)].view(-1, num_ops, width).clone()
-        legal[:, Op.GERMINATE, width if self.num_slots is None else self.num_slots :] = False
+        legal = self.spec.unpack(observation.mask)[1].clone()
+        if self.num_slots is not None:
+            legal[:, Op.GERMINATE, self.num_slots :] = False
         actions = torch.zeros(len(legal), 3, dtype=torch.int64)
         actions[:, 2] = self.blueprint
         for op in (Op.GERMINATE, Op.ADVANCE, Op.FOSSILISE):
@@ -65,3 +65,11 @@ class Schedule:
             actions[able, 0] = int(op)
             actions[able, 1] = legal[able, op].float().argmax(dim=1)
         return actions
+
+
+def baselines(spec: ActionSpec, generator: torch.Generator) -> dict[str, Act]:
+    """The policies that fit a world, by name."""
+    acts: dict[str, Act] = {"always-wait": always_wait(spec), "random": uniform(spec, generator)}
+    if "germinate" in spec.heads[0].labels:
+        acts["schedule"] = Schedule(spec=spec)
+    return acts

@@ -1,0 +1,250 @@
+"""The `overwatch-rl` command: train a policy, evaluate one.
+
+Owns signals, exit codes and what is printed. A first SIGINT or SIGTERM ends the run after the current step;
+a second one is the interpreter's own. Torch is loaded inside the commands, after signals are taken.
+"""
+
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final, Unpack
+
+import click
+
+if TYPE_CHECKING:
+    from overwatch_rl.config import TrainFlags, TrainSettings
+    from overwatch_rl.telemetry import Tower
+    from overwatch_rl.trainer import Trainer
+    from overwatch_rl.types import Reporter, StepReport, UpdateReport
+
+EVALUATION_SEED: Final = 1_000_003
+"""Far from the seeds of training: episodes that no policy was trained on."""
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Whether and why to end: told by a signal, or out of time."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._told = False
+
+    def tell(self) -> None:
+        """End after the current step."""
+        self._told = True
+
+    def outcome(self) -> str | None:
+        """The outcome to end with now, or `None` to go on."""
+        if self._told:
+            return "interrupted"
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return "completed" if late else None
+
+
+@contextlib.contextmanager
+def _signals(stop: Stop) -> Iterator[None]:
+    """Turn the first signal into a stop and give the handlers back for the second."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def give_back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 the signature of a handler
+        stop.tell()
+        give_back()
+
+    for number in SIGNALS:
+        signal.signal(number, told)
+    try:
+        yield
+    finally:
+        give_back()
+
+
+class Screen:
+    """The reporter that prints a line an update."""
+
+    def __init__(self, updates: int | None) -> None:
+        self._of = "" if updates is None else f"/{updates}"
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:  # noqa: ARG002 a line an update is enough
+        """Nothing to print."""
+        yield
+
+    def step(self, report: "StepReport") -> None:
+        """Nothing to print."""
+
+    def update(self, report: "UpdateReport") -> None:
+        """One line."""
+        values = report.values
+        click.echo(
+            f"update {report.index}{self._of}  return {values['return']:+.3f}  "
+            f"KL {values['kl_divergence']:.4f}  entropy {values['entropy']:.0%}  "
+            f"expl var {values['explained_variance']:+.2f}  {values['update_time']:.2f} s"
+        )
+        if report.early_stop is not None:
+            click.echo(
+                f"  stopped after epoch {report.early_stop.epoch}: KL {report.early_stop.kl_divergence:.4f}"
+            )
+
+    def close(self, *, outcome: str, reason: str | None = None) -> None:
+        """How it ended."""
+        click.echo(f"run {outcome}" + (f": {reason}" if reason else ""))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Train policies that grow networks."""
+
+
+@main.command()
+@click.option("--world", default="morphogenesis", show_default=True, help="Which world to train in.")
+@click.option("--envs", type=int, default=32, show_default=True, help="Environments stepped together.")
+@click.option("--slots", type=int, default=3, show_default=True, help="Slots of each environment.")
+@click.option("--updates", type=int, help="Updates to do; 30 unless --seconds is given.")
+@click.option("--seconds", type=float, help="End after this long, at the next step.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same numbers.")
+@click.option("--lr", type=float, default=3e-3, show_default=True, help="Learning rate.")
+@click.option("--epochs", type=int, default=4, show_default=True, help="Passes over each batch.")
+@click.option("--minibatches", type=int, default=4, show_default=True, help="Optimiser steps a pass.")
+@click.option("--steps", type=int, default=60, show_default=True, help="Steps of every env an update.")
+@click.option("--target-kl", type=float, help="Stop an update early above 1.5 times this; off without.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
+@click.option("--run-id", help="The run's id; made up without.")
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
+@click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for updates.jsonl, summary.json and the policy.",
+)  # fmt: skip
+def train(**flags: Unpack["TrainFlags"]) -> None:
+    """Train a policy with PPO and report to the tower."""
+    stop = Stop(flags["seconds"])
+    with _signals(stop), _usage_errors():
+        from overwatch_rl.config import train_settings
+
+        settings = train_settings(flags)
+        trainer, reporter, tower = _assemble(settings, stop)
+    with _signals(stop):
+        _fly(trainer, reporter, settings)
+    if tower is not None and tower.report is not None and not tower.report.delivered:
+        click.echo(
+            f"telemetry: not everything was delivered: {tower.report.dropped or 'telemetry is off'}", err=True
+        )
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    """A `ValueError` of a config becomes a usage error; a missing torch says what to install."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "sklearn"):
+            raise
+        raise click.ClickException(
+            f'training needs {error.name}: pip install "esper-overwatch[rl]"'
+        ) from error
+
+
+def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer, Reporter, Tower | None]":
+    import torch
+
+    from overwatch_rl.envs import make
+    from overwatch_rl.telemetry import Fanout, Files, start_tower
+    from overwatch_rl.trainer import Trainer
+
+    torch.set_num_threads(settings.threads)
+    env = make(settings.world_name, settings.world)
+    reporters: list[Reporter] = [Screen(settings.trainer.updates)]
+    if settings.out is not None:
+        reporters.append(Files(settings.out))
+    tower = None
+    if settings.tower is not None:
+        tower = start_tower(settings.tower, env.action_spec, env.info, env.num_envs, settings.described)
+        reporters.append(tower)
+        click.echo(f"run {tower.run_id}")
+    reporter = Fanout(reporters)
+    return Trainer(env, settings.trainer, reporter, stop.outcome), reporter, tower
+
+
+def _fly(trainer: "Trainer", reporter: "Reporter", settings: "TrainSettings") -> None:
+    """Train; whatever happens, the run is closed with its outcome, and the policy kept when there is one."""
+    outcome, reason = "failed", None
+    try:
+        outcome = trainer.run()
+        if settings.out is not None:
+            trainer.save(settings.out, settings.world_name, settings.world.num_slots)
+    except BaseException as error:
+        outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        reason = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        reporter.close(outcome=outcome, reason=reason)
+
+
+@main.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--world", default="morphogenesis", show_default=True, help="World of the baselines.")
+@click.option("--episodes", type=int, default=32, show_default=True, help="Episodes of each policy.")
+@click.option("--slots", type=int, help="Slots of each environment; the policy's own, else 3.")
+@click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which episodes.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def evaluate(
+    folder: Path | None, world: str, episodes: int, slots: int | None, seed: int, *, as_json: bool
+) -> None:
+    """Compare the policy in FOLDER with policies that do not learn, on the same episodes."""
+    with _usage_errors():
+        rows = _evaluate(folder, world, episodes, slots, seed)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    click.echo(f"{'policy':12}  {'return':>17}  {'metric':>6}  {'fossils':>7}")
+    for name, row in rows.items():
+        spread = f"{row['return']:+.3f} ± {row['standard_error']:.3f}"
+        click.echo(f"{name:12}  {spread:>17}  {row['metric']:6.3f}  {row['fossils']:7.2f}")
+
+
+def _evaluate(
+    folder: Path | None, world: str, episodes: int, slots: int | None, seed: int
+) -> dict[str, dict[str, float]]:
+    import torch
+
+    from overwatch_rl.envs import make
+    from overwatch_rl.envs.base import WorldConfig
+    from overwatch_rl.envs.evaluation import play
+    from overwatch_rl.envs.schedules import baselines
+    from overwatch_rl.trainer import load_policy
+
+    if episodes < 2:
+        raise ValueError(f"episodes is {episodes}; use 2 or more, a mean needs them")
+    torch.set_num_threads(1)
+    policy = None if folder is None else load_policy(folder)
+    if policy is not None:
+        world, slots = policy.manifest.world, slots or policy.manifest.num_slots
+    env = make(world, WorldConfig(num_envs=episodes, num_slots=3 if slots is None else slots))
+    acts = dict(baselines(env.action_spec, torch.Generator().manual_seed(seed)))
+    if policy is not None:
+        acts = {"policy": policy.player(env), **acts}
+    rows = {}
+    for name, act in acts.items():
+        played = play(env, act, seed)
+        rows[name] = {
+            "return": played.mean,
+            "standard_error": played.standard_error,
+            "metric": float(played.metric.mean()),
+            "fossils": float(played.fossils.double().mean()),
+        }
+    return rows
+
+
+if __name__ == "__main__":
+    main()
