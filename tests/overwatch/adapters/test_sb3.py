@@ -1,0 +1,226 @@
+"""The callback, in real training: each number once, with the update it belongs to, under its own name."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from overwatch.adapters.sb3 import Numbers, OverwatchCallback, most_entropy
+from overwatch.catalog import KL
+from overwatch.diagnose import Assessment, assess
+from overwatch.events import EpisodeEnded, PhaseEnded, RunFinished, RunStarted, scalars
+from overwatch.sdk.frames import Update
+from tests import fakes
+from tests.overwatch.adapters.hearing import Heard, heard_run
+from tests.overwatch.sdk.sink import Sink
+
+UPDATES = 3
+STEPS = 64
+ENTROPY, POLICY_LOSS = "overwatch.policy.entropy", "overwatch.policy.loss"
+
+
+class Witness(KVWriter):
+    """What SB3 itself dumps."""
+
+    def __init__(self) -> None:
+        self.dumps: list[dict[str, Any]] = []
+
+    def write(self, key_values: dict[str, Any], *_: object) -> None:
+        """Keep one dump."""
+        self.dumps.append(dict(key_values))
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _ppo(env: VecEnv) -> PPO:
+    return PPO("MlpPolicy", env, n_steps=STEPS, n_epochs=2, seed=3, device="cpu")
+
+
+def _learn(env: VecEnv) -> tuple[Heard, Witness, PPO]:
+    """Three updates of three envs."""
+    run, heard = heard_run()
+    model, witness, callback = _ppo(env), Witness(), OverwatchCallback(run)
+    model.set_logger(Logger(None, [witness]))
+    model.learn(STEPS * 3 * UPDATES, callback=callback)
+    assert callback.failures == 0
+    assert callback._numbers.failures == 0
+    assert model.logger.output_formats == [witness]
+    return heard, witness, model
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Nets this small are slower on several threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def learned() -> tuple[Heard, Witness, PPO]:
+    """One short training, which many tests look at."""
+    return _learn(make_vec_env("CartPole-v1", n_envs=3, seed=3))
+
+
+def test_each_update_is_told_once_with_its_own_numbers(learned: tuple[Heard, Witness, PPO]) -> None:
+    """SB3 dumps an update's numbers one rollout late and the last never; here they stand together."""
+    heard, witness, model = learned
+    told = [update.values for update in heard.of(Update)]
+    later = [*(dump for dump in witness.dumps[1:]), dict(model.logger.name_to_value)]
+
+    assert len(told) == UPDATES
+    for values, now, after in zip(told, witness.dumps, later, strict=True):
+        assert values[KL.name] == float(after["train/approx_kl"])
+        assert values[POLICY_LOSS] == float(after["train/policy_gradient_loss"])
+        assert values["overwatch.policy.clip_fraction"] == float(after["train/clip_fraction"])
+        assert values["overwatch.policy.explained_variance"] == float(after["train/explained_variance"])
+        assert values["overwatch.policy.return"] == now["rollout/ep_rew_mean"]
+        assert values["overwatch.custom.train/loss"] == after["train/loss"]
+        assert values["overwatch.policy.update_time"] > 0
+    assert len({values[KL.name] for values in told}) == UPDATES
+
+
+def test_entropy_is_a_share_of_the_uniform_choice(learned: tuple[Heard, Witness, PPO]) -> None:
+    """Minus SB3's loss over ln 2; the loss itself is kept as it is."""
+    for update in learned[0].of(Update):
+        loss = update.values["overwatch.custom.train/entropy_loss"]
+        assert update.values[ENTROPY] == -loss / math.log(2)
+        assert 0.5 < update.values[ENTROPY] <= 1.0
+
+
+def test_episodes_are_the_monitors(learned: tuple[Heard, Witness, PPO]) -> None:
+    """Env by env the returns and lengths that each Monitor wrote down, in order."""
+    heard, _, model = learned
+    told: dict[int, list[tuple[float, float]]] = {0: [], 1: [], 2: []}
+    for event in heard.of(EpisodeEnded):
+        columns = (event.env_id, event.episode_return, event.length)
+        for env_id, earned, steps in zip(*(column.array().tolist() for column in columns), strict=True):
+            told[env_id].append((earned, steps))
+    env = model.get_env()
+    assert env is not None
+    returns, lengths = env.env_method("get_episode_rewards"), env.env_method("get_episode_lengths")
+
+    assert sum(map(len, returns)) > 10
+    for env_id in range(3):
+        assert told[env_id] == list(zip(returns[env_id], lengths[env_id], strict=True))
+
+
+def test_every_step_counts_and_the_phases_alternate(learned: tuple[Heard, Witness, PPO]) -> None:
+    """The last record says how many steps each env took; each update collected, then learned."""
+    heard, _, _ = learned
+    last = heard.envs()[-1]
+
+    assert last.index == STEPS * UPDATES
+    assert last.keys["env_id"].array().tolist() == [0, 1, 2]
+    assert last.values["overwatch.env.reward"].array().tolist() == [1.0, 1.0, 1.0]
+    assert last.values["overwatch.env.step_time"].array().min() > 0
+    assert last.values["lane"].words() == ["cpu"] * 3
+    assert [phase.phase for phase in heard.of(PhaseEnded)] == ["collect", "learn"] * UPDATES
+
+
+def test_a_nan_that_sb3_means_is_undefined_and_no_finding() -> None:
+    """Returns that do not vary and means over no episodes are NaN in SB3: shown as undefined."""
+    run, heard = heard_run()
+    model, logger = _ppo(make_vec_env("CartPole-v1")), Logger(None, [])
+    model.set_logger(logger)
+    numbers = Numbers(model, run)
+    logger.output_formats.append(numbers)
+    for update in range(1, 31):
+        logger.record("train/explained_variance", np.float32(np.nan))
+        logger.record("rollout/ep_rew_mean", np.nan)
+        logger.record("train/approx_kl", 0.01)
+        logger.record("train/n_updates", update)
+        logger.dump(update)
+        numbers.tell()
+
+    told = [
+        fakes.Measured(at=update.at, scope=fakes.Scope.POLICY, values=scalars(update.values))
+        for update in heard.of(Update)
+    ]
+    state = fakes.folded(told)
+    judged = assess(state, Assessment(), told[-1].at + fakes.SECOND)
+
+    assert (len(told), state.updates) == (30, 30)
+    assert state.policy["overwatch.policy.explained_variance"].non_finite == "undefined"
+    assert state.policy["overwatch.policy.return"].non_finite == "undefined"
+    assert state.policy[KL.name].value == 0.01
+    assert judged.assessment.findings == {}
+
+
+def test_rewards_are_those_of_the_env_not_of_the_normaliser() -> None:
+    """Behind VecNormalize the learner sees scaled rewards; the board shows CartPole's 1.0."""
+    heard, _, _ = _learn(VecNormalize(make_vec_env("CartPole-v1", n_envs=3, seed=3)))
+
+    for event in heard.envs():
+        assert event.values["overwatch.env.reward"].array().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_an_off_policy_algorithm_is_told_at_its_dumps() -> None:
+    """Of DQN: its loss, its return, no entropy; one update a dump, and what is left at the end."""
+    run, heard = heard_run()
+    witness, callback = Witness(), OverwatchCallback(run)
+    model = DQN("MlpPolicy", make_vec_env("CartPole-v1", seed=3), learning_starts=50, seed=3, device="cpu")
+    model.set_logger(Logger(None, [witness]))
+    model.learn(400, callback=callback)
+
+    told = [update.values for update in heard.of(Update)]
+    assert callback.failures == 0
+    assert len(witness.dumps) <= len(told) <= len(witness.dumps) + 1
+    assert [v["overwatch.policy.return"] for v in told if "overwatch.policy.return" in v] == [
+        dump["rollout/ep_rew_mean"] for dump in witness.dumps
+    ]
+    assert "overwatch.custom.train/loss" in told[-1]
+    assert not any(ENTROPY in values or "overwatch.policy.update_time" in values for values in told)
+    assert heard.of(PhaseEnded) == []
+
+
+@pytest.mark.parametrize(
+    ("space", "nats"),
+    [
+        (spaces.Discrete(2), math.log(2)),
+        (spaces.MultiDiscrete([2, 3]), math.log(6)),
+        (spaces.Discrete(1), None),
+        (spaces.Box(-1, 1, (2,)), None),
+    ],
+)
+def test_only_choices_have_a_most_entropy(space: gymnasium.Space[Any], nats: float | None) -> None:
+    """A continuous policy's entropy has no maximum, and one action is no choice."""
+    assert most_entropy(space) == (None if nats is None else pytest.approx(nats))
+
+
+def test_a_run_of_its_own_starts_and_ends_with_learn(sink: Sink) -> None:
+    """Named after env and algorithm, with its plan and its plain settings; `learn()` again is another run."""
+    model, callback = _ppo(make_vec_env("CartPole-v1", n_envs=2)), OverwatchCallback()
+    for _ in range(2):
+        model.learn(STEPS * 2, callback=callback)
+
+    starts = sink.events(RunStarted)
+    assert [(run.task, run.algo, run.n_envs, run.updates) for run in starts] == [
+        ("CartPole-v1", "ppo", 2, 1)
+    ] * 2
+    assert starts[0].devices == ("cpu",)
+    assert (starts[0].config["n_epochs"], starts[0].config["gamma"]) == ("2", "0.99")
+    assert [event.outcome for event in sink.events(RunFinished)] == ["completed"] * 2
+    assert len({record.origin.run_id for record in sink.records()}) == 2
+
+
+def test_training_goes_on_when_telling_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """A run that breaks at every call is counted and said once; the model learns all the same."""
+    callback = OverwatchCallback(object())  # type: ignore[arg-type]  # no run at all
+    model = _ppo(make_vec_env("CartPole-v1"))
+    model.learn(STEPS, callback=callback)
+
+    assert model.num_timesteps == STEPS
+    assert callback.failures > 1
+    assert caplog.text.count("counted, not said again") == 1
