@@ -202,6 +202,22 @@ def test_foreign_env_metrics_become_columns() -> None:
     assert record.event.values["overwatch.env.reward"].array().tolist() == [4.0, 2.0]
 
 
+def test_a_lane_on_an_env_point_is_the_envs_lane() -> None:
+    """Points that name a lane say it in a column; those that do not are a measurement of their own."""
+    lanes = {4: "cuda:1", 2: "cuda:0", 3: None}
+    rows = [
+        ({"overwatch.env.id": env, **({"overwatch.lane.id": lane} if lane else {})}, float(env))
+        for env, lane in lanes.items()
+    ]
+    with_lane, without = decode_points(points("overwatch.env.reward", rows, rl__run__id="r")).records
+    assert isinstance(with_lane.event, Measured)
+    assert isinstance(without.event, Measured)
+    assert with_lane.event.keys["env_id"].array().tolist() == [4, 2]
+    assert with_lane.event.values["lane"].words() == ["cuda:1", "cuda:0"]
+    assert without.event.keys["env_id"].array().tolist() == [3]
+    assert set(without.event.values) == {"overwatch.env.reward"}
+
+
 def test_a_slot_metric_without_its_slot_is_a_problem() -> None:
     """A keyed row says what is missing."""
     rows: list[tuple[dict[str, Value], float]] = [({"overwatch.env.id": 1}, 0.5)]
