@@ -142,3 +142,52 @@ def test_any_events_fold_to_a_snapshot_that_is_valid_json(events: list[Event]) -
 
     for snapshot in frame.snapshots.values():
         assert codec.decode(codec.encode(snapshot)) == snapshot
+
+
+def _told(tenth: int) -> list[Batch]:
+    """One update and one step of two envs, with a crash now and then."""
+    at = START_NS + tenth * FAST_NS
+    events: list[Event] = [
+        fakes.policy(at, index=tenth + 1, kl_divergence=0.001 * tenth, entropy=0.5),
+        fakes.envs(at, [0, 1], index=tenth + 1, reward=[0.1, 0.01 * tenth], step_time=[0.1, 0.1]),
+    ]
+    if tenth % 7 == 3:
+        events.append(fakes.crashed(at, 1))
+    return [_batch(at, events, first_seq=3 * tenth + 1)]
+
+
+def test_a_fold_goes_on_after_dump_and_load_as_if_nothing_happened() -> None:
+    """At any tick: what follows is the same bytes, and so is the next dump."""
+    whole, ticks = Fold(), [next_tick(START_NS) + i * FAST_NS for i in range(60)]
+    for tenth, tick in enumerate(ticks):
+        resumed = Fold.load(whole.dump())
+        frames = [fold.advance(tick, _told(tenth), ()) for fold in (whole, resumed)]
+        shown = [{key: codec.encode(s) for key, s in frame.snapshots.items()} for frame in frames]
+
+        assert shown[0] == shown[1]
+        assert frames[0].tower == frames[1].tower
+        assert frames[0].recorded == frames[1].recorded
+        assert whole.dump() == resumed.dump()
+
+
+def test_skipped_ticks_record_what_advancing_would() -> None:
+    """Who needs no frames gets the same log."""
+    advanced, skipped = Fold(), Fold()
+    for tenth in range(45):
+        tick = next_tick(START_NS) + tenth * FAST_NS
+        batches = _told(tenth) if tenth < 30 else []
+        assert skipped.skip(tick, batches) == advanced.advance(tick, batches, ()).recorded
+
+    assert skipped.dump() == advanced.dump()
+
+
+def test_a_look_is_what_a_watched_view_would_have_been() -> None:
+    """A view asked for after the tick is the same; a run that is not there is left out."""
+    view = View(rows=1)
+    watched = Fold().advance(START_NS, _told(0), [("run-1", view)])
+    fold = Fold()
+    fold.advance(START_NS, _told(0), ())
+
+    assert fold.look([(None, view), ("no such run", view)]) == {
+        ("run-1", view): watched.snapshots["run-1", view]
+    }

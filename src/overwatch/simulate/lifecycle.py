@@ -37,19 +37,19 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 WAYS: Final[dict[Stage, Way]] = {
     Stage.UNKNOWN: Way(onward=Stage.DORMANT, seconds=(2.0, 5.0)),
     Stage.GERMINATED: Way(
-        onward=Stage.TRAINING, seconds=(1.0, 3.0), op="ADVANCE", gate="G1", passing=0.98,
+        onward=Stage.TRAINING, seconds=(1.0, 3.0), op="ADVANCE", gate="G1", passing=0.995,
         check="seed_health", need=0.5,
     ),
     Stage.TRAINING: Way(
-        onward=Stage.BLENDING, seconds=(8.0, 20.0), op="ADVANCE", gate="G2", passing=0.92,
+        onward=Stage.BLENDING, seconds=(8.0, 20.0), op="ADVANCE", gate="G2", passing=0.97,
         check="gradient_ratio", need=0.10,
     ),
     Stage.BLENDING: Way(
-        onward=Stage.HOLDING, seconds=(6.0, 15.0), op="ADVANCE", gate="G3", passing=0.97,
+        onward=Stage.HOLDING, seconds=(6.0, 15.0), op="ADVANCE", gate="G3", passing=0.99,
         check="alpha_hold", need=1.0,
     ),
     Stage.HOLDING: Way(
-        onward=Stage.FOSSILISED, seconds=(4.0, 10.0), op="FOSSILIZE", gate="G5", passing=0.98,
+        onward=Stage.FOSSILISED, seconds=(4.0, 10.0), op="FOSSILIZE", gate="G5", passing=0.99,
         check="contribution", need=0.01, retry=Stage.BLENDING,
     ),
     Stage.PRUNED: Way(onward=Stage.EMBARGOED, seconds=(1.0, 1.0)),

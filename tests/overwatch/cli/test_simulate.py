@@ -65,13 +65,17 @@ def test_a_run_that_goes_silent_is_found_stale(tmp_path: Path) -> None:
     assert [finding.code for finding in last.findings] == ["telemetry-stale"]
 
 
-def test_a_healthy_run_has_no_findings(tmp_path: Path) -> None:
-    """A minute of the acceptance size without a fault is a minute without an alarm."""
-    folder = record(tmp_path)
+def _findings(folder: Path) -> set[str]:
     lines = (folder / "snapshots.jsonl").read_bytes().splitlines()
-    found = {finding.code for line in lines for finding in codec.decode(line).findings}
+    return {finding.code for line in lines for finding in codec.decode(line).findings}
 
-    assert found == set()
+
+@pytest.mark.parametrize("size", [("1", "4", "3"), ("2", "32", "6")], ids=["1x4x3", "2x32x6"])
+def test_a_healthy_run_has_no_findings(tmp_path: Path, size: tuple[str, str, str]) -> None:
+    """A minute of each acceptance size without a fault is a minute without an alarm."""
+    gpus, envs, slots = size
+
+    assert _findings(record(tmp_path, "--gpus", gpus, "--envs", envs, "--slots", slots)) == set()
 
 
 @pytest.mark.parametrize(
