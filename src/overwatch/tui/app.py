@@ -1,7 +1,7 @@
-"""The terminal application: follows a feed, paints frames, moves the cursor.
+"""The terminal application: follows a feed, hands keys to the session, paints frames.
 
 Owns time (how long nothing has arrived, how long painting takes) and nothing else: what is drawn is made by
-`screens`, what keys do stands in `keys`. Paints at most ten times a second, and once a second for the ages.
+`screens`, what keys do is decided by `session`. Paints at most ten times a second, once a second for ages.
 """
 
 import asyncio
@@ -11,29 +11,32 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import ClassVar, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+from textual import events
 from textual.app import App, ComposeResult
-from textual.binding import Binding
-from textual.events import Resize
 from textual.geometry import Size
 from textual.timer import Timer
 
 from overwatch import discovery
 from overwatch.feeds.live import Connection, Update
-from overwatch.snapshot import Snapshot, Timing
+from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.tui.canvas import Canvas
-from overwatch.tui.context import Context, Freshness, freshness
-from overwatch.tui.keys import KEYS
+from overwatch.tui.context import Context, Freshness, freshness, replayed
+from overwatch.tui.keys import Mode
 from overwatch.tui.panels import help as help_panel
 from overwatch.tui.panels import welcome
+from overwatch.tui.playback import Transport
 from overwatch.tui.screens import overview
 from overwatch.tui.screens.overview import Frame
+from overwatch.tui.session import Session
 from overwatch.tui.theme import Look
 
 FRAME_S: Final = 0.1
+SELECT_S: Final = 0.12
+"""A view that changes with every key is asked for only when keys rest for so long."""
 _PAINTS: Final = 100
 """Paints that the mean is taken over."""
 _OTLP_PORT: Final = 4318
@@ -52,27 +55,29 @@ class Feed(Protocol):
     def updates(self) -> AsyncGenerator[Update, None]:
         """Snapshots and changes of the connection; never raises."""
 
+    def select(self, view: View) -> None:
+        """Send snapshots of this view from now on."""
+
 
 class OverwatchApp(App[int]):
-    """`overwatch tui`."""
+    """`overwatch tui`; with a transport, of a recording."""
 
     CSS = "Screen { background: ansi_default; overflow: hidden; }"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar = [Binding(key.keys, key.action, key.does, show=False, priority=True) for key in KEYS]
 
-    def __init__(self, feed: Feed, address: str, look: Look | None = None) -> None:
+    def __init__(
+        self, feed: Feed, address: str, look: Look | None = None, transport: Transport | None = None
+    ) -> None:
         super().__init__(ansi_color=True)
         self._feed = feed
         self._address = address
         self.canvas = Canvas(look or Look())
+        self.session = Session(transport)
         self._area = Size(0, 0)
-        self._snapshot: Snapshot | None = None
-        self._cursor: int | None = None
-        self._place = 0
-        self._walk: tuple[int, ...] = ()
-        self._helping = False
+        self._asked = View()
         self._painted_at = 0.0
         self._pending: Timer | None = None
+        self._selecting: Timer | None = None
         self._paint_ms: deque[float] = deque(maxlen=_PAINTS)
 
     def compose(self) -> ComposeResult:
@@ -89,16 +94,53 @@ class OverwatchApp(App[int]):
                 with suppress(NotImplementedError):
                     loop.add_signal_handler(number, self.exit, 128 + number)
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         """A terminal of another size gets a whole new frame at once."""
         self._area = event.size
+        self.session.width = event.size.width
+        self._select_soon()
         self.paint()
 
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pasted text go to the session, before Textual finds a use for them."""
+        if isinstance(event, events.Key):
+            self.session.press(event.key, event.character, time.monotonic())
+        elif isinstance(event, events.Paste):
+            self.session.paste(event.text)
+        else:
+            await super().on_event(event)
+            return
+        if self.session.leaving:
+            self.exit(0)
+            return
+        self._select_soon()
+        self.paint()
+
+    def _select_soon(self) -> None:
+        """Ask for the view that the session needs; typing asks when it rests."""
+        if self._selecting is not None:
+            self._selecting.stop()
+            self._selecting = None
+        if self.session.view == self._asked:
+            return
+        if self.session.mode is Mode.PROMPT:
+            self._selecting = self.set_timer(SELECT_S, self._select)
+        else:
+            self._select()
+
+    def _select(self) -> None:
+        self._selecting = None
+        self._asked = self.session.view
+        self._feed.select(self._asked)
+
     async def _follow(self) -> None:
+        self._select_soon()
         async with aclosing(self._feed.updates()) as updates:
             async for update in updates:
                 if isinstance(update, Snapshot):
-                    self._snapshot = update
+                    self.session.take(update)
+                elif update.state == "up" and update.reason is not None:
+                    self.session.notice = update.reason
                 self._paint_soon()
 
     def _every_second(self) -> None:
@@ -124,32 +166,46 @@ class OverwatchApp(App[int]):
         width, height = self._area
         if width < 1 or height < 1:
             return
-        frame = self.frame(width, height)
-        self._walk = frame.walk
-        if self._cursor in frame.walk:
-            self._place = frame.walk.index(self._cursor)
-        elif self._cursor is not None and frame.walk and not self._helping:
-            self._place = min(self._place, len(frame.walk) - 1)
-            self._cursor = frame.walk[self._place]
-            frame = self.frame(width, height)
-        self.canvas.show(frame.lines)
+        self.canvas.show(self.frame(width, height).lines)
         self._paint_ms.append((time.perf_counter() - begun) * 1e3)
 
     def frame(self, width: int, height: int) -> Frame:
         """The frame of this moment at this size."""
-        waited_s = self._feed.age_s or 0.0
-        snapshot = self._snapshot
-        connected = self._feed.connection.state == "up"
-        fresh = Freshness(state="live", age_s=None)
-        if snapshot is not None:
-            fresh = freshness(snapshot.link, waited_s, connected=connected)
-        ctx = Context(width=width, height=height, fresh=fresh, waited_s=waited_s, cursor=self._cursor)
-        if self._helping:
-            return Frame(lines=help_panel.render(snapshot, ctx), walk=self._walk)
+        session, snapshot = self.session, self._showable()
+        ctx = self._seen_with(width, height, snapshot)
+        if session.mode is Mode.HELP:
+            session.clamp(help_panel.most_scroll(snapshot, ctx))
+            ctx = self._seen_with(width, height, snapshot)
+            return Frame(lines=help_panel.render(snapshot, ctx))
         if snapshot is None:
             return Frame(lines=welcome.render(self._waiting(), ctx))
-        timed = msgspec.structs.replace(snapshot, timing=self._timing())
-        return overview.render(timed, ctx)
+        frame = overview.render(snapshot, ctx)
+        session.clamp(frame.most_scroll)
+        if session.drawn(frame.walk, snapshot) or session.ui.scroll != ctx.ui.scroll:
+            frame = overview.render(snapshot, self._seen_with(width, height, snapshot))
+        return frame
+
+    def _showable(self) -> Snapshot | None:
+        """The snapshot with what this terminal adds: held order, scrollback, render times."""
+        session = self.session
+        if session.snapshot is None:
+            return None
+        held = session.hold.apply(session.snapshot, time.monotonic())
+        return msgspec.structs.replace(held, feed=session.feed, timing=self._timing())
+
+    def _seen_with(self, width: int, height: int, snapshot: Snapshot | None) -> Context:
+        session = self.session
+        waited_s = 0.0 if session.transport is not None else self._feed.age_s or 0.0
+        playback = session.playback
+        fresh = Freshness(state="live", age_s=None)
+        if snapshot is not None and playback is not None:
+            fresh = replayed(snapshot.link, playback)
+        elif snapshot is not None:
+            connected = self._feed.connection.state == "up"
+            fresh = freshness(snapshot.link, waited_s, connected=connected)
+        return Context(
+            width=width, height=height, fresh=fresh, waited_s=waited_s, cursor=session.cursor, ui=session.ui
+        )
 
     def _timing(self) -> Timing | None:
         if not self._paint_ms:
@@ -173,35 +229,6 @@ class OverwatchApp(App[int]):
         return welcome.Waiting(
             collector=where.netloc, state=state, endpoint=endpoint, run_id=self._feed.run_id
         )
-
-    def action_move(self, step: int) -> None:
-        """The cursor to the next or previous env of the board."""
-        if not self._walk or self._helping:
-            return
-        if self._cursor is None:
-            self._place = 0
-        self._place = min(max(0, self._place + step), len(self._walk) - 1)
-        self._cursor = self._walk[self._place]
-        self.paint()
-
-    def action_home(self) -> None:
-        """The cursor on the worst env, whichever that is."""
-        self._cursor, self._place, self._helping = None, 0, False
-        self.paint()
-
-    def action_help(self) -> None:
-        """Show the help page, or close it."""
-        self._helping = not self._helping
-        self.paint()
-
-    def action_close_help(self) -> None:
-        """Close what is open."""
-        self._helping = False
-        self.paint()
-
-    def action_leave(self) -> None:
-        """Quit with success."""
-        self.exit(0)
 
 
 def _terminal_is_there() -> bool:

@@ -1,16 +1,21 @@
-"""What a frame depends on besides the snapshot: the terminal's size, the cursor, and how fresh things are.
+"""What a frame depends on besides the snapshot: the terminal, what the user opened, how fresh it is.
 
 The terminal itself counts how long nothing has arrived: a screen that no longer moves must say so. Pure.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from overwatch.snapshot import Link
+from overwatch.snapshot import Finding, Link
 from overwatch.tui.grammar import age, duration
+from overwatch.tui.keys import Mode
+from overwatch.tui.playback import Playback
+from overwatch.tui.prompt import Prompt
 from overwatch.tui.text import Role
 
+COMPACT_BELOW: Final = 120
 SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
 _RANK: Final = {"live": 0, "slow": 1, "catching_up": 1, "stale": 2, "lost": 3}
@@ -25,22 +30,28 @@ class Freshness:
     age_s: float | None
     cut_off: bool = False
     """The data stopped coming to this terminal, whatever the collector last said of it."""
+    was_old: bool = False
+    """In a recording: what is shown was old when it was live."""
 
     @property
     def old(self) -> bool:
         """Whether values are marked as old."""
-        return self.state in ("stale", "lost")
+        return self.was_old or self.state in ("stale", "lost")
 
     @property
     def role(self) -> Role:
         """What the word means to the eye."""
         roles = {"live": Role.OK, "slow": Role.WARN, "catching_up": Role.WARN, "ended": Role.TEXT}
+        if self.state.startswith("replay"):
+            return Role.INFO
         return roles.get(self.state, Role.CRIT)
 
     @property
     def text(self) -> str:
         """`LIVE 0.3s`, `STALE 14s`."""
         word = self.state.upper().replace("_", " ")
+        if self.state.startswith("replay"):
+            return self.state.replace("replay", "REPLAY")
         if self.age_s is None:
             return word
         return f"{word} {duration(self.age_s, coarse=True) if self.state == 'ended' else age(self.age_s)}"
@@ -60,6 +71,55 @@ def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshne
     return Freshness(state=here if cut_off else link.state, age_s=total, cut_off=cut_off and here == "stale")
 
 
+def replayed(link: Link, playback: Playback) -> Freshness:
+    """In a recording nothing grows old while it is looked at."""
+    word = "replay" if playback.playing else "replay seeking" if playback.busy else "replay paused"
+    return Freshness(state=word, age_s=None, was_old=link.state in ("stale", "lost"))
+
+
+class LaneAt(NamedTuple):
+    """A closed lane of the board, as a place for the cursor."""
+
+    gpu_id: str | None
+
+
+Place: TypeAlias = int | LaneAt
+"""Where the cursor can lie: on an env, by its id, or on a closed lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ui:
+    """What the user opened, folded, typed and toggled."""
+
+    mode: Mode = Mode.BOARD
+    folds: Mapping[str | None, bool] = field(default_factory=dict)
+    """Lanes that the user opened (true) or closed."""
+    toggles: frozenset[str] = frozenset()
+    """Which kinds of feed lines are shown; all without."""
+    search: str = ""
+    """Words that every shown feed line has."""
+    line: int | None = None
+    """The feed's line under the cursor, counted back from the newest; `None` follows."""
+    prompt: Prompt | None = None
+    env_id: int | None = None
+    """The env in the drawer."""
+    alarm: Finding | None = None
+    """The finding in the drawer."""
+    full: bool = False
+    """The drawer takes the whole screen."""
+    scroll: int = 0
+    """Lines of the drawer's or help's text above its first shown one."""
+    playback: Playback | None = None
+    """The place in a recording; absent when live."""
+    notice: str | None = None
+    """One thing to tell the user on the key line."""
+
+    @property
+    def opened(self) -> bool:
+        """Whether the drawer is open."""
+        return self.env_id is not None or self.alarm is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """One terminal at one moment."""
@@ -69,12 +129,15 @@ class Context:
     fresh: Freshness
     waited_s: float = 0.0
     """Since the snapshot arrived here, on a monotonic clock."""
-    cursor: int | None = None
-    """The env under the cursor; without one, the cursor lies on the first row."""
+    cursor: Place | None = None
+    """What lies under the cursor; without one, the cursor lies on the first row."""
     zone: tzinfo | None = None
     """Clock times are shown in it; `None` means this machine's."""
+    beside: bool = False
+    """These lines stand left of the drawer."""
+    ui: Ui = Ui()
 
     @property
     def compact(self) -> bool:
         """Whether the terminal is too narrow for the standard layout."""
-        return self.width < 120
+        return self.width < COMPACT_BELOW and not self.beside

@@ -1,10 +1,22 @@
-"""Every key, once: bindings, the key line and the help page are made from this table.
+"""Every key, once: what it does where, the key line and the help page are made from this table.
 
-A key that is not here does nothing; a row here without an action of the app fails a test.
+A key that is not here does nothing; a row here without an action of the session fails a test.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
+
+
+class Mode(Enum):
+    """Where the keys go; the value is the heading in help."""
+
+    BOARD = "Flight board"
+    FEED = "Feed"
+    DRAWER = "Drawer"
+    FULL = "Drawer, full screen"
+    HELP = "Help"
+    PROMPT = "Prompt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,37 +26,126 @@ class Key:
     keys: str
     """Textual key names, comma-separated."""
     action: str
-    """The app's action."""
+    """The session's action, `do_` left out."""
+    argument: int | str = 0
+    """What the action is told; 0 where it needs nothing."""
     shown: str
     """How help writes the keys."""
     does: str
+    modes: tuple[Mode, ...] = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL)
     hint: str | None = None
     """What the key line says; nothing where it has no room for this key."""
+    tiny: str | None = None
+    """What the key line says below 120 cells."""
+    hinted: tuple[Mode, ...] | None = None
+    """Where the key line says it, if not in all its modes."""
+    slots: bool = False
+    """Only for runs that have slots."""
+    replay: bool = False
+    """Only while a recording is shown."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The Textual names."""
+        return tuple(self.keys.split(","))
+
+
+_BOARD: Final = (Mode.BOARD,)
+_ROWS: Final = (Mode.BOARD, Mode.DRAWER)
+_FEED: Final = (Mode.FEED,)
+_OPEN: Final = (Mode.DRAWER, Mode.FULL)
+_TEXT: Final = (Mode.FULL, Mode.HELP)
+_ANYWHERE: Final = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL, Mode.HELP)
 
 KEYS: Final = (
-    Key(
-        keys="j,down",
-        action="move(1)",
-        shown="j ↓",
-        does="cursor to the next environment",
-        hint="j/k move",
-    ),
-    Key(keys="k,up", action="move(-1)", shown="k ↑", does="cursor to the environment before"),
-    Key(
-        keys="g,home",
-        action="home",
-        shown="g Home",
-        does="let go of the cursor: it lies on the worst environment again",
-        hint="g home",
-    ),
-    Key(
-        keys="question_mark,f1",
-        action="help",
-        shown="? F1",
-        does="this page; again or Esc closes it",
-        hint="? help",
-    ),
-    Key(keys="escape", action="close_help", shown="Esc", does="back to the overview"),
-    Key(keys="q,ctrl+c", action="leave", shown="q", does="quit; the run is not touched", hint="q quit"),
-)
+    Key(keys="j,down", action="move", argument=1, shown="j ↓", does="cursor to the next environment",
+        modes=_ROWS, hint="j/k move", hinted=_BOARD),
+    Key(keys="k,up", action="move", argument=-1, shown="k ↑", does="cursor to the environment before",
+        modes=_ROWS),
+    Key(keys="pagedown", action="move", argument=10, shown="PgDn", does="ten environments on", modes=_BOARD),
+    Key(keys="pageup", action="move", argument=-10, shown="PgUp", does="ten environments back", modes=_BOARD),
+    Key(keys="enter", action="open", shown="Enter", does="open the environment, or the closed lane",
+        modes=_BOARD, hint="Enter open", tiny="j/k Enter open"),
+    Key(keys="j,down", action="line", argument=-1, shown="j ↓", modes=_FEED,
+        does="to the next line; past the newest it follows", hint="j/k line", tiny="j/k line"),
+    Key(keys="k,up", action="line", argument=1, shown="k ↑", does="to the line before", modes=_FEED),
+    Key(keys="pagedown", action="line", argument=-10, shown="PgDn", does="ten lines on", modes=_FEED),
+    Key(keys="pageup", action="line", argument=10, shown="PgUp", does="ten lines back", modes=_FEED),
+    Key(keys="enter", action="open_line", shown="Enter", does="open the environment of the line", modes=_FEED,
+        hint="Enter its env", tiny="Enter its env"),
+    Key(keys="1", action="toggle", argument="errors", shown="1", does="only errors, or no longer",
+        modes=_FEED, hint="1 errors", tiny="1 errors"),
+    Key(keys="2", action="toggle", argument="seeds", shown="2", does="only seed events, or no longer",
+        modes=_FEED, hint="2 seeds", tiny="2 seeds", slots=True),
+    Key(keys="3", action="toggle", argument="policy", shown="3", does="only policy updates, or no longer",
+        modes=_FEED, hint="3 policy", tiny="3 policy"),
+    Key(keys="slash", action="search", shown="/", does="search the feed: words, or env=9", modes=_FEED,
+        hint="/ search", tiny="/ search"),
+    Key(keys="enter", action="close", shown="Enter", does="close the drawer", modes=_OPEN,
+        hint="Enter/Esc close", tiny="Esc back"),
+    Key(keys="n", action="outlier", argument=1, shown="n", does="next environment that is not OK",
+        modes=_OPEN, hint="n/p next, previous outlier", tiny="n/p outlier"),
+    Key(keys="p", action="outlier", argument=-1, shown="p", does="previous environment that is not OK",
+        modes=_OPEN),
+    Key(keys="f", action="full", shown="f", does="the drawer on the full screen, or no longer", modes=_OPEN,
+        hint="f full screen", hinted=(Mode.DRAWER,)),
+    Key(keys="j,down", action="scroll", argument=1, shown="j ↓", does="a line further down", modes=_TEXT,
+        hint="j/k scroll", tiny="j/k scroll"),
+    Key(keys="k,up", action="scroll", argument=-1, shown="k ↑", does="a line further up", modes=_TEXT),
+    Key(keys="pagedown", action="scroll", argument=10, shown="PgDn",
+        does="the text of the drawer further down", modes=(*_OPEN, Mode.HELP)),
+    Key(keys="pageup", action="scroll", argument=-10, shown="PgUp",
+        does="the text of the drawer further up", modes=(*_OPEN, Mode.HELP)),
+    *(Key(keys=str(number), action="alarm", argument=number, shown="1-9" if number == 1 else "",
+          does="open what that alarm is about" if number == 1 else "", modes=(Mode.BOARD, *_OPEN),
+          hint="1-9 alarm" if number == 1 else None, tiny="1-9 alarm" if number == 1 else None, hinted=_BOARD)
+      for number in range(1, 10)),
+    Key(keys="s", action="sort", shown="s", does="sort by the next of anomaly, env, return, fps, metric",
+        modes=_ROWS, hint="s sort", tiny="s sort", hinted=_BOARD),
+    Key(keys="S,shift+s", action="reverse", shown="S", does="turn the order around", modes=_ROWS),
+    Key(keys="slash", action="filter", shown="/", does="filter the environments", modes=_BOARD,
+        hint="/ filter", tiny="/ filter"),
+    Key(keys="e", action="focus", argument="board", shown="e", does="keys to the flight board",
+        hint="e board", hinted=(Mode.BOARD, Mode.FEED)),
+    Key(keys="l", action="focus", argument="feed", shown="l", does="keys to the feed", hint="l feed",
+        tiny="l feed", hinted=(Mode.BOARD, Mode.FULL)),
+    Key(keys="tab,shift+tab", action="next_panel", shown="Tab", does="keys to the next panel",
+        hint="Tab focus", hinted=(Mode.DRAWER,)),
+    Key(keys="o", action="fold", shown="o", does="fold or unfold the lane of the cursor", modes=_BOARD,
+        hint="o fold"),
+    Key(keys="space", action="play", shown="Space", does="play or pause", modes=_ANYWHERE, replay=True),
+    Key(keys="full_stop", action="step", argument=1, shown=".", does="one second on",
+        modes=_ANYWHERE, replay=True),
+    Key(keys="comma", action="step", argument=-1, shown=",", does="one second back",
+        modes=_ANYWHERE, replay=True),
+    Key(keys="greater_than_sign", action="faster", argument=1, shown=">", does="play twice as fast",
+        modes=_ANYWHERE, replay=True),
+    Key(keys="less_than_sign", action="faster", argument=-1, shown="<", does="play half as fast",
+        modes=_ANYWHERE, replay=True),
+    Key(keys="right_square_bracket", action="mark", argument=1, shown="]",
+        does="to the next alarm on the timeline", modes=_ANYWHERE, replay=True),
+    Key(keys="left_square_bracket", action="mark", argument=-1, shown="[",
+        does="to the alarm before on the timeline", modes=_ANYWHERE, replay=True),
+    Key(keys="g,home", action="home", shown="g Home",
+        does="overview: close what is open, cursor on the worst environment", modes=_ANYWHERE,
+        hint="g home", tiny="g home", hinted=(Mode.BOARD, Mode.FEED)),
+    Key(keys="question_mark,f1", action="help", shown="? F1", does="this page, or back from it",
+        modes=_ANYWHERE, hint="? help", tiny="? help"),
+    Key(keys="escape", action="back", shown="Esc", does="back: closes what is open, then drops the filter",
+        modes=_ANYWHERE),
+    Key(keys="q,ctrl+c", action="leave", shown="q", does="quit; the run is not touched", modes=_ANYWHERE,
+        hint="q quit", tiny="q quit"),
+)  # fmt: skip
+
+
+def known(*, slots: bool, replay: bool) -> tuple[Key, ...]:
+    """The keys of this run and feed."""
+    return tuple(key for key in KEYS if (slots or not key.slots) and (replay or not key.replay))
+
+
+def find(name: str, mode: Mode, *, slots: bool, replay: bool) -> Key | None:
+    """What a key does in a mode."""
+    for key in known(slots=slots, replay=replay):
+        if mode in key.modes and name in key.names:
+            return key
+    return None

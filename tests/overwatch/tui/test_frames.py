@@ -1,15 +1,22 @@
 """The sketches: the snapshot of the scenario in, the drawn lines out, equal to the cell."""
 
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
 import msgspec
 
 from overwatch import codec
-from overwatch.snapshot import Bound, Lane, System
+from overwatch.snapshot import Bound, Lane, Snapshot, System
 from overwatch.tui import once
+from overwatch.tui.context import Context, Ui, replayed
+from overwatch.tui.keys import Mode
+from overwatch.tui.playback import Mark, Playback
+from overwatch.tui.prompt import Prompt
+from overwatch.tui.screens import overview
+from overwatch.tui.text import plain
 from overwatch.tui.theme import Look
-from tests.overwatch.tui import scenario
+from tests.overwatch.tui import drawers, scenario
 
 
 def _frame(name: str) -> list[str]:
@@ -21,6 +28,12 @@ STANDARD = _frame("standard")
 COMPACT = _frame("compact")
 STARTED = _frame("started")
 ASCII = _frame("ascii")
+DRAWER = _frame("drawer")
+DRAWER_COMPACT = _frame("drawer_compact")
+
+
+def _drawn(snapshot: Snapshot, ctx: Context) -> list[str]:
+    return [plain(line).rstrip() for line in overview.render(snapshot, ctx).lines]
 
 
 def test_the_overview_at_120_by_40_is_the_sketch() -> None:
@@ -35,6 +48,77 @@ def test_the_overview_at_80_by_24_is_the_sketch() -> None:
     frame = once(scenario.storm_compact(), "text", 80, 24, zone=UTC).split("\n")
 
     assert frame == COMPACT
+
+
+def test_the_drawer_at_120_by_40_is_the_sketch() -> None:
+    """The box at the right, and what makes way for it at the left."""
+    snapshot = drawers.opened()
+
+    assert _drawn(snapshot, drawers.looking(snapshot, 120, 40)) == DRAWER
+
+
+def test_the_drawer_at_80_by_24_is_the_sketch() -> None:
+    """A full screen under verdict and pulse."""
+    snapshot = drawers.opened_compact()
+
+    assert _drawn(snapshot, drawers.looking(snapshot, 80, 24)) == DRAWER_COMPACT
+
+
+def test_the_drawer_before_its_detail_has_come_shows_the_row() -> None:
+    """The env's own row is enough for its slots; nothing is made up for the rest."""
+    snapshot = msgspec.structs.replace(drawers.opened(), detail=None)
+    text = "\n".join(_drawn(snapshot, drawers.looking(snapshot, 120, 40)))
+
+    assert "┌ env 9 · gpu0 · DEGRADED 6.2 ─" in text
+    assert "r1c1 ✗ PRUNED     conv_light" in text
+    assert "trend" not in text
+
+
+def test_an_alarm_that_is_not_about_an_env_says_all_it_knows() -> None:
+    """The finding, its next step, and the lane's bound with its signals."""
+    full = scenario.storm()
+    ui = Ui(alarm=full.findings[0], mode=Mode.DRAWER)
+    text = "\n".join(_drawn(full, drawers.looking(full, 120, 40, ui)))
+
+    assert "┌ CRIT · gpu1 · throttled ─" in text
+    assert "next     raise the fan curve or lower power cap" in text
+    assert "bound    THROTTLED !!" in text
+    policy = Ui(alarm=full.findings[3], mode=Mode.FULL, full=True)
+    text = "\n".join(_drawn(full, drawers.looking(full, 120, 40, policy)))
+    assert "value    0.0231   limit >.015" in text
+
+
+def test_a_paused_recording_has_the_transport_in_its_second_line() -> None:
+    """Where it stands, the alarms on the timeline, and the keys."""
+    snapshot = scenario.storm()
+    playback = Playback(
+        time=scenario.NOW, first=scenario.NOW - 900, last=scenario.NOW + 900, playing=False, speed=4.0,
+        marks=(Mark(time=scenario.NOW - 300, severity="warning"),),
+    )  # fmt: skip
+    ctx = replace(
+        drawers.looking(snapshot, 120, 40, Ui(playback=playback)), fresh=replayed(snapshot.link, playback)
+    )
+    first, second = _drawn(snapshot, ctx)[:2]
+
+    assert first.endswith("REPLAY paused")
+    assert second.startswith(" || 12:41:09.4 of 12:56:09  ━━━")
+    assert "w" in second
+    assert "┃──" in second
+    assert second.endswith("4.0x       Space play  , . step  < > speed  [ ] alarm")
+
+
+def test_the_filter_prompt_takes_the_key_line() -> None:
+    """What is typed, what is wrong with it, and how many pass."""
+    full = scenario.storm()
+    board = msgspec.structs.replace(full.board, filter="status=degraded", matched=11)
+    snapshot = msgspec.structs.replace(full, board=board)
+    text = "status=degraded gpu=0 slot=r1c1 stge=pruned"
+    ui = Ui(mode=Mode.PROMPT, prompt=Prompt(kind="filter", text=text, at=len(text)))
+    lines = _drawn(snapshot, drawers.looking(snapshot, 120, 40, ui))
+
+    assert lines[-1].startswith(f"/ {text} ")
+    assert lines[-1].endswith("unknown key stge; did you mean stage=?   11 of 64 env")
+    assert any("filter status=degraded · 11 of 64 env: 1 CRASHED" in line for line in lines)
 
 
 def test_a_run_before_its_first_update_shows_absence_not_zero() -> None:

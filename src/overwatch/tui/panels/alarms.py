@@ -30,7 +30,9 @@ def render(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
 
 def _title(num_open: int, ctx: Context) -> Line:
     if ctx.compact:
-        return rule(f"ALARMS {num_open}" if num_open else "ALARMS none", [], ctx.width)
+        most = min(9, num_open)
+        opens = [Span("1 opens" if most == 1 else f"1-{most} open", Role.MUTED)] if most else []
+        return rule(f"ALARMS {num_open}" if num_open else "ALARMS none", opens, ctx.width)
     note = "causes first, symptoms counted" if num_open else "none"
     return rule("ALARMS", [Span(note, Role.MUTED)], ctx.width)
 

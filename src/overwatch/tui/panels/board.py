@@ -5,7 +5,7 @@ from typing import assert_never
 
 from overwatch.catalog import Stage, parse_stage
 from overwatch.snapshot import Bound, Env, Group, Snapshot
-from overwatch.tui.context import Context
+from overwatch.tui.context import Context, LaneAt, Place
 from overwatch.tui.grammar import (
     ABSENT,
     ChipSize,
@@ -19,7 +19,7 @@ from overwatch.tui.grammar import (
 )
 from overwatch.tui.panels import columns as cols
 from overwatch.tui.panels.columns import Columns
-from overwatch.tui.panels.plan import Fold, Head, Item, More, Plan, Row, flat, grouped
+from overwatch.tui.panels.plan import Fold, Head, Item, More, Plan, Row, Wish, flat, grouped
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, right, rule, width_of
 
 
@@ -28,44 +28,78 @@ class Drawn:
     """The board's lines and the envs that the cursor walks over."""
 
     lines: list[Line]
-    walk: tuple[int, ...]
-    cursor: int | None
-    """The env that the cursor lies on."""
+    walk: tuple[Place, ...]
+    cursor: Place | None
+    """What the cursor lies on."""
 
 
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
-    """Title, head and exactly `rows` lines."""
-    columns = cols.layout(snapshot, ctx.width)
+    """Title (not beside the drawer), head and exactly `rows` lines."""
+    columns = cols.layout(snapshot, ctx)
     plan = _plan(snapshot, ctx, rows)
-    visible = [item.env.env_id for item in plan.items if isinstance(item, Row)]
+    visible = [place for item in plan.items if (place := _place(item)) is not None]
     cursor = ctx.cursor if ctx.cursor in visible else (visible[0] if visible else None)
     bounds = {lane.gpu_id: lane.bound for lane in snapshot.system.gpus}
     drawing = _Drawing(snapshot=snapshot, ctx=ctx, columns=columns, cursor=cursor, bounds=bounds)
-    lines = [_title(snapshot, ctx), fit(cols.head(columns), ctx.width)]
+    lines = [] if ctx.beside else [title(snapshot, ctx)]
+    lines.append(fit(cols.head(columns), ctx.width))
     lines += [fit(drawing.item(item), ctx.width) for item in plan.items]
-    lines += [blank(ctx.width)] * (rows - len(plan.items))
+    left_over = rows - len(plan.items)
+    if not snapshot.envs and snapshot.board.filter is not None and left_over > 0:
+        lines.append(fit([Span("  no environment passes the filter; Esc drops it", Role.MUTED)], ctx.width))
+        left_over -= 1
+    lines += [blank(ctx.width)] * left_over
     return Drawn(lines=lines, walk=plan.walk, cursor=cursor)
+
+
+def _place(item: Item) -> Place | None:
+    """Where the cursor can lie on this line."""
+    match item:
+        case Row(env=env):
+            return env.env_id
+        case Head(group=group, opened=opened):
+            return None if opened else LaneAt(group.gpu_id)
+        case Fold() | More():
+            return None
+        case _:
+            assert_never(item)
 
 
 def _plan(snapshot: Snapshot, ctx: Context, rows: int) -> Plan:
     groups = snapshot.board.groups
+    wish = Wish(
+        lines=rows, cursor=ctx.cursor, worst_first=snapshot.board.sort == "anomaly", folds=ctx.ui.folds
+    )
     if ctx.compact or not groups:
         total = sum(group.n_envs for group in groups) if groups else len(snapshot.envs)
-        return flat(snapshot.envs, total, rows, ctx.cursor)
-    return grouped(groups, snapshot.envs, rows, ctx.cursor)
+        return flat(snapshot.envs, total, wish)
+    return grouped(groups, snapshot.envs, wish)
 
 
-def _title(snapshot: Snapshot, ctx: Context) -> Line:
+def title(snapshot: Snapshot, ctx: Context) -> Line:
+    """The line over the board: sort, filter and what passes it."""
     board = snapshot.board
     arrow = "v" if board.direction == "desc" else "^"
     total = snapshot.run.n_envs
-    counts = status_counts(board.counts)
-    envs = f"{total:,} env: {counts}" if total is not None else counts or "no env yet"
-    held = " · held" if board.held else ""
+    counts = status_counts(board.counts) or "none"
+    envs = f"{total:,} env: {counts}" if total is not None else status_counts(board.counts) or "no env yet"
+    if board.matched is not None:
+        envs = f"{board.matched:,} of {'?' if total is None else f'{total:,}'} env: {counts}"
+    sort = f"{clean(board.sort)} {arrow}{' · held' if board.held else ''}"
     if ctx.compact:
-        return rule(f"BOARD {envs}", [Span(f"{clean(board.sort)} {arrow}{held}", Role.MUTED)], ctx.width)
-    note = f"sort {clean(board.sort)} {arrow}{held} · filter {clean(board.filter or 'none')} · "
-    return rule("FLIGHT BOARD", [Span(note, Role.MUTED), Span(envs)], ctx.width)
+        room = max(6, ctx.width - len(f"─ BOARD {envs}  ─ {sort} · "))
+        chosen = (
+            [Span(" · ", Role.MUTED), Span(cut(clean(board.filter), room), Role.ACCENT)]
+            if board.filter
+            else []
+        )
+        return rule(f"BOARD {envs}", [Span(sort, Role.MUTED), *chosen], ctx.width)
+    room = max(8, ctx.width - len(f"─ FLIGHT BOARD  sort {sort} · filter  · {envs} ─") - 3)
+    chosen = [Span("none", Role.MUTED)]
+    if board.filter:
+        chosen = [Span(cut(clean(board.filter), room), Role.ACCENT)]
+    note = [Span(f"sort {sort} · filter ", Role.MUTED), *chosen, Span(" · ", Role.MUTED), Span(envs)]
+    return rule("FLIGHT BOARD", note, ctx.width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +109,7 @@ class _Drawing:
     snapshot: Snapshot
     ctx: Context
     columns: Columns
-    cursor: int | None
+    cursor: Place | None
     bounds: dict[str, Bound | None]
 
     def item(self, item: Item) -> list[Span]:
@@ -160,12 +194,28 @@ class _Drawing:
             Span("▾ " if opened else "▸ ", Role.MUTED),
             Span(left(cut(name, 10), max(6, min(len(name), 10) + 2)), Role.TITLE),
             Span(left(state, 12), role),
+        ]
+        if self.ctx.beside:
+            spans.append(Span(right(f"{group.n_envs:,}", columns.env - 1) + " env  "))
+            return self._marked(
+                [*spans, Span(status_counts(group.counts, "  "), Role.MUTED)], group, opened=opened
+            )
+        spans += [
             Span(right(f"{group.n_envs:,}", columns.env) + " env   "),
             Span(status_counts(group.counts, "  "), Role.MUTED),
         ]
         values = cols.group_values(group, columns, old=self.ctx.fresh.old)
         note = " medians" if opened and values else ""
-        return [*fit(spans, columns.prefix), *values, Span(note, Role.MUTED)]
+        return self._marked(
+            [*fit(spans, columns.prefix), *values, Span(note, Role.MUTED)], group, opened=opened
+        )
+
+    def _marked(self, spans: list[Span], group: Group, *, opened: bool) -> list[Span]:
+        """A closed lane under the cursor."""
+        if opened or self.cursor != LaneAt(group.gpu_id):
+            return spans
+        line = fit(spans, self.ctx.width)
+        return [Span(">", Role.ACCENT), *(Span(span.text, Role.ACCENT) for span in _without_first(line))]
 
     def _fold(self, fold: Fold) -> list[Span]:
         columns = self.columns
@@ -175,7 +225,7 @@ class _Drawing:
         else:
             spans = [Span(right(f"{fold.count:,}", columns.env + 2) + word, Role.MUTED)]
         group = fold.group
-        if group is None:
+        if group is None or self.ctx.beside:
             return spans
         values = cols.group_values(group, columns, old=self.ctx.fresh.old)
         muted = [Span(span.text, Role.MUTED) for span in values]
@@ -191,3 +241,9 @@ class _Drawing:
             self.ctx.width - self.columns.prefix - width_of(cols.group_values(group, self.columns, old=False))
         )
         return text if len(text) <= room else ""
+
+
+def _without_first(line: Line) -> list[Span]:
+    """The line without its first cell."""
+    first, *rest = line
+    return [Span(first.text[1:], first.role), *rest]

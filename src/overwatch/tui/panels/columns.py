@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from overwatch.snapshot import Env, Group, Snapshot
+from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, ChipSize, lane_word, no_zero, number
 from overwatch.tui.text import Role, Span, cells, clean, cut, right
+from overwatch.tui.text import head as head_of
 
 LEAST_WHY: Final = 24
+LEAST_WHY_BESIDE: Final = 20
 _DOTS: Final = 16
 """Most dots of one row; more slots than that are counted."""
+_NARROW: Final = {"return": "retrn", "reward": "rewrd"}
 _SHORT_METRICS: Final = {"accuracy": "acc", "success_rate": "succ"}
 
 
@@ -55,17 +59,21 @@ class Columns:
         return sum(width + 1 for width in after if width)
 
 
-def metric_word(snapshot: Snapshot) -> str:
-    """The metric's own short name."""
+def metric_word(snapshot: Snapshot, width: int = 5) -> str:
+    """The metric's own short name; a metric without a name is the task's."""
     metric = snapshot.run.metric
-    if metric is None:
-        return "metric"
-    return _SHORT_METRICS.get(metric.name, cut(clean(metric.name), 5))
+    name = "" if metric is None else clean(metric.name)
+    if name in ("", "metric"):
+        return "task"
+    return _SHORT_METRICS.get(name) or head_of(name, width)
 
 
-def layout(snapshot: Snapshot, width: int) -> Columns:
+def layout(snapshot: Snapshot, ctx: Context) -> Columns:
     """The columns at this width."""
-    columns = _all(snapshot, compact=width < 120)
+    width = ctx.width
+    if ctx.beside:
+        return _beside(snapshot, width)
+    columns = _all(snapshot, compact=ctx.compact)
     steps = (
         lambda c: replace(c, action=0),
         lambda c: replace(c, rent=0),
@@ -79,6 +87,18 @@ def layout(snapshot: Snapshot, width: int) -> Columns:
         if width - columns.fixed >= LEAST_WHY:
             break
         columns = give_way(columns)
+    return replace(columns, why=max(0, width - columns.fixed))
+
+
+def _beside(snapshot: Snapshot, width: int) -> Columns:
+    """Left of the drawer: id, status, why, value and dots."""
+    full = _all(snapshot, compact=False)
+    columns = replace(
+        full, metric=0, rent=0, fps=0, action=0, chips=0, heads=(), value_width=min(5, full.value_width)
+    )
+    columns = _dots(columns, snapshot)
+    if width - columns.fixed < LEAST_WHY_BESIDE:
+        columns = replace(columns, chips=min(columns.chips, 6))
     return replace(columns, why=max(0, width - columns.fixed))
 
 
@@ -96,7 +116,7 @@ def _all(snapshot: Snapshot, *, compact: bool) -> Columns:
         value=value,
         value_width=0 if value is None else 5 if compact else 6,
         metric=(4 if compact else 5) if "metric" in reported else 0,
-        metric_head=metric_word(snapshot),
+        metric_head=metric_word(snapshot, 4 if compact else 5),
         rent=4 if "rent" in reported and not compact else 0,
         fps=4 if "fps" in reported else 0,
         action=(4 if compact else 10) if acts else 0,
@@ -139,7 +159,7 @@ def head(columns: Columns) -> list[Span]:
     titles = (
         (
             columns.value_width,
-            (columns.value or "").replace("return", "retrn") if columns.compact else columns.value,
+            _NARROW.get(columns.value or "") if columns.value_width < 6 else columns.value,
         ),
         (columns.metric, columns.metric_head),
         (columns.rent, "rent"),

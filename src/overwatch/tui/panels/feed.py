@@ -1,35 +1,86 @@
-"""The feed: the newest lines, structured; `key=value` pairs go whole or not at all."""
+"""The feed: the newest lines, structured; `key=value` pairs go whole or not at all.
+
+Oldest first and following; with the keys, a cursor that goes back. Beside the drawer: the lines of its env,
+newest first.
+"""
 
 from overwatch.snapshot import FeedLine, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import clock, pairs, quoted, severity, short
+from overwatch.tui.keys import Mode
+from overwatch.tui.scrollback import TOGGLES
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, rule, width_of
 
 
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
-    """Title (not in compact) and exactly `rows` lines, oldest first."""
-    lines = [] if ctx.compact else [rule("FEED", _note(snapshot), ctx.width)]
-    shown = snapshot.feed[-rows:] if rows else ()
-    lines += [_line(line, ctx) for line in shown]
-    return lines + [blank(ctx.width)] * (rows - len(shown))
+    """Title (in compact only when it has the keys) and exactly `rows` lines in all but the title."""
+    focused = ctx.ui.mode is Mode.FEED
+    lines = [] if ctx.compact and not _chosen(ctx) else [_title(snapshot, ctx)]
+    if rows < 1:
+        return lines
+    feed = snapshot.feed
+    if ctx.ui.env_id is not None:
+        feed = tuple(line for line in feed if line.env_id == ctx.ui.env_id)
+    back = min(ctx.ui.line or 0, max(0, len(feed) - 1))
+    end = min(len(feed), max(rows, len(feed) - max(0, back - rows // 2)))
+    start = max(0, end - rows)
+    drawn = [_line(line, ctx) for line in feed[start:end]]
+    if focused and ctx.ui.line is not None and drawn:
+        here = len(feed) - 1 - back - start
+        drawn[here] = tuple(Span(span.text, Role.ACCENT) for span in drawn[here])
+    if ctx.beside:
+        drawn.reverse()
+    if not drawn and (ctx.ui.toggles or ctx.ui.search):
+        drawn = [fit([Span("  no line passes; Esc shows all again", Role.MUTED)], ctx.width)]
+    return lines + drawn + [blank(ctx.width)] * (rows - len(drawn))
 
 
-def _note(snapshot: Snapshot) -> list[Span]:
+def _chosen(ctx: Context) -> bool:
+    return ctx.ui.mode is Mode.FEED or bool(ctx.ui.toggles or ctx.ui.search)
+
+
+def _title(snapshot: Snapshot, ctx: Context) -> Line:
+    if ctx.beside:
+        name = "FEED" if ctx.ui.env_id is None else f"FEED env={ctx.ui.env_id}"
+        return rule(name, [Span("focus", Role.ACCENT)] if ctx.ui.mode is Mode.FEED else [], ctx.width)
+    return rule("FEED", _note(snapshot, ctx), ctx.width)
+
+
+def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
+    ui = ctx.ui
+    words = [name for name in TOGGLES if name != "seeds" or snapshot.run.slots_enabled]
+    spans = []
+    for word in ("all", *words):
+        active = not ui.toggles if word == "all" else word in ui.toggles
+        role = Role.ACCENT if active and ui.toggles else Role.TEXT if active else Role.MUTED
+        spans += [Span(f"[{word}]" if active else word, role), Span(" ")]
+    if ui.search:
+        spans += [Span("· search ", Role.MUTED), Span(cut(clean(ui.search), 24), Role.ACCENT), Span(" ")]
+    state = "following" if ui.line is None else f"{ui.line:,} newer below"
     rate = "" if snapshot.feed_rate is None else f" · {short(snapshot.feed_rate)}/s"
-    return [Span(f"following{rate}", Role.MUTED)]
+    focus = [Span("focus", Role.ACCENT), Span(" · ", Role.MUTED)] if ui.mode is Mode.FEED else []
+    return [*focus, *spans, Span(f"· {state}{rate}", Role.MUTED)]
 
 
 def _line(line: FeedLine, ctx: Context) -> Line:
-    when = clock(line.time, ctx.zone, millis=not ctx.compact)
+    brief = ctx.compact or ctx.beside
+    when = clock(line.time, ctx.zone, millis=not brief)
     word = severity(line.severity)
     by = clean(line.subsystem)
-    start = [
-        Span(f" {when} ", Role.MUTED),
-        Span(left(word.text, 4), word.role),
-        Span(f" {cut(by, 12)} " if ctx.compact else f" {left(by, 8)} "),
-    ]
+    start = [Span(f" {when} ", Role.MUTED), Span(left(word.text, 4), word.role)]
+    if ctx.beside:
+        start.append(Span(" "))
+    else:
+        start.append(Span(f" {cut(by, 12)} " if ctx.compact else f" {left(by, 8)} "))
     room = ctx.width - 1 - width_of(start)
-    return fit([*start, Span(pairs(_words(line, compact=ctx.compact), room))], ctx.width)
+    words = _own_words(line) if ctx.beside and ctx.ui.env_id is not None else _words(line, compact=brief)
+    return fit([*start, Span(pairs(words, room))], ctx.width)
+
+
+def _own_words(line: FeedLine) -> list[str]:
+    """Beside the drawer of its env: without the ids that all lines share."""
+    words = [clean(word) for word in (line.slot, line.message) if word]
+    return words + [f"{clean(key)}={quoted(value)}" for key, value in line.fields.items()]
 
 
 def _words(line: FeedLine, *, compact: bool) -> list[str]:

@@ -3,18 +3,24 @@
 from overwatch.snapshot import Run, Snapshot, Timing
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, duration, short
+from overwatch.tui.panels import transport
 from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, spread, width_of
 
 BAR = 10
 
 
 def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
-    """Two lines: identity with the link's state, progress with the render times."""
-    return [_identity(snapshot.run, ctx), _progress(snapshot, ctx)]
+    """Two lines: identity with the link's state, progress with the render times or the transport."""
+    playback = ctx.ui.playback
+    second = _progress(snapshot, ctx) if playback is None else transport.render(playback, ctx)
+    return [identity(snapshot.run, ctx), second]
 
 
-def _identity(run: Run, ctx: Context) -> Line:
-    """What gives way when there is no room: node, modes, git, counts, task; run id and state never."""
+def identity(run: Run, ctx: Context) -> Line:
+    """Which run, and how fresh.
+
+    Gives way when there is no room: node, modes, git, counts, task; run id and state never.
+    """
     gap = " " if ctx.compact else "  "
     state = [Span(ctx.fresh.text, ctx.fresh.role)]
     room = ctx.width - 2 - width_of(state)

@@ -1,10 +1,10 @@
-"""Help: the keys, from the key table, and the legend of the stages, from the catalogue."""
+"""Help: the keys, from the key table; the legend of statuses, stages and marks; sort and filter now."""
 
 from overwatch.catalog import Stage
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import stage_role
-from overwatch.tui.keys import KEYS
+from overwatch.tui.grammar import STATUS_WORDS, severity, stage_role, status
+from overwatch.tui.keys import Key, Mode, known
 from overwatch.tui.panels import keyline
 from overwatch.tui.text import Line, Role, Span, blank, clean, fit, left, rule
 
@@ -13,27 +13,112 @@ _MARKS = (
     ("~", "an old value"),
     ("–", "never measured"),
     ("+2", "two more that had no room"),
+    ("▾ ▸", "a lane that is open, closed"),
     ("! !! ?", "warning, critical, abstains"),
+)
+_FILTERS = (
+    ("env=17 gpu=0", "the env, the lane; a comma means or: env=3,9 env=0-31"),
+    ("status=degraded", "by status; the beginning of the word is enough"),
+    ("score>3", "by anomaly; also return< metric> fps<"),
+    ("!status=ok", "turned around; several terms: all of them"),
+    ("cuda", "a word anywhere: reasons, last action, lane"),
+)
+_SLOT_FILTERS = (
+    ("blueprint=at", "envs that grow it, by name or code"),
+    ("stage=pruned", "envs with a slot in that stage; slot=r0c0 names the slot"),
 )
 
 
 def render(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
-    """Exactly `ctx.height` lines; a run without slots has no word about them."""
+    """Exactly `ctx.height` lines, scrolled; a run without slots has no word about them."""
+    lines = text(snapshot, ctx)
+    room = ctx.height - 1
+    at = min(ctx.ui.scroll, most_scroll(snapshot, ctx))
+    shown = lines[at : at + room]
+    if len(lines) > room > 0:
+        more = len(lines) - at - room
+        note = f"{more} more lines: j" if more > 0 else "the end"
+        shown = [*shown[: room - 1], fit([Span(f" {note}", Role.MUTED)], ctx.width)]
+    return [*shown, *[blank(ctx.width)] * (room - len(shown)), keyline.render(snapshot, ctx)]
+
+
+def most_scroll(snapshot: Snapshot | None, ctx: Context) -> int:
+    """How far the text can be scrolled."""
+    over = len(text(snapshot, ctx)) - (ctx.height - 1)
+    return over + 1 if over > 0 else 0
+
+
+def text(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
+    """All lines."""
+    slots = snapshot is not None and snapshot.run.slots_enabled
     lines = [rule("KEYS", [Span("Esc back", Role.MUTED)], ctx.width)]
-    lines += [fit([Span(" " + left(key.shown, 10), Role.TITLE), Span(key.does)], ctx.width) for key in KEYS]
-    lines.append(rule("MARKS", [], ctx.width))
-    lines += [fit([Span(" " + left(mark, 10), Role.TITLE), Span(text)], ctx.width) for mark, text in _MARKS]
-    if snapshot is not None and snapshot.run.slots_enabled:
-        lines.append(
-            rule("STAGES", [Span("the fuller the circle, the further the seed", Role.MUTED)], ctx.width)
-        )
-        lines += _stages(ctx.width)
     if snapshot is not None:
-        board = snapshot.board
-        words = f" sort {clean(board.sort)}, filter {clean(board.filter or 'none')}"
-        lines.append(fit([Span(words, Role.MUTED)], ctx.width))
-    lines = lines[: ctx.height - 1]
-    return [*lines, *[blank(ctx.width)] * (ctx.height - 1 - len(lines)), keyline.render(ctx)]
+        lines.append(_current(snapshot, ctx))
+    keys = known(slots=slots, replay=ctx.ui.playback is not None)
+    lines += _columns([_keys(mode, keys) for mode in (Mode.BOARD, Mode.FEED, Mode.DRAWER)], ctx.width)
+    lines.append(rule("FILTER", [], ctx.width))
+    lines += _table((*_FILTERS, *(_SLOT_FILTERS if slots else ())), 17, ctx.width)
+    lines.append(rule("MARKS", [], ctx.width))
+    lines.append(_statuses(ctx.width))
+    lines += _table(_MARKS, 10, ctx.width)
+    if slots:
+        note = [Span("the fuller the circle, the further the seed", Role.MUTED)]
+        lines += [rule("STAGES", note, ctx.width), *_stages(ctx.width)]
+    return lines
+
+
+def _current(snapshot: Snapshot, ctx: Context) -> Line:
+    board = snapshot.board
+    way = "falling" if board.direction == "desc" else "rising"
+    toggles = ", ".join(sorted(ctx.ui.toggles)) or "all"
+    words = f" now: sort {clean(board.sort)}, {way} · filter {clean(board.filter or 'none')} · feed {toggles}"
+    return fit([Span(words, Role.INFO)], ctx.width)
+
+
+def _keys(mode: Mode, keys: tuple[Key, ...]) -> list[list[Span]]:
+    """One panel's own keys under its name; keys that mean the same in several stand with the first."""
+    heading = {Mode.BOARD: "Board and everywhere", Mode.FEED: "With the feed", Mode.DRAWER: "In the drawer"}
+    before = {Mode.BOARD: (), Mode.FEED: (Mode.BOARD,), Mode.DRAWER: (Mode.BOARD, Mode.FEED)}[mode]
+    own = {mode, Mode.FULL} if mode is Mode.DRAWER else {mode}
+    rows = [
+        key
+        for key in keys
+        if key.shown and own & set(key.modes) and not any(other in key.modes for other in before)
+    ]
+    return [
+        [Span(heading[mode], Role.INFO)],
+        *([Span(left(key.shown, 7), Role.TITLE), Span(key.does)] for key in rows),
+    ]
+
+
+def _columns(blocks: list[list[list[Span]]], width: int) -> list[Line]:
+    """The first block at the left, the others under one another at its right where there is room."""
+    first, *rest = blocks
+    other = [line for block in rest for line in block]
+    if width < 130:
+        return [fit([Span(" "), *line], width) for line in (*first, *other)]
+    half = width // 2
+    rows = max(len(first), len(other))
+    both = zip(first + [[]] * (rows - len(first)), other + [[]] * (rows - len(other)), strict=True)
+    return [fit([*fit([Span(" "), *a], half), *b], width) for a, b in both]
+
+
+def _table(rows: tuple[tuple[str, str], ...], wide: int, width: int) -> list[Line]:
+    """Term and meaning, two to a line where there is room."""
+    cell = width // 2 if width >= 130 else width
+    cells = [fit([Span(" " + left(term, wide), Role.TITLE), Span(text)], cell) for term, text in rows]
+    step = 2 if width >= 130 else 1
+    return [fit([s for one in cells[i : i + step] for s in one], width) for i in range(0, len(cells), step)]
+
+
+def _statuses(width: int) -> Line:
+    spans = [Span(" ")]
+    for word in STATUS_WORDS:
+        spans += [status(word, compact=False), Span("  ")]
+    spans.append(Span("·  ", Role.MUTED))
+    for word in ("critical", "warning", "info", "ok"):
+        spans += [severity(word), Span("  ")]
+    return fit(spans, width)
 
 
 def _stages(width: int) -> list[Line]:
@@ -43,4 +128,4 @@ def _stages(width: int) -> list[Line]:
 
 
 def _stage(stage: Stage) -> list[Span]:
-    return [Span(f" {stage.glyph} ", stage_role(stage)), Span(left(stage.label, 14)), Span(left("", 10))]
+    return [Span(f" {stage.glyph} ", stage_role(stage)), Span(left(stage.label, 24))]

@@ -1,11 +1,64 @@
-"""The last line: what the keys do, from the key table."""
+"""The last line: what the keys do here, from the key table; the prompt while the user types; notices."""
 
-from overwatch.tui.context import Context
-from overwatch.tui.keys import KEYS
-from overwatch.tui.text import Line, Role, Span, fit
+from overwatch.snapshot import Snapshot
+from overwatch.tui.context import COMPACT_BELOW, Context
+from overwatch.tui.keys import known
+from overwatch.tui.panels.alarms import on_rail
+from overwatch.tui.prompt import Prompt
+from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, spread, tail
 
 
-def render(ctx: Context) -> Line:
+def render(snapshot: Snapshot | None, ctx: Context) -> Line:
     """One line."""
-    hints = [key.hint for key in KEYS if key.hint is not None]
-    return fit([Span(" " + "  ".join(hints), Role.MUTED)], ctx.width)
+    if ctx.ui.prompt is not None:
+        return _prompt(ctx.ui.prompt, snapshot, ctx)
+    if ctx.ui.notice is not None:
+        return fit([Span(f" {clean(ctx.ui.notice)}", Role.INFO)], ctx.width)
+    slots = snapshot is not None and snapshot.run.slots_enabled
+    num_alarms = 0 if snapshot is None else min(9, len(on_rail(snapshot)))
+    said = [
+        _alarm_hint(num_alarms) if key.action == "alarm" else hint
+        for key in known(slots=slots, replay=ctx.ui.playback is not None)
+        if ctx.ui.mode in (key.modes if key.hinted is None else key.hinted)
+        and (hint := key.tiny if ctx.width < COMPACT_BELOW else key.hint) is not None
+    ]
+    said = [hint for hint in said if hint]
+    ending = "  ".join(said[-2:])
+    line = ""
+    for hint in said[:-2]:
+        if len(f" {line}{hint}  {ending}") <= ctx.width:
+            line += f"{hint}  "
+    return fit([Span(f" {line}{ending}", Role.MUTED)], ctx.width)
+
+
+def _alarm_hint(num_alarms: int) -> str:
+    if not num_alarms:
+        return ""
+    return "1 alarm" if num_alarms == 1 else f"1-{num_alarms} alarm"
+
+
+def _prompt(prompt: Prompt, snapshot: Snapshot | None, ctx: Context) -> Line:
+    """What is typed with the caret, and at the right what is wrong with it and what passes."""
+    answer: list[Span] = []
+    error = prompt.error
+    if error is not None:
+        answer.append(Span(cut(clean(error), max(10, ctx.width * 3 // 5)), Role.WARN))
+    if prompt.kind == "filter" and snapshot is not None:
+        passing = _passing(snapshot)
+        if passing and ctx.width - sum(cells(span.text) for span in answer) > 40:
+            answer.append(Span(("   " if answer else "") + passing))
+    if not answer:
+        answer = [Span("Enter keeps it, Esc goes back", Role.MUTED)]
+    room = max(4, ctx.width - 6 - sum(cells(span.text) for span in answer))
+    before = tail(prompt.text[: prompt.at], room - 1)
+    after = prompt.text[prompt.at :]
+    caret = after[:1] or " "
+    typed = [Span("/ ", Role.TITLE), Span(before), Span(caret, Role.ACCENT), Span(after[1:])]
+    return spread(typed, answer, ctx.width)
+
+
+def _passing(snapshot: Snapshot) -> str:
+    total, matched = snapshot.run.n_envs, snapshot.board.matched
+    if total is None:
+        return ""
+    return f"{total:,} env" if matched is None else f"{matched:,} of {total:,} env"

@@ -1,14 +1,15 @@
 """Which lines the flight board shows: groups, rows and folds, as many as there is room for.
 
-Never sorts: groups and rows keep the snapshot's order. Envs that are not OK come before the others, and
-what does not fit folds into one line per lane. The row under the cursor is always among the lines.
+Never sorts: groups and rows keep the snapshot's order. By anomaly, envs that are not OK come before the
+others. What does not fit folds into one line per lane. The row under the cursor is always among the lines.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from overwatch.snapshot import Env, Group
+from overwatch.tui.context import LaneAt, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +48,30 @@ Item: TypeAlias = Head | Row | Fold | More
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The board's lines, and the envs that the cursor walks over, in their order."""
+    """The board's lines, and the places that the cursor walks over, in their order."""
 
     items: tuple[Item, ...]
-    walk: tuple[int, ...]
+    walk: tuple[Place, ...]
 
 
-def flat(envs: tuple[Env, ...], num_envs: int, lines: int, cursor: int | None) -> Plan:
-    """One list over all lanes: what is not OK first, the rest folded into one line."""
-    ordered = [*(env for env in envs if env.status != "ok"), *(env for env in envs if env.status == "ok")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is wanted of the lines."""
+
+    lines: int
+    cursor: Place | None
+    worst_first: bool = True
+    """The order is by anomaly, so that rows that are OK matter less than the others."""
+    folds: Mapping[str | None, bool]
+    """Lanes that the user opened (true) or closed."""
+
+
+def flat(envs: tuple[Env, ...], num_envs: int, wish: Wish) -> Plan:
+    """One list over all lanes: by anomaly what is not OK first; the rest folded into one line."""
+    lines, cursor = wish.lines, wish.cursor
+    ordered = list(envs)
+    if wish.worst_first:
+        ordered = [*(env for env in envs if env.status != "ok"), *(env for env in envs if env.status == "ok")]
     room = lines if num_envs <= lines else lines - 1
     shown = _with_cursor(ordered, max(0, room), cursor)
     items: list[Item] = [Row(env=env) for env in shown]
@@ -64,32 +80,38 @@ def flat(envs: tuple[Env, ...], num_envs: int, lines: int, cursor: int | None) -
     return Plan(items=tuple(items[: max(0, lines)]), walk=tuple(env.env_id for env in ordered))
 
 
-def grouped(groups: tuple[Group, ...], envs: tuple[Env, ...], lines: int, cursor: int | None) -> Plan:
+def grouped(groups: tuple[Group, ...], envs: tuple[Env, ...], wish: Wish) -> Plan:
     """A section a lane, worst first; lanes with nothing wrong are one line when space is short."""
+    lines = wish.lines
     kept = groups if len(groups) <= lines else groups[: max(0, lines - 1)]
     members: dict[str | None, list[Env]] = {group.gpu_id: [] for group in kept}
     for env in envs:
         if env.gpu_id in members:
             members[env.gpu_id].append(env)
-    counts = _allot(kept, members, lines - (len(kept) < len(groups)))
+    counts = _allot(kept, members, wish, lines - (len(kept) < len(groups)))
     items: list[Item] = []
     for group in kept:
-        items += _section(group, members[group.gpu_id], counts[group.gpu_id], cursor)
+        items += _section(group, members[group.gpu_id], counts[group.gpu_id], wish.cursor)
     if len(kept) < len(groups) and lines > 0:
         items.append(More(count=len(groups) - len(kept)))
     return Plan(items=tuple(items[: max(0, lines)]), walk=_walk(items, members))
 
 
 def _allot(
-    groups: tuple[Group, ...], members: dict[str | None, list[Env]], lines: int
+    groups: tuple[Group, ...], members: dict[str | None, list[Env]], wish: Wish, lines: int
 ) -> dict[str | None, int]:
     """How many rows each lane gets: first those that are not OK, then the others, a row a lane in turn."""
     counts: dict[str | None, int] = {group.gpu_id: 0 for group in groups}
+    every = {name: len(rows) for name, rows in members.items()}
     bad = {name: sum(env.status != "ok" for env in rows) for name, rows in members.items()}
-    all_fit = sum(_cost(group, len(members[group.gpu_id])) for group in groups) <= lines
+    if not wish.worst_first:
+        bad = every
+    all_fit = sum(_cost(group, every[group.gpu_id]) for group in groups) <= lines
     eager = [group for group in groups if bad[group.gpu_id] or all_fit] or list(groups)
+    eager = [group for group in groups if wish.folds.get(group.gpu_id, group in eager)]
     used = len(groups)
-    for limits in (bad, {name: len(rows) for name, rows in members.items()}):
+    asked = {name: 1 if wish.folds.get(name) else 0 for name in every}
+    for limits in (asked, bad, every):
         for group in _in_turn(eager, limits, counts):
             step = _cost(group, counts[group.gpu_id] + 1) - _cost(group, counts[group.gpu_id])
             if used + step > lines:
@@ -116,7 +138,7 @@ def _cost(group: Group, rows: int) -> int:
     return 1 + rows + (group.n_envs > rows)
 
 
-def _section(group: Group, rows: list[Env], count: int, cursor: int | None) -> list[Item]:
+def _section(group: Group, rows: list[Env], count: int, cursor: Place | None) -> list[Item]:
     if count == 0:
         return [Head(group=group, opened=False)]
     shown = _with_cursor(rows, count, cursor)
@@ -126,7 +148,7 @@ def _section(group: Group, rows: list[Env], count: int, cursor: int | None) -> l
     return items
 
 
-def _with_cursor(rows: list[Env], count: int, cursor: int | None) -> list[Env]:
+def _with_cursor(rows: list[Env], count: int, cursor: Place | None) -> list[Env]:
     """The first `count` rows; a cursor below them takes the last place, so that the worst stay in sight."""
     if cursor is None or count == 0 or any(env.env_id == cursor for env in rows[:count]):
         return rows[:count]
@@ -151,20 +173,23 @@ def _rest_ok(group: Group | None, rows: list[Env], unseen: int) -> bool:
     return group.counts.get("ok", 0) - carried_ok == unseen
 
 
-def _walk(items: list[Item], members: dict[str | None, list[Env]]) -> tuple[int, ...]:
-    """Rows in sight, then what the last open lane hides: the cursor can go on there."""
-    walk: list[int] = []
+def _walk(items: list[Item], members: dict[str | None, list[Env]]) -> tuple[Place, ...]:
+    """Rows in sight and closed lanes; within the last open lane also what it hides."""
+    heads = [item for item in items if isinstance(item, Head)]
+    last = next((head.group.gpu_id for head in reversed(heads) if head.opened), None)
+    walk: list[Place] = []
     for item in items:
         match item:
             case Row(env=env):
-                walk.append(env.env_id)
-            case Head() | Fold() | More():
+                if env.gpu_id != last:
+                    walk.append(env.env_id)
+            case Head(group=group, opened=opened):
+                if not opened:
+                    walk.append(LaneAt(group.gpu_id))
+                elif group.gpu_id == last:
+                    walk += [env.env_id for env in members[last]]
+            case Fold() | More():
                 continue
             case _:
                 assert_never(item)
-    opened = [item.group for item in items if isinstance(item, Head) and item.opened]
-    if not opened:
-        return tuple(walk)
-    last = [env.env_id for env in members[opened[-1].gpu_id]]
-    inside = set(last)
-    return (*(env_id for env_id in walk if env_id not in inside), *last)
+    return tuple(walk)

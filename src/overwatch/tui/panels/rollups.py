@@ -17,6 +17,9 @@ _WORST_AT: Final = 53
 def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """The census and, in the standard layout, best and worst; what nothing filled is left out."""
     lines = []
+    if ctx.beside:
+        alone = _census(snapshot, compact=False)[2:]
+        return [fit([Span(" "), *alone], ctx.width)] if alone else []
     census = _census(snapshot, compact=ctx.compact)
     actions = _actions(snapshot, compact=ctx.compact)
     if census or actions:

@@ -33,7 +33,7 @@ def render(waiting: Waiting, ctx: Context) -> list[Line]:
     if small.fits(ctx):
         lines += [fit(spans, ctx.width) for spans in _advice(waiting, compact=ctx.compact)]
         filler = [blank(ctx.width)] * (ctx.height - len(lines) - 1)
-        return [*lines, *filler, keyline.render(ctx)]
+        return [*lines, *filler, keyline.render(None, ctx)]
     above = (lines + [blank(ctx.width)] * ctx.height)[: max(0, ctx.height - 1)]
     return [*above, small.needed(ctx)]
 

@@ -1,14 +1,29 @@
-"""The first screen: every panel, and who gets how many rows.
+"""The first screen: every panel, and who gets how many rows; with the drawer open, what makes way for it.
 
 The same lines are the live screen, `--format text` and the SVG: what a test compares is what is seen.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.context import Context
-from overwatch.tui.panels import alarms, board, feed, header, keyline, pulse, rollups, small, system, verdict
-from overwatch.tui.text import Line
+from overwatch.tui.context import Context, Place
+from overwatch.tui.keys import Mode
+from overwatch.tui.panels import (
+    alarms,
+    board,
+    drawer,
+    feed,
+    header,
+    keyline,
+    pulse,
+    rollups,
+    small,
+    system,
+    verdict,
+)
+from overwatch.tui.text import Line, Span
+
+LEAST_BOARD = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +31,11 @@ class Frame:
     """What is on the screen, and where the cursor can go."""
 
     lines: list[Line]
-    walk: tuple[int, ...] = ()
-    """Env ids in the order in which the cursor visits them."""
-    cursor: int | None = None
+    walk: tuple[Place, ...] = ()
+    """Places in the order in which the cursor visits them."""
+    cursor: Place | None = None
+    most_scroll: int = 0
+    """How far the drawer's text can be scrolled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +62,8 @@ def render(snapshot: Snapshot, ctx: Context) -> Frame:
     """Exactly `ctx.height` lines of exactly `ctx.width` cells."""
     if not small.fits(ctx):
         return Frame(lines=small.render(snapshot, ctx))
+    if ctx.ui.opened and (ctx.compact or ctx.ui.full):
+        return _full(snapshot, ctx)
     share = shares(ctx.height)
     above = [
         *header.render(snapshot, ctx),
@@ -53,6 +72,49 @@ def render(snapshot: Snapshot, ctx: Context) -> Frame:
         *system.render(snapshot, ctx, share.lanes),
         *alarms.render(snapshot, ctx, share.alarms),
     ]
-    below = [*rollups.render(snapshot, ctx), *feed.render(snapshot, ctx, share.feed), keyline.render(ctx)]
-    drawn = board.render(snapshot, ctx, ctx.height - len(above) - len(below) - 2)
-    return Frame(lines=[*above, *drawn.lines, *below], walk=drawn.walk, cursor=drawn.cursor)
+    rows = ctx.height - len(above) - 1
+    drawn = (
+        _with_drawer(snapshot, ctx, rows) if ctx.ui.opened else _board_and_feed(snapshot, ctx, rows, share)
+    )
+    lines = [*above, *drawn.lines, keyline.render(snapshot, ctx)]
+    return replace(drawn, lines=lines)
+
+
+def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
+    """`rows` lines: board, rollups, and the feed, which has half of them while it has the keys."""
+    fleet = rollups.render(snapshot, ctx)
+    asked = share.feed
+    if ctx.ui.mode is Mode.FEED:
+        asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
+    below = [*fleet, *feed.render(snapshot, ctx, asked)]
+    drawn = board.render(snapshot, ctx, rows - len(below) - 2)
+    return Frame(lines=[*drawn.lines, *below], walk=drawn.walk, cursor=drawn.cursor)
+
+
+def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
+    """`rows` lines: the board's title, then board and feed beside the box."""
+    box = drawer.box(snapshot, ctx, rows - 1)
+    beside = replace(ctx, width=ctx.width - drawer.width(ctx) - 1, beside=True)
+    fleet = rollups.render(snapshot, beside)
+    title_and_lines = max(4, min(12, (rows - len(fleet)) // 3))
+    below = [*fleet, *feed.render(snapshot, beside, title_and_lines - 1)]
+    drawn = board.render(snapshot, beside, rows - 1 - len(below) - 1)
+    left = [*drawn.lines, *below]
+    lines = [board.title(snapshot, ctx)]
+    lines += [(*one, Span(" "), *other) for one, other in zip(left, box.lines, strict=True)]
+    return Frame(lines=lines, walk=drawn.walk, cursor=drawn.cursor, most_scroll=box.most_scroll)
+
+
+def _full(snapshot: Snapshot, ctx: Context) -> Frame:
+    """The drawer under verdict and pulse; the cursor's walk stays that of the board behind it."""
+    head = [header.identity(snapshot.run, ctx)] if ctx.compact else header.render(snapshot, ctx)
+    above = [*head, *verdict.render(snapshot, ctx), *pulse.render(snapshot, ctx)]
+    rows = ctx.height - len(above) - 1
+    drawn = drawer.full(snapshot, ctx, rows)
+    behind = board.render(snapshot, ctx, rows)
+    return Frame(
+        lines=[*above, *drawn.lines, keyline.render(snapshot, ctx)],
+        walk=behind.walk,
+        cursor=behind.cursor,
+        most_scroll=drawn.most_scroll,
+    )

@@ -1,0 +1,96 @@
+"""The drawer: a box at the right of the board, or the full screen, around an env's or a finding's detail."""
+
+from dataclasses import dataclass
+
+from overwatch.snapshot import Snapshot
+from overwatch.tui.context import COMPACT_BELOW, Context
+from overwatch.tui.grammar import lane_word, status
+from overwatch.tui.panels import alarm, detail
+from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, rule
+
+_WIDTH = 62
+
+
+def width(ctx: Context) -> int:
+    """Cells of the box; wider terminals share what they gain between board and box."""
+    return _WIDTH + (ctx.width - COMPACT_BELOW) // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The drawer's lines and how far its text can be scrolled."""
+
+    lines: list[Line]
+    most_scroll: int
+
+
+def box(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
+    """Exactly `rows` lines of the box's width."""
+    wide = width(ctx)
+    inner = wide - 3
+    content = _content(snapshot, inner, ctx)
+    shown, most = _window(content, rows - 2, ctx, inner)
+    name = cut(_heading(snapshot, ctx), wide - 5)
+    top = f"┌ {name} " + "─" * (wide - 4 - cells(name)) + "┐"
+    edge = Span("│", Role.MUTED)
+    lines: list[Line] = [
+        fit([Span("┌ ", Role.MUTED), Span(name, Role.TITLE), Span(top[len(name) + 2 :], Role.MUTED)], wide)
+    ]
+    lines += [(edge, Span(" "), *line, edge) for line in shown]
+    lines.append((Span("└" + "─" * (wide - 2) + "┘", Role.MUTED),))
+    return Drawn(lines=lines, most_scroll=most)
+
+
+def full(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
+    """Title and exactly `rows - 1` lines, over the whole width."""
+    title = rule(_heading(snapshot, ctx, bound=True), [Span("Esc back", Role.MUTED)], ctx.width)
+    content = _content(snapshot, ctx.width, ctx)
+    shown, most = _window(content, rows - 1, ctx, ctx.width)
+    return Drawn(lines=[title, *shown], most_scroll=most)
+
+
+def _content(snapshot: Snapshot, inner: int, ctx: Context) -> list[Line]:
+    if ctx.ui.alarm is not None:
+        return alarm.content(snapshot, ctx.ui.alarm, inner, ctx)
+    if ctx.ui.env_id is None:
+        return []
+    make = detail.wide if inner == ctx.width else detail.narrow
+    return make(snapshot, ctx.ui.env_id, inner, ctx)
+
+
+def _window(content: list[Line], rows: int, ctx: Context, inner: int) -> tuple[list[Line], int]:
+    """The lines in sight; where some are not, the last one says so."""
+    over = len(content) - rows
+    if over <= 0:
+        return [*content, *[blank(inner)] * -over], 0
+    most = over + 1
+    at = min(ctx.ui.scroll, most)
+    shown = content[at : at + rows - 1]
+    below = len(content) - at - len(shown)
+    key = "j" if inner == ctx.width else "PgDn"
+    note = f"{below} more lines: {key}" if below else "the end"
+    shown += [blank(inner)] * (rows - 1 - len(shown))
+    return [*shown, fit([Span(f" {note}" if inner == ctx.width else note, Role.MUTED)], inner)], most
+
+
+def _heading(snapshot: Snapshot, ctx: Context, *, bound: bool = False) -> str:
+    if ctx.ui.alarm is not None:
+        return alarm.heading(ctx.ui.alarm)
+    env_id = ctx.ui.env_id
+    if env_id is None:
+        return ""
+    env, known = detail.env_of(snapshot, env_id), detail.detail_of(snapshot, env_id)
+    words = [f"env {env_id}"]
+    if env is not None:
+        lane = [] if env.gpu_id is None else [lane_word(env.gpu_id, compact=False)]
+        if bound and lane and known.bound is not None:
+            lane[0] += f" {clean(known.bound.state)}"
+        words += [*lane, f"{status(env.status, compact=False).text} {env.anomaly.score:.1f}"]
+    if known.rank is not None and known.num_envs is not None:
+        words.append(f"{_ordinal(known.rank)} of {known.num_envs:,}")
+    return " · ".join(words)
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"

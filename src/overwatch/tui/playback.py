@@ -1,0 +1,63 @@
+"""A recording as the screen sees it: where it stands, and the few things that can be done with it."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """An alarm on the timeline."""
+
+    time: float
+    severity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playback:
+    """The place in a recording; times in Unix seconds."""
+
+    time: float
+    first: float
+    last: float
+    playing: bool
+    speed: float = 1.0
+    busy: bool = False
+    """It is on its way to another place."""
+    marks: tuple[Mark, ...] = ()
+    """Alarms that were met so far, in order."""
+
+
+class Transport(Protocol):
+    """What plays a recording."""
+
+    @property
+    def playback(self) -> Playback:
+        """Where it stands."""
+
+    def play(self, *, playing: bool) -> None:
+        """Play on, or pause."""
+
+    def step(self, by: int) -> None:
+        """So many recorded seconds on, or back; pauses."""
+
+    def seek(self, time: float) -> None:
+        """Go to a Unix time."""
+
+    def set_speed(self, speed: float) -> None:
+        """Recording seconds a second."""
+
+
+def next_speed(speed: float, way: int) -> float:
+    """The speed `way` places faster; stays at the ends."""
+    place = min(range(len(SPEEDS)), key=lambda index: abs(SPEEDS[index] - speed))
+    return SPEEDS[min(max(0, place + way), len(SPEEDS) - 1)]
+
+
+def next_mark(playback: Playback, way: int) -> float | None:
+    """When the alarm before or after this moment was; one that is less than a second ago is this moment."""
+    times = [mark.time for mark in playback.marks]
+    if way > 0:
+        return next((at for at in times if at > playback.time + 0.05), None)
+    return next((at for at in reversed(times) if at < playback.time - 1.05), None)

@@ -1,0 +1,77 @@
+"""The feed's lines that this terminal has seen, more than one snapshot carries, and which of them to show.
+
+Owns what the toggles and the search mean. Must not know how a line is drawn.
+"""
+
+from collections import deque
+from typing import Final
+
+from overwatch.snapshot import FeedLine, Snapshot
+
+KEPT: Final = 2000
+TOGGLES: Final = ("errors", "seeds", "policy")
+_SEEDS: Final = frozenset({"seed_stage_changed", "gate_evaluated"})
+_POLICY: Final = frozenset({"early_stopped", "non_finite_seen", "measured"})
+
+
+class Scrollback:
+    """Lines in order of arrival; a snapshot repeats those that it shares with the one before."""
+
+    def __init__(self) -> None:
+        self._lines: deque[FeedLine] = deque(maxlen=KEPT)
+        self._run: str | None = None
+        self._time = 0.0
+
+    def take(self, snapshot: Snapshot) -> int:
+        """Add what is new in a snapshot; returns how many lines that were.
+
+        Another run, or a step back in time, starts anew.
+        """
+        if snapshot.run.run_id != self._run or snapshot.time < self._time:
+            self._lines.clear()
+        self._run, self._time = snapshot.run.run_id, snapshot.time
+        fresh = snapshot.feed
+        if self._lines:
+            newest = self._lines[-1]
+            same = (place for place in range(len(fresh) - 1, -1, -1) if fresh[place] == newest)
+            fresh = fresh[next(same, -1) + 1 :]
+        self._lines.extend(fresh)
+        return len(fresh)
+
+    def lines(self, toggles: frozenset[str] = frozenset(), search: str = "") -> tuple[FeedLine, ...]:
+        """Oldest first: of any of the toggled kinds (all without), with every word of the search."""
+        words = search.lower().split()
+        if not toggles and not words:
+            return tuple(self._lines)
+        return tuple(
+            line
+            for line in self._lines
+            if (not toggles or any(_is(line, toggle) for toggle in toggles))
+            and all(_has(line, word) for word in words)
+        )
+
+
+def _is(line: FeedLine, toggle: str) -> bool:
+    if toggle == "errors":
+        return line.severity == "critical" or (line.severity == "warning" and line.kind not in _SEEDS)
+    if toggle == "seeds":
+        return line.kind in _SEEDS
+    return line.kind in _POLICY or "update" in line.fields or line.message.startswith("update=")
+
+
+def _has(line: FeedLine, word: str) -> bool:
+    """A word anywhere in the line; `env=9` and its like are compared whole."""
+    key, sign, value = word.partition("=")
+    lane = (line.gpu_id or "").lower()
+    ids = {
+        "env": {"" if line.env_id is None else str(line.env_id)},
+        "gpu": {lane, lane.removeprefix("gpu")},
+        "slot": {(line.slot or "").lower()},
+        "seed": {(line.seed_id or "").lower()},
+    }
+    if sign and key in ids:
+        return value in ids[key]
+    said = (line.subsystem, line.message, line.seed_id, line.slot, line.gpu_id, line.severity)
+    fields = (f"{name}={text}" for name, text in line.fields.items())
+    named = "" if line.env_id is None else f"env {line.env_id}"
+    return word in " ".join((*(text or "" for text in said), *fields, named)).lower()
