@@ -98,14 +98,14 @@ def straggler(lane: LaneFacts, limits: AnomalyLimits) -> Bound | None:
     """Its steps take well longer than those of the other lanes of its kind."""
     if lane.pace is None or lane.pace < limits.slow_lane or lane.step_s is None:
         return None
-    others_s = lane.step_s / lane.pace
+    own, others = (_duration(value, lane.step_s) for value in (lane.step_s, lane.step_s / lane.pace))
     return Bound(
         state="STRAGGLER",
         mark="!!" if lane.pace >= 1.1 * limits.slow_lane else "!",
-        why=f"step {_in_unit_of(lane.step_s, lane.step_s)} against {_in_unit_of(lane.step_s, others_s)}; the others wait",
+        why=f"step {own} against {others}; the others wait",
         hint=f"compare clock and PCIe width of {lane.name}",
         confidence=0.9,
-        evidence=_evidence(lane, f"step {_in_unit_of(lane.step_s, lane.step_s)}"),
+        evidence=_evidence(lane, f"step {own}"),
     )
 
 
@@ -223,9 +223,9 @@ def badness(bound: Bound) -> int:
     return {"!!": 0, "!": 2}.get(bound.mark, 3)
 
 
-def _in_unit_of(other: float, value: float) -> str:
-    """A duration as shown, in seconds or milliseconds as `other` needs."""
-    return f"{value:.2f}s" if other >= 1 else f"{value * 1000:.3g}ms"
+def _duration(value: float, like: float) -> str:
+    """A duration as shown, in the unit that suits `like`."""
+    return f"{value:.2f}s" if like >= 1 else f"{value * 1000:.3g}ms"
 
 
 def _sync(lane: LaneFacts, share: float, other: str, confidence: float) -> Bound:

@@ -25,6 +25,8 @@ class Fleet:
     """Index into the run's lane names; -1 unknown."""
     newest_at: int
     """Producer's time of the newest env record; 0 when there is none."""
+    lively_at: int
+    """When the most talkative eighth of the living envs had spoken; 0 when there is none."""
     step_time: Floats
     """Seconds; NaN where not measured."""
     median_step_time: float | None
@@ -54,12 +56,18 @@ def fleet_of(state: RunState) -> Fleet:
         ids=envs.ids[: envs.n],
         lane=envs.lane[: envs.n],
         newest_at=int(envs.seen_at[: envs.n].max()) if envs.n else 0,
+        lively_at=_lively_at(envs.seen_at[: envs.n][envs.crashed_at[: envs.n] == 0]),
         step_time=step_time,
         median_step_time=_telling_median(step_time),
         lane_step_time=lanes,
         lane_pace=_paces(lanes),
         returns=returns_of(envs),
     )
+
+
+def _lively_at(seen_at: Ints) -> int:
+    """One env that speaks alone does not make the others silent; an eighth of the fleet does."""
+    return int(np.sort(seen_at)[-1 - seen_at.size // 8]) if seen_at.size else 0
 
 
 def kind_of(lane: str) -> str:

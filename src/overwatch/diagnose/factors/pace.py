@@ -49,8 +49,8 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """Other envs speak, this one does not."""
     if not fleet.n:
         return None
-    quiet_s: Floats = (fleet.newest_at - fleet.state.envs.seen_at[: fleet.n]) / 1e9
-    mute = quiet_s >= limits.silent_s
+    quiet_s: Floats = (fleet.lively_at - fleet.state.envs.seen_at[: fleet.n]) / 1e9
+    mute = (quiet_s >= limits.silent_s) & (fleet.state.envs.crashed_at[: fleet.n] == 0)
     if not mute.any():
         return None
     return Factor(

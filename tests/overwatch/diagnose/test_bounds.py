@@ -1,0 +1,240 @@
+"""Every bound rule speaks when it should, and abstains where its signals are missing."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from overwatch.catalog import Scope, find
+from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.diagnose.anomaly import AnomalyLimits
+from overwatch.diagnose.bounds import RULES, Bound, badness, judge_lanes, judge_run
+from overwatch.diagnose.held import HOLD_NS, hold
+from overwatch.diagnose.lanes import LaneFacts
+from overwatch.events import Column, Event, Measured, PhaseEnded
+from overwatch.state import RunState
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+
+GIB = 1 << 30
+BUSY = {"util": 0.97, "power": 0.8, "memory": 0.5, "clock": 1.0}
+
+EXAMPLES: dict[str, tuple[LaneFacts, str, str]] = {
+    "throttled": (
+        LaneFacts(
+            name="gpu1", age_s=0, clock_hz=1140e6, clock_max_hz=1980e6, throttle=("thermal",),
+            **{**BUSY, "clock": 1140 / 1980},
+        ),
+        "THROTTLED!!",
+        "thermal: 1140 of 1980 MHz; cool it",
+    ),
+    "oom_risk": (
+        LaneFacts(
+            name="gpu1", age_s=0, memory=0.9, memory_used=72 * GIB, memory_total=80 * GIB,
+            memory_rate=GIB / 4, util=0.9,
+        ),
+        "OOM-RISK!!",
+        "memory full in about 32s at +0.25G/s",
+    ),
+    "straggler": (
+        LaneFacts(name="gpu1", age_s=0, pace=1.92 / 1.37, step_s=1.92, **BUSY),
+        "STRAGGLER!",
+        "step 1.92s against 1.37s; the others wait",
+    ),
+    "sync_bound": (
+        LaneFacts(
+            name="gpu0", age_s=0, util=0.62, step_s=0.62, slowest="gpu1", slowest_s=1.0, pace=0.62, power=0.5
+        ),
+        "SYNC-BOUND!",
+        "38% of each step waits for gpu1",
+    ),
+    "io_bound": (
+        LaneFacts(name="gpu1", age_s=0, util=0.3, loader=0.0, loader_text="loader 0/8"),
+        "IO-BOUND!",
+        "loader 0/8, util 30%; it waits for data",
+    ),
+    "compute_bound": (LaneFacts(name="gpu1", age_s=0, **BUSY), "COMPUTE-BOUND", "busy at full power"),
+    "memory_bound": (
+        LaneFacts(name="gpu1", age_s=0, util=0.5, memory=0.94, power=0.5),
+        "MEMORY-BOUND",
+        "memory 94% full, util 50%",
+    ),
+    "host_bound": (
+        LaneFacts(name="gpu1", age_s=0, util=0.95, power=0.25, memory=0.2),
+        "HOST-BOUND",
+        "util 95% at 25% of its power: small kernels",
+    ),
+    "idle": (LaneFacts(name="gpu1", age_s=0, util=0.0, power=0.1, memory=0.1), "idle", "nothing runs here"),
+    "unknown": (
+        LaneFacts(name="gpu1", age_s=0, util=0.97),
+        "unknown?",
+        "not told: power limit, memory",
+    ),
+}  # fmt: skip
+
+
+def _bound(lane: LaneFacts) -> Bound:
+    return judge_lanes([lane], AnomalyLimits())[lane.name]
+
+
+def test_every_rule_has_an_example() -> None:
+    """A rule without an example that makes it speak cannot be added."""
+    assert {rule.__name__ for rule in RULES} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_rule_speaks_with_its_reason(name: str) -> None:
+    """State, mark and reason are said, with evidence and a confidence."""
+    lane, state, why = EXAMPLES[name]
+    bound = _bound(lane)
+
+    assert (bound.state + bound.mark, bound.why) == (state, why)
+    assert 0 <= bound.confidence <= 1
+    assert bound.evidence
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "unknown"])
+def test_the_rule_abstains_without_signals(name: str) -> None:
+    """A lane that says nothing is judged by no rule but the one that says so."""
+    rule = next(rule for rule in RULES if rule.__name__ == name)
+
+    assert rule(LaneFacts(name="gpu1", age_s=0), AnomalyLimits()) is None
+
+
+@pytest.mark.parametrize(
+    ("lane", "state"),
+    [
+        (LaneFacts(name="g", age_s=0, throttle=("power",), **BUSY), "COMPUTE-BOUND"),
+        (LaneFacts(name="g", age_s=0, throttle=("idle", "clocks"), **BUSY), "COMPUTE-BOUND"),
+        (LaneFacts(name="g", age_s=0, throttle=("power",), **{**BUSY, "clock": 0.7}), "THROTTLED"),
+        (LaneFacts(name="g", age_s=0, **{**BUSY, "clock": 0.5}), "THROTTLED"),
+        (LaneFacts(name="g", age_s=0, util=0.01, power=0.1, memory=0.1, clock=0.2), "idle"),
+        (LaneFacts(name="g", age_s=0, pace=1.2, step_s=1.0, **BUSY), "COMPUTE-BOUND"),
+        (LaneFacts(name="g", age_s=0, loader=0.0, **BUSY), "COMPUTE-BOUND"),
+        (LaneFacts(name="g", age_s=0, **{**BUSY, "memory": 0.98}), "OOM-RISK"),
+        (LaneFacts(name="g", age_s=0, sync_phase=0.3, **BUSY), "SYNC-BOUND"),
+        (LaneFacts(name="g", age_s=9, throttle=("thermal",), **BUSY), "unknown"),
+        (
+            LaneFacts(
+                name="g", age_s=0, util=0.97, power=0.8, memory=0.3, memory_used=24 * GIB,
+                memory_total=80 * GIB, memory_rate=4.0 * GIB,
+            ),
+            "COMPUTE-BOUND",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_everyday_is_no_fault(lane: LaneFacts, state: str) -> None:
+    """A power cap that costs no clock, a start that fills memory, an idle GPU that clocks down."""
+    assert _bound(lane).state == state
+
+
+def test_the_run_waits_where_a_lane_waits() -> None:
+    """The wait at the barrier is the run's bound; without one it is the worst lane's; without lanes none."""
+    throttled, waiting, computing = (
+        _bound(EXAMPLES[name][0]) for name in ("throttled", "sync_bound", "compute_bound")
+    )
+    run = judge_run({"gpu1": throttled, "gpu0": waiting})
+    healthy = judge_run({"gpu0": computing, "gpu1": computing})
+
+    assert run is not None
+    assert (run.state, run.mark) == ("SYNC-BOUND", "!")
+    assert healthy is not None
+    assert (healthy.state, healthy.why) == ("COMPUTE-BOUND", "2 of 2 lanes")
+    assert judge_run({}) is None
+
+
+def test_a_verdict_changes_when_another_has_held() -> None:
+    """Three seconds of the other one; a flicker back starts them again; the first is believed at once."""
+    first, other = (_bound(EXAMPLES[name][0]) for name in ("compute_bound", "io_bound"))
+    held = hold({}, {"g": first}, 0)
+    assert held["g"].bound == first
+
+    held = hold(held, {"g": other}, SECOND)
+    held = hold(held, {"g": first}, 2 * SECOND)
+    held = hold(held, {"g": other}, 3 * SECOND)
+    assert hold(held, {"g": other}, 3 * SECOND + HOLD_NS - 1)["g"].bound == first
+    assert hold(held, {"g": other}, 3 * SECOND + HOLD_NS)["g"].bound == other
+
+
+def test_lanes_are_ordered_by_how_bad_they_are() -> None:
+    """Critical, silent, warning, as it should be, cannot tell."""
+    marks = ["throttled", "io_bound", "compute_bound", "unknown"]
+    order = [badness(_bound(EXAMPLES[name][0])) for name in marks]
+    silent = badness(_bound(LaneFacts(name="g", age_s=9)))
+
+    assert order == sorted(order)
+    assert order[0] < silent < order[1]
+
+
+def lane_readings(
+    at: int, lanes: Sequence[str], throttle: Sequence[str | None] = (), **columns: Sequence[float]
+) -> Event:
+    """Readings of some lanes by short name; `throttle` takes words."""
+    values = {}
+    for short, column in columns.items():
+        row = find(short, Scope.GPU)
+        assert row is not None
+        values[row.name] = Column.of(column)
+    if throttle:
+        values["overwatch.gpu.throttle"] = Column.of_labels(list(throttle))
+    return Measured(at=at, scope=Scope.GPU, keys={"gpu_id": Column.of_labels(list(lanes))}, values=values)
+
+
+def _judged(state: RunState) -> Judged:
+    return assess(state, Assessment(), state.last_stamp)
+
+
+def test_readings_become_facts() -> None:
+    """Flags, clocks, power and memory of two lanes on the wire are two verdicts."""
+    told = [
+        lane_readings(
+            START_NS + i * SECOND, ["gpu0", "gpu1"], throttle=[None, "thermal,power"],
+            utilization=[0.96, 0.97], power_w=[600, 388], power_limit_w=[700, 700],
+            clock_hz=[1980e6, 1140e6], clock_max_hz=[1980e6, 1980e6],
+        )
+        for i in range(4)
+    ]  # fmt: skip
+    judged = _judged(fakes.folded(told))
+
+    assert {name: bound.state for name, bound in judged.bounds.items()} == {
+        "gpu0": "COMPUTE-BOUND", "gpu1": "THROTTLED",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "state"), [(GIB / 2, "OOM-RISK"), (0.0, "unknown")])
+def test_memory_that_rises_is_forecast(step: float, state: str) -> None:
+    """Half a GiB a second from 70 of 80 GiB is full in seconds; memory that stays is nothing."""
+    told = [
+        lane_readings(
+            START_NS + i * SECOND, ["gpu0"], utilization=[0.7],
+            memory_used_bytes=[70 * GIB + i * step], memory_total_bytes=[80 * GIB],
+        )
+        for i in range(10)
+    ]  # fmt: skip
+
+    assert _judged(fakes.folded(told)).bounds["gpu0"].state == state
+
+
+def test_phases_of_a_rank_speak_for_its_lane() -> None:
+    """A rank that spends a third of its time at the barrier is sync-bound on the lane it steps on."""
+    told: list[Event] = [
+        fakes.envs(START_NS, [0, 1], step_time=[0.01, 0.01], lane=["gpu0", "gpu0"]),  # type: ignore[list-item]  # lanes are words
+        lane_readings(START_NS, ["gpu0"], utilization=[0.6]),
+    ]
+    told += [
+        PhaseEnded(at=START_NS + i, phase=phase, duration_s=seconds)
+        for i in range(3)
+        for phase, seconds in (("collect", 0.4), ("sync", 0.2))
+    ]
+    bound = _judged(fakes.folded(told)).bounds["gpu0"]
+
+    assert (bound.state, bound.why) == ("SYNC-BOUND", "33% of each step waits for the others")
+
+
+def test_lanes_of_another_kind_are_not_compared() -> None:
+    """A CPU lane that steps slowly is no straggler of the GPUs."""
+    told: list[Event] = [
+        fakes.envs(START_NS, [0, 1], step_time=[0.01, 0.5], lane=["cuda:0", "cpu"]),  # type: ignore[list-item]  # lanes are words
+        lane_readings(START_NS, ["cuda:0", "cpu"], utilization=[0.5, 0.5]),
+    ]
+
+    assert {bound.state for bound in _judged(fakes.folded(told)).bounds.values()} == {"unknown"}

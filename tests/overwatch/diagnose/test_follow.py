@@ -1,0 +1,70 @@
+"""Findings over time: hold before they open, patience before they clear, linger, cooldown."""
+
+import pytest
+
+from overwatch.diagnose.follow import LINGER_NS, Followed, follow
+from overwatch.diagnose.problem import Patience, Problem
+from tests.fakes import SECOND
+
+PATIENT = Patience(hold=2 * SECOND, clear=3 * SECOND, cooldown=30 * SECOND)
+
+
+def _problem(severity: str = "warning", patience: Patience = PATIENT) -> Problem:
+    return Problem(
+        code="c", severity=severity, scope="run", subject=None, at=7, message="m", hint="h", patience=patience
+    )
+
+
+def _after(*spans: tuple[float, bool], patience: Patience = PATIENT, last: str = "warning") -> Followed:
+    """Ticks of 100 ms: seconds with or without the problem; `last` is its severity in the last span."""
+    followed, tick = Followed(), 0
+    for place, (seconds, wrong) in enumerate(spans):
+        severity = last if place == len(spans) - 1 else "warning"
+        for _ in range(round(seconds * 10)):
+            tick += SECOND // 10
+            followed = follow(followed, [_problem(severity, patience)] if wrong else [], tick)
+    return followed
+
+
+def _states(followed: Followed) -> list[str]:
+    return ["open" if item.cleared_at is None else "cleared" for item in followed.open.values()]
+
+
+def test_a_fact_opens_and_clears_at_once() -> None:
+    """Without patience the finding is there at the first tick and cleared at the first without it."""
+    fact = Patience()
+
+    assert _states(_after((0.1, True), patience=fact)) == ["open"]
+    assert _states(_after((0.1, True), (0.1, False), patience=fact)) == ["cleared"]
+    assert _states(_after((0.1, True), (0.1, False), (0.1, True), patience=fact)) == ["open"]
+
+
+@pytest.mark.parametrize(
+    ("spans", "states"),
+    [
+        ([(1.9, True)], []),
+        ([(2.1, True)], ["open"]),
+        ([(1.9, True), (0.1, False), (1.9, True)], []),
+        ([(2.1, True), (2.9, False)], ["open"]),
+        ([(2.1, True), (2.9, False), (1.0, True), (2.9, False)], ["open"]),
+        ([(2.1, True), (3.2, False)], ["cleared"]),
+        ([(2.1, True), (3.2 + LINGER_NS / SECOND, False)], []),
+        ([(2.1, True), (9.0, False), (9.0, True)], []),
+        ([(2.1, True), (9.0, False), (30.0, True)], ["open"]),
+    ],
+)
+def test_a_judgement_needs_patience(spans: list[tuple[float, bool]], states: list[str]) -> None:
+    """Hold two seconds, clear after three, linger five, and stay shut for the cooldown."""
+    assert _states(_after(*spans)) == states
+
+
+def test_what_is_worse_opens_within_the_cooldown() -> None:
+    """A warning that cleared and comes back critical is told."""
+    assert _states(_after((2.1, True), (9.0, False), (3.0, True), last="critical")) == ["open"]
+
+
+def test_a_finding_keeps_its_beginning() -> None:
+    """`since` is when it first was true, whatever was waited for."""
+    (item,) = _after((2.1, True), (1.0, False), (5.0, True)).open.values()
+
+    assert item.since == 7
