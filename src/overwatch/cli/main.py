@@ -36,15 +36,23 @@ def collect(config: Path | None, sets: tuple[str, ...]) -> None:
     "--connect", metavar="ws://HOST:PORT", help="The collector's view API; found by itself without."
 )
 @click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
+@click.option(
+    "--replay",
+    "recording",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A recording instead of a collector.",
+)
+@click.option("--at", "at_s", type=click.FloatRange(min=0), help="Second of the recording to begin at.")
 @click.option("--once", is_flag=True, help="Print one snapshot and end.")
 @click.option(
     "--format", "fmt", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True
 )
-def tui(connect: str | None, run_id: str | None, fmt: str, *, once: bool) -> None:
-    """Watch a run in the terminal."""
+def tui(run_id: str | None, fmt: str, *, once: bool, **source: Path | str | float | None) -> None:
+    """Watch a run in the terminal, live or from a recording."""
     from overwatch.cli import watch
 
-    sys.exit(watch.print_once(connect, run_id, fmt) if once else watch.watch(connect, run_id))
+    chosen = watch.source_of(source, run_id)
+    sys.exit(watch.print_once(chosen, fmt) if once else watch.watch(chosen))
 
 
 @main.command()

@@ -1,33 +1,67 @@
-"""`overwatch tui`: the live screen, or one snapshot printed."""
+"""`overwatch tui`: the live screen, a recording, or one snapshot printed."""
 
 import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import click
 
 from overwatch import codec
 from overwatch.cli.viewclient import fetch_snapshot, view_url
+from overwatch.feeds.player import Player
+from overwatch.feeds.recording import RecordingError, open_recording
+from overwatch.snapshot import Snapshot, View
 
 NO_RUN_YET: Final = 3
-"""Exit code of `--once` while the collector has no run."""
+"""Exit code of `--once` while there is no run."""
+_NOBODY: Final = "the collector is up and has heard of no run"
+_NS: Final = 1_000_000_000
 
 
-def watch(connect: str | None, run_id: str | None) -> int:
-    """Show the live screen until the user quits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What to watch: a collector's run, or a recording's."""
+
+    run_id: str | None = None
+    connect: str | None = None
+    recording: Path | None = None
+    at_s: float | None = None
+    """Second of the recording to begin at."""
+
+
+def source_of(options: Mapping[str, Path | str | float | None], run_id: str | None) -> Source:
+    """The source that a command line names; options that exclude one another are bad usage."""
+    connect, recording, at_s = (options.get(name) for name in ("connect", "recording", "at_s"))
+    if connect is not None and recording is not None:
+        raise click.UsageError("--connect and --replay exclude one another; give one of them")
+    if at_s is not None and recording is None:
+        raise click.UsageError("--at is a second of a recording; name it with --replay")
+    return Source(
+        run_id=run_id,
+        connect=None if connect is None else str(connect),
+        recording=recording if isinstance(recording, Path) else None,
+        at_s=None if at_s is None else float(str(at_s)),
+    )
+
+
+def watch(source: Source) -> int:
+    """Show the screen until the user quits."""
     need_textual()
-    from overwatch.tui import run_tui
+    from overwatch.tui import run_replay, run_tui
 
-    return run_tui(_address(connect), run_id)
+    if source.recording is None:
+        return run_tui(_address(source.connect), source.run_id)
+    return run_replay(_player(source.recording, source.at_s), source.run_id)
 
 
-def print_once(connect: str | None, run_id: str | None, fmt: str) -> int:
-    """Print the latest snapshot as text, JSON or SVG."""
-    try:
-        snapshot = fetch_snapshot(_address(connect), run_id)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+def print_once(source: Source, fmt: str) -> int:
+    """Print one snapshot as text, JSON or SVG: the latest, or the recording's at its place."""
+    snapshot = _recorded(source) if source.recording is not None else _latest(source)
     if snapshot is None:
-        click.echo("no run yet: the collector is up and has heard of no run", err=True)
+        where = "the recording has no run at this place" if source.recording else _NOBODY
+        click.echo(f"no run yet: {where}", err=True)
         return NO_RUN_YET
     if fmt == "json":
         click.echo(codec.encode(snapshot))
@@ -37,6 +71,30 @@ def print_once(connect: str | None, run_id: str | None, fmt: str) -> int:
 
     click.echo(once(snapshot, "svg" if fmt == "svg" else "text"))
     return 0
+
+
+def _latest(source: Source) -> Snapshot | None:
+    try:
+        return fetch_snapshot(_address(source.connect), source.run_id)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _recorded(source: Source) -> Snapshot | None:
+    player = _player(source.recording or Path(), source.at_s)
+    if source.at_s is None:
+        player.seek(player.last)
+    return player.look(source.run_id, View())
+
+
+def _player(path: Path, at_s: float | None) -> Player:
+    """The recording at its place; raises `ClickException` where there is nothing to play."""
+    try:
+        player = Player(open_recording(path))
+        player.seek(player.first + int((at_s or 0.0) * _NS))
+    except (RecordingError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    return player
 
 
 def need_textual() -> None:

@@ -8,16 +8,20 @@ import locale
 import os
 import sys
 from datetime import tzinfo
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from overwatch import codec
+from overwatch.feeds.player import Player
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, freshness
 from overwatch.tui.screens import overview
 from overwatch.tui.text import Line
 from overwatch.tui.theme import Look
 
-__all__ = ["once", "run_tui"]
+if TYPE_CHECKING:
+    from overwatch.tui.app import OverwatchApp
+
+__all__ = ["once", "run_replay", "run_tui"]
 
 Format = Literal["text", "json", "svg"]
 
@@ -31,10 +35,26 @@ def run_tui(url: str, run_id: str | None, *, look: Look | None = None) -> int:
     from overwatch.tui.app import OverwatchApp
 
     feed = Live(url, run_id)
+    return _show(OverwatchApp(feed, feed.address, look or look_of_terminal()))
+
+
+def run_replay(player: Player, run_id: str | None, *, look: Look | None = None) -> int:
+    """Look at a recording until the user quits; returns the exit code."""
+    from overwatch.feeds.replay import Replay
+    from overwatch.tui.app import OverwatchApp
+    from overwatch.tui.playback import Deck
+
+    feed = Replay(player, run_id)
+    where = str(player.recording.folder)
+    return _show(OverwatchApp(feed, where, look or look_of_terminal(), Deck(feed)))
+
+
+def _show(app: "OverwatchApp") -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        sys.stderr.write("overwatch tui needs a terminal; for one frame use --format text, json or svg\n")
+        sys.stderr.write(
+            "overwatch tui needs a terminal; for one frame use --once --format text, json or svg\n"
+        )
         return 2
-    app = OverwatchApp(feed, feed.address, look or look_of_terminal())
     code = app.run()
     return app.return_code or 0 if code is None else code
 

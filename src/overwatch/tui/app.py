@@ -214,6 +214,10 @@ class OverwatchApp(App[int]):
         return Timing(last_render_ms=self._paint_ms[-1], mean_render_ms=mean)
 
     def _waiting(self) -> welcome.Waiting:
+        if self.session.transport is not None:
+            return welcome.Waiting(
+                collector=self._address, state="has no run at this place", run_id=self._feed.run_id
+            )
         connection = self._feed.connection
         where = urlsplit(self._address)
         announced = discovery.read()

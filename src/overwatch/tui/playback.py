@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from overwatch.feeds.replay import Replay
+
 SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
@@ -61,3 +63,23 @@ def next_mark(playback: Playback, way: int) -> float | None:
     if way > 0:
         return next((at for at in times if at > playback.time + 0.05), None)
     return next((at for at in reversed(times) if at < playback.time - 1.05), None)
+
+
+class Deck:
+    """A replayed recording as a transport."""
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+        self.play, self.step = replay.play, replay.step
+        self.seek, self.set_speed = replay.seek, replay.set_speed
+
+    @property
+    def playback(self) -> Playback:
+        """Where it stands."""
+        replay = self._replay
+        first, last = replay.span
+        return Playback(
+            time=replay.time, first=first, last=last, playing=replay.playing, speed=replay.speed,
+            busy=replay.busy,
+            marks=tuple(Mark(time=time, severity=word) for time, word in sorted(replay.marks.values())),
+        )  # fmt: skip

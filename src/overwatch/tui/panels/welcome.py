@@ -15,8 +15,8 @@ class Waiting:
     """Host and port of the view API."""
     state: str
     """`up`, `connecting` or why it is down."""
-    endpoint: str
-    """Where a trainer sends its telemetry to."""
+    endpoint: str | None = None
+    """Where a trainer sends its telemetry to; absent for a recording."""
     run_id: str | None = None
     """The run that was asked for."""
 
@@ -25,7 +25,8 @@ def render(waiting: Waiting, ctx: Context) -> list[Line]:
     """Exactly `ctx.height` lines."""
     what = "no run yet" if waiting.run_id is None else f"waiting for run {clean(waiting.run_id)}"
     title = [Span(" "), Span("OVERWATCH", Role.TITLE), Span(f"  {what}")]
-    state = f"collector {clean(waiting.collector)} {clean(waiting.state)}"
+    source = "recording" if waiting.endpoint is None else "collector"
+    state = f"{source} {clean(waiting.collector)} {clean(waiting.state)}"
     if len(state) > ctx.width - 14 - len(what):
         lines = [fit(title, ctx.width), fit([Span(f" {state}", Role.MUTED)], ctx.width)]
     else:
@@ -39,6 +40,8 @@ def render(waiting: Waiting, ctx: Context) -> list[Line]:
 
 
 def _advice(waiting: Waiting, *, compact: bool) -> list[list[Span]]:
+    if waiting.endpoint is None:
+        return [[Span("   Play on with Space, or a second on with .", Role.MUTED)]]
     update = "run.update(kl_divergence=kl, ...)"
     endpoint = f"OTEL_EXPORTER_OTLP_ENDPOINT={clean(waiting.endpoint)}"
     if compact:
