@@ -1,0 +1,112 @@
+"""WHAT a view may know: frozen, ordered, versioned types only.
+
+A snapshot is complete: already ranked, grouped, cut and judged. A view never sorts, sums or judges.
+Fields whose source is not there are present and `None`; lists that nothing filled are empty.
+Must not know how any of it was computed. Times are Unix seconds, durations seconds, sizes bytes.
+"""
+
+from typing import Final
+
+import msgspec
+
+from overwatch.snapshot.board import (
+    Aggregates,
+    Anomaly,
+    Best,
+    Board,
+    Detail,
+    Env,
+    Group,
+    LaneAggregates,
+    Reason,
+    SeedEvent,
+    Slot,
+    Trend,
+)
+from overwatch.snapshot.findings import FeedLine, Finding, Subject
+from overwatch.snapshot.policy import Limit, Reading
+from overwatch.snapshot.run import Link, Metric, Modes, Run, Source, Verdict
+from overwatch.snapshot.system import Bound, Host, Lane, System
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Aggregates",
+    "Anomaly",
+    "Best",
+    "Board",
+    "Bound",
+    "Detail",
+    "Env",
+    "FeedLine",
+    "Finding",
+    "Group",
+    "Host",
+    "Lane",
+    "LaneAggregates",
+    "Limit",
+    "Link",
+    "Metric",
+    "Modes",
+    "Reading",
+    "Reason",
+    "Run",
+    "SeedEvent",
+    "Slot",
+    "Snapshot",
+    "Source",
+    "Subject",
+    "System",
+    "Timing",
+    "Trend",
+    "Verdict",
+    "View",
+]
+
+SCHEMA_VERSION: Final = "1.0"
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What one reader wants to see. `View()` is what the recorder writes and what "equal" means."""
+
+    rows: int = 256
+    """Most env rows in the snapshot; the worst come first."""
+    env_id: int | None = None
+    """The env whose detail is shown."""
+    sort: str = "anomaly"
+    """What the rows are ordered by: `anomaly`, `env`, `return`, `reward`, `metric` or `fps`."""
+    descending: bool = True
+    filter: str = ""
+    """Which envs the board shows, e.g. `status=degraded gpu=0`; all without."""
+    grouped: bool = True
+    """Rows lane by lane; otherwise in one order over all lanes."""
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """Render times; filled by the reader, absent in recordings."""
+
+    last_render_ms: float | None = None
+    mean_render_ms: float | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one view may show of one run at one tick."""
+
+    schema_version: str = SCHEMA_VERSION
+    time: float
+    """The tick, Unix seconds on the stamp clock."""
+    run: Run
+    link: Link
+    verdict: Verdict
+    policy: dict[str, Reading] = {}
+    system: System = System()
+    board: Board = Board()
+    envs: tuple[Env, ...] = ()
+    detail: Detail | None = None
+    aggregates: Aggregates = Aggregates()
+    findings: tuple[Finding, ...] = ()
+    feed: tuple[FeedLine, ...] = ()
+    """Oldest first."""
+    feed_rate: float | None = None
+    counters: dict[str, float] = {}
+    """Run counters by short catalogue name; present at 0 from the run's first snapshot."""
+    timing: Timing | None = None

@@ -1,0 +1,88 @@
+"""Identity, progress, freshness and the one-line verdict of a run, as a view may know them."""
+
+import msgspec
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's own task metric."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+
+
+class Modes(msgspec.Struct, frozen=True, kw_only=True):
+    """How the trainer was built to run."""
+
+    amp: str | None = None
+    compile: bool | None = None
+    ddp: int | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Identity and progress."""
+
+    run_id: str
+    task: str | None = None
+    algo: str | None = None
+    reward_mode: str | None = None
+    node: str | None = None
+    devices: tuple[str, ...] = ()
+    ranks: int | None = None
+    n_envs: int | None = None
+    slots_enabled: bool = False
+    git_sha: str | None = None
+    dirty: bool | None = None
+    modes: Modes = Modes()
+    preset: str = "ppo"
+    metric: Metric | None = None
+    blueprints: dict[str, str] = {}
+    """Blueprint id to its two-letter code."""
+    slots: tuple[str, ...] = ()
+    """Slot names in the run's order."""
+    episode: int | None = None
+    batch: int | None = None
+    batches: int | None = None
+    update: int | None = None
+    updates: int | None = None
+    started: float | None = None
+    elapsed_s: float | None = None
+    eta_s: float | None = None
+    checkpoint_age_s: float | None = None
+    checkpoint_path: str | None = None
+    steps: int | None = None
+    steps_per_s: float | None = None
+    outcome: str | None = None
+    """`completed`, `failed` or `interrupted` once the run has ended."""
+    reason: str | None = None
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """One producer of this run."""
+
+    name: str
+    age_s: float
+    interval_s: float | None = None
+    dropped: int | None = None
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether what is shown is fresh."""
+
+    state: str
+    """`live`, `slow`, `stale` or `ended`."""
+    data_age_s: float | None = None
+    lag_s: float | None = None
+    dropped: int | None = None
+    sources: tuple[Source, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The one line that says how the run is."""
+
+    severity: str
+    """`ok`, `info`, `warning` or `critical`."""
+    text: str
+    counts: dict[str, int] = {}
+    """Open findings by severity."""
+    acknowledged: int = 0
