@@ -82,8 +82,11 @@ def _lane_cause(code: str, lane: str, waiting: list[str]) -> str | None:
     said = {**names, "straggler": "is a straggler", "oom-forecast": "runs out of memory"}.get(code)
     if said is None:
         return None
-    waits = f" and {safe(waiting[0])} waits for it" if len(waiting) == 1 and code != "oom-forecast" else ""
-    return f"{lane} {said}{waits}"
+    alone = f"{lane} {said}"
+    if len(waiting) != 1 or code == "oom-forecast":
+        return alone
+    longer = (f"{alone} and {safe(waiting[0])} waits{more}" for more in (" for it", ""))
+    return next((text for text in longer if len(text) <= CAUSE_CELLS), alone)
 
 
 def _policy_cause(state: RunState, short: str) -> str:

@@ -2,11 +2,15 @@
 
 import pytest
 
+from overwatch.catalog import Scope
 from overwatch.diagnose import Assessment, assess
 from overwatch.diagnose.assess import dump, load
 from overwatch.diagnose.findings import LINGER_NS, WARM_UP_UPDATES
 from overwatch.diagnose.link import judge_link
-from overwatch.events import Event
+from overwatch.events import Column, Event, Measured, scalars
+from overwatch.state import RunState, apply
+from overwatch.state import dump as dump_state
+from overwatch.state import load as load_state
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 
@@ -128,8 +132,6 @@ def test_old_data_that_just_arrived_is_catching_up() -> None:
     offset = 100 * SECOND
     told = fakes.records([fakes.policy(START_NS + i, index=i, entropy=0.5) for i in range(2)])
     state = fakes.folded([told[0].event], delay_ns=offset)
-    from overwatch.state import apply
-
     apply(state, told[1], told[1].event.at + offset + 30 * SECOND)
     link = judge_link(state, state.last_stamp)
 
@@ -144,9 +146,48 @@ def test_an_ended_run_is_ended_not_stale() -> None:
     assert judge_link(state, START_NS + 1000 * SECOND).state == "ended"
 
 
-def test_an_assessment_survives_a_checkpoint() -> None:
-    """Bytes and back give the same memory."""
-    state = fakes.folded([fakes.envs(START_NS, [7, 8], reward=[0.0, 0.0]), fakes.crashed(START_NS + 5, 7)])
-    assessment = assess(state, Assessment(), START_NS + SECOND).assessment
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_an_assessment_survives_a_checkpoint(cut: int) -> None:
+    """Judging on from reloaded bytes ends in the same bytes as judging straight through.
 
-    assert dump(load(dump(assessment))) == dump(assessment)
+    On the way there are findings that are open, waiting, cleared and cooling, and a bound about to change.
+    """
+    told = _troubled()
+    straight, reloaded = Assessment(), Assessment()
+    for i, state in enumerate(told):
+        tick = START_NS + (i + 1) * SECOND // 2
+        straight = assess(state, straight, tick).assessment
+        reloaded = assess(state, load(dump(reloaded)) if i == cut else reloaded, tick).assessment
+
+    assert dump(reloaded) == dump(straight)
+    assert straight.bounds["gpu0"].bound.state == "IO-BOUND"
+    assert straight.followed.open
+
+
+def _troubled() -> list[RunState]:
+    """Two states a second: a crash that heals, a slow env that comes and goes, a loader that runs dry."""
+    state = fakes.folded([fakes.started(START_NS)], delay_ns=0)
+    found = []
+    for i in range(60):
+        at = START_NS + i * SECOND // 2
+        slow = 0.2 if 10 < i < 30 else 0.01
+        events: list[Event] = [
+            fakes.envs(at, [1, 2, 3, 4, 5], index=i + 1, step_time=[slow, 0.01, 0.011, 0.012, 0.013]),
+            Measured(
+                at=at,
+                scope=Scope.GPU,
+                keys={"gpu_id": Column.of_labels(["gpu0"])},
+                values={"hw.gpu.utilization": Column.of([0.95 if i < 20 else 0.3])},
+            ),
+            Measured(
+                at=at,
+                scope=Scope.HOST,
+                values=scalars({"overwatch.host.loader.depth": 0.0, "overwatch.host.loader.limit": 8.0}),
+            ),
+        ]
+        events += [fakes.crashed(at + 1, 7)] if i == 5 else []
+        events += [fakes.envs(at + 1, [7], reward=[0.0])] if i > 8 else []
+        for record in fakes.records(events, first_seq=2 + 5 * i):
+            apply(state, record, at + 2)
+        found.append(load_state(dump_state(state)))
+    return found

@@ -7,7 +7,16 @@ import pytest
 
 from overwatch.catalog import KL, Scope, Stage
 from overwatch.catalog.policy import EXPLAINED_VARIANCE
-from overwatch.events import Column, Event, GateEvaluated, Measured, Record, SeedStageChanged, scalars
+from overwatch.events import (
+    Column,
+    Event,
+    GateEvaluated,
+    Measured,
+    PhaseEnded,
+    Record,
+    SeedStageChanged,
+    scalars,
+)  # fmt: skip
 from overwatch.state import RunState, apply, dump, load, new_run
 from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
@@ -176,11 +185,27 @@ def _eventful() -> list[Event]:
         fakes.policy(START_NS + 2 * SECOND, index=1, kl_divergence=0.01, entropy=math.nan),
         fakes.non_finite(START_NS + 2 * SECOND, "overwatch.policy.entropy", (1,)),
         fakes.crashed(START_NS + 3 * SECOND, 2),
+        SeedStageChanged(
+            at=START_NS + 3 * SECOND, env_id=0, slot="r0c0", seed_id="s", before=Stage.TRAINING,
+            after=Stage.PRUNED,
+        ),
+        GateEvaluated(
+            at=START_NS + 3 * SECOND, env_id=1, slot="r0c1", seed_id="t", gate="G2", passed=False,
+            checks_failed=("health",),
+        ),
+        PhaseEnded(at=START_NS + 3 * SECOND, phase="collect", duration_s=0.5),
+        Measured(
+            at=START_NS + 3 * SECOND,
+            scope=Scope.GPU,
+            keys={"gpu_id": Column.of_labels(["cpu"])},
+            values={"hw.power": Column.of([300.0]), "overwatch.gpu.throttle": Column.of_labels(["thermal"])},
+        ),
+        fakes.envs(START_NS + 4 * SECOND, [0, 1, 2], index=9, rent=[0.1, 0.2, 0.3], metric=[0.5, 0.6, 0.7]),
         fakes.finished(START_NS + 4 * SECOND),
-    ]
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("cut", range(1, 9))
+@pytest.mark.parametrize("cut", range(1, 14))
 def test_a_checkpoint_is_the_state(cut: int) -> None:
     """Folding on from a reloaded state ends in the same bytes as folding straight through."""
     events = _eventful()

@@ -1,0 +1,190 @@
+"""What was diagnosed is shown: lanes with their bounds, findings in order, the drawer, rollups by lane."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from overwatch.diagnose import Assessment, assess
+from overwatch.events import ActionTaken, Column, Event, GateEvaluated, LogLine, Severity
+from overwatch.projection import project
+from overwatch.snapshot import Snapshot, View
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+from tests.overwatch.diagnose.test_bounds import lane_readings
+
+
+def _shown(events: Sequence[Event], view: View | None = None, for_s: float = 5.0) -> Snapshot:
+    """The snapshot after the events were judged for a while, so that holds are over."""
+    state = fakes.folded(list(events))
+    judged = assess(state, Assessment(), state.last_stamp)
+    for i in range(1, int(for_s * 10)):
+        judged = assess(state, judged.assessment, state.last_stamp + i * SECOND // 10)
+    return project(state, judged, view or View())
+
+
+LANES = ["gpu10"] * 3 + ["gpu2"] * 3
+
+
+def _step(at: int, index: int | None = None, **columns: Sequence[float]) -> Event:
+    return fakes.envs(at, range(6), index, lane=LANES, **columns)  # type: ignore[arg-type]  # lanes are words
+
+
+def _throttled() -> list[Event]:
+    events: list[Event] = [fakes.started(START_NS, devices=("gpu10", "gpu2"))]
+    for i in range(5):
+        at = START_NS + i * SECOND
+        events += [
+            _step(at, step_time=[0.05] * 3 + [0.01] * 3),
+            lane_readings(
+                at, ["gpu10", "gpu2", "gpu11"], throttle=["thermal", None, None],
+                utilization=[0.97, 0.6, 0.97],
+                power_w=[388, 412, 600], power_limit_w=[700] * 3,
+                clock_hz=[1140e6, 1980e6, 1980e6], clock_max_hz=[1980e6] * 3,
+            ),
+        ]  # fmt: skip
+    return events
+
+
+def test_lanes_come_worst_first_with_their_bound() -> None:
+    """Critical, then warning, then as it should be, each with mark, reason and readings."""
+    system = _shown(_throttled(), for_s=4.5).system
+
+    assert [(lane.gpu_id, lane.bound and lane.bound.state + lane.bound.mark) for lane in system.gpus] == [
+        ("gpu10", "THROTTLED!!"), ("gpu2", "SYNC-BOUND!"), ("gpu11", "COMPUTE-BOUND"),
+    ]  # fmt: skip
+    lane = system.gpus[0]
+    assert (lane.throttle, lane.clock_hz, lane.clock_max_hz, lane.power_limit_w, lane.rank) == (
+        ("thermal",), 1140e6, 1980e6, 700, 0,
+    )  # fmt: skip
+    assert system.bound is not None
+    assert (system.bound.state, system.bound.why) == ("SYNC-BOUND", "80% of each step waits for gpu10")
+
+
+def test_equal_lanes_are_in_natural_order() -> None:
+    """gpu2 comes before gpu10."""
+    told = lane_readings(START_NS, ["gpu10", "gpu2", "gpu1"], utilization=[0.5] * 3)
+
+    assert [lane.gpu_id for lane in _shown([told]).system.gpus] == ["gpu1", "gpu2", "gpu10"]
+
+
+def test_the_verdict_tells_causes() -> None:
+    """The throttled lane and the one that waits for it, not the slow envs."""
+    snapshot = _shown(_throttled(), for_s=4.5)
+
+    assert snapshot.verdict.text == "gpu10 is throttled (thermal) and gpu2 waits"
+    assert [(f.code, f.symptoms) for f in snapshot.findings] == [("thermal-throttle", 3)]
+    assert snapshot.board.counts == {"ok": 6}
+
+
+def test_findings_are_ordered_by_severity_symptoms_and_age() -> None:
+    """Critical before warning; more symptoms first; then the older."""
+    events: list[Event] = [fakes.envs(START_NS, range(40), step_time=[0.01] * 39 + [0.5])]
+    events += [fakes.crashed(START_NS + 2 * SECOND, 4), fakes.crashed(START_NS + SECOND, 3)]
+    events += [fakes.non_finite(START_NS + 3 * SECOND, "overwatch.env.reward", (5, 6))]
+    shown = _shown(events, for_s=4.0).findings
+
+    assert [(f.code, f.subject.id) for f in shown] == [
+        ("non-finite", None), ("env-crashed", "3"), ("env-crashed", "4"), ("env-non-finite", "5"),
+        ("env-non-finite", "6"), ("env-stalled", "39"),
+    ]  # fmt: skip
+
+
+def _busy_env() -> list[Event]:
+    events: list[Event] = [fakes.started(START_NS, slots=("a", "b"))]
+    for i in range(40):
+        at = START_NS + i * SECOND
+        events.append(_step(at, index=i * 5, rent=[0.1 * i] * 6, step_time=[0.01] * 6))
+        if i % 4 == 0:
+            events.append(fakes.ended(at, range(6), [float(i)] * 6))
+    at = START_NS + 40 * SECOND
+    for step, op in ((198, "germinate"), (199, "wait")):
+        events.append(
+            ActionTaken(
+                at=at, env_id=Column.of([3]), op=Column.of_labels([op]), step=step,
+                slot=Column.of_labels(["a" if op == "germinate" else None]),
+                blueprint=Column.of_labels(["conv" if op == "germinate" else None]),
+            )
+        )  # fmt: skip
+    events += [
+        GateEvaluated(
+            at=at + i, env_id=3, slot="a", seed_id="s", gate="G2", passed=False, checks_failed=("x",)
+        )
+        for i in range(5)
+    ]
+    return events
+
+
+def test_the_drawer_tells_all_of_one_env() -> None:
+    """Rank, reasons with weights, trends with their windows, actions, events."""
+    detail = _shown(_busy_env(), View(rows=1, env_id=3), for_s=1).detail
+
+    assert detail is not None
+    assert detail.env is not None
+    assert (detail.env.env_id, detail.env.status, detail.rank, detail.num_envs) == (3, "degraded", 1, 6)
+    assert [(reason.name, reason.text) for reason in detail.reasons] == [("gate-fails", "5 fails at G2")]
+    assert detail.reasons[0].weight == detail.env.anomaly.score > 0
+    assert detail.actions == ("199 WAIT", "198 GERMINATE a conv")
+    assert detail.events == ("a gate=G2 passed=no failed=x",) * 5
+    assert detail.trends["return"].window == "10 episodes"
+    assert detail.trends["rent"].window == "last 115 steps"
+    assert detail.trends["rent"].values[-1] == pytest.approx(3.9)
+    assert detail.trends["fps"].values == (pytest.approx(100.0),) * 24
+    assert "metric" not in detail.trends
+
+
+def test_a_feed_that_is_full_of_others_keeps_the_envs_events() -> None:
+    """Hundreds of lines later the facts about the selected env are still there."""
+    talk = [
+        LogLine(at=START_NS + 41 * SECOND + i, severity=Severity.INFO, message="noise") for i in range(500)
+    ]
+    detail = _shown([*_busy_env(), *talk], View(env_id=3), for_s=1).detail
+
+    assert detail is not None
+    assert len(detail.events) == 5
+
+
+def test_an_env_never_seen_has_its_id_alone() -> None:
+    """Asking for it is no error."""
+    detail = _shown(_busy_env(), View(env_id=99), for_s=1).detail
+
+    assert detail is not None
+    assert (detail.env, detail.rank, detail.trends) == (None, None, {})
+
+
+def test_rollups_are_told_by_lane() -> None:
+    """Census and actions of each lane, in the order of the board's groups."""
+    events = [
+        *_busy_env(),
+        fakes.slots(START_NS + 41 * SECOND, [0, 3, 4], ["a", "a", "b"], ["training", "training", "holding"]),
+    ]
+    snapshot = _shown(events, for_s=1)
+    lanes = snapshot.aggregates.lanes
+
+    assert [lane.gpu_id for lane in lanes] == [group.gpu_id for group in snapshot.board.groups]
+    by_lane = {lane.gpu_id: {s: n for s, n in lane.seed_census.items() if n} for lane in lanes}
+    assert by_lane == {"gpu2": {"training": 1, "holding": 1}, "gpu10": {"training": 1}}
+    assert {lane.gpu_id: lane.actions for lane in lanes} == {
+        "gpu2": {"germinate": 0.5, "wait": 0.5}, "gpu10": {},
+    }  # fmt: skip
+
+
+def test_the_feed_has_a_rate() -> None:
+    """Two lines a second over the last ten seconds; none before the first line; 0 when it went quiet."""
+    lines: list[Event] = [
+        LogLine(at=START_NS + i * SECOND // 2, severity=Severity.INFO, message="m") for i in range(100)
+    ]
+
+    assert _shown(lines, for_s=1).feed_rate == pytest.approx(2.0, rel=0.06)
+    assert _shown([fakes.policy(START_NS, entropy=0.5)], for_s=1).feed_rate is None
+    quiet = [*lines, fakes.policy(START_NS + 100 * SECOND, entropy=0.5)]
+    assert _shown(quiet, for_s=1).feed_rate == 0
+
+
+def test_a_healthy_run_says_what_is_judged() -> None:
+    """Envs, policy and lanes, in one line."""
+    events: list[Event] = [fakes.policy(START_NS + i, index=i, kl_divergence=0.01) for i in range(25)]
+    events += [fakes.envs(START_NS, [0, 1], reward=[0.0, 1.0])]
+    assert _shown(events, for_s=1).verdict.text == "2 env, policy healthy"
+
+    events += [lane_readings(START_NS, ["gpu0", "gpu1"], utilization=[0.9, 0.9])]
+    assert _shown(events, for_s=1).verdict.text == "2 env, policy and 2 lanes healthy"
