@@ -128,6 +128,20 @@ def cut_middle(text: str, width: int) -> str:
     return head(text, width - 1 - right) + "…" + tail(text, right)
 
 
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` cells, broken at blanks; a longer word is cut. At least one line."""
+    rows = [""]
+    for word in text.split(" "):
+        longer = f"{rows[-1]} {word}" if rows[-1] else word
+        if cells(longer) <= width:
+            rows[-1] = longer
+        elif rows[-1]:
+            rows.append(cut(word, width))
+        else:
+            rows[-1] = cut(word, width)
+    return rows
+
+
 def left(text: str, width: int) -> str:
     """Exactly `width` cells, text at the left, cut at its end if need be."""
     text = cut(text, width)

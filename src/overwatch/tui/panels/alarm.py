@@ -4,7 +4,7 @@ from overwatch.snapshot import Bound, Finding, Lane, Reading, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import duration, severity, sparkline
 from overwatch.tui.panels.alarms import subject
-from overwatch.tui.text import Line, Role, Span, cells, clean, fit, left
+from overwatch.tui.text import Line, Role, Span, clean, fit, left, wrapped
 
 _LABEL = 8
 
@@ -71,15 +71,7 @@ def _reading(reading: Reading, width: int) -> list[Line]:
 
 
 def _wrapped(label: str, text: str, width: int) -> list[Line]:
-    room = max(8, width - _LABEL - 1)
-    rows = [""]
-    for word in text.split(" "):
-        longer = f"{rows[-1]} {word}" if rows[-1] else word
-        if cells(longer) <= room or not rows[-1]:
-            rows[-1] = longer
-        else:
-            rows.append(word)
     return [
         fit([Span(left(label if place == 0 else "", _LABEL) + " ", Role.MUTED), Span(row)], width)
-        for place, row in enumerate(rows)
+        for place, row in enumerate(wrapped(text, max(8, width - _LABEL - 1)))
     ]

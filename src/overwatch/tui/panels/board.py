@@ -20,7 +20,7 @@ from overwatch.tui.grammar import (
 from overwatch.tui.panels import columns as cols
 from overwatch.tui.panels.columns import Columns
 from overwatch.tui.panels.plan import Fold, Head, Item, More, Plan, Row, Wish, flat, grouped
-from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, right, rule, width_of
+from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, left, right, rule, width_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,27 +188,29 @@ class _Drawing:
         columns = self.columns
         bound = self.bounds.get(group.gpu_id or "")
         name = "all" if group.gpu_id is None else lane_word(group.gpu_id, compact=False)
-        state = f"{clean(bound.state)} {bound.mark}".rstrip() if bound else ""
+        state = cut(f"{clean(bound.state)} {bound.mark}".rstrip(), 16) if bound else ""
         role = {"!!": Role.CRIT, "!": Role.WARN}.get(bound.mark if bound else "", Role.TEXT)
         spans = [
             Span("▾ " if opened else "▸ ", Role.MUTED),
             Span(left(cut(name, 10), max(6, min(len(name), 10) + 2)), Role.TITLE),
-            Span(left(state, 12), role),
-        ]
-        if self.ctx.beside:
-            spans.append(Span(right(f"{group.n_envs:,}", columns.env - 1) + " env  "))
-            return self._marked(
-                [*spans, Span(status_counts(group.counts, "  "), Role.MUTED)], group, opened=opened
-            )
-        spans += [
-            Span(right(f"{group.n_envs:,}", columns.env) + " env   "),
+            Span(state, role),
+            Span(self._count(group, state)),
             Span(status_counts(group.counts, "  "), Role.MUTED),
         ]
+        if self.ctx.beside:
+            return self._marked(spans, group, opened=opened)
         values = cols.group_values(group, columns, old=self.ctx.fresh.old)
         note = " medians" if opened and values else ""
         return self._marked(
             [*fit(spans, columns.prefix), *values, Span(note, Role.MUTED)], group, opened=opened
         )
+
+    def _count(self, group: Group, state: str) -> str:
+        """How many envs, right-aligned after the state as long as both have room."""
+        beside = self.ctx.beside
+        count = f"{group.n_envs:,}"
+        room = 12 + self.columns.env - beside - cells(state)
+        return right(count, max(room, len(count) + 1)) + (" env  " if beside else " env   ")
 
     def _marked(self, spans: list[Span], group: Group, *, opened: bool) -> list[Span]:
         """A closed lane under the cursor."""

@@ -12,7 +12,7 @@ from overwatch.snapshot import Detail, Env, Reason, SeedEvent, Snapshot, Trend
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, clock, no_zero, number, operation, sparkline, stage_role
 from overwatch.tui.panels.columns import metric_word
-from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, right, rule
+from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, right, rule, wrapped
 
 LABEL: Final = 6
 ROOMY: Final = 30
@@ -90,21 +90,21 @@ def _why(env: Env, detail: Detail, room: int) -> list[list[Span]]:
     """One line a reason: weight, name, numbers."""
     if not detail.reasons:
         words = env.anomaly.reasons or ("nothing stands out",)
-        return [[Span(cut(clean(word), room))] for word in words]
-    return [_reason(reason, room) for reason in detail.reasons]
+        return [[Span(line)] for word in words for line in wrapped(clean(word), room)]
+    return [line for reason in detail.reasons for line in _reason(reason, room)]
 
 
-def _reason(reason: Reason, room: int) -> list[Span]:
+def _reason(reason: Reason, room: int) -> list[list[Span]]:
+    """Weight, name and text; a text that is too long goes on below."""
     name, said = clean(reason.name), clean(reason.text)
     weight = f"{reason.weight:+.1f} "
     aligned = left(name, max(11, cells(name))) + "  "
     if cells(weight + aligned + said) > room - 1:
         aligned = name + "  "
-    return [
-        Span(weight),
-        Span(aligned, Role.TITLE),
-        Span(cut(said, max(1, room - 1 - cells(weight + aligned)))),
-    ]
+    indent = cells(weight + aligned)
+    first, *more = wrapped(said, max(12, room - 1 - indent))
+    lines = [[Span(weight), Span(aligned, Role.TITLE), Span(first)]]
+    return lines + [[Span(" " * indent + line)] for line in more[:2]]
 
 
 def _said(env: Env, detail: Detail) -> list[str]:

@@ -7,7 +7,7 @@ from overwatch.snapshot import Best, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import number, operation, short, stage_role
 from overwatch.tui.panels.columns import metric_word
-from overwatch.tui.text import Line, Role, Span, cut, fit
+from overwatch.tui.text import Line, Role, Span, fit
 
 _OPS: Final = ("WAIT", "GERM", "ADV", "SETA", "FOSS", "PRUNE")
 """The usual operations in the order of a seed's life; others follow."""
@@ -21,7 +21,8 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
         alone = _census(snapshot, compact=False)[2:]
         return [fit([Span(" "), *alone], ctx.width)] if alone else []
     census = _census(snapshot, compact=ctx.compact)
-    actions = _actions(snapshot, compact=ctx.compact)
+    room = ctx.width - 2 - sum(len(span.text) for span in census) - (4 if census else 0)
+    actions = _actions(snapshot, room, compact=ctx.compact)
     if census or actions:
         between = [Span("  " if ctx.compact else "    ")] if census and actions else []
         lines.append(fit([Span(" "), *census, *between, *actions], ctx.width))
@@ -43,18 +44,23 @@ def _census(snapshot: Snapshot, *, compact: bool) -> list[Span]:
     return spans[:-1]
 
 
-def _actions(snapshot: Snapshot, *, compact: bool) -> list[Span]:
+def _actions(snapshot: Snapshot, room: int, *, compact: bool) -> list[Span]:
+    """The usual operations, then others, as many as fit whole."""
     shares = {operation(name): share for name, share in snapshot.aggregates.actions.items()}
     names = [*(name for name in _OPS if name in shares), *(name for name in shares if name not in _OPS)]
     if not names:
         return []
+    start, gap = ("", " ") if compact else ("actions  ", "  ")
+    words = [f"{name[:4] if compact else name} {shares[name]:.0%}" for name in names]
     if compact:
-        words = " ".join(
-            f"{cut(name, 4) if len(name) <= 4 else name[:4]} {shares[name]:.0%}" for name in names
-        )
-        return [Span(words.replace("%", "", words.count("%") - 1))]
-    words = "  ".join(f"{name} {shares[name]:.0%}" for name in names)
-    return [Span("actions", Role.MUTED), Span(f"  {words}")]
+        words = [word.removesuffix("%") for word in words]
+    kept = 0
+    while kept < len(words) and len(start + gap.join(words[: kept + 1])) + compact <= room:
+        kept += 1
+    if not kept:
+        return []
+    text = gap.join(words[:kept]) + ("%" if compact else "")
+    return [Span(start, Role.MUTED), Span(text)] if start else [Span(text)]
 
 
 def _ends(snapshot: Snapshot, width: int) -> Line:
