@@ -16,6 +16,9 @@ from torch import Tensor, nn
 from overwatch_rl.types import ActionSpec, Observation
 
 HIDDEN: Final = 64
+LOGIT_SCALE: Final = 0.25
+"""Logits are this share of the last layer's output: a step too large then moves the policy too far, which can
+be seen and undone, rather than saturating it for ever at once."""
 _ILLEGAL: Final = -1e9
 
 
@@ -57,7 +60,7 @@ class ActorCritic(nn.Module):
     def _decide(
         self, observation: Observation, given: Tensor | None, generator: torch.Generator | None
     ) -> Decision:
-        logits = self.actor(observation.features).masked_fill(~observation.mask, _ILLEGAL)
+        logits = (LOGIT_SCALE * self.actor(observation.features)).masked_fill(~observation.mask, _ILLEGAL)
         rows = torch.arange(len(logits), device=logits.device)
         columns: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         ops = rows

@@ -148,7 +148,7 @@ class Lifecycle:
         ops = slots.any(dim=2)
         ops[:, Op.WAIT] = True
         blueprints = torch.zeros(len(slots), len(Op), len(BLUEPRINTS), dtype=torch.bool)
-        blueprints[:, Op.GERMINATE] = True
+        blueprints[:, Op.GERMINATE] = ops[:, Op.GERMINATE, None]
         return torch.cat([ops, slots.flatten(1), blueprints.flatten(1)], dim=1)
 
     def step(self, actions: Tensor, gain: Tensor) -> Tensor:
