@@ -121,20 +121,18 @@ def _coded(codes: Ints, names: Names, wanted: Wanted) -> Mask:
 
 
 def _slots_match(rows: "BoardRows", terms: tuple[Term, ...]) -> Mask:
-    """Whether one slot of the env meets all plain terms, and none meets a negated one."""
+    """Whether one slot of the env meets every term; with negated terms alone, whether no slot meets one."""
     envs = rows.state.envs
     there = envs.stage[: envs.n] >= 0
-    plain, barred = there.copy(), np.zeros(envs.n, dtype=np.bool_)
+    meets, barred = there.copy(), np.zeros(envs.n, dtype=np.bool_)
     for term in terms:
         grid = _grid(rows, term) & there
-        if term.negated:
-            barred |= grid.any(axis=1)
-        else:
-            plain &= grid
+        meets &= grid != term.negated
+        barred |= grid.any(axis=1)
     if all(term.negated for term in terms):
         return ~barred
-    found: Mask = np.asarray(plain.any(axis=1), dtype=np.bool_)
-    return found & ~barred
+    found: Mask = np.asarray((meets & there).any(axis=1), dtype=np.bool_)
+    return found
 
 
 def _grid(rows: "BoardRows", term: Term) -> Mask:

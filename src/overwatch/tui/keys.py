@@ -100,7 +100,7 @@ KEYS: Final = (
           does="open what that alarm is about" if number == 1 else "", modes=(Mode.BOARD, *_OPEN),
           hint="1-9 alarm" if number == 1 else None, tiny="1-9 alarm" if number == 1 else None, hinted=_BOARD)
       for number in range(1, 10)),
-    Key(keys="s", action="sort", shown="s", does="sort by the next of anomaly, env, return, fps, metric",
+    Key(keys="s", action="sort", shown="s", does="sort by anomaly, env, return, fps, metric in turn",
         modes=_ROWS, hint="s sort", tiny="s sort", hinted=_BOARD),
     Key(keys="S,shift+s", action="reverse", shown="S", does="turn the order around", modes=_ROWS),
     Key(keys="slash", action="filter", shown="/", does="filter the environments", modes=_BOARD,
@@ -127,7 +127,7 @@ KEYS: Final = (
     Key(keys="left_square_bracket", action="mark", argument=-1, shown="[",
         does="to the alarm before on the timeline", modes=_ANYWHERE, replay=True),
     Key(keys="g,home", action="home", shown="g Home",
-        does="overview: close what is open, cursor on the worst environment", modes=_ANYWHERE,
+        does="the overview, cursor on the worst environment", modes=_ANYWHERE,
         hint="g home", tiny="g home", hinted=(Mode.BOARD, Mode.FEED)),
     Key(keys="question_mark,f1", action="help", shown="? F1", does="this page, or back from it",
         modes=_ANYWHERE, hint="? help", tiny="? help"),

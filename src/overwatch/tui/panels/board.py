@@ -86,14 +86,13 @@ def title(snapshot: Snapshot, ctx: Context) -> Line:
     if board.matched is not None:
         envs = f"{board.matched:,} of {'?' if total is None else f'{total:,}'} env: {counts}"
     sort = f"{clean(board.sort)} {arrow}{' · held' if board.held else ''}"
+    if ctx.compact and board.filter:
+        envs = envs.partition(":")[0]
+        room = max(6, ctx.width - len(f"─ BOARD {envs} ─ {sort} ·  ─"))
+        active = Span(cut(clean(board.filter), room), Role.ACCENT)
+        return rule(f"BOARD {envs}", [Span(f"{sort} · ", Role.MUTED), active], ctx.width)
     if ctx.compact:
-        room = max(6, ctx.width - len(f"─ BOARD {envs}  ─ {sort} · "))
-        chosen = (
-            [Span(" · ", Role.MUTED), Span(cut(clean(board.filter), room), Role.ACCENT)]
-            if board.filter
-            else []
-        )
-        return rule(f"BOARD {envs}", [Span(sort, Role.MUTED), *chosen], ctx.width)
+        return rule(f"BOARD {envs}", [Span(sort, Role.MUTED)], ctx.width)
     room = max(8, ctx.width - len(f"─ FLIGHT BOARD  sort {sort} · filter  · {envs} ─") - 3)
     chosen = [Span("none", Role.MUTED)]
     if board.filter:

@@ -17,16 +17,18 @@ _MARKS = (
     ("! !! ?", "warning, critical, abstains"),
 )
 _FILTERS = (
-    ("env=17 gpu=0", "the env, the lane; a comma means or: env=3,9 env=0-31"),
-    ("status=degraded", "by status; the beginning of the word is enough"),
-    ("score>3", "by anomaly; also return< metric> fps<"),
-    ("!status=ok", "turned around; several terms: all of them"),
-    ("cuda", "a word anywhere: reasons, last action, lane"),
+    ("env=17 gpu=0", "either of env=3,9; all of env=0-31"),
+    ("status=degraded", "the beginning of the word is enough"),
+    ("score>3", "the anomaly; also return< metric> fps<"),
+    ("!status=ok", "turned around; of several terms, all"),
+    ("cuda", "a word anywhere: reasons, action, lane"),
 )
 _SLOT_FILTERS = (
-    ("blueprint=at", "envs that grow it, by name or code"),
-    ("stage=pruned", "envs with a slot in that stage; slot=r0c0 names the slot"),
+    ("blueprint=at", "growing it, by name or code"),
+    ("stage=pruned", "a slot in that stage; slot=r0c0: which"),
 )
+_TWO_COLUMNS = 120
+"""Cells from which on texts stand side by side."""
 
 
 def render(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
@@ -95,7 +97,7 @@ def _columns(blocks: list[list[list[Span]]], width: int) -> list[Line]:
     """The first block at the left, the others under one another at its right where there is room."""
     first, *rest = blocks
     other = [line for block in rest for line in block]
-    if width < 130:
+    if width < _TWO_COLUMNS:
         return [fit([Span(" "), *line], width) for line in (*first, *other)]
     half = width // 2
     rows = max(len(first), len(other))
@@ -105,9 +107,9 @@ def _columns(blocks: list[list[list[Span]]], width: int) -> list[Line]:
 
 def _table(rows: tuple[tuple[str, str], ...], wide: int, width: int) -> list[Line]:
     """Term and meaning, two to a line where there is room."""
-    cell = width // 2 if width >= 130 else width
+    cell = width // 2 if width >= _TWO_COLUMNS else width
     cells = [fit([Span(" " + left(term, wide), Role.TITLE), Span(text)], cell) for term, text in rows]
-    step = 2 if width >= 130 else 1
+    step = 2 if width >= _TWO_COLUMNS else 1
     return [fit([s for one in cells[i : i + step] for s in one], width) for i in range(0, len(cells), step)]
 
 
