@@ -169,7 +169,7 @@ def _announce(endpoints: Endpoints, out: Path) -> None:
 def _headless(options: DemoOptions, endpoints: Endpoints, trainer: Child) -> Snapshot | None:
     began = time.monotonic()
     seconds = options.seconds or HEADLESS_SECONDS
-    width = min(shutil.get_terminal_size((120, 40)).columns, 160)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     last: Snapshot | None = None
     while (left := began + seconds - time.monotonic()) > 0:
         if trainer.wait(min(STATUS_EVERY_S, left)) is not None:
