@@ -47,13 +47,15 @@ def source_of(options: Mapping[str, Path | str | float | None], run_id: str | No
 
 
 def watch(source: Source) -> int:
-    """Show the screen until the user quits."""
+    """Show the screen until the user quits. A recording plays; one that begins at a given second waits."""
     need_textual()
     from overwatch.tui import run_replay, run_tui
 
     if source.recording is None:
         return run_tui(_address(source.connect), source.run_id)
-    return run_replay(_player(source.recording, source.at_s), source.run_id)
+    player = _player(source.recording, source.at_s)
+    player.paused = source.at_s is not None
+    return run_replay(player, source.run_id)
 
 
 def print_once(source: Source, fmt: str) -> int:

@@ -16,6 +16,7 @@ from overwatch.tui.prompt import Prompt
 from overwatch.tui.text import Role
 
 COMPACT_BELOW: Final = 120
+SHORT_BELOW: Final = 30
 SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
 _RANK: Final = {"live": 0, "slow": 1, "catching_up": 1, "stale": 2, "lost": 3}
@@ -141,3 +142,8 @@ class Context:
     def compact(self) -> bool:
         """Whether the terminal is too narrow for the standard layout."""
         return self.width < COMPACT_BELOW and not self.beside
+
+    @property
+    def short(self) -> bool:
+        """Whether the terminal has so few rows that the board needs what others can spare."""
+        return self.height < SHORT_BELOW

@@ -31,12 +31,16 @@ class Server:
     def __init__(self, messages: list[bytes | str]) -> None:
         self.messages = messages
         self.queries: list[dict[str, str]] = []
+        self.refuses: str | None = None
+        """A parameter that this server does not take."""
         self.hold = True
         """Keep the socket open after the last message."""
 
     async def stream(self, request: web.Request) -> web.WebSocketResponse:
         """One reader."""
         self.queries.append(dict(request.query))
+        if self.refuses in request.query:
+            raise web.HTTPBadRequest
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         for message in self.messages:
@@ -184,6 +188,51 @@ def test_the_age_is_counted_here() -> None:
             now[0] = 114.0
 
         assert live.age_s == 14.0
+
+    asyncio.run(scenario())
+
+
+def test_another_view_is_asked_for_without_a_gap() -> None:
+    """Selecting connects anew at once; the connection is never said to be down."""
+
+    async def scenario() -> None:
+        server = Server([codec.encode(_snapshot(1))])
+        async with server.running() as port:
+            live = Live(f"ws://127.0.0.1:{port}", "r1", View(rows=64), config=QUICK)
+            async with asyncio.timeout(DEADLINE_S), aclosing(live.updates()) as updates:
+                seen = [await anext(updates), await anext(updates)]
+                live.select(
+                    View(rows=64, env_id=3, sort="env", descending=False, filter="gpu=0", grouped=False)
+                )
+                seen.append(await anext(updates))
+
+        assert [update for update in seen if isinstance(update, Connection)] == [Connection(state="up")]
+        assert len(_snapshots(seen)) == 2
+        assert server.queries[0] == {"run": "r1", "rows": "64"}
+        assert server.queries[1] == {
+            "run": "r1", "rows": "64", "env": "3", "sort": "env", "order": "asc", "filter": "gpu=0",
+            "grouped": "no",
+        }  # fmt: skip
+
+    asyncio.run(scenario())
+
+
+def test_a_view_that_is_refused_gives_way_to_the_one_before() -> None:
+    """The screen stays, and says why."""
+
+    async def scenario() -> None:
+        server = Server([codec.encode(_snapshot(1))])
+        server.refuses = "filter"
+        async with server.running() as port:
+            live = Live(f"ws://127.0.0.1:{port}", "r1", config=QUICK)
+            async with asyncio.timeout(DEADLINE_S), aclosing(live.updates()) as updates:
+                seen = [await anext(updates), await anext(updates)]
+                live.select(View(filter="gpu=0"))
+                seen += [await anext(updates), await anext(updates)]
+
+        assert seen[2] == Connection(state="up", reason="view refused with HTTP 400")
+        assert _snapshots(seen) == [1, 1]
+        assert live.view == View()
 
     asyncio.run(scenario())
 

@@ -58,6 +58,24 @@ def test_the_run_is_on_the_page() -> None:
     assert one(frame, "overwatch_policy_custom", name="my_own") == 7
 
 
+def test_the_outliers_are_ranked_over_all_lanes() -> None:
+    """By score, whatever lane an env is on; the rows of a snapshot stand lane by lane."""
+    frames = Frames()
+    at = frames.now
+    frame = frames.tell(
+        "run-1",
+        [
+            fakes.started(at, n_envs=4),
+            fakes.envs(at, range(4), 1, lane=["a", "a", "b", "b"], reward=[1.0] * 4),  # type: ignore[list-item]  # lanes are words
+            fakes.crashed(at, 1),
+            fakes.crashed(at, 2),
+        ],
+    )
+
+    assert {one(frame, "overwatch_outlier_env", rank=rank) for rank in ("1", "2")} == {1, 2}
+    assert one(frame, "overwatch_outlier_anomaly", rank="3") == 0
+
+
 def test_counters_are_there_from_the_first_scrape() -> None:
     """A counter that an alert watches begins at 0, before anything happened."""
     frames = Frames()

@@ -117,6 +117,52 @@ def test_one_snapshot_of_the_newest_or_a_named_run() -> None:
     scenario(work)
 
 
+def test_a_view_can_be_sorted_filtered_and_flat() -> None:
+    """The parameters become the view; what is not said stays as usual."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        asked = asyncio.create_task(
+            client.get("/api/v1/snapshot?sort=env&order=asc&filter=env=3-5&grouped=no")
+        )
+        await until(lambda: bool(tower.views))
+        view = View(sort="env", descending=False, filter="env=3-5", grouped=False)
+        assert tower.views == [(None, view)]
+        tower.update("run-1", 2)
+        snapshot = codec.decode(await (await asked).read())
+
+        assert [env.env_id for env in snapshot.envs] == [3, 4, 5]
+        assert (snapshot.board.matched, snapshot.board.direction) == (3, "asc")
+
+    scenario(work)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter", "said"),
+    [
+        ("sort=colour", "sort", "not one of anomaly, env"),
+        ("order=up", "order", "not one of desc, asc"),
+        ("grouped=maybe", "grouped", "not one of yes, no"),
+        ("filter=stge=pruned", "filter", "did you mean stage=?"),
+    ],
+)
+def test_a_view_that_cannot_be_read_is_refused_with_its_parameter(
+    query: str, parameter: str, said: str
+) -> None:
+    """400, the parameter, and what was probably meant."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        answer = await client.get(f"/api/v1/snapshot?{query}")
+        told = await answer.json()
+
+        assert (answer.status, told["parameter"]) == (400, parameter)
+        assert said in told["error"]
+        assert tower.views == []
+
+    scenario(work)
+
+
 def test_a_view_of_ones_own_comes_with_the_next_frame() -> None:
     """Rows and selection are registered while the request waits, and forgotten after it."""
 

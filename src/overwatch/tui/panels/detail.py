@@ -15,8 +15,6 @@ from overwatch.tui.panels.columns import metric_word
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, right, rule, wrapped
 
 LABEL: Final = 6
-ROOMY: Final = 30
-"""Rows of a terminal from which on nothing is left out."""
 _SHORTER: Final = ((": ", " "), ("gradient ratio", "grad"), ("gradient", "grad"))
 _TREND_SPECS: Final = (
     ("return", "+.2f"), ("reward", "+.2f"), ("metric", ".2f"), ("rent", ".2f"), ("fps", ".0f"),
@@ -68,7 +66,7 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
         return [fit([Span(" waiting for this environment", Role.MUTED)], width)]
     why = _flow(_said(env, detail), width - LABEL - 2, "   ", 4)
     lines = [_labelled(" why" if place == 0 else "", row, width) for place, row in enumerate(why)]
-    roomy = ctx.height >= ROOMY
+    roomy = not ctx.short
     if roomy:
         lines += [_labelled(" bound", row, width) for row in _bound(env, detail)]
     lines += [fit([Span("  "), *row], width) for row in _slots(snapshot, env, wide=True)]

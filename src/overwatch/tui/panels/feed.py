@@ -15,7 +15,11 @@ from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, r
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
     """Title (in compact only when it has the keys) and exactly `rows` lines in all but the title."""
     focused = ctx.ui.mode is Mode.FEED
-    lines = [] if ctx.compact and not _chosen(ctx) else [_title(snapshot, ctx)]
+    lines = (
+        []
+        if (ctx.compact or (ctx.short and not ctx.beside)) and not _chosen(ctx)
+        else [_title(snapshot, ctx)]
+    )
     if rows < 1:
         return lines
     feed = snapshot.feed

@@ -27,7 +27,7 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
         between = [Span("  " if ctx.compact else "    ")] if census and actions else []
         lines.append(fit([Span(" "), *census, *between, *actions], ctx.width))
     ends = snapshot.aggregates
-    if (ends.best or ends.worst) and not ctx.compact:
+    if (ends.best or ends.worst) and not ctx.compact and not ctx.short:
         lines.append(_ends(snapshot, ctx.width))
     return lines
 

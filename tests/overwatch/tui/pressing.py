@@ -1,0 +1,80 @@
+"""A session at a terminal of a given size: snapshots and keys in, lines out. No Textual, no clock."""
+
+from collections.abc import Sequence
+from datetime import UTC
+
+import msgspec
+
+from overwatch.snapshot import Snapshot
+from overwatch.tui.context import Context, Place, freshness
+from overwatch.tui.keys import Mode
+from overwatch.tui.panels import help as help_panel
+from overwatch.tui.playback import Transport
+from overwatch.tui.screens import overview
+from overwatch.tui.session import Session
+from overwatch.tui.text import plain
+
+
+class Terminal:
+    """What the application does with a session, without the application."""
+
+    def __init__(
+        self, snapshot: Snapshot, width: int = 120, height: int = 40, transport: Transport | None = None
+    ) -> None:
+        self.session = Session(transport)
+        self.session.width = width
+        self.width, self.height = width, height
+        self.now = 100.0
+        self.lines: list[str] = []
+        self.cursor: Place | None = None
+        self.take(snapshot)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """The next snapshot."""
+        self.session.take(snapshot)
+        self.paint()
+
+    def press(self, *keys: str) -> None:
+        """Keys by Textual's names; single characters type themselves."""
+        for key in keys:
+            names = {"/": "slash", " ": "space", "=": "equals_sign", ">": "greater_than_sign"}
+            self.session.press(names.get(key, key), key if len(key) == 1 else None, self.now)
+            self.paint()
+
+    def type(self, text: str) -> None:
+        """Every character."""
+        self.press(*text)
+
+    def paint(self) -> None:
+        """Draw, as often as the cursor asks for it."""
+        session = self.session
+        raw = session.snapshot
+        assert raw is not None
+        shown = msgspec.structs.replace(session.hold.apply(raw, self.now), feed=session.feed)
+        if session.mode is Mode.HELP:
+            session.clamp(help_panel.most_scroll(shown, self._context(shown)))
+            lines: Sequence[object] = help_panel.render(shown, self._context(shown))
+        else:
+            frame = overview.render(shown, self._context(shown))
+            session.clamp(frame.most_scroll)
+            if session.drawn(frame.walk, shown) or session.ui.scroll:
+                frame = overview.render(shown, self._context(shown))
+            lines, self.cursor = frame.lines, frame.cursor
+        self.lines = [plain(line) for line in lines]  # type: ignore[arg-type]  # both branches give lines
+
+    def _context(self, shown: Snapshot) -> Context:
+        fresh = freshness(shown.link, 0.0)
+        return Context(
+            width=self.width, height=self.height, fresh=fresh, cursor=self.session.cursor, zone=UTC,
+            ui=self.session.ui,
+        )  # fmt: skip
+
+    @property
+    def screen(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines)
+
+    @property
+    def under_cursor(self) -> str:
+        """The board's line that begins with the cursor."""
+        return next(line for line in self.lines if line.startswith(">"))
