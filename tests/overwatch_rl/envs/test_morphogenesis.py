@@ -74,7 +74,7 @@ def test_growing_by_a_fixed_schedule_beats_waiting(capsys: pytest.CaptureFixture
     with capsys.disabled():
         sys.stdout.write(
             f"\nalways-wait {waited.mean:.3f} ± {waited.standard_error:.3f}, schedule {grown.mean:.3f} ± "
-            f"{grown.standard_error:.3f}, difference in standard errors {float(difference.mean()) / error:.1f}\n"
+            f"{grown.standard_error:.3f}, {float(difference.mean()) / error:.1f} standard errors apart\n"
         )
 
     assert float(difference.mean()) >= 3 * error

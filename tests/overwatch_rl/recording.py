@@ -1,0 +1,42 @@
+"""A run of the SDK whose frames are kept instead of sent; everything before the sending is the real thing."""
+
+from typing import TypeVar, cast
+
+from overwatch.sdk import Run
+from overwatch.sdk.frames import Frame
+from overwatch.sdk.pipe import Outcome, Pipe
+
+F = TypeVar("F")
+
+
+class KeptPipe:
+    """Takes the place of the pipe to the exporter process."""
+
+    exporter_pid = None
+
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+
+    def count_drop(self, reason: str) -> None:
+        """What the run could not take."""
+        self.refused.append(reason)
+
+    def close(self, timeout: float) -> Outcome:  # noqa: ARG002 the seam of the real pipe
+        """Everything arrived."""
+        return Outcome(accepted=0, dropped={})
+
+
+class KeptRun(Run):
+    """A real run over a kept pipe."""
+
+    def __init__(self, n_envs: int | None = None) -> None:
+        self.pipe = KeptPipe()
+        self.frames: list[Frame] = []
+        super().__init__("kept", cast("Pipe", self.pipe), n_envs)
+
+    def _send(self, frame: Frame) -> None:
+        self.frames.append(frame)
+
+    def of(self, kind: type[F]) -> list[F]:
+        """The frames of one kind, in their order."""
+        return [frame for frame in self.frames if isinstance(frame, kind)]

@@ -1,0 +1,134 @@
+"""The command: flags, ends, exit codes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from overwatch_rl.cli import Stop, main
+from overwatch_rl.envs import ENVS
+from overwatch_rl.envs.base import WorldConfig
+from overwatch_rl.envs.morphogenesis import Morphogenesis
+from overwatch_rl.types import Step
+
+SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]
+DEADLINE_S = 60.0
+
+
+class Breaking(Morphogenesis):
+    """A world that dies at its third step."""
+
+    def __init__(self, config: WorldConfig) -> None:
+        super().__init__(config)
+        self._left = 3
+
+    def step(self, actions: torch.Tensor) -> Step:
+        """Two steps, then an error."""
+        self._left -= 1
+        if not self._left:
+            raise RuntimeError("the world broke")
+        return super().step(actions)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--envs", "0"], "envs is 0; use 1 to 4096"),
+        (["--slots", "0"], "slots is 0; use 1 to 64"),
+        (["--world", "mars"], "world 'mars' does not exist; use one of morphogenesis"),
+        (["--lr", "-1"], "learning_rate is -1.0; use a number above 0"),
+        (["--updates", "0"], "updates is 0; use 1 or more"),
+        (["--seconds", "0"], "seconds is 0.0; use a number above 0"),
+        (["--threads", "0"], "threads is 0; use 1 or more"),
+        (["--seed", "-1"], "seed is -1; use 0 or more"),
+        (["--telemetry", "--endpoint", "nowhere"], "endpoint 'nowhere' is no URL"),
+    ],
+)
+def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str], said: str) -> None:
+    """Exit 2, and nothing is trained."""
+    result = CliRunner().invoke(main, ["train", *SMALL, *flags])
+
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "update 1" not in result.output
+
+
+def test_training_and_evaluating_end_to_end(tmp_path: Path) -> None:
+    """Two updates leave numbers, a summary and a policy; evaluating compares it with the baselines."""
+    trained = CliRunner().invoke(main, ["train", *SMALL, "--updates", "2", "--out", str(tmp_path)])
+    table = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--episodes", "2"])
+    figures = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--episodes", "2", "--json"])
+
+    assert (trained.exit_code, table.exit_code, figures.exit_code) == (0, 0, 0), trained.output
+    assert trained.output.count("update ") == 2
+    assert [json.loads(line)["update"] for line in (tmp_path / "updates.jsonl").read_text().splitlines()] == [
+        1,
+        2,
+    ]
+    assert json.loads((tmp_path / "summary.json").read_text())["outcome"] == "completed"
+    assert list(json.loads(figures.output)) == ["policy", "always-wait", "random", "schedule"]
+    assert [line.split()[0] for line in table.output.splitlines()[1:]] == list(json.loads(figures.output))
+
+
+def test_baselines_need_no_policy() -> None:
+    """Without a folder there are the baselines; one episode is too few for an error."""
+    result = CliRunner().invoke(main, ["evaluate", "--episodes", "2", "--slots", "1", "--json"])
+    refused = CliRunner().invoke(main, ["evaluate", "--episodes", "1"])
+
+    assert list(json.loads(result.output)) == ["always-wait", "random", "schedule"]
+    assert (refused.exit_code, "episodes is 1; use 2 or more" in refused.output) == (2, True)
+
+
+def test_an_exception_closes_the_run_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 1, the outcome and the reason in the summary, and the exception is not swallowed."""
+    monkeypatch.setitem(ENVS, "breaking", f"{__name__}:Breaking")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    result = CliRunner().invoke(main, ["train", *SMALL, "--world", "breaking", "--out", str(tmp_path)])
+    summary = json.loads((tmp_path / "summary.json").read_text())
+
+    assert result.exit_code == 1
+    assert isinstance(result.exception, RuntimeError)
+    assert (summary["outcome"], summary["reason"]) == ("failed", "RuntimeError: the world broke")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_as_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    """The step is finished, the run closed, the exit code 0."""
+    command = [sys.executable, "-m", "overwatch_rl.cli", "train", *SMALL, "--updates", "100000"]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        until = time.monotonic() + DEADLINE_S
+        lines = tmp_path / "updates.jsonl"
+        while not (lines.exists() and lines.read_text()):
+            assert time.monotonic() < until, "no update within the deadline"
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=DEADLINE_S)
+
+    assert process.returncode == 0, said
+    assert json.loads((tmp_path / "summary.json").read_text())["outcome"] == "interrupted"
+    assert said.endswith("run interrupted\n")
+
+
+def test_time_over_is_a_completed_run() -> None:
+    """A limit in seconds ends the run at the next step, and without `--updates` nothing else does."""
+    result = CliRunner().invoke(main, ["train", *SMALL, "--seconds", "0.2"])
+
+    assert result.exit_code == 0
+    assert result.output.endswith("run completed\n")
+
+
+def test_a_signal_wins_over_the_clock() -> None:
+    """Whoever asked to stop is told so."""
+    stop = Stop(1e-9)
+    assert stop.outcome() == "completed"
+    stop.tell()
+    assert stop.outcome() == "interrupted"

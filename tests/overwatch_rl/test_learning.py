@@ -1,0 +1,158 @@
+"""The flight learns: a trained policy against its own beginning, chance, waiting and a fixed schedule.
+
+All policies play the same 32 held-out episodes, so differences are taken episode by episode. A learning rate
+that is far too high is seen in the KL.
+"""
+
+import contextlib
+import copy
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from overwatch_rl.algos.networks import player
+from overwatch_rl.algos.ppo import PPOConfig
+from overwatch_rl.envs import make
+from overwatch_rl.envs.base import WorldConfig
+from overwatch_rl.envs.evaluation import Played, play
+from overwatch_rl.envs.schedules import baselines
+from overwatch_rl.trainer import Trainer, TrainerConfig
+from overwatch_rl.types import StepReport, UpdateReport
+
+EPISODES = 32
+HELD_OUT = 1_000_003
+HEALTHY = PPOConfig().learning_rate
+BEATEN = ("initial", "random", "always-wait")
+"""What a trained policy must beat; it is only compared with the schedule."""
+
+
+@dataclass
+class Curve:
+    """A reporter that keeps the updates."""
+
+    updates: list[dict[str, float]] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:  # noqa: ARG002 nothing to keep
+        """Nothing to keep."""
+        yield
+
+    def step(self, report: StepReport) -> None:
+        """Nothing to keep."""
+
+    def update(self, report: UpdateReport) -> None:
+        """Keep it."""
+        self.updates.append(report.values)
+
+    def close(self, *, outcome: str, reason: str | None = None) -> None:
+        """Nothing to keep."""
+
+    def mean(self, name: str, part: slice) -> float:
+        """Mean of one value over some of the updates."""
+        values = [update[name] for update in self.updates][part]
+        return sum(values) / len(values)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One seed: how it trained and what its policy is worth."""
+
+    curve: Curve
+    seconds: float
+    played: dict[str, Played]
+
+    def lead(self, over: str) -> tuple[float, float]:
+        """Mean difference of the trained policy's returns over another's, and its standard error."""
+        return lead([self], over)
+
+
+def lead(runs: list[Learned], over: str) -> tuple[float, float]:
+    """Difference of returns, episode by episode, pooled over runs: mean and standard error."""
+    pairs = [run.played["trained"].returns - run.played[over].returns for run in runs]
+    difference = torch.cat(pairs)
+    return float(difference.mean()), float(difference.std() / len(difference) ** 0.5)
+
+
+def learn(seed: int, *, envs: int, updates: int) -> Learned:
+    """Train one seed with the defaults and play the held-out episodes, everything frozen."""
+    curve = Curve()
+    world = WorldConfig(num_envs=envs)
+    began = time.perf_counter()
+    trainer = Trainer(
+        make("morphogenesis", world), TrainerConfig(updates=updates, seed=seed), curve, lambda: None
+    )
+    initial = copy.deepcopy(trainer.policy)
+    trainer.run()
+    seconds = time.perf_counter() - began
+    held_out = make("morphogenesis", WorldConfig(num_envs=EPISODES))
+    acts = {
+        "trained": player(trainer.policy),
+        "initial": player(initial, torch.Generator().manual_seed(seed)),
+        **baselines(held_out.action_spec, torch.Generator().manual_seed(seed)),
+    }
+    played = {name: play(held_out, act, HELD_OUT + seed) for name, act in acts.items()}
+    return Learned(curve, seconds, played)
+
+
+def table(runs: list[Learned]) -> str:
+    """The figures of all runs, a line a policy, then the pooled differences."""
+    lines = ["", f"{'policy':12} {'return':>15} {'accuracy':>8} {'fossils':>7}"]
+    for number, run in enumerate(runs):
+        lines.append(f"seed {number}: {run.seconds:.0f} s")
+        lines += [
+            f"{name:12} {played.mean:7.3f} ± {played.standard_error:.3f} {float(played.metric.mean()):8.3f} "
+            f"{float(played.fossils.double().mean()):7.2f}"
+            for name, played in run.played.items()
+        ]
+    for name in (*BEATEN, "schedule"):
+        mean, error = lead(runs, name)
+        lines.append(f"trained − {name:12} {mean:+.3f} ± {error:.3f}  ({mean / error:.1f} standard errors)")
+    return "\n".join(lines) + "\n"
+
+
+def test_a_short_training_beats_chance_and_waiting(capsys: pytest.CaptureFixture[str]) -> None:
+    """One seed with half the envs and updates: more than two standard errors above each, and fossils."""
+    run = learn(0, envs=16, updates=15)
+    with capsys.disabled():
+        sys.stdout.write(table([run]))
+
+    for name in BEATEN:
+        mean, error = run.lead(name)
+        assert mean > 2 * error, name
+    assert float(run.played["trained"].fossils.double().mean()) > 0.5
+    assert len({update["kl_divergence"] for update in run.curve.updates}) == len(run.curve.updates)
+
+
+def test_a_learning_rate_times_thirty_is_seen_in_the_kl() -> None:
+    """Within three updates KL is above 0.03, where the healthy rate stays below."""
+    kls = {}
+    for factor in (1, 30):
+        curve = Curve()
+        config = TrainerConfig(updates=3, ppo=PPOConfig(learning_rate=HEALTHY * factor))
+        Trainer(make("morphogenesis", WorldConfig(num_envs=16)), config, curve, lambda: None).run()
+        kls[factor] = [update["kl_divergence"] for update in curve.updates]
+
+    assert max(kls[30]) > 0.03
+    assert max(kls[1]) < 0.03
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_five_seeds_learn(capsys: pytest.CaptureFixture[str]) -> None:
+    """The defaults over five seeds, pooled: above each by two standard errors; every seed fossilises."""
+    runs = [learn(seed, envs=32, updates=30) for seed in range(5)]
+    with capsys.disabled():
+        sys.stdout.write(table(runs))
+
+    for name in (*BEATEN, "schedule"):
+        mean, error = lead(runs, name)
+        assert mean > 2 * error, name
+    for run in runs:
+        assert float(run.played["trained"].fossils.double().mean()) > 0.5
+        last, first = run.curve.mean("return", slice(-6, None)), run.curve.mean("return", slice(6))
+        assert last > first
+        assert all(run.lead(name)[0] > 0 for name in BEATEN)
