@@ -11,7 +11,7 @@ from overwatch.feeds import Connection
 from overwatch.feeds.live import Update
 from overwatch.snapshot import Snapshot, View
 from overwatch.tui.app import OverwatchApp
-from overwatch.tui.keys import KEYS
+from overwatch.tui.keys import KEYS, Mode, known
 from overwatch.tui.session import Session
 from overwatch.tui.text import plain
 from tests.overwatch.tui import scenario
@@ -175,8 +175,7 @@ def test_help_shows_every_key_and_the_stages(opens: str, closes: str) -> None:
         await pilot.press(opens)
         screen = await _shows(pilot, "KEYS", "Board and everywhere", "filter the environments")
         assert "now: sort anomaly, falling" in screen
-        await pilot.press(*["pagedown"] * 6)
-        await _shows(pilot, "the end", "◑ BLENDING")
+        assert "◑ BLENDING" in screen
         await pilot.press(closes)
         await _shows(pilot, "FLIGHT BOARD")
 
@@ -192,6 +191,85 @@ def test_q_quits_with_success(key: str) -> None:
         await pilot.press("question_mark", key)
 
     assert _run(steps) == 0
+
+
+_INTO: dict[Mode, tuple[str, ...]] = {
+    Mode.BOARD: (),
+    Mode.FEED: ("l",),
+    Mode.DRAWER: ("enter",),
+    Mode.FULL: ("enter", "f"),
+    Mode.HELP: ("question_mark",),
+}
+
+
+def test_every_key_reaches_its_action() -> None:
+    """Through Textual: nothing else takes a key away, in the first of its modes."""
+    seen: list[str] = []
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        app = pilot.app
+        assert isinstance(app, OverwatchApp)
+        for key in known(slots=True, replay=False):
+            if key.action in ("leave", "alarm"):
+                continue
+            app.session.do_home(0)
+            for name in _INTO[key.modes[0]]:
+                app.session.press(name, None, 0.0)
+            assert app.session.mode is key.modes[0]
+            _spy(app.session, key.action, seen)
+            await pilot.press(key.names[0])
+            assert seen.pop() == key.action, key.names[0]
+            app.session.press("escape", None, 0.0)
+        assert seen == []
+
+    _run(steps)
+
+
+def _spy(session: Session, action: str, seen: list[str]) -> None:
+    """Note the next call of an action, and let it happen."""
+    real = getattr(Session, f"do_{action}")
+
+    def noting(argument: int | str) -> None:
+        seen.append(action)
+        delattr(session, f"do_{action}")
+        real(session, argument)
+
+    setattr(session, f"do_{action}", noting)
+
+
+def test_the_view_follows_what_is_opened_sorted_and_typed() -> None:
+    """The feed is asked for what the screen needs; typing asks once it rests."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        await pilot.press("enter")
+        assert desk.views[-1].env_id == 17
+        await pilot.press("escape", "s")
+        assert (desk.views[-1].sort, desk.views[-1].env_id) == ("env", None)
+        await pilot.press("slash", *"gpu", "equals_sign", "0")
+        while desk.views[-1].filter != "gpu=0":
+            await pilot.pause(0.01)
+        await pilot.press("escape")
+        assert desk.views[-1].filter == ""
+        await pilot.resize_terminal(80, 24)
+        while desk.views[-1].grouped:
+            await pilot.pause(0.01)
+
+    _run(steps)
+
+
+def test_a_refused_view_is_said_on_the_key_line() -> None:
+    """The board stays; the next key takes the notice away."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        desk.say(Connection(state="up", reason="view refused with HTTP 503"))
+        await _shows(pilot, "view refused with HTTP 503", "FLIGHT BOARD")
+        await pilot.press("j")
+        assert "view refused" not in _screen(pilot)
+
+    _run(steps)
 
 
 def test_every_key_has_an_action() -> None:
