@@ -13,7 +13,7 @@ from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits, score_envs
 from overwatch.diagnose.bounds import Bound, judge_lanes, judge_run
 from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
-from overwatch.diagnose.follow import Followed, Open, follow
+from overwatch.diagnose.follow import Followed, Open, follow, standing
 from overwatch.diagnose.held import Held, hold
 from overwatch.diagnose.lanes import lanes_of
 from overwatch.diagnose.link import LinkJudgement, judge_link
@@ -67,7 +67,14 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
     held_bounds = hold(previous.bounds, judge_lanes(lanes, limits), tick)
     bounds = {name: item.bound for name, item in held_bounds.items()}
     seen = Evidence(
-        state=state, fleet=fleet, anomalies=anomalies, lanes=lanes, bounds=bounds, link=link, limits=limits
+        state=state,
+        fleet=fleet,
+        anomalies=anomalies,
+        lanes=lanes,
+        bounds=bounds,
+        link=link,
+        limits=limits,
+        standing=standing(previous.followed),
     )
     return Judged(
         assessment=Assessment(

@@ -5,7 +5,7 @@ within a collapse is counted by its cause and has no finding of its own. Livenes
 silent run is not judged by what it last said. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,8 @@ class Evidence:
     """What holds each lane back, held over time."""
     link: LinkJudgement
     limits: AnomalyLimits
+    standing: Mapping[str, Problem]
+    """Problems that are open, with what was usual when they opened."""
 
 
 def problems(seen: Evidence) -> list[Problem]:
@@ -55,8 +57,8 @@ def problems(seen: Evidence) -> list[Problem]:
     if seen.link.state == "ended":
         return found
     found += lane_problems(fleet, seen.lanes, seen.bounds, limits)
-    found += cull_storms(fleet, seen.anomalies)
-    found += policy_problems(state, fleet, limits)
+    found += cull_storms(fleet, seen.anomalies, seen.standing)
+    found += policy_problems(state, fleet, limits, seen.standing)
     return found
 
 

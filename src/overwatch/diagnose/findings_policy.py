@@ -4,7 +4,7 @@ A status is of one update; a finding needs the row's hold and a warm-up. Several
 collapse. A policy with little entropy that earns its best is solved, not sick. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from overwatch.catalog import BY_NAME, Metric
@@ -13,6 +13,7 @@ from overwatch.diagnose.factors.returns import fleet_fell
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.problem import STEADY, UPDATES, Problem
+from overwatch.diagnose.returns import Returns
 from overwatch.state.judge import Status
 from overwatch.state.policy import Series
 from overwatch.state.run import RunState
@@ -25,12 +26,15 @@ FAST_FALL: Final = 0.15
 NEAR_BEST: Final = 0.2
 """A return is at its best within this share of the best one."""
 COLLAPSED_ROWS: Final = 2
+_FALLEN: Final = f"reward-collapse:policy:{RETURN.short}"
 
 
-def policy_problems(state: RunState, fleet: Fleet, limits: AnomalyLimits) -> list[Problem]:
+def policy_problems(
+    state: RunState, fleet: Fleet, limits: AnomalyLimits, standing: Mapping[str, Problem]
+) -> list[Problem]:
     """What is wrong with the policy; a collapse takes its rows and the fall of returns with it."""
     rows = list(_rows(state, fleet))
-    fallen = list(_fallen(state, fleet, limits))
+    fallen = list(_fallen(state, fleet, limits, standing))
     critical = [problem for problem in rows if problem.severity == "critical"]
     sick = critical + [p for p in rows if p.subject == ENTROPY.short and p not in critical]
     if critical and len(sick) >= COLLAPSED_ROWS:
@@ -91,23 +95,36 @@ def _earns_its_best(state: RunState, fleet: Fleet) -> bool:
     return returns is not None and returns.fleet_recent >= returns.fleet_earlier - returns.noise
 
 
-def _fallen(state: RunState, fleet: Fleet, limits: AnomalyLimits) -> Iterator[Problem]:
-    """The return of the whole fleet fell: one finding about the policy they share."""
+def _fallen(
+    state: RunState, fleet: Fleet, limits: AnomalyLimits, standing: Mapping[str, Problem]
+) -> Iterator[Problem]:
+    """The return of the whole fleet fell: one finding about the policy they share, until half is regained."""
     returns = fleet.returns
-    drop = None if returns is None else fleet_fell(returns, limits)
-    if returns is None or drop is None:
+    if returns is None:
         return
-    yield Problem(
+    known = standing.get(_FALLEN)
+    if known is not None and known.usual is not None and known.stands is not None:
+        if returns.fleet_recent < known.stands:
+            yield _fall(state, returns, known.usual)
+    elif fleet_fell(returns, limits) is not None:
+        yield _fall(state, returns, returns.fleet_earlier)
+
+
+def _fall(state: RunState, returns: Returns, usual: float) -> Problem:
+    judged = int(returns.judged.sum())
+    return Problem(
         code="reward-collapse",
         severity="warning",
         scope="policy",
         subject=RETURN.short,
         at=state.last_at,
-        message=f"return of the fleet fell to {returns.fleet_recent:+.2f} from {returns.fleet_earlier:+.2f}",
+        message=f"return of the fleet fell to {returns.fleet_recent:+.2f} from {usual:+.2f}",
         hint="look at KL and entropy; go back to the last good checkpoint",
-        factors=(f"{drop:.1f} deviations over {int(returns.judged.sum())} envs",),
-        symptoms=int(returns.judged.sum()),
+        factors=(f"median of {judged} envs",),
+        symptoms=judged,
         patience=STEADY,
+        usual=usual,
+        stands=(usual + returns.fleet_recent) / 2,
     )
 
 

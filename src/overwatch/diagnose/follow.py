@@ -54,7 +54,7 @@ def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
     for problem in now:
         known = before.open.get(problem.id)
         if known is not None and known.cleared_at is None:
-            current[problem.id] = Open(problem=problem, since=known.since)
+            current[problem.id] = Open(problem=_as_it_opened(problem, known.problem), since=known.since)
             continue
         first = before.waiting.get(problem.id, Waiting(tick=tick, since=problem.at))
         if tick - first.tick >= problem.patience.hold and _may_open(cooling.get(problem.id), problem):
@@ -66,6 +66,15 @@ def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
         if key not in current:
             _fade(key, known, tick, current, cooling)
     return Followed(open=current, waiting=waiting, cooling=cooling)
+
+
+def _as_it_opened(problem: Problem, before: Problem) -> Problem:
+    return msgspec.structs.replace(problem, usual=before.usual, stands=before.stands)
+
+
+def standing(before: Followed) -> dict[str, Problem]:
+    """Problems that are open now, by id, as they stood at the last tick."""
+    return {key: item.problem for key, item in before.open.items() if item.cleared_at is None}
 
 
 def _may_open(cooling: Cooling | None, problem: Problem) -> bool:

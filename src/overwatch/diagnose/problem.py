@@ -41,6 +41,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     symptoms: int = 0
     """Envs or rows that are off because of this, and have no finding of their own."""
     patience: Patience = FACT
+    usual: float | None = None
+    """What was usual when it opened, in the rule's own unit: what it does later must not become usual."""
+    stands: float | None = None
+    """The level at which the rule lets go again, fixed when it opened."""
 
     @property
     def id(self) -> str:

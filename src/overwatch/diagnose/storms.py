@@ -4,7 +4,7 @@ A storm of culls is above what the lane had before, and stands out from the rest
 policy that learns to cull more changes all envs at once, and slowly. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from overwatch.diagnose.anomaly import Anomalies
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.problem import STEADY, Problem
 from overwatch.diagnose.robust import most_events
+from overwatch.state.arrays import Ints
 from overwatch.state.tally import WINDOW_S
 
 CRASHES: Final = 5
@@ -54,45 +55,53 @@ def crash_storms(fleet: Fleet) -> Iterator[Problem]:
         )
 
 
-def cull_storms(fleet: Fleet, anomalies: Anomalies) -> Iterator[Problem]:
-    """Lanes on which seeds are culled far more often than usual."""
+def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Problem]) -> Iterator[Problem]:
+    """Lanes on which seeds are culled far more often than usual; a storm that goes on never becomes usual."""
     culls, state = fleet.state.envs.culls, fleet.state
-    counts = culls.recent(fleet.n, state.last_at)
-    if int(counts.sum()) < CULLS:
+    before_s = (state.last_at - state.first_at) / 1e9 - NEW_S
+    if before_s < BEFORE_S or int(culls.recent(fleet.n, state.last_at).sum()) < CULLS:
         return
     newest = culls.recent(fleet.n, state.last_at, NEW_S)
-    before_s = (state.last_at - state.first_at) / 1e9 - NEW_S
-    if before_s < BEFORE_S:
-        return
     odd = _standing_out(fleet, anomalies)
-    rate = newest.sum() / max(1, fleet.n)
     for name, on in _groups(fleet):
-        events, size = int(counts[on].sum()), int(on.sum())
         usual = float(culls.totals[: fleet.n][on].sum() - newest[on].sum()) / before_s * WINDOW_S
-        fresh = int(newest[on].sum())
-        now = fresh * WINDOW_S / NEW_S
-        if (
-            fresh < CULLS
-            or now < TIMES_USUAL * usual
-            or fresh < most_events(usual * NEW_S / WINDOW_S, MOMENTS)
-        ):
-            continue
-        alone = bool((odd & on).any()) or fresh / size >= TIMES_USUAL / 2 * rate
-        if not alone and (now < TIMES_USUAL_ALL * usual or fresh < 2 * CULLS):
-            continue
-        over = int((counts[on] > 0).sum())
-        envs = "env" if over == 1 else "envs"
-        yield Problem(
-            code="cull-storm",
-            severity="warning",
-            scope="run" if name is None else "gpu",
-            subject=name,
-            at=state.last_at,
-            message=f"cull storm: {events} culls in {WINDOW_S}s over {over} {envs} (usual {usual:.1f})",
-            hint=_why_culled(fleet, on),
-            symptoms=int((odd & on).sum()),
-            patience=STEADY,
-        )
+        storm = _storm(fleet, name, on, usual, int((odd & on).sum()))
+        open_one = standing.get(storm.id)
+        if open_one is not None and open_one.usual is not None and open_one.stands is not None:
+            if int(newest[on].sum()) * WINDOW_S / NEW_S >= open_one.stands:
+                yield _storm(fleet, name, on, open_one.usual, storm.symptoms)
+        elif _is_storm(newest, on, usual, bool((odd & on).any())):
+            yield storm
+
+
+def _is_storm(newest: Ints, on: npt.NDArray[np.bool_], usual: float, odd: bool) -> bool:  # noqa: FBT001 a fact
+    """Whether a lane's newest half minute stands out from its past, and from the fleet."""
+    fresh = int(newest[on].sum())
+    now = fresh * WINDOW_S / NEW_S
+    if fresh < CULLS or now < TIMES_USUAL * usual or fresh < most_events(usual * NEW_S / WINDOW_S, MOMENTS):
+        return False
+    rate = newest.sum() / max(1, newest.size)
+    alone = odd or fresh / int(on.sum()) >= TIMES_USUAL / 2 * rate
+    return alone or (now >= TIMES_USUAL_ALL * usual and fresh >= 2 * CULLS)
+
+
+def _storm(fleet: Fleet, name: str | None, on: npt.NDArray[np.bool_], usual: float, symptoms: int) -> Problem:
+    counts = fleet.state.envs.culls.recent(fleet.n, fleet.state.last_at)
+    events, over = int(counts[on].sum()), int((counts[on] > 0).sum())
+    envs = "env" if over == 1 else "envs"
+    return Problem(
+        code="cull-storm",
+        severity="warning",
+        scope="run" if name is None else "gpu",
+        subject=name,
+        at=fleet.state.last_at,
+        message=f"cull storm: {events} culls in {WINDOW_S}s over {over} {envs} (usual {usual:.1f})",
+        hint=_why_culled(fleet, on),
+        symptoms=symptoms,
+        patience=STEADY,
+        usual=usual,
+        stands=max(TIMES_USUAL / 2 * usual, CULLS / 2),
+    )
 
 
 def _groups(fleet: Fleet) -> Iterator[tuple[str | None, npt.NDArray[np.bool_]]]:
