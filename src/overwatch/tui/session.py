@@ -7,7 +7,6 @@ can be tested by pressing keys. One `do_` method for each action of the key tabl
 from collections.abc import Callable
 from typing import Final
 
-from overwatch.projection.filtering import FilterError, parse
 from overwatch.snapshot import FeedLine, Finding, Snapshot, View
 from overwatch.tui.context import COMPACT_BELOW, LaneAt, Place, Ui
 from overwatch.tui.hold import Hold
@@ -184,7 +183,7 @@ class Session:
 
     def _apply_text(self, kind: str, text: str) -> None:
         if kind == "filter":
-            if _readable(text) and text != self._filter:
+            if text != self._filter:
                 self._filter = text
                 self.hold.release()
         else:
@@ -198,9 +197,6 @@ class Session:
             self._row = 0
         self._row = min(max(0, self._row + int(by)), len(self.walk) - 1)
         self.cursor = self.walk[self._row]
-        self._follow()
-
-    def _follow(self) -> None:
         if (self._env_id is not None or self._alarm is not None) and isinstance(self.cursor, int):
             self._open(self.cursor)
 
@@ -400,11 +396,3 @@ class Session:
             self.notice = "no alarm met there so far"
         else:
             self.transport.seek(time)
-
-
-def _readable(text: str) -> bool:
-    try:
-        parse(text)
-    except FilterError:
-        return False
-    return True
