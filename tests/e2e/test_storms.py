@@ -16,10 +16,12 @@ from overwatch.tui import once
 
 SIZES = {"1x4x3": ("1", "4", "3"), "2x32x6": ("2", "32", "6")}
 BEGINS_S = 60
+EARLY_S = {"cull-storm": 30}
+"""A small fleet has few seeds left to cull once most have fossilised."""
 
 SHOWN: dict[str, tuple[int, str]] = {
     "crash-storm": (12, r"CRIT .*crash"),
-    "cull-storm": (26, r"WARN .*cull storm"),
+    "cull-storm": (40, r"WARN .*cull storm"),
     "policy-collapse": (15, r"CRIT .*(KL|policy|entropy)"),
     "nan": (4, r"CRIT .*(nan|non-finite)"),
     "thermal-throttle": (15, r"CRIT .*thermal"),
@@ -39,14 +41,15 @@ ONE_LANE = {"straggler"}
 def _after(fault: str, size: str) -> Snapshot:
     gpus, envs, slots = SIZES[size]
     wait, _ = SHOWN[fault]
+    begins = EARLY_S.get(fault, BEGINS_S)
     with TemporaryDirectory() as folder:
         out = Path(folder) / "sim"
         command = [sys.executable, "-m", "overwatch.cli", "simulate", "--gpus", gpus, "--envs", envs]
-        command += ["--slots", slots, "--seconds", str(BEGINS_S + wait + 5), "--seed", "5"]
+        command += ["--slots", slots, "--seconds", str(begins + wait + 5), "--seed", "5"]
         subprocess.run(
-            [*command, "--fault", f"{fault}@{BEGINS_S}", "--out", str(out)], check=True, capture_output=True
+            [*command, "--fault", f"{fault}@{begins}", "--out", str(out)], check=True, capture_output=True
         )
-        look = [sys.executable, "-m", "overwatch.cli", "replay", str(out), "--at", str(BEGINS_S + wait)]
+        look = [sys.executable, "-m", "overwatch.cli", "replay", str(out), "--at", str(begins + wait)]
         line = subprocess.run(look, check=True, capture_output=True).stdout
     return codec.decode(line)
 
