@@ -24,7 +24,7 @@ NEW_S: Final = 30
 """A storm is judged by its newest half minute against all that was before."""
 BEFORE_S: Final = 15.0
 """Least history for a usual rate."""
-MOMENTS: Final = 1000
+MOMENTS: Final = 100
 """Half minutes of a healthy run in which chance must not make a storm."""
 TIMES_USUAL: Final = 4.0
 TIMES_USUAL_ALL: Final = 8.0
@@ -82,7 +82,7 @@ def _is_storm(newest: Ints, on: npt.NDArray[np.bool_], usual: float, odd: bool) 
         return False
     rate = newest.sum() / max(1, newest.size)
     alone = odd or fresh / int(on.sum()) >= TIMES_USUAL / 2 * rate
-    return alone or (now >= TIMES_USUAL_ALL * usual and fresh >= 2 * CULLS)
+    return alone or now >= TIMES_USUAL_ALL * usual
 
 
 def _storm(fleet: Fleet, name: str | None, on: npt.NDArray[np.bool_], usual: float, symptoms: int) -> Problem:
