@@ -40,6 +40,8 @@ SELECT_S: Final = 0.12
 _PAINTS: Final = 100
 """Paints that the mean is taken over."""
 _OTLP_PORT: Final = 4318
+_SOON_S: Final = 0.001
+"""A timer of Textual divides by its interval, so none is 0."""
 
 
 class Feed(Protocol):
@@ -152,7 +154,7 @@ class OverwatchApp(App[int]):
     def _paint_soon(self) -> None:
         if self._pending is not None:
             return
-        wait_s = max(0.0, self._painted_at + FRAME_S - time.monotonic())
+        wait_s = max(_SOON_S, self._painted_at + FRAME_S - time.monotonic())
         self._pending = self.set_timer(wait_s, self._paint_pending)
 
     def _paint_pending(self) -> None:
