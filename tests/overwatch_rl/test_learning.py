@@ -92,7 +92,7 @@ def learn(seed: int, *, envs: int, updates: int) -> Learned:
     acts = {
         "trained": player(trainer.policy),
         "initial": player(initial, torch.Generator().manual_seed(seed)),
-        **baselines(held_out.action_spec, torch.Generator().manual_seed(seed)),
+        **baselines(held_out.action_spec, torch.Generator().manual_seed(seed + 1)),
     }
     played = {name: play(held_out, act, HELD_OUT + seed) for name, act in acts.items()}
     return Learned(curve, seconds, played)
