@@ -14,7 +14,7 @@ NUMERIC: Final = ("overwatch_rl/algos/", "overwatch_rl/trainer.py", "overwatch_r
 """One linear numeric step is kept whole here."""
 
 WIDE: Final[dict[str, str]] = {
-    "overwatch/sdk/__init__.py:start": "the trainer's one entry point names everything a run can say of itself",
+    "overwatch/sdk/__init__.py:start": "the one entry point names all that a run can say of itself",
     "overwatch/sdk/run.py:seed_stage_changed": "one keyword a field of the fact",
     "overwatch/sdk/run.py:gate_evaluated": "one keyword a field of the fact",
     "overwatch/sdk/run.py:slots": "one keyword a column",

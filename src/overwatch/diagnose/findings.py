@@ -149,6 +149,7 @@ def _envs(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:
                 hint=rule.hint,
                 symptoms=int(rows.size),
                 patience=rule.patience,
+                absorbs=(rule.code,),
             )
             continue
         for row in rows.tolist():

@@ -142,6 +142,7 @@ def _collapse(rows: list[Problem], fallen: list[Problem]) -> Problem:
         factors=tuple(problem.message for problem in [*rows, *fallen]),
         symptoms=len(rows) + len(fallen),
         patience=UPDATES,
+        absorbs=tuple(problem.code for problem in [*rows, *fallen]),
     )
 
 

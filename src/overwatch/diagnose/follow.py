@@ -62,8 +62,9 @@ def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
             cooling.pop(problem.id, None)
         else:
             waiting[problem.id] = first
+    absorbed = {code for item in current.values() for code in item.problem.absorbs}
     for key, known in before.open.items():
-        if key not in current:
+        if key not in current and known.problem.code not in absorbed:
             _fade(key, known, tick, current, cooling)
     return Followed(open=current, waiting=waiting, cooling=cooling)
 

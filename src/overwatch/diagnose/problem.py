@@ -41,6 +41,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     symptoms: int = 0
     """Envs or rows that are off because of this, and have no finding of their own."""
     patience: Patience = FACT
+    absorbs: tuple[str, ...] = ()
+    """Codes of findings that this one takes over: they leave at once, they have not cleared."""
     usual: float | None = None
     """What was usual when it opened, in the rule's own unit: what it does later must not become usual."""
     stands: float | None = None

@@ -52,6 +52,7 @@ def crash_storms(fleet: Fleet) -> Iterator[Problem]:
             message=f"crash storm: {events} crashes in {WINDOW_S}s over {over} envs",
             hint=f"open env {int(fleet.ids[newest])}: last actions, events, traceback",
             symptoms=int(down.sum()),
+            absorbs=("env-crashed",),
         )
 
 

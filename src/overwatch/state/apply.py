@@ -72,8 +72,7 @@ def _fold(state: RunState, source: Source, event: Event, stamp: int) -> None:
         case RunStarted():
             _start(state, source, event)
         case RunFinished():
-            state.finished = event
-            source.finished = True
+            _finish(state, source, event)
         case Measured():
             measure(state, event, stamp)
             _note_lanes(state, source, event)
@@ -102,12 +101,31 @@ def _fold(state: RunState, source: Source, event: Event, stamp: int) -> None:
 
 def _start(state: RunState, source: Source, event: RunStarted) -> None:
     state.started = event
-    state.finished = None
+    state.finished = state.ending = None
     source.finished = False
     for slot in event.slots:
         state.slot_names.code(slot)
     for lane in event.devices:
         state.lane_names.code(lane)
+
+
+def _finish(state: RunState, source: Source, event: RunFinished) -> None:
+    """The run is over when all of its producers are; one that failed decides how it ended."""
+    source.finished = True
+    if state.ending is None or state.ending.outcome != "failed":
+        state.ending = event
+    if all(newest.finished for newest in _newest_lives(state)):
+        state.finished = state.ending
+
+
+def _newest_lives(state: RunState) -> list[Source]:
+    """The latest life of each (role, rank): an earlier one was replaced and ends nothing."""
+    newest: dict[str, Source] = {}
+    for key, source in state.sources.items():
+        who = key.rpartition("/")[0]
+        if who not in newest or source.stamp >= newest[who].stamp:
+            newest[who] = source
+    return list(newest.values())
 
 
 def _note_lanes(state: RunState, source: Source, event: Measured) -> None:

@@ -1,8 +1,9 @@
 """Findings over time: hold before they open, patience before they clear, linger, cooldown."""
 
+import msgspec
 import pytest
 
-from overwatch.diagnose.follow import LINGER_NS, Followed, follow
+from overwatch.diagnose.follow import LINGER_NS, Followed, follow, standing
 from overwatch.diagnose.problem import Patience, Problem
 from tests.fakes import SECOND
 
@@ -68,3 +69,27 @@ def test_a_finding_keeps_its_beginning() -> None:
     (item,) = _after((2.1, True), (1.0, False), (5.0, True)).open.values()
 
     assert item.since == 7
+
+
+def test_a_symptom_leaves_with_its_cause_and_does_not_linger() -> None:
+    """A finding that a later one takes over was not cured: it is gone at once, and no line says cleared."""
+    single = msgspec.structs.replace(_problem(patience=Patience()), code="env-crashed")
+    storm = msgspec.structs.replace(
+        _problem(patience=Patience()), code="crash-storm", absorbs=("env-crashed",)
+    )
+    before = follow(Followed(), [single], SECOND)
+
+    after = follow(before, [storm], 2 * SECOND)
+
+    assert [item.problem.code for item in before.open.values()] == ["env-crashed"]
+    assert [item.problem.code for item in after.open.values()] == ["crash-storm"]
+
+
+def test_what_was_usual_when_it_opened_stays_so() -> None:
+    """While a finding stands, its rule is told the level of the beginning, whatever it says later."""
+    first = msgspec.structs.replace(_problem(patience=Patience()), usual=1.0, stands=2.0)
+    later = msgspec.structs.replace(first, usual=9.0, stands=9.0)
+    followed = follow(follow(Followed(), [first], SECOND), [later], 2 * SECOND)
+    (problem,) = standing(followed).values()
+
+    assert (problem.usual, problem.stands) == (1.0, 2.0)
