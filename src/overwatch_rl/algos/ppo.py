@@ -42,7 +42,7 @@ class PPOConfig:
     """Parts of the batch, an optimiser step each."""
     clip: float = 0.2
     """How far the ratio may leave 1 before its gradient stops."""
-    entropy_coef: float = 0.01
+    entropy_coef: float = 0.06
     """Weight of the entropy bonus, a nat."""
     value_coef: float = 0.5
     """Weight of the critic's mean squared error."""

@@ -32,7 +32,7 @@ def updated(config: PPOConfig, rows: int = 64) -> tuple[Stats, EarlyStop | None,
 def test_the_loss_equals_a_hand_computation() -> None:
     """Row by row in plain Python: surrogate, value, entropy, KL by head and jointly, clip fraction."""
     data = batch(policy(0), 12)
-    made, config = policy(1), PPOConfig()
+    made, config = policy(1), PPOConfig(entropy_coef=0.01)
     with torch.no_grad():
         total, terms = loss(made, data, config)
         decision = made.judge(Observation(features=data.features, mask=data.mask), data.actions)
