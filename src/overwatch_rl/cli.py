@@ -127,12 +127,12 @@ def main() -> None:
 def train(**flags: Unpack["TrainFlags"]) -> None:
     """Train a policy with PPO and report to the tower."""
     stop = Stop(flags["seconds"])
-    with _signals(stop), _usage_errors():
-        from overwatch_rl.config import train_settings
-
-        settings = train_settings(flags)
-        trainer, reporter, tower = _assemble(settings, stop)
     with _signals(stop):
+        with _usage_errors():
+            from overwatch_rl.config import train_settings
+
+            settings = train_settings(flags)
+            trainer, reporter, tower = _assemble(settings, stop)
         _fly(trainer, reporter, settings)
     if tower is not None and tower.report is not None and not tower.report.delivered:
         click.echo(
@@ -164,16 +164,20 @@ def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer, Reporter
 
     torch.set_num_threads(settings.threads)
     env = make(settings.world_name, settings.world)
-    reporters: list[Reporter] = [Screen(settings.trainer.updates)]
-    if settings.out is not None:
-        reporters.append(Files(settings.out))
+    started: list[Reporter] = []
     tower = None
-    if settings.tower is not None:
-        tower = start_tower(settings.tower, env.action_spec, env.info, env.num_envs, settings.described)
-        reporters.append(tower)
-        click.echo(f"run {tower.run_id}")
-    reporter = Fanout(reporters)
-    return Trainer(env, settings.trainer, reporter, stop.outcome), reporter, tower
+    try:
+        if settings.out is not None:
+            started.append(Files(settings.out))
+        if settings.tower is not None:
+            tower = start_tower(settings.tower, env.action_spec, env.info, env.num_envs, settings.described)
+            started.append(tower)
+            click.echo(f"run {tower.run_id}")
+        reporter = Fanout([*started, Screen(settings.trainer.updates)])
+        return Trainer(env, settings.trainer, reporter, stop.outcome), reporter, tower
+    except BaseException as error:
+        Fanout(started).close(outcome="failed", reason=f"{type(error).__name__}: {error}")
+        raise
 
 
 def _fly(trainer: "Trainer", reporter: "Reporter", settings: "TrainSettings") -> None:

@@ -198,9 +198,15 @@ class Files:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        """Begin `updates.jsonl` in `folder`; raises `ValueError` when that cannot be written."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._updates = (folder / "updates.jsonl").open("w", encoding="utf-8")
+        except OSError as error:
+            raise ValueError(
+                f"{folder} cannot be written: {error.strerror}; name another --out folder"
+            ) from error
         self._folder = folder
-        self._updates = (folder / "updates.jsonl").open("w", encoding="utf-8")
         self._last: dict[str, object] | None = None
         self._steps = 0
         self._episodes = 0

@@ -59,6 +59,18 @@ def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str]
     assert "update 1" not in result.output
 
 
+def test_a_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
+    """The error names the folder; what had started is closed again."""
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(main, ["train", *SMALL, "--out", str(tmp_path / "file" / "below")])
+    few = CliRunner().invoke(main, ["train", *SMALL, "--steps", "1", "--out", str(tmp_path / "few")])
+
+    assert (result.exit_code, few.exit_code) == (2, 2)
+    assert "below cannot be written" in result.output
+    assert "1 steps of 2 envs are too few for 4 minibatches" in few.output
+    assert json.loads((tmp_path / "few/summary.json").read_text())["outcome"] == "failed"
+
+
 def test_training_and_evaluating_end_to_end(tmp_path: Path) -> None:
     """Two updates leave numbers, a summary and a policy; evaluating compares it with the baselines."""
     trained = CliRunner().invoke(main, ["train", *SMALL, "--updates", "2", "--out", str(tmp_path)])
