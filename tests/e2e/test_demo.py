@@ -90,7 +90,8 @@ def test_the_pulse_is_finite_and_moves(demo: Demo) -> None:
         values = [policy[name].value for policy in by_update.values()]
         finite = [value for value in values if value is not None and math.isfinite(value)]
         assert len(finite) == len(values), name
-        assert len(set(finite)) == len(finite), name
+        # A clip fraction is a share of counted samples: two updates may have the same.
+        assert len(set(finite)) > (len(finite) // 2 if name == "clip_fraction" else len(finite) - 1), name
 
 
 def test_the_snapshot_equals_what_the_trainer_computed(demo: Demo) -> None:
