@@ -3,9 +3,7 @@
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,11 +11,7 @@ from overwatch import codec
 from overwatch.simulate.faults import FAULTS
 from overwatch.snapshot import Snapshot
 from overwatch.tui import once
-
-SIZES = {"1x4x3": ("1", "4", "3"), "2x32x6": ("2", "32", "6")}
-BEGINS_S = 60
-EARLY_S = {"cull-storm": 30}
-"""A small fleet has few seeds left to cull once most have fossilised."""
+from tests.e2e.conftest import SIZES, StormMaker
 
 SHOWN: dict[str, tuple[int, str]] = {
     "crash-storm": (12, r"CRIT .*crash"),
@@ -37,21 +31,9 @@ ONE_LANE = {"straggler"}
 """Faults that need a second lane to be told from a slow run."""
 
 
-@cache
-def _after(fault: str, size: str) -> Snapshot:
-    gpus, envs, slots = SIZES[size]
-    wait, _ = SHOWN[fault]
-    begins = EARLY_S.get(fault, BEGINS_S)
-    with TemporaryDirectory() as folder:
-        out = Path(folder) / "sim"
-        command = [sys.executable, "-m", "overwatch.cli", "simulate", "--gpus", gpus, "--envs", envs]
-        command += ["--slots", slots, "--seconds", str(begins + wait + 5), "--seed", "5"]
-        subprocess.run(
-            [*command, "--fault", f"{fault}@{begins}", "--out", str(out)], check=True, capture_output=True
-        )
-        look = [sys.executable, "-m", "overwatch.cli", "replay", str(out), "--at", str(begins + wait)]
-        line = subprocess.run(look, check=True, capture_output=True).stdout
-    return codec.decode(line)
+def _snapshot(recording: Path, at_s: int) -> Snapshot:
+    look = [sys.executable, "-m", "overwatch.cli", "replay", str(recording), "--at", str(at_s)]
+    return codec.decode(subprocess.run(look, check=True, capture_output=True).stdout)
 
 
 def test_every_fault_is_expected() -> None:
@@ -62,13 +44,16 @@ def test_every_fault_is_expected() -> None:
 @pytest.mark.parametrize("screen", [(120, 40), (80, 24)], ids=["120x40", "80x24"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("fault", SHOWN)
-def test_the_offender_is_on_the_first_screen(fault: str, size: str, screen: tuple[int, int]) -> None:
+def test_the_offender_is_on_the_first_screen(
+    storm: StormMaker, fault: str, size: str, screen: tuple[int, int]
+) -> None:
     """Without a key press the text names what is wrong and how bad it is."""
     if fault in ONE_LANE and size.startswith("1x"):
         pytest.skip(f"{fault} is defined between lanes, and this size has one")
-    text = once(_after(fault, size), "text", *screen)
+    wait, reads = SHOWN[fault]
+    text = once(_snapshot(*storm(fault, size, wait)), "text", *screen)
 
-    assert re.search(SHOWN[fault][1], text), text
+    assert re.search(reads, text), text
 
 
 @pytest.mark.parametrize("size", SIZES)

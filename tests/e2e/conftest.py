@@ -1,0 +1,37 @@
+"""Recordings of simulated storms, made once a session and shared."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SIZES = {"1x4x3": ("1", "4", "3"), "2x32x6": ("2", "32", "6")}
+BEGINS_S = 60
+EARLY_S = {"cull-storm": 30}
+"""A small fleet has few seeds left to cull once most have fossilised."""
+
+StormMaker = Callable[[str, str, int], tuple[Path, int]]
+
+
+@pytest.fixture(scope="session")
+def storm(tmp_path_factory: pytest.TempPathFactory) -> StormMaker:
+    """From (fault, size, seconds after its beginning) to a recording and the second to look at."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def make(fault: str, size: str, after_s: int) -> tuple[Path, int]:
+        at = EARLY_S.get(fault, BEGINS_S) + after_s
+        if (fault, size) not in made:
+            gpus, envs, slots = SIZES[size]
+            out = tmp_path_factory.mktemp("storms") / f"{fault}-{size}"
+            command = [sys.executable, "-m", "overwatch.cli", "simulate", "--gpus", gpus, "--envs", envs]
+            command += ["--slots", slots, "--seconds", str(at + 5), "--seed", "5"]
+            fault_at = f"{fault}@{at - after_s}"
+            subprocess.run(
+                [*command, "--fault", fault_at, "--out", str(out)], check=True, capture_output=True
+            )
+            made[fault, size] = out
+        return made[fault, size], at
+
+    return make
