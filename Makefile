@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
 
-.PHONY: demo test check lint types imports long bench generate constraints clean
+.PHONY: demo test check lint types imports long bench generate screenshots constraints clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,15 @@ bench: $(VENV)/.installed  ## ratios beside comparators in one run; never a gate
 
 generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
 	$(BIN)/python -m overwatch.generate
+
+SCREENS := build/screens
+screenshots: $(VENV)/.installed  ## redraw the pictures of the docs: a real run, and a simulated storm
+	rm -rf $(SCREENS)
+	$(BIN)/overwatch demo --headless --seconds 75 --envs 16 --out $(SCREENS)/demo
+	$(BIN)/overwatch tui --replay $(SCREENS)/demo --at 70 --once --format svg > docs/overview.svg
+	$(BIN)/overwatch simulate --gpus 2 --envs 32 --slots 6 --seconds 90 --seed 3 --out $(SCREENS)/storm \
+	  --fault cull-storm@30 --fault thermal-throttle@40 --fault crash-storm@80
+	$(BIN)/overwatch tui --replay $(SCREENS)/storm --at 84 --once --format svg > docs/storm.svg
 
 constraints: $(VENV)/.installed  ## pin what is installed now, PyTorch left out
 	(echo "# What \`make\` installs after PyTorch; rewritten by \`make constraints\`."; \

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -150,3 +151,54 @@ def test_promtool_reads_both_pages(tmp_path: Path) -> None:
     for page in (runs, own):
         done = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+SERIES_CAP = 1000
+EXPECTED = (
+    "overwatch_policy_kl_divergence", "overwatch_policy_entropy_ratio", "overwatch_run_updates_total",
+    "overwatch_run_non_finite_total", "overwatch_findings", "overwatch_outlier_anomaly",
+    "overwatch_run_envs",
+    "overwatch_run_slots",
+    "hw_gpu_utilization_ratio", "hw_temperature_celsius", "system_cpu_utilization_ratio",
+)  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_minute_of_a_stormy_run_scrapes_without_an_error(tmp_path: Path) -> None:
+    """Two lanes of 32 envs, crashes and all: every scrape succeeds, series stay within the cap."""
+    need("prometheus")
+    simulate = [
+        sys.executable,
+        "-m",
+        "overwatch.cli",
+        "simulate",
+        "--gpus",
+        "2",
+        "--envs",
+        "32",
+        "--slots",
+        "6",
+    ]
+    simulate += ["--seconds", "75", "--run-id", "minute", "--fault", "crash-storm@20"]
+    with running(tmp_path) as service, prometheus(tmp_path, service) as url:
+        trainer = subprocess.Popen(
+            [*simulate, "--endpoint", str(service.endpoints.otlp_http)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            eventually(lambda: ask(url, 'overwatch_run_updates_total{rl_run_id="minute"} > 2'), 60)
+            job = 'job="overwatch"'
+            counted = eventually(lambda: ask(url, f"count_over_time(up{{{job}}}[1m]) >= 236"), 120)
+            lowest = value(ask(url, f"min_over_time(up{{{job}}}[1m])"))
+            most = value(ask(url, f"max_over_time(scrape_samples_scraped{{{job}}}[1m])"))
+            slowest = value(ask(url, f"max_over_time(scrape_duration_seconds{{{job}}}[1m])"))
+            missing = [name for name in EXPECTED if not ask(url, f'{name}{{rl_run_id="minute"}}')]
+        finally:
+            trainer.terminate()
+            trainer.wait(20)
+    print(f"\n{value(counted):.0f} scrapes, at most {most:.0f} series, slowest {slowest * 1e3:.0f} ms")
+
+    assert lowest == 1
+    assert 0 < most <= SERIES_CAP
+    assert missing == []
