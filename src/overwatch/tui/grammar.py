@@ -175,6 +175,10 @@ def number(value: float, spec: str, width: int) -> str:
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
     text = format(value, spec)
+    if value and spec.endswith(".2f") and not float(text):
+        # A small value is not nothing: one digit more, where there is room without the leading zero.
+        finer = no_zero(format(value, spec.replace(".2f", ".3f")))
+        text = finer if len(finer) <= width and float(finer) else text
     if len(text) <= width:
         return text
     if len(no_zero(text)) <= width:

@@ -75,6 +75,9 @@ def test_missing_samples_are_blank_and_broken_ones_are_marked() -> None:
         (-123_456.0, "+.2f", 6, "-123k"),
         (12_345.0, ".0f", 4, "12k"),
         (float("nan"), ".2f", 4, "NaN"),
+        (0.004, ".2f", 4, ".004"),
+        (-0.004, "+.2f", 6, "-.004"),
+        (0.0, ".2f", 4, "0.00"),
     ],
 )
 def test_numbers_shrink_and_are_never_cut(value: float, spec: str, width: int, text: str) -> None:
