@@ -8,14 +8,43 @@ from types import MappingProxyType
 from typing import Final
 
 from overwatch.catalog import env, machine, policy, run
-from overwatch.catalog.metric import Direction, Fold, Kind, Limit, Limits, Metric, NonFinite, Scope, Side
+from overwatch.catalog.metric import (
+    NO_LIMITS,
+    Direction,
+    Fold,
+    Kind,
+    Limit,
+    Limits,
+    Metric,
+    NonFinite,
+    Scope,
+    Side,
+)
 from overwatch.catalog.names import label_name, prometheus_name
 from overwatch.catalog.policy import KL
 from overwatch.catalog.stages import Stage, parse_stage
 
 __all__ = [
-    "BY_NAME", "CUSTOM_PREFIX", "KL", "ROWS", "Direction", "Fold", "Kind", "Limit", "Limits", "Metric",
-    "NonFinite", "Scope", "Side", "Stage", "find", "label_name", "of_scope", "parse_stage", "prometheus_name",
+    "BY_NAME",
+    "CUSTOM_PREFIX",
+    "KL",
+    "NO_LIMITS",
+    "ROWS",
+    "Direction",
+    "Fold",
+    "Kind",
+    "Limit",
+    "Limits",
+    "Metric",
+    "NonFinite",
+    "Scope",
+    "Side",
+    "Stage",
+    "find",
+    "label_name",
+    "of_scope",
+    "parse_stage",
+    "prometheus_name",
 ]  # fmt: skip
 
 ROWS: Final[tuple[Metric, ...]] = policy.ROWS + env.ROWS + machine.ROWS + run.ROWS

@@ -21,7 +21,7 @@ def readings(state: RunState, tick: int) -> dict[str, Reading]:
     found: dict[str, Reading] = {}
     for row in of_scope(Scope.POLICY):
         series = state.policy.get(row.name)
-        limits = row.limits_for(state.preset)
+        limits = state.limits(row)
         found[row.short] = absent(row) if series is None else _reading(row, limits, series, tick)
     for name in sorted(state.policy):
         if name not in BY_NAME:

@@ -6,7 +6,7 @@ from typing import assert_never
 
 import numpy as np
 
-from overwatch.catalog import BY_NAME, Scope, parse_stage
+from overwatch.catalog import BY_NAME, NO_LIMITS, Scope, parse_stage
 from overwatch.catalog.machine import THROTTLE
 from overwatch.events import Column, Measured
 from overwatch.state.arrays import Ints
@@ -49,7 +49,7 @@ def _policy(state: RunState, event: Measured, stamp: int) -> None:
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             continue
         series = state.policy.setdefault(name, new_series())
-        observe(series, row, state.preset, column.first())
+        observe(series, row, NO_LIMITS if row is None else state.limits(row), column.first())
         series.at, series.stamp = event.at, stamp
     if event.index is None or event.index != state.update:
         state.updates += 1

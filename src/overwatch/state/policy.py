@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from overwatch.catalog import Metric, NonFinite
+from overwatch.catalog import Limits, Metric, NonFinite
 from overwatch.state.judge import Judgement, Status, judge
 from overwatch.state.ring import Ring, median
 
@@ -48,7 +48,7 @@ def new_series() -> Series:
     )
 
 
-def observe(series: Series, row: Metric | None, preset: str, value: float) -> None:
+def observe(series: Series, row: Metric | None, limits: Limits, value: float) -> None:
     """Fold one value of one update; custom rows (`None`) are kept and never judged."""
     series.updates += 1
     if not math.isfinite(value):
@@ -57,7 +57,7 @@ def observe(series: Series, row: Metric | None, preset: str, value: float) -> No
     series.value, series.non_finite = value, None
     series.highest = value if series.highest is None else max(series.highest, value)
     own_median = median(series.window.items) if len(series.window.items) >= MEDIAN_NEEDS else None
-    series.judgement = None if row is None else judge(value, row.limits_for(preset), own_median)
+    series.judgement = None if row is None else judge(value, limits, own_median)
     series.history.push(value)
     series.window.push(value)
     if series.judgement is not None:

@@ -3,8 +3,11 @@
 Only `apply` changes it. Serialisable whole, so a checkpoint is the state itself.
 """
 
+import math
+
 import msgspec
 
+from overwatch.catalog import KL, Limit, Limits, Metric, Side
 from overwatch.events import Origin, RunFinished, RunStarted
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
@@ -135,6 +138,23 @@ class RunState(msgspec.Struct, kw_only=True):
     def preset(self) -> str:
         """Which limits judge this run."""
         return self.started.preset if self.started else "ppo"
+
+    def limits(self, row: Metric) -> Limits:
+        """What judges a row in this run: its preset's limits; KL follows a target that the run declared."""
+        target = self._target_kl()
+        if row is not KL or target is None:
+            return row.limits_for(self.preset)
+        return Limits(
+            warning=Limit(side=Side.ABOVE, value=target), critical=Limit(side=Side.ABOVE, value=2 * target)
+        )
+
+    def _target_kl(self) -> float | None:
+        """`target_kl` of the run's configuration, where it is a number above 0."""
+        try:
+            target = float(self.started.config.get("target_kl", "")) if self.started else 0.0
+        except ValueError:
+            return None
+        return target if 0 < target < math.inf else None
 
 
 def dump(state: RunState) -> bytes:

@@ -252,3 +252,27 @@ def test_a_restarted_exporter_does_not_keep_the_run_open() -> None:
         apply(state, record, START_NS + 10 + place)
 
     assert state.finished is not None
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, ["ok", "warning", "critical"]),
+        ({"target_kl": "0.1"}, ["ok", "ok", "ok"]),
+        ({"target_kl": "0.02"}, ["ok", "warning", "warning"]),
+        ({"target_kl": "None"}, ["ok", "warning", "critical"]),
+        ({"target_kl": "-1"}, ["ok", "warning", "critical"]),
+    ],
+)
+def test_kl_is_judged_by_the_target_that_the_run_declared(config: dict[str, str], words: list[str]) -> None:
+    """With a target KL warns beyond it and is critical beyond twice; without one TELE-110's limits stand."""
+    found = []
+    for kl in (0.01, 0.025, 0.035):
+        state = fakes.folded(
+            [fakes.started(START_NS, config=config), fakes.policy(START_NS + 1, kl_divergence=kl)]
+        )
+        judgement = state.policy[KL.name].judgement
+        assert judgement is not None
+        found.append(judgement.status.word)
+
+    assert found == words
