@@ -64,13 +64,18 @@ def problems(seen: Evidence) -> list[Problem]:
 
 def _silent_run(state: RunState, link: LinkJudgement) -> Problem:
     lost = link.state == "lost"
+    last = "" if state.update is None else f", last update {state.update:,}"
+    who = next(
+        (source.name for source in state.sources.values() if source.stamp == state.last_stamp), "nobody"
+    )
+    silent = f"no telemetry for {link.data_age_s:.0f}s; last record from {who}; process state unknown"
     return Problem(
         code="run-lost" if lost else "telemetry-stale",
         severity="critical",
         scope="run",
         subject=None,
         at=state.last_stamp,
-        message="run lost: no end record" if lost else "no telemetry; process state unknown",
+        message=f"run lost: no end record{last}" if lost else silent,
         hint="look at the trainer's process and its log",
     )
 

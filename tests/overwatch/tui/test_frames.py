@@ -5,6 +5,7 @@ from datetime import UTC
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from overwatch import codec
 from overwatch.snapshot import Bound, Lane, Snapshot, System
@@ -234,3 +235,45 @@ def test_slots_that_differ_from_the_heads_carry_their_own_label() -> None:
     assert any(line.rstrip().endswith("slots") for line in frame)
     assert any("●a at" in line and "●b at" in line for line in frame)
     assert any(line.rstrip().endswith("+26") for line in frame if "    6 OK" in line)
+
+
+@pytest.mark.parametrize(
+    ("state", "age_s", "ending"),
+    [("stale", 14.0, "STALE 14s"), ("lost", 190.0, "LOST 3m10s"), ("ended", 720.0, "ENDED 12m")],
+)
+def test_a_run_that_no_longer_speaks_keeps_its_name_and_says_how_long(
+    state: str, age_s: float, ending: str
+) -> None:
+    """The first line of the sketch: everything as it was, and the state with its age at the right."""
+    full = scenario.storm()
+    link = msgspec.structs.replace(full.link, state=state, data_age_s=age_s)
+    frame = once(msgspec.structs.replace(full, link=link), "text", 120, 40, zone=UTC).split("\n")
+    identity = STANDARD[0].removesuffix("LIVE 0.3s").rstrip()
+
+    assert frame[0] == identity + ending.rjust(119 - len(identity))
+    assert all(len(line) <= 120 for line in frame)
+
+
+def test_catching_up_takes_the_room_of_the_modes() -> None:
+    """The state never gives way: the modes do."""
+    full = scenario.storm()
+    link = msgspec.structs.replace(full.link, state="catching_up", data_age_s=290.0)
+    first = once(msgspec.structs.replace(full, link=link), "text", 120, 40, zone=UTC).split("\n")[0]
+
+    assert first == (
+        " OVERWATCH  digits-0712  morphogenesis/shaped/ppo  2 gpu 64 env 6 slot  git 4be91c2+dirty"
+        + "CATCHING UP 4m50s".rjust(30)
+    )
+
+
+def test_old_values_are_marked_and_no_verdict_is_drawn_from_them() -> None:
+    """A tilde before each number, none of them cut; the lanes' verdicts are told as the last ones."""
+    full = scenario.storm()
+    link = msgspec.structs.replace(full.link, state="stale", data_age_s=14.0)
+    frame = once(msgspec.structs.replace(full, link=link), "text", 120, 40, zone=UTC).split("\n")
+    text = "\n".join(frame)
+
+    assert "~0.0231" in text
+    assert "~2.4e-4" in text
+    assert "unknown ?      last verdict SYNC-BOUND, 14s ago" in text
+    assert [line for line in frame[4:7] if "…" in line] == []

@@ -95,7 +95,9 @@ def _tiny(cell: Cell, reading: Reading, *, old: bool) -> list[Span]:
 def _value(reading: Reading, width: int, *, old: bool, compact: bool) -> Span:
     text = clean(reading.text)
     if compact:
-        text = text.removesuffix("max").replace("e-0", "e-").replace("e+0", "e")
+        text = text.removesuffix("max")
+    if compact or len(text) + old > width:
+        text = text.replace("e-0", "e-").replace("e+0", "e")
     if text in (ABSENT, "n/a"):
         return Span(right(text, width), Role.MUTED)
     if reading.non_finite is not None:
