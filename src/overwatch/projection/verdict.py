@@ -12,6 +12,8 @@ from overwatch.state.run import RunState
 
 CAUSES: Final = 3
 CAUSE_CELLS: Final = 45
+ALONE_CELLS: Final = 90
+"""Room of a cause that is the only one."""
 _RANK: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -57,7 +59,8 @@ def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...])
     if not open_now:
         return Verdict(severity="ok", text=_healthy(state, judged))
     waiting = [name for name, bound in judged.bounds.items() if bound.state == "SYNC-BOUND"]
-    said = " · ".join(_cause(state, finding, waiting) for finding in open_now[:CAUSES])
+    cells = ALONE_CELLS if len(open_now) == 1 else CAUSE_CELLS
+    said = " · ".join(_cut(_cause(state, finding, waiting), cells) for finding in open_now[:CAUSES])
     return Verdict(severity=open_now[0].severity, text=said, counts=counts)
 
 
@@ -71,7 +74,11 @@ def _cause(state: RunState, finding: Finding, waiting: list[str]) -> str:
         text = _policy_cause(state, subject.id)
     else:
         text = finding.message
-    return text if len(text) <= CAUSE_CELLS else text[: CAUSE_CELLS - 1] + "…"
+    return text
+
+
+def _cut(text: str, cells: int) -> str:
+    return text if len(text) <= cells else text[: cells - 1] + "…"
 
 
 def _lane_cause(code: str, lane: str, waiting: list[str]) -> str | None:

@@ -226,3 +226,11 @@ def test_a_sparkline_is_drawn_against_the_limit(
     events: list[Event] = [fakes.policy(START_NS + i, index=i, **{short: v}) for i, v in enumerate(values)]
 
     assert _shown(events).policy[short].scale == scale
+
+
+def test_a_cause_that_is_alone_has_room() -> None:
+    """A silent run is told in one whole sentence; several causes share the line."""
+    verdict = _shown([fakes.policy(START_NS, index=7, entropy=0.5)], after_s=14.2).verdict
+
+    assert verdict.severity == "critical"
+    assert verdict.text == "no telemetry for 14s; last record from trainer 0; process state unknown"
