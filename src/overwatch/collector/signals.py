@@ -8,20 +8,16 @@ from typing import Final
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsPartialSuccess,
-    ExportLogsServiceRequest,
     ExportLogsServiceResponse,
 )
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsPartialSuccess,
-    ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
-    ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from overwatch.journal import Signal
 
@@ -92,25 +88,3 @@ def response(signal: Signal, rejected: int, message: str) -> Response:
             return ExportTraceServiceResponse(partial_success=spans)
         case Signal.START:
             raise ValueError("a start record is the collector's own; it has no OTLP response")
-
-
-def count_items(signal: Signal, body: bytes) -> int:
-    """How many records, points or spans an accepted body holds; 0 for a start record."""
-    match signal:
-        case Signal.LOGS:
-            logs = ExportLogsServiceRequest.FromString(body)
-            return sum(len(scope.log_records) for r in logs.resource_logs for scope in r.scope_logs)
-        case Signal.METRICS:
-            metrics = ExportMetricsServiceRequest.FromString(body)
-            scopes = (scope for r in metrics.resource_metrics for scope in r.scope_metrics)
-            return sum(_points(metric) for scope in scopes for metric in scope.metrics)
-        case Signal.TRACES:
-            traces = ExportTraceServiceRequest.FromString(body)
-            return sum(len(scope.spans) for r in traces.resource_spans for scope in r.scope_spans)
-        case Signal.START:
-            return 0
-
-
-def _points(metric: Metric) -> int:
-    kind = metric.WhichOneof("data")
-    return 0 if kind is None else len(getattr(metric, kind).data_points)

@@ -9,16 +9,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from overwatch.fold import FAST_NS, Fold, Frame, next_tick
-from overwatch.journal import Batch, Signal
+from overwatch.journal import INDEX_VERSION, Batch, Signal
 from overwatch.otlp.jsonl import MalformedJson, from_json
 from overwatch.snapshot import Snapshot
-
-INDEX_VERSION: Final = 1
 
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Time: TypeAlias = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]

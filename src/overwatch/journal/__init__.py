@@ -6,6 +6,11 @@ whenever the batches are read again. This form keeps batches in memory until eve
 Must not know what the bytes mean.
 """
 
+from typing import Final
+
 from overwatch.journal.memory import Batch, Cursor, JournalFullError, MemoryJournal, Signal
 
-__all__ = ["Batch", "Cursor", "JournalFullError", "MemoryJournal", "Signal"]
+__all__ = ["INDEX_VERSION", "Batch", "Cursor", "JournalFullError", "MemoryJournal", "Signal"]
+
+INDEX_VERSION: Final = 1
+"""Shape of the index that locates batches in a recording; its writer and its reader must agree."""

@@ -32,7 +32,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 def count(signal: Signal, body: bytes) -> Counts:
     """Count a request's items; raises `MalformedBody` when it is no protobuf of its signal."""
-    items = _items(wire.parse(signal, body))
+    items = count_items(signal, body)
     problems = decode(signal, body).problems
     said = "; ".join(dict.fromkeys(problem.detail for problem in problems[:_SAID]))
     more = f" and {len(problems) - _SAID} more" if len(problems) > _SAID else ""
@@ -40,7 +40,9 @@ def count(signal: Signal, body: bytes) -> Counts:
     return Counts(items=items, rejected=len(problems), message=message)
 
 
-def _items(message: wire.Request) -> int:
+def count_items(signal: Signal, body: bytes) -> int:
+    """How many records, points or spans a body holds; raises `MalformedBody` when it is none."""
+    message = wire.parse(signal, body)
     match message:
         case ExportLogsServiceRequest():
             return sum(len(s.log_records) for r in message.resource_logs for s in r.scope_logs)

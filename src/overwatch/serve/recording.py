@@ -12,13 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from overwatch import __version__
-from overwatch.journal import Batch, Signal
+from overwatch.fold import FAST_NS, SLOW_NS
+from overwatch.journal import INDEX_VERSION, Batch, Signal
 from overwatch.otlp import jsonl
 from overwatch.serve.files import LineFile
 
-INDEX_VERSION: Final = 1
-FAST_MS: Final = 100
-SLOW_MS: Final = 1000
+_NS_PER_MS: Final = 1_000_000
 
 
 class RecordingWriter:
@@ -75,8 +74,8 @@ class RecordingWriter:
             header = {
                 "overwatch_index": INDEX_VERSION,
                 "version": __version__,
-                "fast_ms": FAST_MS,
-                "slow_ms": SLOW_MS,
+                "fast_ms": FAST_NS // _NS_PER_MS,
+                "slow_ms": SLOW_NS // _NS_PER_MS,
             }
             lines = msgspec.json.encode(header) + b"\n" + lines
         self._index.append(lines)

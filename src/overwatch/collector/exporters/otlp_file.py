@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 
 from overwatch.collector.context import Context
-from overwatch.collector.signals import WIRES, count_items
+from overwatch.collector.signals import WIRES
 from overwatch.journal import Batch, Signal
+from overwatch.otlp.validate import count_items
 from overwatch.serve.recording import RecordingWriter
 
 NAME: Final = "otlp_file"
