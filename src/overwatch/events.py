@@ -177,6 +177,14 @@ class RunStarted(_Fact, frozen=True, kw_only=True, tag="run_started"):
     amp: str | None = None
     compile: bool | None = None
     ddp: int | None = None
+    world_size: int | None = None
+    """Ranks of the launch."""
+    attempt: int | None = None
+    """How often the launcher had started the run before."""
+    group: str | None = None
+    """The arm of a comparison that the run belongs to."""
+    env_offset: int = 0
+    """What was added to this rank's own env numbers to make env ids."""
     config: dict[str, str] = {}
 
 
@@ -295,6 +303,17 @@ class EarlyStopped(_Fact, frozen=True, kw_only=True, tag="early_stopped"):
     minibatches_skipped: int
 
 
+class CurriculumChanged(_Fact, frozen=True, kw_only=True, tag="curriculum_changed"):
+    """The task became another one: what episodes earn before and after does not compare."""
+
+    name: str
+    """What changed, e.g. `level`."""
+    before: str | None = None
+    after: str | None = None
+    env_id: Column | None = None
+    """Envs concerned, one row an env; all of them when absent."""
+
+
 class PhaseEnded(_Fact, frozen=True, kw_only=True, tag="phase_ended"):
     """A phase of the training loop ended; also sent as a span."""
 
@@ -326,9 +345,14 @@ Event: TypeAlias = (
     | EnvCrashed
     | NonFiniteSeen
     | EarlyStopped
+    | CurriculumChanged
     | PhaseEnded
     | LogLine
 )
+
+
+PENDING: Final = "pending-"
+"""How the stand-in for a run id begins, while a rank waits for rank 0 to say which run they are."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -339,6 +363,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 0
     epoch: str = ""
     """Distinguishes two lives of the same (run, role, rank)."""
+    join: str | None = None
+    """Shared by the ranks of one launch that was given no run id; rank 0's id is then that of all."""
     ours: bool = False
     """Sent by Overwatch's SDK: folded from events, its OTLP metrics are for third parties."""
     task: str | None = None

@@ -21,6 +21,7 @@ from overwatch.snapshot import Snapshot, View
 from overwatch.state import RunState, apply, new_run
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
+from overwatch.state.joins import Joins
 
 FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
@@ -84,6 +85,7 @@ class _SavedRun(msgspec.Struct, frozen=True):
 class _Saved(msgspec.Struct, frozen=True):
     runs: list[_SavedRun]
     tower: TowerStats
+    joins: Joins
 
 
 class Fold:
@@ -91,6 +93,7 @@ class Fold:
 
     def __init__(self) -> None:
         self._runs: dict[str, _Tracked] = {}
+        self._joins = Joins()
         self.tower = TowerStats()
 
     @property
@@ -131,14 +134,14 @@ class Fold:
             _SavedRun(run_id, dump_state(run.state), dump_assessment(run.assessment), run.logged_stamp)
             for run_id, run in self._runs.items()
         ]
-        return msgspec.msgpack.encode(_Saved(runs, self.tower))
+        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins))
 
     @classmethod
     def load(cls, data: bytes) -> "Fold":
         """The fold of `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
         saved = msgspec.msgpack.decode(data, type=_Saved)
         fold = cls()
-        fold.tower = saved.tower
+        fold.tower, fold._joins = saved.tower, saved.joins
         for run in saved.runs:
             assessment = load_assessment(run.assessment)
             fold._runs[run.run_id] = _Tracked(load_state(run.state), assessment, run.logged_stamp)
@@ -180,13 +183,22 @@ class Fold:
             return
         self._count(decoded)
         for record in decoded.records:
-            self._fold(record, batch.stamp)
+            self._route(record, batch.stamp)
 
     def _count(self, decoded: Decoded) -> None:
         self.tower.unattributed += decoded.unattributed
         self.tower.unmapped += decoded.unmapped
         for problem in decoded.problems:
             self._quarantine(f"{problem.reason}: {problem.detail}")
+
+    def _route(self, record: Record, stamp: int) -> None:
+        """Fold a record into its run, and whatever had waited to know that this is its run."""
+        resolved = self._joins.resolve(record, stamp)
+        for stand_in in resolved.stand_ins:
+            self._runs.pop(stand_in, None)
+        for waited, its_stamp in resolved.released:
+            self._fold(waited, its_stamp)
+        self._fold(resolved.record, stamp)
 
     def _fold(self, record: Record, stamp: int) -> None:
         run_id = record.origin.run_id

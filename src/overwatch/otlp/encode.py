@@ -86,6 +86,7 @@ def origin_attributes(origin: Origin) -> dict[str, Value]:
         wire.ROLE: origin.role,
         wire.RANK: origin.rank,
         wire.INSTANCE: origin.epoch,
+        wire.JOIN: origin.join,
         wire.DISTRO: wire.OURS if origin.ours else None,
         wire.TASK: origin.task,
         wire.ALGORITHM: origin.algo,

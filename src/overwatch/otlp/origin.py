@@ -32,6 +32,7 @@ def resource_of(message: ResourceMessage) -> Resource:
         role=_word(attributes, wire.ROLE) or "trainer",
         rank=rank if isinstance(rank, int) and not isinstance(rank, bool) else 0,
         epoch=_word(attributes, wire.INSTANCE) or "",
+        join=_word(attributes, wire.JOIN),
         ours=attributes.get(wire.DISTRO) == wire.OURS,
         task=_word(attributes, wire.TASK),
         algo=_word(attributes, wire.ALGORITHM),

@@ -14,6 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from overwatch.events import (
     ActionTaken,
+    CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
     EpisodeEnded,
@@ -40,6 +41,9 @@ SERVICE: Final = "service.name"
 DISTRO: Final = "telemetry.distro.name"
 ROLE: Final = "overwatch.role"
 RANK: Final = "overwatch.rank"
+JOIN: Final = "overwatch.join"
+ATTEMPT: Final = "overwatch.attempt"
+GROUP: Final = "overwatch.group"
 SEQ: Final = "overwatch.seq"
 SCOPE: Final = "overwatch.scope"
 INDEX: Final = "overwatch.index"
@@ -56,7 +60,7 @@ RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (
     RunStarted, RunFinished, Measured, EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated,
-    EnvCrashed, NonFiniteSeen, EarlyStopped, PhaseEnded, LogLine,
+    EnvCrashed, NonFiniteSeen, EarlyStopped, CurriculumChanged, PhaseEnded, LogLine,
 )  # fmt: skip
 TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in EVENT_TYPES}
 BY_EVENT_NAME: Final[dict[str, type[Event]]] = {f"{EVENT_PREFIX}{tag}": kind for kind, tag in TAGS.items()}
@@ -77,8 +81,8 @@ FIELDS: Final = {kind: _fields(kind) for kind in EVENT_TYPES}
 BY_ATTRIBUTE: Final = {
     kind: {attribute_of(field): field for field in fields} for kind, fields in FIELDS.items()
 }
-COLUMNAR: Final = frozenset({EpisodeEnded, ActionTaken})
-"""Facts with one row an env: their columns travel in the body."""
+COLUMNAR: Final = frozenset({EpisodeEnded, ActionTaken, CurriculumChanged})
+"""Facts with a row an env: their columns travel in the body."""
 
 SEVERITY_NUMBER: Final = {
     Severity.DEBUG: 5,

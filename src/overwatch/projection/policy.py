@@ -21,8 +21,7 @@ def readings(state: RunState, tick: int) -> dict[str, Reading]:
     found: dict[str, Reading] = {}
     for row in of_scope(Scope.POLICY):
         series = state.policy.get(row.name)
-        limits = state.limits(row)
-        found[row.short] = absent(row) if series is None else _reading(row, limits, series, tick)
+        found[row.short] = absent(row) if series is None else _reading(state, row, series, tick)
     for name in sorted(state.policy):
         if name not in BY_NAME:
             short = safe(name.removeprefix(CUSTOM_PREFIX))
@@ -35,7 +34,7 @@ def absent(row: Metric) -> Reading:
     return Reading(label=row.label, direction=_direction(row))
 
 
-def _reading(row: Metric, limits: Limits, series: Series, tick: int) -> Reading:
+def _reading(state: RunState, row: Metric, series: Series, tick: int) -> Reading:
     return Reading(
         value=series.value,
         status=_status(series),
@@ -45,7 +44,8 @@ def _reading(row: Metric, limits: Limits, series: Series, tick: int) -> Reading:
         direction=_direction(row),
         age_s=max(0.0, (tick - series.stamp) / 1e9),
         history=tuple(series.history.items),
-        scale=_scale(limits, series),
+        scale=_scale(state.limits(row), series),
+        spread=state.ranks.spread(row.name, series.value),
         label=row.label,
         text=_text(series, row.fmt, row.suffix),
     )

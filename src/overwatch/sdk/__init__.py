@@ -33,6 +33,8 @@ def start(
     endpoint: str | None = None,
     role: str = "trainer",
     rank: int | None = None,
+    group: str | None = None,
+    env_offset: int | None = None,
     sample: bool = True,
 ) -> Run:
     """Start telemetry for this process; every argument is explained at `overwatch.sdk.launch.Options`.
@@ -42,6 +44,7 @@ def start(
     options = Options(
         run_id=run_id, task=task, algo=algo, n_envs=n_envs, config=config, reward_mode=reward_mode,
         devices=devices, slots=slots, blueprints=blueprints, metric=metric, preset=preset, updates=updates,
-        batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, sample=sample,
+        batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, group=group,
+        env_offset=env_offset, sample=sample,
     )  # fmt: skip
     return begin(options)

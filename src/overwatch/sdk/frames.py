@@ -21,6 +21,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """Who speaks, and where to."""
 
     run_id: str
+    join: str | None = None
+    """See `overwatch.events.Origin.join`."""
     role: str
     rank: int
     epoch: str

@@ -4,14 +4,19 @@ Rules: an id that the launcher left empty or `none` is unset. Must not know how 
 """
 
 import dataclasses
+import hashlib
 import os
 import re
 import secrets
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
-from overwatch.sdk.values import text
+import msgspec
+
+from overwatch.events import PENDING
+from overwatch.sdk.values import maybe_text, text
 
 REDACTED: Final = "[redacted]"
 MAX_CONFIG: Final = 512
@@ -23,13 +28,65 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _NOT_ID: Final = re.compile(r"[^a-z0-9_.]+")
 
 
-def run_id(given: str | None, task: str | None, env: Mapping[str, str] = os.environ) -> str:
-    """The run's id: as given, else the launcher's, else a new one named after the task."""
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run a process belongs to, and which of its processes it is."""
+
+    run_id: str
+    """With `join`, only rank 0's is the run's own; the other ranks' is a stand-in."""
+    rank: int
+    join: str | None = None
+    """What the ranks of one launch share where its launcher gave them no id."""
+    local_rank: int | None = None
+    world_size: int | None = None
+    attempt: int | None = None
+    """How often the launcher has started this run before; 0 the first time."""
+    group: str | None = None
+    """The arm of a comparison that the run belongs to."""
+
+
+def identify(
+    given: str | None,
+    task: str | None,
+    *,
+    rank: int | None = None,
+    group: str | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Identity:
+    """Who this process is: as given, else as its launcher's environment says."""
+    own_rank = _rank(rank, env)
+    found, join = _launched_id(given, env), None
+    if found is None and (launch := _launch_key(env)) is not None:
+        key, is_whole = launch
+        if is_whole:
+            found = f"{_slug(task)}-{key[:12]}"
+        else:
+            join = key
+            found = f"{PENDING}{key[:12]}" if own_rank else f"{_slug(task)}-{_digest(key, *_parent())[:12]}"
+    return Identity(
+        run_id=found or _new_id(task),
+        rank=own_rank,
+        join=join,
+        local_rank=_count(env, "LOCAL_RANK", "SLURM_LOCALID"),
+        world_size=_count(env, "WORLD_SIZE", "SLURM_NTASKS"),
+        attempt=_count(env, "OVERWATCH_ATTEMPT", "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"),
+        group=maybe_text(group or env.get("OVERWATCH_GROUP") or None),
+    )
+
+
+def _launched_id(given: str | None, env: Mapping[str, str]) -> str | None:
+    """The id that somebody gave; `none` and empty are unset."""
     for candidate in (given, env.get("OVERWATCH_RUN_ID"), env.get("TORCHELASTIC_RUN_ID"), _slurm(env)):
-        if candidate and candidate.strip().lower() != "none":
+        if candidate and candidate.strip() and candidate.strip().lower() != "none":
             return text(candidate.strip(), 256)
-    name = _NOT_ID.sub("-", (task or "run").lower()).strip("-") or "run"
-    return f"{name}-{time.strftime('%m%d-%H%M')}-{secrets.token_hex(2)}"
+    return None
+
+
+def _new_id(task: str | None) -> str:
+    return f"{_slug(task)}-{time.strftime('%m%d-%H%M')}-{secrets.token_hex(2)}"
+
+
+def _slug(task: str | None) -> str:
+    return _NOT_ID.sub("-", (task or "run").lower()).strip("-") or "run"
 
 
 def _slurm(env: Mapping[str, str]) -> str | None:
@@ -41,12 +98,44 @@ def _slurm(env: Mapping[str, str]) -> str | None:
     return f"slurm-{job}.{env.get('SLURM_STEP_ID') or 'batch'}{f'.{array}' if array else ''}"
 
 
-def rank(given: int | None, env: Mapping[str, str] = os.environ) -> int:
+def _launch_key(env: Mapping[str, str]) -> tuple[str, bool] | None:
+    """What the ranks of a launch without an id share, and whether no other launch ever shares it.
+
+    On one machine the ranks have one parent, which makes the key unique (torchrun's agent starts its ranks
+    again at another port); over several machines only the meeting point is common, and the next launch may
+    meet there again.
+    """
+    world, address, port = env.get("WORLD_SIZE", ""), env.get("MASTER_ADDR"), env.get("MASTER_PORT")
+    if not world.isdecimal() or int(world) < 2 or not address or not port:
+        return None
+    is_whole = env.get("LOCAL_WORLD_SIZE") == world
+    if is_whole and "TORCHELASTIC_RESTART_COUNT" in env:
+        return _digest(*_parent(), world), True
+    return _digest(*(_parent() if is_whole else ()), address, port, world), is_whole
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _parent() -> tuple[str, ...]:
+    """The launcher's process, so that another process with its number is another launch."""
+    try:
+        began = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, IndexError):
+        return (str(os.getppid()),)
+    return str(os.getppid()), began, boot
+
+
+def _rank(given: int | None, env: Mapping[str, str]) -> int:
     """This process among those of the run: as given, else the launcher's, else 0."""
-    if given is not None:
-        return int(given)
-    word = env.get("RANK") or env.get("SLURM_PROCID") or ""
-    return int(word) if word.isdecimal() else 0
+    return int(given) if given is not None else _count(env, "RANK", "SLURM_PROCID") or 0
+
+
+def _count(env: Mapping[str, str], *names: str) -> int | None:
+    """The first of the variables that holds a whole number."""
+    return next((int(env[name]) for name in names if env.get(name, "").isdecimal()), None)
 
 
 def config_text(config: object) -> dict[str, str]:

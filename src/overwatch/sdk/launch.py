@@ -56,6 +56,10 @@ class Options:
     role: str = "trainer"
     rank: int | None = None
     """Else the launcher's, else 0."""
+    group: str | None = None
+    """The arm of a comparison, e.g. `baseline`; else `OVERWATCH_GROUP`."""
+    env_offset: int | None = None
+    """Added to every env number of this process; else rank × n_envs where there are several ranks."""
     sample: bool = True
     """Sample GPUs and host of this machine."""
 
@@ -68,19 +72,21 @@ class Options:
 
 def begin(options: Options) -> Run:
     """A run that speaks, or one that sends nothing where telemetry is off or cannot start."""
-    run_id = identity.run_id(options.run_id, options.task)
+    who = identity.identify(options.run_id, options.task, rank=options.rank, group=options.group)
+    run_id = who.run_id
     n_envs = None if options.n_envs is None else whole(options.n_envs)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Run(run_id, None, n_envs)
     hello = Hello(
         run_id=run_id,
+        join=who.join,
         role=text(options.role, 64),
-        rank=identity.rank(options.rank),
+        rank=who.rank,
         epoch=str(uuid.uuid4()),
         pid=os.getpid(),
         endpoint=options.endpoint,
         sample=options.sample,
-        started=_started(options),
+        started=_started(options, who),
     )
     try:
         pipe = Pipe(lambda life: _hello(hello, life), LIMITS)
@@ -97,7 +103,7 @@ def _hello(hello: Hello, life: int) -> bytes:
     return encode(hello)
 
 
-def _started(options: Options) -> RunStarted:
+def _started(options: Options, who: identity.Identity) -> RunStarted:
     modes = options.modes or {}
     amp, ddp, compiled = modes.get("amp"), modes.get("ddp"), modes.get("compile")
     return RunStarted(
@@ -116,5 +122,16 @@ def _started(options: Options) -> RunStarted:
         amp=maybe_text(amp) if amp else None,
         compile=None if compiled is None else bool(compiled),
         ddp=None if ddp is None else whole(ddp),
+        world_size=who.world_size,
+        attempt=who.attempt,
+        group=who.group,
+        env_offset=_env_offset(options, who),
         config=identity.config_text(options.config),
     )
+
+
+def _env_offset(options: Options, who: identity.Identity) -> int:
+    if options.env_offset is not None:
+        return whole(options.env_offset)
+    several = who.world_size is not None and who.world_size > 1
+    return who.rank * whole(options.n_envs) if several and options.n_envs is not None else 0

@@ -30,6 +30,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """At most ten values, newest last; `None` where an update had no finite one."""
     scale: tuple[float, float] | None = None
     """Ends of the sparkline: the healthy end and the critical limit; absent means its own window."""
+    spread: float | None = None
+    """Largest minus smallest over the ranks; absent with one rank."""
     label: str = ""
     text: str = "–"
     """The value as shown."""

@@ -10,17 +10,19 @@ from typing import assert_never
 import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.events import (
     ActionTaken,
     Column,
+    CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
     EpisodeEnded,
-    Event,
     GateEvaluated,
     LogLine,
     Measured,
     NonFiniteSeen,
+    Origin,
     PhaseEnded,
     Record,
     RunFinished,
@@ -30,6 +32,7 @@ from overwatch.events import (
 from overwatch.state.arrays import Ints
 from overwatch.state.feed import entry_of
 from overwatch.state.measure import MARK_NS, codes, measure
+from overwatch.state.policy import rebase
 from overwatch.state.run import Entry, Phase, RunState
 from overwatch.state.sources import Source, source_key
 
@@ -50,7 +53,7 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
     source.heard(stamp, event.at)
     state.last_stamp = max(state.last_stamp, stamp)
     state.last_at = max(state.last_at, event.at)
-    _fold(state, source, event, stamp)
+    _fold(state, source, record, stamp)
     entry = entry_of(event)
     if entry is not None:
         _note_line(state, entry)
@@ -67,14 +70,17 @@ def _note_line(state: RunState, entry: Entry) -> None:
         state.facts.push(entry)
 
 
-def _fold(state: RunState, source: Source, event: Event, stamp: int) -> None:
+def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
+    event = record.event
     match event:
         case RunStarted():
-            _start(state, source, event)
+            _start(state, source, record.origin, event)
         case RunFinished():
             _finish(state, source, event)
+        case Measured(scope=Scope.POLICY) if not state.ranks.leads(source.rank):
+            state.ranks.aside(source.rank, event.values)
         case Measured():
-            measure(state, event, stamp)
+            measure(state, event, stamp, source.rank)
             _note_lanes(state, source, event)
             _note_drops(state, source, event)
         case EpisodeEnded():
@@ -93,14 +99,16 @@ def _fold(state: RunState, source: Source, event: Event, stamp: int) -> None:
             phase = state.phases.setdefault(source.rank, {}).setdefault(event.phase, Phase())
             phase.seconds.push(event.duration_s)
             phase.at = event.at
+        case CurriculumChanged():
+            _change_task(state, event)
         case EarlyStopped() | LogLine():
             pass
         case _:
             assert_never(event)
 
 
-def _start(state: RunState, source: Source, event: RunStarted) -> None:
-    state.started = event
+def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -> None:
+    state.started = state.ranks.started(origin, event)
     state.finished = state.ending = None
     source.finished = False
     for slot in event.slots:
@@ -211,6 +219,16 @@ def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
         row = state.envs.row(env_id)
         state.envs.non_finite_at[row] = event.at
         state.envs.non_finite[env_id] = f"{event.kind} in {event.metric}"
+
+
+def _change_task(state: RunState, event: CurriculumChanged) -> None:
+    """What was earned before is no measure of what is earned now."""
+    envs = state.envs
+    envs.begin_task(np.arange(envs.n) if event.env_id is None else envs.rows(_ids(event.env_id)))
+    state.task_changed_at = max(state.task_changed_at, event.at)
+    for row in (RETURN, VALUE_LOSS):
+        if row.name in state.policy:
+            rebase(state.policy[row.name])
 
 
 def _ids(column: Column) -> Ints:

@@ -37,6 +37,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """Ring of finished episodes' returns, shape (C, RETURNS)."""
     episodes: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Finished episodes of each env."""
+    outdated: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """How many of each env's first episodes were of an earlier task, and are no measure any more."""
     episode_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time at which each env's last episode ended; 0 = none did."""
     trends: Trends = msgspec.field(default_factory=Trends)
@@ -106,6 +108,10 @@ class Envs(msgspec.Struct, kw_only=True):
         self.episodes[rows] += 1
         self.episode_at[rows] = at
 
+    def begin_task(self, rows: Ints) -> None:
+        """These envs have another task from now on; the episode under way is of both, and of neither."""
+        self.outdated[rows] = self.episodes[rows] + 1
+
     def tell_returns(self, rows: Ints, returns: Floats, at: int) -> None:
         """Fold a gauge of returns: it is shown as it is, and a new value of it is a finished episode."""
         new = np.isfinite(returns) & (returns != self.values["return"][rows])
@@ -158,7 +164,7 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def _resize(self, rows: int) -> None:
         for name, fill in (
-            ("ids", 0), ("seen_at", 0), ("lane", -1), ("episodes", 0), ("episode_at", 0), ("crashed_at", 0),
+            ("ids", 0), ("seen_at", 0), ("lane", -1), ("episodes", 0), ("outdated", 0), ("episode_at", 0), ("crashed_at", 0),
             ("non_finite_at", 0),
         ):  # fmt: skip
             setattr(self, name, grown(getattr(self, name), (rows,), fill))

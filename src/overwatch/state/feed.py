@@ -5,6 +5,7 @@ from typing import assert_never
 
 from overwatch.events import (
     ActionTaken,
+    CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
     EpisodeEnded,
@@ -40,6 +41,8 @@ def entry_of(event: Event) -> Entry | None:
             return _non_finite(event)
         case EarlyStopped():
             return _early_stop(event)
+        case CurriculumChanged():
+            return _curriculum(event)
         case LogLine():
             return Entry(
                 at=event.at, severity=event.severity.value, subsystem=event.subsystem, kind="log_line",
@@ -113,6 +116,17 @@ def _early_stop(event: EarlyStopped) -> Entry:
     return Entry(
         at=event.at, severity="info", subsystem="simic", kind="early_stopped", message="early stop",
         fields=_present(fields),
+    )  # fmt: skip
+
+
+def _curriculum(event: CurriculumChanged) -> Entry:
+    fields = {
+        "before": event.before, "after": event.after,
+        "envs": None if event.env_id is None else len(event.env_id),
+    }  # fmt: skip
+    return Entry(
+        at=event.at, severity="info", subsystem="simic", kind="curriculum_changed",
+        message=f"curriculum {event.name}", fields=_present(fields),
     )  # fmt: skip
 
 

@@ -20,13 +20,13 @@ MAX_CUSTOM = 256
 """Most policy values that no row knows."""
 
 
-def measure(state: RunState, event: Measured, stamp: int) -> None:
-    """Fold one measurement received at `stamp`."""
+def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
+    """Fold one measurement of a rank, received at `stamp`."""
     match event.scope:
         case Scope.POLICY | Scope.LEARNER | Scope.ROLLOUTS:
             _policy(state, event, stamp)
         case Scope.ENV:
-            _envs(state, event)
+            _envs(state, event, rank)
         case Scope.SLOT:
             _slots(state, event)
         case Scope.GPU:
@@ -57,7 +57,7 @@ def _policy(state: RunState, event: Measured, stamp: int) -> None:
     state.last_update_at = max(state.last_update_at, event.at)
 
 
-def _envs(state: RunState, event: Measured) -> None:
+def _envs(state: RunState, event: Measured, rank: int) -> None:
     rows = state.envs.rows(event.keys["env_id"].array().astype(np.int64))
     lane = event.values.get("lane")
     if lane is not None:
@@ -71,18 +71,19 @@ def _envs(state: RunState, event: Measured) -> None:
     state.envs.report(rows, event.at)
     state.envs.trends.sample(rows, event.index, event.at, state.envs.values)
     if event.index is not None:
-        _count_steps(state, rows.size, event.index, event.at)
+        _count_steps(state, rank, rows.size, event)
 
 
-def _count_steps(state: RunState, num_envs: int, index: int, at: int) -> None:
-    before = index - 1 if state.step_index is None else state.step_index
+def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> None:
+    """Each rank numbers its own steps."""
+    index, marks = event.index or 0, state.step_marks
+    before = state.step_index.get(rank, index - 1)
     if index <= before:
         return
     state.steps += num_envs * (index - before)
-    state.step_index = index
-    marks = state.step_marks
-    if not marks.items or at - marks.items[-1][0] >= MARK_NS:
-        marks.push((at, state.steps))
+    state.step_index[rank] = index
+    if not marks.items or event.at - marks.items[-1][0] >= MARK_NS:
+        marks.push((event.at, state.steps))
 
 
 def _slots(state: RunState, event: Measured) -> None:

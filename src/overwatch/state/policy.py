@@ -64,6 +64,13 @@ def observe(series: Series, row: Metric | None, limits: Limits, value: float) ->
         _count(series, series.judgement.status)
 
 
+def rebase(series: Series) -> None:
+    """Forget what was best and usual, because the task is another one; what is shown stays."""
+    series.highest = None
+    series.window = Ring(MEDIAN_WINDOW)
+    series.statuses = Ring(STATUS_WINDOW)
+
+
 def _observe_non_finite(series: Series, row: Metric | None, value: float) -> None:
     series.value = None
     series.history.push(None)

@@ -12,6 +12,7 @@ from overwatch.events import Origin, RunFinished, RunStarted
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
 from overwatch.state.policy import Series
+from overwatch.state.ranks import Ranks
 from overwatch.state.ring import Ring
 from overwatch.state.sources import Source
 
@@ -94,6 +95,7 @@ class RunState(msgspec.Struct, kw_only=True):
     last_at: int = 0
     """Newest producer time."""
     last_stamp: int = 0
+    ranks: Ranks = msgspec.field(default_factory=Ranks)
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     policy: dict[str, Series] = msgspec.field(default_factory=dict)
     """By full metric name."""
@@ -102,8 +104,8 @@ class RunState(msgspec.Struct, kw_only=True):
     last_update_at: int = 0
     episodes: int = 0
     steps: int = 0
-    step_index: int | None = None
-    """Newest env step number."""
+    step_index: dict[int, int] = msgspec.field(default_factory=dict)
+    """Newest env step number of each rank."""
     step_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(256))
     """(producer time, total steps), for windowed rates."""
     envs: Envs = msgspec.field(default_factory=Envs)
@@ -127,6 +129,8 @@ class RunState(msgspec.Struct, kw_only=True):
     non_finite_last: str | None = None
     non_finite_at: int = 0
     crashes: int = 0
+    task_changed_at: int = 0
+    """Producer's time of the newest change of the curriculum; 0 = none."""
     feed: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FEED))
     feed_total: int = 0
     feed_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(64))

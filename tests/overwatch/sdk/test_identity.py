@@ -24,23 +24,60 @@ def test_the_launchers_id_is_used_unless_it_is_none(
     given: str | None, env: dict[str, str], expected: str
 ) -> None:
     """Argument, own variable, torchrun, Slurm step; empty and `none` are unset."""
-    assert identity.run_id(given, "task", env) == expected
+    assert identity.identify(given, "task", env=env).run_id == expected
 
 
 def test_a_new_id_is_named_after_the_task() -> None:
     """`<task>-<mmdd-hhmm>-<4 hex>`, fit for a file name; two are never the same."""
-    first, second = identity.run_id(None, "Grow It/Now", {}), identity.run_id(None, "Grow It/Now", {})
+    first, second = (identity.identify(None, "Grow It/Now", env={}).run_id for _ in range(2))
     assert re.fullmatch(r"grow-it-now-\d{4}-\d{4}-[0-9a-f]{4}", first)
     assert first != second
-    assert identity.run_id(None, None, {}).startswith("run-")
+    assert identity.identify(None, None, env={}).run_id.startswith("run-")
 
 
 def test_the_rank_is_the_launchers() -> None:
     """Argument, torchrun, Slurm, else 0."""
-    assert identity.rank(3, {"RANK": "1"}) == 3
-    assert identity.rank(None, {"RANK": "1", "SLURM_PROCID": "2"}) == 1
-    assert identity.rank(None, {"SLURM_PROCID": "2"}) == 2
-    assert identity.rank(None, {"RANK": "first"}) == 0
+    assert identity.identify(None, None, rank=3, env={"RANK": "1"}).rank == 3
+    assert identity.identify(None, None, env={"RANK": "1", "SLURM_PROCID": "2"}).rank == 1
+    assert identity.identify(None, None, env={"SLURM_PROCID": "2"}).rank == 2
+    assert identity.identify(None, None, env={"RANK": "first"}).rank == 0
+
+
+STATIC = {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "8"}
+
+
+def test_ranks_of_one_machine_agree_by_their_launcher() -> None:
+    """Without an id the launcher's process is one; another port of the same agent is the same run."""
+    local = {**STATIC, "LOCAL_WORLD_SIZE": "8", "TORCHELASTIC_RESTART_COUNT": "0"}
+    ranks = [identity.identify(None, "ant", env={**local, "RANK": str(rank)}) for rank in range(8)]
+    assert {rank.run_id for rank in ranks} == {ranks[0].run_id}
+    assert [rank.rank for rank in ranks] == list(range(8))
+    assert {rank.join for rank in ranks} == {None}
+    again = {**local, "MASTER_PORT": "29501", "TORCHELASTIC_RESTART_COUNT": "1", "RANK": "3"}
+    assert identity.identify(None, "ant", env=again).run_id == ranks[0].run_id
+    assert identity.identify(None, "ant", env=again).attempt == 1
+
+
+def test_ranks_of_several_machines_share_a_key_and_wait_for_rank_0() -> None:
+    """Only the meeting point is common: rank 0 has a run id, the others a stand-in for one."""
+    spread = {**STATIC, "LOCAL_WORLD_SIZE": "4"}
+    first, second, other = (
+        identity.identify(None, "ant", env={**spread, "RANK": str(rank)}) for rank in (0, 4, 7)
+    )
+    assert first.join == second.join == other.join
+    assert first.join is not None
+    assert first.run_id.startswith("ant-")
+    assert second.run_id == other.run_id
+    assert second.run_id.startswith("pending-")
+    elsewhere = identity.identify(None, "ant", env={**spread, "RANK": "0", "MASTER_PORT": "29999"})
+    assert elsewhere.join != first.join
+
+
+def test_a_comparison_has_arms() -> None:
+    """The group is the argument, else the environment's."""
+    assert identity.identify(None, None, group="b", env={"OVERWATCH_GROUP": "a"}).group == "b"
+    assert identity.identify(None, None, env={"OVERWATCH_GROUP": "a"}).group == "a"
+    assert identity.identify(None, None, env={}).group is None
 
 
 def test_secrets_never_leave() -> None:

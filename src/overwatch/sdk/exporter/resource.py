@@ -19,6 +19,20 @@ from overwatch.sdk.frames import Hello
 
 GIT_TIMEOUT_S: Final = 1.0
 DEFAULT_SERVICE: Final = "overwatch-trainer"
+_SCHEDULER: Final = {
+    "slurm.job.id": "SLURM_JOB_ID",
+    "slurm.job.name": "SLURM_JOB_NAME",
+    "slurm.step.id": "SLURM_STEP_ID",
+    "slurm.array.task.id": "SLURM_ARRAY_TASK_ID",
+    "slurm.cluster.name": "SLURM_CLUSTER_NAME",
+    "slurm.partition.name": "SLURM_JOB_PARTITION",
+    "k8s.pod.name": "K8S_POD_NAME",
+    "k8s.pod.uid": "K8S_POD_UID",
+    "k8s.namespace.name": "K8S_NAMESPACE_NAME",
+    "k8s.node.name": "K8S_NODE_NAME",
+    "k8s.job.name": "K8S_JOB_NAME",
+    "k8s.container.name": "K8S_CONTAINER_NAME",
+}
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,18 +65,23 @@ def revision() -> Revision:
 
 def resource(hello: Hello, found: Revision, host: str) -> RunResource:
     """The resource of a producer; the environment's resource attributes add to it."""
-    named: dict[str, str | int | None] = {
+    named: dict[str, str | int | bool | None] = {
         wire.RUN_ID: hello.run_id,
         wire.TASK: hello.started.task,
         wire.ALGORITHM: hello.started.algo,
         wire.ROLE: hello.role,
         wire.RANK: hello.rank,
         wire.INSTANCE: hello.epoch,
+        wire.JOIN: hello.join,
+        wire.ATTEMPT: hello.started.attempt,
+        wire.GROUP: hello.started.group,
         wire.DISTRO: wire.OURS,
         "telemetry.distro.version": overwatch.__version__,
         "vcs.ref.head.revision": found.sha,
+        "overwatch.vcs.dirty": found.dirty,
         "host.name": host,
         "process.pid": hello.pid,
+        **scheduler(os.environ),
     }
     given = {name: value for name, value in named.items() if value is not None}
     base = Resource.create(given)
@@ -70,6 +89,12 @@ def resource(hello: Hello, found: Revision, host: str) -> RunResource:
     if service.startswith("unknown_service"):
         base = base.merge(Resource({wire.SERVICE: DEFAULT_SERVICE}))
     return RunResource(base.attributes, base.schema_url)
+
+
+def scheduler(env: Mapping[str, str]) -> dict[str, str]:
+    """What Slurm says of this job, and what a Kubernetes pod was told of itself by the downward API."""
+    named = {name: env.get(variable) for name, variable in _SCHEDULER.items()}
+    return {name: value for name, value in named.items() if value}
 
 
 def host_name() -> str:
