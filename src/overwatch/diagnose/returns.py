@@ -46,14 +46,17 @@ class Returns:
 
 def returns_of(envs: Envs) -> Returns | None:
     """The fleet's episodes; `None` where no env finished enough of them, or all earned the same."""
-    judged = envs.episodes[: envs.n] >= RECENT + EARLIER
+    comparable = (envs.episodes - envs.outdated)[: envs.n]
+    judged = comparable >= RECENT + EARLIER
     if not judged.any():
         return None
     newest = usable(envs.newest_returns(RECENT))
     judged &= np.isfinite(newest).all(axis=1)
     if not judged.any():
         return None
-    before = usable(envs.newest_returns(RETURNS - RECENT, skip=RECENT)[judged])
+    older = envs.newest_returns(RETURNS - RECENT, skip=RECENT)
+    same_task = np.arange(RECENT, RETURNS) < comparable[:, None]
+    before = usable(np.where(same_task, older, np.nan)[judged])
     ordered = np.sort(newest[judged], axis=1)
     recent, earlier = ordered[:, RECENT // 2], middle(before)
     noise = _noise(before, earlier, ordered)

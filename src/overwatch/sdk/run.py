@@ -13,6 +13,7 @@ from typing import Final
 from overwatch.catalog import Scope, Stage, find
 from overwatch.events import (
     ActionTaken,
+    CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
     EpisodeEnded,
@@ -268,6 +269,28 @@ class Run(Channel):
             kl_divergence=number(kl_divergence),
             target=number(target),
             minibatches_skipped=whole(minibatches_skipped),
+        )
+        self._send(event)
+
+    @guarded
+    def curriculum_changed(
+        self,
+        name: str,
+        *,
+        before: object = None,
+        after: object = None,
+        env_id: Numbers | None = None,
+    ) -> None:
+        """The task became another one, for all envs or for those named; `before` and `after` become text.
+
+        Returns from before are then no measure of those after: a drop is no collapse.
+        """
+        event = CurriculumChanged(
+            at=time.time_ns(),
+            name=text(name),
+            before=None if before is None else text(before),
+            after=None if after is None else text(after),
+            env_id=None if env_id is None else ids(env_id, common_rows(env_id)),
         )
         self._send(event)
 

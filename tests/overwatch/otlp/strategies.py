@@ -11,6 +11,7 @@ from overwatch.catalog import BY_NAME, Scope, Stage
 from overwatch.events import (
     ActionTaken,
     Column,
+    CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
     EpisodeEnded,
@@ -166,6 +167,14 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         kl_divergence=FLOATS,
         target=FLOATS,
         minibatches_skipped=INTS,
+    ),
+    st.builds(
+        CurriculumChanged,
+        at=TIMES,
+        name=WORDS,
+        before=_opt(WORDS),
+        after=_opt(WORDS),
+        env_id=_opt(st.integers(0, 4).flatmap(numbers)),
     ),
     st.builds(PhaseEnded, at=TIMES, phase=WORDS, duration_s=FLOATS, update=_opt(INTS)),
     st.builds(

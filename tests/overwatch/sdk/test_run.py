@@ -11,6 +11,7 @@ import overwatch.sdk
 from overwatch.catalog import KL, Scope, Stage
 from overwatch.events import (
     ActionTaken,
+    CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
     EpisodeEnded,
@@ -67,6 +68,8 @@ def say_everything(run: overwatch.sdk.Run) -> None:
     run.env_crashed(2, ValueError("boom"), step=6)
     run.non_finite(scope="policy", metric="value_loss", kind="inf", count=2)
     run.early_stopped(update=3, epoch=2, kl_divergence=0.05, target=0.03, minibatches_skipped=12)
+    run.curriculum_changed("level", before=3, after=4, env_id=[0, 2])
+    run.curriculum_changed("food")
     run.log("hello", severity="warn", env_id=4, took=1.5, where=None)
     with run.phase("collect"):
         pass
@@ -112,6 +115,9 @@ def assert_facts(sink: Sink) -> None:
     assert (seen.metric, seen.kind, seen.count) == ("overwatch.policy.value_loss", "inf", 2)
     (stopped,) = sink.events(EarlyStopped)
     assert (stopped.update, stopped.minibatches_skipped) == (3, 12)
+    some, whole = sink.events(CurriculumChanged)
+    assert (some.name, some.before, some.after, some.env_id.array().tolist()) == ("level", "3", "4", [0, 2])
+    assert (whole.name, whole.before, whole.after, whole.env_id) == ("food", None, None, None)
     (line,) = sink.events(LogLine)
     assert (line.message, line.severity, line.env_id) == ("hello", Severity.WARNING, 4)
     assert line.fields == {"took": "1.5", "where": "None"}
@@ -141,7 +147,7 @@ def test_every_event_arrives_over_http(sink: Sink) -> None:
     )
     say_everything(run)
     report = run.close(5.0, outcome="failed", reason="why")
-    assert report == overwatch.sdk.Report(delivered=True, accepted=13, dropped={})
+    assert report == overwatch.sdk.Report(delivered=True, accepted=15, dropped={})
     assert_everything(sink)
     records = sink.records()
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
@@ -322,12 +328,13 @@ def test_no_call_raises_whatever_it_is_given(sink: Sink, caplog: pytest.LogCaptu
         run.env_crashed(bad, bad, step=bad, traceback=bad)
         run.non_finite(scope=bad, metric=bad, count=bad, env_ids=bad)
         run.early_stopped(update=bad, epoch=bad, kl_divergence=bad, target=bad, minibatches_skipped=bad)
+        run.curriculum_changed(bad, before=bad, after=bad, env_id=bad)
         run.log(bad, severity=bad, subsystem=bad, env_id=bad, slot=bad, extra=bad)
         with run.phase(bad):
             pass
     run.log("still here")
     report = run.close(10.0)
-    assert report.accepted == 12 * len(nonsense) + 2
+    assert report.accepted == 13 * len(nonsense) + 2
     assert set(report.dropped) == {"invalid"}
     assert report.refused > 0
     assert [event.message for event in sink.events(LogLine)][-1] == "still here"
