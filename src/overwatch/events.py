@@ -164,6 +164,8 @@ class RunStarted(_Fact, frozen=True, kw_only=True, tag="run_started"):
     """Lane ids, e.g. `cuda:0` or `cpu`."""
     slots: tuple[str, ...] = ()
     """Slot names in the run's order; empty when the run has none."""
+    embargo: int | None = None
+    """Steps for which a slot stays embargoed after a prune; absent where the run has no such rule."""
     blueprints: dict[str, str] = {}
     """Blueprint id to its two-letter code."""
     metric: MetricInfo | None = None
@@ -196,6 +198,19 @@ class RunFinished(_Fact, frozen=True, kw_only=True, tag="run_finished"):
     reason: str | None = None
 
 
+class Conflated(msgspec.Struct, frozen=True, kw_only=True):
+    """What several measurements were before they became one, so that no breach is lost between them."""
+
+    n: int
+    """Measurements; the values told are those of the last."""
+    low: dict[str, Column] = {}
+    """Smallest finite values, of the rows that have limits."""
+    high: dict[str, Column] = {}
+    warnings: dict[str, int] = {}
+    """Values beyond the warning limit, not the critical one, by name; relative limits are not counted."""
+    criticals: dict[str, int] = {}
+
+
 class Measured(_Fact, frozen=True, kw_only=True, tag="measured"):
     """Numbers of one scope at one moment.
 
@@ -208,6 +223,8 @@ class Measured(_Fact, frozen=True, kw_only=True, tag="measured"):
     keys: dict[str, Column] = {}
     index: int | None = None
     """Number of the update (scope policy) or of the env step (scopes env and slot)."""
+    conflated: Conflated | None = None
+    """Present when this stands for several measurements."""
 
     def __post_init__(self) -> None:
         lengths = {name: len(column) for name, column in (*self.keys.items(), *self.values.items())}

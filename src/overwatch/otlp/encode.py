@@ -19,7 +19,6 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from overwatch.events import (
     Column,
-    EarlyStopped,
     EnvCrashed,
     Event,
     LogLine,
@@ -114,8 +113,6 @@ def _severity(event: Event) -> int:
         return wire.SEVERITY_NUMBER[event.severity]
     if isinstance(event, EnvCrashed | NonFiniteSeen):
         return wire.SEVERITY_NUMBER[Severity.CRITICAL]
-    if isinstance(event, EarlyStopped):
-        return wire.SEVERITY_NUMBER[Severity.WARNING]
     return wire.SEVERITY_NUMBER[Severity.INFO]
 
 
@@ -123,13 +120,16 @@ def _measured(event: Measured) -> tuple[dict[str, Value], Value]:
     attributes: dict[str, Value] = {wire.SCOPE: event.scope.value}
     if event.index is not None:
         attributes[wire.INDEX] = event.index
-    if not event.keys and all(_is_plain(name, column) for name, column in event.values.items()):
+    if event.conflated is None and not event.keys and all(_is_plain(name, column) for name, column in event.values.items()):
         attributes.update((name, column.first()) for name, column in event.values.items())
         return attributes, None
-    return attributes, {
+    body: dict[str, Value] = {
         "keys": {name: _column(column) for name, column in event.keys.items()},
         "values": {name: _column(column) for name, column in event.values.items()},
     }
+    if event.conflated is not None:
+        body["conflated"] = _plain(event.conflated)
+    return attributes, body
 
 
 def _is_plain(name: str, column: Column) -> bool:

@@ -6,12 +6,14 @@ from typing import assert_never
 
 import numpy as np
 
-from overwatch.catalog import BY_NAME, NO_LIMITS, Scope, parse_stage
+from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Scope, parse_stage
+from overwatch.catalog.env import GRADIENT_HEALTH
 from overwatch.catalog.machine import THROTTLE
-from overwatch.events import Column, Measured
+from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
+from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import Ints
-from overwatch.state.policy import new_series, observe
-from overwatch.state.run import Gauge, RunState, Throttle
+from overwatch.state.policy import Many, forgive, new_series, observe, observe_conflated, share_above
+from overwatch.state.run import STOPPED_WITHIN, Gauge, RunState, Throttle
 from overwatch.state.trends import MEASURES
 
 MARK_NS = 250_000_000
@@ -49,12 +51,52 @@ def _policy(state: RunState, event: Measured, stamp: int) -> None:
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             continue
         series = state.policy.setdefault(name, new_series())
-        observe(series, row, NO_LIMITS if row is None else state.limits(row), column.first())
+        limits = NO_LIMITS if row is None else state.limits(row)
+        if event.conflated is None:
+            observe(series, row, limits, column.first())
+        else:
+            observe_conflated(series, row, limits, column.first(), _many(event.conflated, name))
         series.at, series.stamp = event.at, stamp
+    if GRAD_NORM.name in event.values and GRAD_CLIPPED.name not in event.values:
+        _clipped(state, event.at, stamp)
     if event.index is None or event.index != state.update:
-        state.updates += 1
+        state.updates += 1 if event.conflated is None else max(event.conflated.n, 1)
     state.update = state.updates if event.index is None else event.index
+    settle_stop(state)
     state.last_update_at = max(state.last_update_at, event.at)
+
+
+def _many(conflated: Conflated, name: str) -> Many:
+    low, high = conflated.low.get(name), conflated.high.get(name)
+    return Many(
+        n=max(conflated.n, 1),
+        low=low.first() if low else None,
+        high=high.first() if high else None,
+        warnings=conflated.warnings.get(name, 0),
+        criticals=conflated.criticals.get(name, 0),
+    )
+
+
+def _clipped(state: RunState, at: int, stamp: int) -> None:
+    """The share of updates whose gradient was above the norm to which the run says it clips."""
+    limit, norms = state.declared("max_grad_norm"), state.policy.get(GRAD_NORM.name)
+    if limit is None or norms is None or norms.value is None:
+        return
+    series = state.policy.setdefault(GRAD_CLIPPED.name, new_series())
+    observe(series, GRAD_CLIPPED, state.limits(GRAD_CLIPPED), share_above(norms, limit))
+    series.at, series.stamp = at, stamp
+
+
+def settle_stop(state: RunState) -> None:
+    """An early stop that kept its update's KL within twice the target worked: that KL is no breach.
+
+    The stop and the numbers of its update come in either order.
+    """
+    stop, kl = state.early_stop, state.policy.get(KL.name)
+    if stop is None or kl is None or kl.value is None or stop.update != state.update:
+        return
+    if kl.value <= STOPPED_WITHIN * stop.target:
+        forgive(kl)
 
 
 def _envs(state: RunState, event: Measured, rank: int) -> None:
@@ -104,6 +146,9 @@ def _slots(state: RunState, event: Measured) -> None:
     if age is not None:
         ages = age.array().astype(np.float64)
         envs.age[rows, slots] = np.where(np.isfinite(ages), ages, -1).astype(np.int64)
+    grad = event.values.get(GRADIENT_HEALTH.name)
+    if grad is not None:
+        envs.grad[rows, slots] = grad.array()
     envs.touch(rows, event.at)
 
 

@@ -13,6 +13,8 @@ MEDIAN_WINDOW = 64
 MEDIAN_NEEDS = 5
 """Relative limits wait for this many earlier values."""
 STATUS_WINDOW = 5
+SHARE_WINDOW = 20
+"""Newest updates over which a share of updates is told."""
 
 
 class Series(msgspec.Struct, kw_only=True):
@@ -41,6 +43,17 @@ class Series(msgspec.Struct, kw_only=True):
     criticals: int = 0
 
 
+class Many(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of several updates that became one."""
+
+    n: int
+    low: float | None = None
+    high: float | None = None
+    """Finite extremes; `None` where the row has no limits."""
+    warnings: int = 0
+    criticals: int = 0
+
+
 def new_series() -> Series:
     """A series that has received nothing."""
     return Series(
@@ -56,12 +69,58 @@ def observe(series: Series, row: Metric | None, limits: Limits, value: float) ->
         return
     series.value, series.non_finite = value, None
     series.highest = value if series.highest is None else max(series.highest, value)
-    own_median = median(series.window.items) if len(series.window.items) >= MEDIAN_NEEDS else None
-    series.judgement = None if row is None else judge(value, limits, own_median)
+    series.judgement = None if row is None else judge(value, limits, _own_median(series))
     series.history.push(value)
     series.window.push(value)
     if series.judgement is not None:
         _count(series, series.judgement.status)
+
+
+def observe_conflated(series: Series, row: Metric | None, limits: Limits, value: float, many: Many) -> None:
+    """Fold several updates, of which `value` is the last.
+
+    A hold looks at the newest updates, so of many it sees a sample with the same shares of bad ones.
+    """
+    own_median = _own_median(series)
+    extremes = [judge(end, limits, own_median).status for end in (many.low, many.high) if end is not None]
+    last = judge(value, limits, own_median).status if math.isfinite(value) else Status.CRITICAL
+    worst = max(extremes, default=Status.OK)
+    criticals = max(many.criticals, worst is Status.CRITICAL) - (last is Status.CRITICAL)
+    warnings = max(many.warnings, worst is Status.WARNING) - (last is Status.WARNING)
+    criticals, warnings = max(criticals, 0), max(warnings, 0)
+    for status in _sample(many.n - 1, warnings, criticals):
+        series.statuses.push(int(status))
+    series.warnings += warnings
+    series.criticals += criticals
+    series.updates += many.n - 1
+    if many.high is not None:
+        series.highest = many.high if series.highest is None else max(series.highest, many.high)
+    observe(series, row, limits, value)
+
+
+def _sample(n: int, warnings: int, criticals: int) -> list[Status]:
+    """At most a window of statuses in the proportions of `n` updates, the bad ones newest."""
+    size = min(n, STATUS_WINDOW)
+    bad = size * min(criticals, n) // n if n else 0
+    poor = size * min(criticals + warnings, n) // n - bad if n else 0
+    return [Status.OK] * (size - bad - poor) + [Status.WARNING] * poor + [Status.CRITICAL] * bad
+
+
+def share_above(series: Series, limit: float) -> float:
+    """In what share of the newest updates with a finite value it was above `limit`; there must be one."""
+    newest = series.window.items[-SHARE_WINDOW:]
+    return sum(value > limit for value in newest) / len(newest)
+
+
+def forgive(series: Series) -> None:
+    """The newest value is no breach: the trainer itself has answered it."""
+    judgement = series.judgement
+    if judgement is None or judgement.status is Status.OK:
+        return
+    series.warnings -= judgement.status is Status.WARNING
+    series.criticals -= judgement.status is Status.CRITICAL
+    series.statuses.items[-1] = int(Status.OK)
+    series.judgement = Judgement(Status.OK, judgement.limit, judgement.threshold)
 
 
 def rebase(series: Series) -> None:
@@ -69,6 +128,10 @@ def rebase(series: Series) -> None:
     series.highest = None
     series.window = Ring(MEDIAN_WINDOW)
     series.statuses = Ring(STATUS_WINDOW)
+
+
+def _own_median(series: Series) -> float | None:
+    return median(series.window.items) if len(series.window.items) >= MEDIAN_NEEDS else None
 
 
 def _observe_non_finite(series: Series, row: Metric | None, value: float) -> None:

@@ -11,6 +11,7 @@ from overwatch.catalog import BY_NAME, Scope, Stage
 from overwatch.events import (
     ActionTaken,
     Column,
+    Conflated,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -63,6 +64,16 @@ def columns(length: int) -> st.SearchStrategy[Column]:
 NAMES = st.sampled_from(sorted(BY_NAME)) | WORDS | st.just("overwatch.scope")
 
 
+CONFLATED = st.builds(
+    Conflated,
+    n=st.integers(1, 1000),
+    low=st.dictionaries(st.sampled_from(["a", "b"]), st.builds(Column.scalar, st.floats())),
+    high=st.dictionaries(st.sampled_from(["a", "b"]), st.builds(Column.scalar, st.floats())),
+    warnings=st.dictionaries(st.sampled_from(["a", "b"]), st.integers(0, 9)),
+    criticals=st.dictionaries(st.sampled_from(["a", "b"]), st.integers(0, 9)),
+)
+
+
 @st.composite
 def measured(draw: st.DrawFn) -> Measured:
     """Measurements of one subject and of many, of every scope."""
@@ -76,7 +87,14 @@ def measured(draw: st.DrawFn) -> Measured:
     if not keyed and draw(st.booleans()):
         values |= draw(st.dictionaries(NAMES, columns(1), max_size=2))
     keys = draw(st.dictionaries(WORDS, columns(length), min_size=1, max_size=2)) if keyed else {}
-    return Measured(at=draw(TIMES), scope=scope, values=values, keys=keys, index=draw(st.none() | INTS))
+    return Measured(
+        at=draw(TIMES),
+        scope=scope,
+        values=values,
+        keys=keys,
+        index=draw(st.none() | INTS),
+        conflated=draw(st.none() | CONFLATED),
+    )
 
 
 def _opt(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
