@@ -1,0 +1,278 @@
+"""Device values: numbers that are still being computed, told to the run when they are there.
+
+Owns what waits, in the order it was offered, and the thread that looks after it ten times a second. Rules:
+`offer` and `poll` never wait for a device; an offer ends in exactly one call: of its `then`, or of `on_drop`
+with a reason. What needs no device is told at once, unless something offered before still waits. Nothing
+here may be called by a garbage collector's finaliser. Must not know frames or the catalogue.
+"""
+
+import ctypes
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from overwatch.sdk.packing import ERRORS, Refuse, Shape, Tensor, is_tensor, pack
+from overwatch.sdk.transfer import Flight, Transfer, ways
+from overwatch.sdk.values import RefusedError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+BACKLOG: Final = "device_backlog"
+"""More waited than may wait."""
+PENDING: Final = "device_pending"
+"""The run ended before the values were there."""
+FAILED: Final = "device_failed"
+"""The device, or whoever was told, raised an error."""
+
+_RETRY_S: Final = 0.002
+
+Then: TypeAlias = "Callable[[dict[str, float]], None]"
+ThenColumns: TypeAlias = "Callable[[dict[str, np.ndarray]], None]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceLimits:
+    """What may wait for a device and how often it is looked at."""
+
+    offers: int = 64
+    """Offers that wait; one more is dropped."""
+    waiting_bytes: int = 64 << 20
+    """Host memory of what waits; an offer that would exceed it is dropped, unless it is the only one."""
+    period_s: float = 0.1
+    """Between two looks of the thread."""
+    linger_s: float = 5.0
+    """How long the thread lives on with nothing to wait for."""
+
+    def __post_init__(self) -> None:
+        if self.offers < 1 or self.waiting_bytes < 0 or self.period_s <= 0 or self.linger_s < 0:
+            raise ValueError(f"device values wait in at least one place and are looked at: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Values of some names on one way."""
+
+    names: tuple[str, ...]
+    rows: tuple[int, ...]
+    flight: Flight
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    parts: Sequence[_Part]
+    deliver: Callable[[], None]
+
+
+class DeviceValues:
+    """A run's values on their way from devices. Safe from any thread and from a signal handler.
+
+    `on_drop` is told the reason of every offer that does not arrive; `on_refuse` the name of every single
+    value that cannot be taken, and why: the rest of its offer goes on without it.
+    """
+
+    def __init__(
+        self,
+        on_drop: Callable[[str], None],
+        on_refuse: Refuse,
+        limits: DeviceLimits | None = None,
+        transfers: Mapping[str, Transfer] | None = None,
+    ) -> None:
+        self._on_drop = on_drop
+        self._on_refuse = on_refuse
+        self._limits = limits or DeviceLimits()
+        self._transfers = ways() if transfers is None else transfers
+        self._waiting: deque[_Offer] = deque()
+        self._turn = threading.Lock()
+        """Held by the one thread that delivers."""
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._over = threading.Event()
+        """Nothing more is taken."""
+        self._ended = False
+        """What waited has been dropped."""
+
+    @property
+    def waiting(self) -> int:
+        """Offers that are not yet delivered; a hint, because other threads move them."""
+        return len(self._waiting)
+
+    def offer(self, values: Mapping[str, Tensor | float], then: Then) -> None:
+        """Numbers by name, each a float or a tensor of one element; `then` is told all that were taken.
+
+        A later change of a tensor is not seen. `then` runs in this thread or in the drain thread.
+        """
+        names = tuple(values)
+        told: dict[str, float] = {}
+        tensors: dict[str, Tensor] = {}
+        for name, value in values.items():
+            if is_tensor(value):
+                tensors[name] = value
+            else:
+                told[name] = cast("float", value)
+        if not self._has_room(tensors):
+            return
+        parts = self._send(tensors, Shape.SCALARS)
+
+        def deliver() -> None:
+            for part in parts:
+                told.update(zip(part.names, part.flight.take().astype("f8").tolist(), strict=True))
+            then({name: told[name] for name in names if name in told})
+
+        self._wait_for(_Offer(parts, deliver))
+
+    def offer_columns(self, values: Mapping[str, Tensor], then: ThenColumns) -> None:
+        """Columns by name, each a tensor of one dimension, or of none for a column of one row.
+
+        The arrays keep their dtype (bfloat16 and the 8-bit floats arrive as float32) and are the receiver's.
+        """
+        if not self._has_room(values):
+            return
+        names = tuple(values)
+        parts = self._send(values, Shape.COLUMNS)
+
+        def deliver() -> None:
+            told: dict[str, np.ndarray] = {}
+            for part in parts:
+                whole = part.flight.take()
+                ends = accumulate(part.rows)
+                told.update(
+                    (name, whole[end - rows : end])
+                    for name, rows, end in zip(part.names, part.rows, ends, strict=True)
+                )
+            then({name: told[name] for name in names if name in told})
+
+        self._wait_for(_Offer(parts, deliver))
+
+    def poll(self) -> None:
+        """Deliver what is there, in order; cheap when nothing waits."""
+        while self._waiting and self._turn.acquire(blocking=False):
+            try:
+                is_blocked = self._deliver()
+            finally:
+                self._turn.release()
+            if is_blocked:
+                return
+
+    def drain(self, timeout_s: float) -> None:
+        """The end: deliver what comes within the timeout, count the rest; later offers are dropped."""
+        self._over.set()
+        deadline = time.monotonic() + max(timeout_s, 0.0)
+        while self._turn.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            try:
+                is_blocked = self._deliver()
+            finally:
+                self._turn.release()
+            left = deadline - time.monotonic()
+            if not is_blocked or left <= 0:
+                break
+            time.sleep(min(_RETRY_S, left))
+        self._ended = True
+        self._sweep()
+
+    def abandon(self) -> None:
+        """In a forked child: what waits is the parent's, and CUDA must not be touched, not even to free."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object((self._waiting, self._transfers)))
+        self._waiting = deque()
+        self._transfers = {}
+        self._on_drop = _ignore
+        self._turn = threading.Lock()
+        self._starting = threading.Lock()
+        self._over = threading.Event()
+        self._over.set()
+        self._ended = True
+        self._thread = None
+
+    def _has_room(self, tensors: Mapping[str, Tensor]) -> bool:
+        """Whether one more offer may wait; if not, it is dropped here."""
+        reason = None
+        if self._over.is_set():
+            reason = PENDING
+        elif self._waiting:
+            held = [part.flight.nbytes for offer in tuple(self._waiting) for part in offer.parts]
+            more = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
+            if len(self._waiting) >= self._limits.offers or sum(held + more) > self._limits.waiting_bytes:
+                reason = BACKLOG
+        if reason is not None:
+            self._on_drop(reason)
+        return reason is None
+
+    def _send(self, tensors: Mapping[str, Tensor], shape: Shape) -> list[_Part]:
+        """Pack tensors and send the packs off; what cannot be sent is refused."""
+        parts: list[_Part] = []
+        if not tensors:
+            return parts
+        for one in pack(tensors, shape, self._check, self._on_refuse):
+            try:
+                parts.append(_Part(one.names, one.rows, self._transfers[one.kind].send(one.packed)))
+            except ERRORS as error:
+                for name in one.names:
+                    self._on_refuse(name, RefusedError(f"a copy from {one.kind} could not start: {error}"))
+        return parts
+
+    def _check(self, kind: str, index: int) -> None:
+        if kind == "meta":
+            raise RefusedError("a tensor on meta has no value")
+        way = self._transfers.get(kind)
+        if way is None:
+            raise RefusedError(f"a value on {kind} would make training wait; pass it after `.cpu()`")
+        way.check(index)
+
+    def _wait_for(self, offer: _Offer) -> None:
+        self._waiting.append(offer)
+        self.poll()
+        if self._waiting:
+            self._sweep() if self._ended else self._start()
+
+    def _deliver(self) -> bool:
+        """Deliver from the front; whether the first that waits is not there yet."""
+        while (offer := self._next()) is not None:
+            try:
+                if not all(part.flight.landed() for part in offer.parts):
+                    self._waiting.appendleft(offer)
+                    return True
+                offer.deliver()
+            except Exception:  # noqa: BLE001 the border: counted, and the next one has its turn
+                self._on_drop(FAILED)
+        return False
+
+    def _next(self) -> _Offer | None:
+        """The first that waits, from now on this thread's to deliver, put back or drop."""
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+    def _sweep(self) -> None:
+        while self._next() is not None:
+            self._on_drop(PENDING)
+
+    def _start(self) -> None:
+        """Have a thread look after what waits; without one (the interpreter ends) calls of the run do."""
+        if self._thread is not None or not self._starting.acquire(blocking=False):
+            return
+        try:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._tend, name="overwatch-device", daemon=True)
+                self._thread.start()
+        except RuntimeError:
+            self._thread = None
+        finally:
+            self._starting.release()
+
+    def _tend(self) -> None:
+        idle_s = 0.0
+        while idle_s <= self._limits.linger_s and not self._over.wait(self._limits.period_s):
+            self.poll()
+            idle_s = 0.0 if self._waiting else idle_s + self._limits.period_s
+        self._thread = None
+        if self._waiting and not self._over.is_set():
+            self._start()
+
+
+def _ignore(_: str) -> None:
+    """The parent counts."""
