@@ -103,6 +103,22 @@ AGE: Final = Metric(
     tele="TELE-552",
 )
 
+GRADIENT_HEALTH: Final = Metric(
+    name="overwatch.slot.gradient_health",
+    short="grad",
+    kind=Kind.GAUGE,
+    unit="1",
+    scope=Scope.SLOT,
+    asks=(
+        "How near is the gradient of this slot's seed to its host's, as the smaller of the two norms per "
+        "weight over the larger: 1 equal, 0 vanished or exploded?"
+    ),
+    label="grad",
+    direction=Direction.UP,
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".2f",
+)
+
 STAGE: Final = Metric(
     name="overwatch.slot.stage",
     short="stage",
@@ -114,4 +130,15 @@ STAGE: Final = Metric(
     tele="TELE-501",
 )
 
-ROWS: Final = (REWARD, EPISODE_RETURN, TASK_METRIC, RENT, STEP_TIME, CRASHES, ALPHA, AGE, STAGE)
+ROWS: Final = (
+    REWARD,
+    EPISODE_RETURN,
+    TASK_METRIC,
+    RENT,
+    STEP_TIME,
+    CRASHES,
+    ALPHA,
+    AGE,
+    GRADIENT_HEALTH,
+    STAGE,
+)

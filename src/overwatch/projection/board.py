@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from overwatch.catalog.stages import BY_CODE, Stage
+from overwatch.catalog.stages import BY_CODE
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
 from overwatch.projection.selection import Mask, choose
@@ -161,7 +161,8 @@ def _slot(state: RunState, row: int, code: int, gate: str | None) -> Slot:
         blueprint=safe(state.blueprint_names.words[blueprint]) if named else None,
         alpha=number(envs.alpha[row, code]),
         age=None if age < 0 else age,
-        gate=safe_or_none(gate) if stage not in (Stage.DORMANT, Stage.UNKNOWN) else None,
+        gate=safe_or_none(gate) if stage.shows_blueprint else None,
+        grad=number(envs.grad[row, code]) if stage.shows_blueprint else None,
     )
 
 

@@ -31,6 +31,7 @@ def run_view(state: RunState) -> Run:
         metric=_metric(state),
         blueprints=_blueprints(state),
         slots=tuple(safe(slot) for slot in state.slot_names.words),
+        embargo=started.embargo if started else None,
         episode=state.episodes or None,
         batches=started.batches if started else None,
         update=state.update,

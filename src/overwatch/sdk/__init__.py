@@ -24,6 +24,7 @@ def start(
     reward_mode: str | None = None,
     devices: Sequence[str] | None = None,
     slots: Sequence[str] | None = None,
+    embargo: int | None = None,
     blueprints: Mapping[str, str] | None = None,
     metric: MetricInfo | None = None,
     preset: str = "ppo",
@@ -43,7 +44,7 @@ def start(
     """
     options = Options(
         run_id=run_id, task=task, algo=algo, n_envs=n_envs, config=config, reward_mode=reward_mode,
-        devices=devices, slots=slots, blueprints=blueprints, metric=metric, preset=preset, updates=updates,
+        devices=devices, slots=slots, embargo=embargo, blueprints=blueprints, metric=metric, preset=preset, updates=updates,
         batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, group=group,
         env_offset=env_offset, sample=sample,
     )  # fmt: skip

@@ -42,6 +42,8 @@ class Options:
     """Lane ids."""
     slots: Sequence[str] | None = None
     """Slot names in the run's order."""
+    embargo: int | None = None
+    """Steps for which a slot stays embargoed after a prune."""
     blueprints: Mapping[str, str] | None = None
     """Blueprint id to its two-letter code."""
     metric: MetricInfo | None = None
@@ -114,6 +116,7 @@ def _started(options: Options, who: identity.Identity) -> RunStarted:
         n_envs=None if options.n_envs is None else whole(options.n_envs),
         devices=tuple(text(lane) for lane in options.devices or ()),
         slots=tuple(text(slot) for slot in options.slots or ()),
+        embargo=None if options.embargo is None else whole(options.embargo),
         blueprints={text(key): text(code) for key, code in (options.blueprints or {}).items()},
         metric=options.metric,
         preset=text(options.preset),

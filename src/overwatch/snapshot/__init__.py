@@ -62,7 +62,7 @@ __all__ = [
     "View",
 ]
 
-SCHEMA_VERSION: Final = "1.0"
+SCHEMA_VERSION: Final = "1.1"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,9 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float | None = None
     age: int | None = None
     gate: str | None = None
-    """Last gate and its result, e.g. `G2 passed`."""
+    """Last gate and its result: `G2 0.71` or `G2 passed`, `G2 fail: gradient ratio` or `G2 fail`."""
+    grad: float | None = None
+    """Gradient health of the seed, 0 to 1, as last measured."""
 
 
 class Env(msgspec.Struct, frozen=True, kw_only=True):

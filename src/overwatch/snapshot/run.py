@@ -40,6 +40,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Blueprint id to its two-letter code."""
     slots: tuple[str, ...] = ()
     """Slot names in the run's order."""
+    embargo: int | None = None
+    """Steps for which a slot stays embargoed."""
     episode: int | None = None
     batch: int | None = None
     batches: int | None = None

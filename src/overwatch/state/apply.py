@@ -190,8 +190,7 @@ def _move_seed(state: RunState, event: SeedStageChanged) -> None:
 
 
 def _gate(state: RunState, event: GateEvaluated) -> None:
-    result = "passed" if event.passed else "failed"
-    state.envs.gates[f"{event.env_id}/{event.slot}"] = f"{event.gate} {result}"
+    state.envs.gates[f"{event.env_id}/{event.slot}"] = f"{event.gate} {_result(event)}"
     rows = np.array([state.envs.row(event.env_id)])
     if not event.passed:
         state.envs.gate_fails.add(rows, event.at)
@@ -203,6 +202,14 @@ def _gate(state: RunState, event: GateEvaluated) -> None:
 
 def _crash(state: RunState, event: EnvCrashed) -> None:
     row = state.envs.row(event.env_id)
+def _result(event: GateEvaluated) -> str:
+    """`0.71` or `passed`; `fail: gradient ratio` or `fail`."""
+    if event.passed:
+        return "passed" if event.score is None else f"{event.score:.2f}"
+    failed = event.checks_failed
+    return f"fail: {failed[0].replace('_', ' ')}" if failed else "fail"
+
+
     state.envs.seen_at[row] = max(int(state.envs.seen_at[row]), event.at)
     state.envs.crashed_at[row] = event.at
     state.envs.crash_tally.add(np.array([row]), event.at)

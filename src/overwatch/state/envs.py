@@ -16,6 +16,8 @@ RETURNS = 32
 """Finished episodes remembered per env."""
 SHOWN_RETURNS = 10
 """Newest finished episodes whose mean is an env's return."""
+_BARE = np.array([stage.code for stage in Stage if not stage.shows_blueprint] + [Stage.GERMINATED.code])
+"""Stages without a seed that has learned: what was measured of an earlier one is over."""
 
 
 class Envs(msgspec.Struct, kw_only=True):
@@ -62,6 +64,8 @@ class Envs(msgspec.Struct, kw_only=True):
     blueprint: Ints = msgspec.field(default_factory=lambda: ints(0, 0, fill=-1))
     alpha: Floats = msgspec.field(default_factory=lambda: floats(0, 0))
     age: Ints = msgspec.field(default_factory=lambda: ints(0, 0, fill=-1))
+    grad: Floats = msgspec.field(default_factory=lambda: floats(0, 0))
+    """Gradient health of each slot's seed; NaN where none was measured."""
     gates: dict[str, str] = msgspec.field(default_factory=dict)
     """Last gate of a seed's slot, by `env/slot`, as shown: `G2 passed`."""
 
@@ -145,6 +149,8 @@ class Envs(msgspec.Struct, kw_only=True):
         if pruned.any():
             self.culls.add(rows[pruned], at)
         self.stage[rows, slots] = stages
+        bare = np.isin(stages, _BARE)
+        self.grad[rows[bare], slots[bare]] = np.nan
 
     def fit_slots(self, num_slots: int) -> None:
         """Make room for `num_slots` slots in the grid."""
@@ -181,3 +187,4 @@ class Envs(msgspec.Struct, kw_only=True):
         self.blueprint = grown(self.blueprint, shape, -1)
         self.alpha = grown(self.alpha, shape, np.nan)
         self.age = grown(self.age, shape, -1)
+        self.grad = grown(self.grad, shape, np.nan)

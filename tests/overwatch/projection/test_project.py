@@ -9,10 +9,10 @@ import pytest
 
 from overwatch import codec
 from overwatch.diagnose import Assessment, assess
-from overwatch.events import Event, LogLine, Severity
+from overwatch.events import Column, Event, LogLine, Severity
 from overwatch.projection import project
 from overwatch.projection.policy import trend
-from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot import SCHEMA_VERSION, Snapshot, View
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 
@@ -98,6 +98,18 @@ def test_slots_come_from_the_env_not_from_a_schema() -> None:
     assert {name: slot.stage for name, slot in by_id[0].items()} == {"r0c0": "training"}
     assert {name: slot.glyph for name, slot in by_id[1].items()} == {"r0c1": "·"}
     assert by_id[2] == {}
+
+
+def test_a_slot_carries_its_gradient_health_and_the_run_its_embargo() -> None:
+    """Both as they were told; a slot that was not measured has none, nor has a run without such a rule."""
+    told = fakes.slots(START_NS + 1, [0, 0, 0], ["a", "b", "c"], ["training", "training", "pruned"])
+    health = Column.of([0.62, math.nan, 0.04])
+    told = msgspec.structs.replace(told, values={**told.values, "overwatch.slot.gradient_health": health})
+    shown = _shown([fakes.started(START_NS, embargo=5), told])
+
+    assert shown.run.embargo == 5
+    assert [slot.grad for slot in shown.envs[0].slots.values()] == [0.62, None, 0.04]
+    assert _shown([fakes.started(START_NS)]).run.embargo is None
 
 
 def test_rows_are_cut_and_the_rest_is_counted() -> None:
@@ -203,10 +215,11 @@ def test_a_snapshot_obeys_its_published_schema_and_round_trips() -> None:
 def test_another_major_schema_version_is_refused_with_a_reason() -> None:
     """A reader says which version it got and which it reads; unknown fields of a minor one are ignored."""
     line = codec.encode(_shown(_full()))
+    version = f'"schema_version":"{SCHEMA_VERSION}"'.encode()
     with pytest.raises(codec.SchemaVersionError, match=r"version 2\.0, this build reads 1\."):
-        codec.decode(line.replace(b'"schema_version":"1.0"', b'"schema_version":"2.0"'))
+        codec.decode(line.replace(version, b'"schema_version":"2.0"'))
 
-    newer = line.replace(b'"schema_version":"1.0"', b'"schema_version":"1.9","later":[1]')
+    newer = line.replace(version, b'"schema_version":"1.9","later":[1]')
     assert codec.decode(newer).schema_version == "1.9"
 
 

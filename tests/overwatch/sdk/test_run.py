@@ -55,6 +55,7 @@ def say_everything(run: overwatch.sdk.Run) -> None:
         blueprint=["norm", None],
         alpha=[0.5, 1.0],
         age=[3, 4],
+        grad=[0.62, 0.04],
         step=5,
     )
     run.episodes(env_id=[1, 2], episode_return=[10.0, 11.0], length=[100, 101], metric=[0.5, 0.25])
@@ -95,6 +96,7 @@ def assert_everything(sink: Sink) -> None:
     assert slots.values["overwatch.slot.stage"].words() == ["blending", "pruned"]
     assert slots.values["blueprint"].words() == ["norm", None]
     assert slots.values["overwatch.slot.alpha"].array().tolist() == [0.5, 1.0]
+    assert slots.values["overwatch.slot.gradient_health"].array().tolist() == [0.62, 0.04]
     assert_facts(sink)
 
 
@@ -139,6 +141,7 @@ def test_every_event_arrives_over_http(sink: Sink) -> None:
         config={"lr": 3e-4, "net": {"api_token": "hush", "url": "http://me:pw@host/x"}},
         devices=["cuda:0"],
         slots=("a", "b"),
+        embargo=5,
         blueprints={"norm": "No"},
         metric=MetricInfo(name="accuracy", higher_is_better=True),
         updates=10,
@@ -167,6 +170,7 @@ def test_every_event_arrives_over_http(sink: Sink) -> None:
         "net.url": "http://[redacted]@host/x",
     }
     assert (started.amp, started.compile, started.ddp, started.updates) == ("bf16", True, 2, 10)
+    assert (started.slots, started.embargo) == (("a", "b"), 5)
     assert started.node
     assert started.metric == MetricInfo(name="accuracy", higher_is_better=True)
 

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -129,6 +130,43 @@ def test_a_seed_moves_through_its_slot() -> None:
     assert state.envs.stage[0, slot] == Stage.GERMINATED.code
     assert state.blueprint_names.words[state.envs.blueprint[0, slot]] == "mlp_small"
     assert state.envs.gates["3/r0c1"] == "G1 passed"
+
+
+@pytest.mark.parametrize(
+    ("passed", "score", "failed", "shown"),
+    [
+        (True, 0.714, (), "G2 0.71"),
+        (False, 0.04, ("gradient_ratio", "age"), "G2 fail: gradient ratio"),
+        (False, None, (), "G2 fail"),
+    ],
+)
+def test_a_gate_says_its_score_or_what_failed(
+    passed: bool, score: float | None, failed: tuple[str, ...], shown: str
+) -> None:
+    """A passed gate is its score, a failed one its first failed check, in words."""
+    gate = GateEvaluated(
+        at=START_NS, env_id=3, slot="r0c1", seed_id="s", gate="G2", passed=passed, score=score,
+        checks_failed=failed,
+    )  # fmt: skip
+
+    assert fakes.folded([gate]).envs.gates["3/r0c1"] == shown
+
+
+def test_gradient_health_stays_with_the_seed_it_was_measured_of() -> None:
+    """It is kept while the seed is told of without it, and over once the slot is bare or has a new seed."""
+    first = fakes.slots(START_NS, [0, 0, 1], ["a", "b", "a"], ["training"] * 3)
+    health = {"overwatch.slot.gradient_health": Column.of([0.62, 0.04, 0.5])}
+    first = msgspec.structs.replace(first, values={**first.values, **health})
+    later = fakes.slots(START_NS + 1, [0, 0, 1], ["a", "b", "a"], ["blending", "pruned", "germinated"])
+    state = fakes.folded([first, later])
+
+    np.testing.assert_array_equal(state.envs.grad[:2, :2], [[0.62, 0.04], [math.nan, math.nan]])
+
+    embargoed = SeedStageChanged(
+        at=START_NS + 2, env_id=0, slot="b", seed_id="s", before=Stage.PRUNED, after=Stage.EMBARGOED
+    )
+    state = fakes.folded([first, later, embargoed])
+    np.testing.assert_array_equal(state.envs.grad[0, :2], [0.62, math.nan])
 
 
 def test_slots_are_a_set_not_a_schema() -> None:
