@@ -44,8 +44,8 @@ def start(
     """
     options = Options(
         run_id=run_id, task=task, algo=algo, n_envs=n_envs, config=config, reward_mode=reward_mode,
-        devices=devices, slots=slots, embargo=embargo, blueprints=blueprints, metric=metric, preset=preset, updates=updates,
-        batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, group=group,
+        devices=devices, slots=slots, embargo=embargo, blueprints=blueprints, metric=metric, preset=preset,
+        updates=updates, batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, group=group,
         env_offset=env_offset, sample=sample,
     )  # fmt: skip
     return begin(options)

@@ -67,7 +67,7 @@ class Envs(msgspec.Struct, kw_only=True):
     grad: Floats = msgspec.field(default_factory=lambda: floats(0, 0))
     """Gradient health of each slot's seed; NaN where none was measured."""
     gates: dict[str, str] = msgspec.field(default_factory=dict)
-    """Last gate of a seed's slot, by `env/slot`, as shown: `G2 passed`."""
+    """Last gate of a seed's slot, by `env/slot`, as shown: `G2 0.71`, `G2 fail: health`."""
 
     def rows(self, env_ids: Ints) -> Ints:
         """Row of each env id, shape (k,); unseen ids get new rows."""

@@ -141,7 +141,7 @@ def test_a_seed_moves_through_its_slot() -> None:
     ],
 )
 def test_a_gate_says_its_score_or_what_failed(
-    passed: bool, score: float | None, failed: tuple[str, ...], shown: str
+    *, passed: bool, score: float | None, failed: tuple[str, ...], shown: str
 ) -> None:
     """A passed gate is its score, a failed one its first failed check, in words."""
     gate = GateEvaluated(
