@@ -41,7 +41,8 @@ ENTROPY: Final = Metric(
     scope=Scope.POLICY,
     asks="Does the policy still explore, as a share of the entropy of the legal actions?",
     label="entropy",
-    limits=Limits(warning=Limit(side=Side.BELOW, value=0.3)),
+    # A policy that is solved is low too: what is low and has converged is told as info (diagnosis).
+    limits=Limits(warning=Limit(side=Side.BELOW, value=0.3), critical=Limit(side=Side.BELOW, value=0.1)),
     presets={
         "esper": Limits(
             warning=Limit(side=Side.AT_OR_BELOW, value=0.3),
@@ -113,6 +114,21 @@ GRAD_NORM: Final = Metric(
     fmt=".2f",
     fix="lower the learning rate; look for outliers in rewards and observations",
     tele="TELE-310",
+)
+
+GRAD_CLIPPED: Final = Metric(
+    name="overwatch.policy.grad_clipped",
+    short="grad_clipped",
+    kind=Kind.GAUGE,
+    unit="1",
+    scope=Scope.POLICY,
+    # A trainer may tell it; else the fold works it out. No limit: many healthy runs clip at every update.
+    asks=(
+        "In what share of the newest twenty updates was `grad_norm` beyond the `max_grad_norm` of the run's "
+        "configuration, and so clipped?"
+    ),
+    label="clipped",
+    fmt=".0%",
 )
 
 LEARNING_RATE: Final = Metric(
@@ -225,6 +241,6 @@ FIRST_RATIO_ERROR: Final = Metric(
 )
 
 ROWS: Final = (
-    KL, ENTROPY, CLIP_FRACTION, EXPLAINED_VARIANCE, GRAD_NORM, LEARNING_RATE, POLICY_LOSS, VALUE_LOSS,
-    RETURN, UPDATE_TIME, KL_JOINT, KL_MAX, FIRST_RATIO_ERROR,
+    KL, ENTROPY, CLIP_FRACTION, EXPLAINED_VARIANCE, GRAD_NORM, GRAD_CLIPPED, LEARNING_RATE, POLICY_LOSS,
+    VALUE_LOSS, RETURN, UPDATE_TIME, KL_JOINT, KL_MAX, FIRST_RATIO_ERROR,
 )  # fmt: skip

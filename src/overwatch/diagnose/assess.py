@@ -11,6 +11,7 @@ import numpy as np
 
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits, score_envs
 from overwatch.diagnose.bounds import Bound, judge_lanes, judge_run
+from overwatch.diagnose.converged import has_converged
 from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.follow import Followed, Open, follow, standing
@@ -52,6 +53,8 @@ class Judged:
     """What holds each lane back, by lane."""
     bound: Bound | None
     """What holds the run back as a whole."""
+    converged: bool
+    """Whether entropy is low because the task is solved."""
 
 
 def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimits | None = None) -> Judged:
@@ -89,6 +92,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
         link=link,
         bounds=bounds,
         bound=judge_run(bounds),
+        converged=has_converged(state, fleet),
     )
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits
 from overwatch.diagnose.bounds import Bound
+from overwatch.diagnose.converged import WARM_UP_UPDATES
 from overwatch.diagnose.findings_lane import lane_problems
-from overwatch.diagnose.findings_policy import WARM_UP_UPDATES, policy_problems
+from overwatch.diagnose.findings_policy import policy_problems
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.follow import LINGER_NS, Open
 from overwatch.diagnose.lanes import LaneFacts

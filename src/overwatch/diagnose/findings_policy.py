@@ -1,30 +1,39 @@
 """Findings about the policy: rows beyond their limits for long enough, a collapse, returns that fall.
 
 A status is of one update; a finding needs the row's hold and a warm-up. Several critical rows are one
-collapse. A policy with little entropy that earns its best is solved, not sick. Pure.
+collapse. A policy with little entropy that earns its best is solved, and an early stop that kept KL near its
+target has worked: both are told as info, never as a warning. Pure.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from overwatch.catalog import BY_NAME, Metric
-from overwatch.catalog.policy import ENTROPY, EXPLAINED_VARIANCE, RETURN
+from overwatch.catalog import BY_NAME, KL, Metric
+from overwatch.catalog.policy import (
+    ENTROPY,
+    EXPLAINED_VARIANCE,
+    GRAD_CLIPPED,
+    GRAD_NORM,
+    RETURN,
+    VALUE_LOSS,
+)
+from overwatch.diagnose.converged import WARM_UP_UPDATES, has_converged, returns_vary
 from overwatch.diagnose.factors.returns import fleet_fell
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.problem import STEADY, UPDATES, Problem
 from overwatch.diagnose.returns import Returns
+from overwatch.events import EarlyStopped
 from overwatch.state.judge import Status
 from overwatch.state.policy import Series
-from overwatch.state.run import RunState
+from overwatch.state.run import STOPPED_WITHIN, RunState
 
-WARM_UP_UPDATES: Final = 20
 SLOW_WARM_UP: Final = 50
-"""Updates after which a row with a warm-up of its own is judged in any case."""
-FAST_FALL: Final = 0.15
-"""Entropy, as a share of its maximum, lost over ten updates."""
-NEAR_BEST: Final = 0.2
-"""A return is at its best within this share of the best one."""
+"""Updates after which the critic's rows are judged in any case."""
+CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
+"""Rows that say nothing of a critic that has learned nothing yet."""
+STOPPED_LATELY: Final = 5
+"""Updates for which an early stop is told."""
 COLLAPSED_ROWS: Final = 2
 _FALLEN: Final = f"reward-collapse:policy:{RETURN.short}"
 
@@ -39,7 +48,7 @@ def policy_problems(
     sick = critical + [p for p in rows if p.subject == ENTROPY.short and p not in critical]
     if critical and len(sick) >= COLLAPSED_ROWS:
         return [_collapse(rows, fallen)]
-    return [*rows, *fallen]
+    return [*rows, *fallen, *_quiet(state, fleet)]
 
 
 def _rows(state: RunState, fleet: Fleet) -> Iterator[Problem]:
@@ -47,14 +56,11 @@ def _rows(state: RunState, fleet: Fleet) -> Iterator[Problem]:
         return
     for name, series in state.policy.items():
         row = BY_NAME.get(name)
-        if row is None or series.non_finite is not None or series.value is None or series.judgement is None:
+        if row is None or not _beyond(row, series) or not _is_judged(state, fleet, row, series):
             continue
-        needed, window = row.hold
-        recent = series.statuses.items[-window:]
+        recent = series.statuses.items[-row.hold[1] :]
         bad = sum(status > Status.OK for status in recent)
-        if bad < needed or not _is_judged(state, fleet, row, series):
-            continue
-        critical = sum(status == Status.CRITICAL for status in recent) >= needed
+        critical = sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
         yield Problem(
             code=f"policy-{row.short.replace('_', '-')}",
             severity="critical" if critical else "warning",
@@ -63,36 +69,82 @@ def _rows(state: RunState, fleet: Fleet) -> Iterator[Problem]:
             at=series.at,
             message=f"{row.label} beyond its limit in {bad} of the last {len(recent)} updates",
             hint=row.fix,
+            factors=_clipped(state) if row is GRAD_NORM else (),
             patience=UPDATES,
         )
 
 
+def _beyond(row: Metric, series: Series) -> bool:
+    """Whether a row was beyond its limits in as many of its newest updates as its hold asks for."""
+    if series.non_finite is not None or series.value is None or series.judgement is None:
+        return False
+    needed, window = row.hold
+    return sum(status > Status.OK for status in series.statuses.items[-window:]) >= needed
+
+
 def _is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> bool:
     """Whether a row that is beyond its limit means anything yet, or still."""
-    if row.warm_above is not None and series.updates < SLOW_WARM_UP:
-        warm = series.highest is not None and series.highest > row.warm_above
-        if not warm:
-            return False
+    if row in CRITIC and series.updates < SLOW_WARM_UP and not _critic_has_learned(state):
+        return False
     if row is ENTROPY:
-        return _falls_fast(series) or not _earns_its_best(state, fleet)
-    if row is EXPLAINED_VARIANCE and fleet.returns is not None:
-        # A critic cannot explain what does not vary.
-        return fleet.returns.noise > 0.05 * abs(fleet.returns.fleet_recent)
-    return True
+        return not has_converged(state, fleet)
+    # A critic cannot explain what does not vary.
+    return row is not EXPLAINED_VARIANCE or returns_vary(state, fleet)
 
 
-def _falls_fast(series: Series) -> bool:
-    known = [value for value in series.history.items if value is not None]
-    return len(known) > 1 and max(known) - known[-1] >= FAST_FALL
+def _critic_has_learned(state: RunState) -> bool:
+    least, told = EXPLAINED_VARIANCE.warm_above, state.policy.get(EXPLAINED_VARIANCE.name)
+    return least is None or (told is not None and told.highest is not None and told.highest > least)
 
 
-def _earns_its_best(state: RunState, fleet: Fleet) -> bool:
-    """Whether returns are as high as they ever were; `False` where nobody told."""
+def _clipped(state: RunState) -> tuple[str, ...]:
+    share = state.policy.get(GRAD_CLIPPED.name)
+    if share is None or share.value is None:
+        return ()
+    return (f"clipped in {share.value:.0%} of the newest updates",)
+
+
+def _quiet(state: RunState, fleet: Fleet) -> Iterator[Problem]:
+    """What looks like trouble and is none: a policy that is solved, an early stop that worked."""
+    if state.updates < WARM_UP_UPDATES:
+        return
+    entropy, stop = state.policy.get(ENTROPY.name), state.early_stop
+    if entropy is not None and _beyond(ENTROPY, entropy) and has_converged(state, fleet):
+        yield _converged(state, entropy)
+    if stop is None or state.update is None or not 0 <= state.update - stop.update < STOPPED_LATELY:
+        return
+    if stop.kl_divergence <= STOPPED_WITHIN * stop.target:
+        yield _stopped(state, stop, state.update)
+
+
+def _converged(state: RunState, entropy: Series) -> Problem:
     told = state.policy.get(RETURN.name)
-    if told is not None and told.value is not None and told.highest is not None:
-        return told.value >= told.highest - NEAR_BEST * abs(told.highest)
-    returns = fleet.returns
-    return returns is not None and returns.fleet_recent >= returns.fleet_earlier - returns.noise
+    earned = "" if told is None or told.value is None else f" {told.value:{RETURN.fmt}}"
+    return Problem(
+        code="converged",
+        severity="info",
+        scope="policy",
+        subject=ENTROPY.short,
+        at=entropy.at,
+        message=f"converged: entropy {entropy.value:.0%} of its maximum, return{earned} at its best",
+        hint="the task may be solved: evaluate, then stop; more entropy only if it should explore on",
+        patience=UPDATES,
+    )
+
+
+def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
+    lately = len({number for number in state.early_stops.items if 0 <= update - number < STOPPED_LATELY})
+    return Problem(
+        code="early-stop",
+        severity="info",
+        scope="policy",
+        subject=KL.short,
+        at=stop.at,
+        message=f"early stop worked: KL {stop.kl_divergence:.4f} at target {stop.target:g}",
+        hint="nothing is wrong; where most updates stop early, a lower learning rate wastes fewer epochs",
+        factors=(f"{lately} of the last {STOPPED_LATELY} updates",),
+        patience=UPDATES,
+    )
 
 
 def _fallen(
@@ -103,6 +155,8 @@ def _fallen(
     if returns is None:
         return
     known = standing.get(_FALLEN)
+    if known is not None and known.at <= state.task_changed_at:
+        known = None
     if known is not None and known.usual is not None and known.stands is not None:
         if returns.fleet_recent < known.stands:
             yield _fall(state, returns, known.usual)

@@ -35,7 +35,7 @@ def _project(state: RunState, judged: Judged, view: View) -> Snapshot:
         run=run_view(state),
         link=link_view(state, judged.link, tick),
         verdict=verdict_view(state, judged, findings),
-        policy=readings(state, tick),
+        policy=readings(state, judged),
         system=system_view(state, judged),
         board=head,
         envs=envs,

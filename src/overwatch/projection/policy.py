@@ -2,7 +2,11 @@
 
 from typing import Final
 
+import msgspec
+
 from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Direction, Limit, Limits, Metric, Scope, Side, of_scope
+from overwatch.catalog.policy import ENTROPY
+from overwatch.diagnose import Judged
 from overwatch.projection.text import safe
 from overwatch.snapshot import Limit as LimitView
 from overwatch.snapshot import Reading
@@ -16,8 +20,12 @@ TREND_RESIDUALS: Final = 2.0
 """A trend rises by more than this many times the scatter around it."""
 
 
-def readings(state: RunState, tick: int) -> dict[str, Reading]:
-    """All policy rows in catalogue order, absent ones too, then the run's own custom values by name."""
+def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
+    """All policy rows in catalogue order, absent ones too, then the run's own custom values by name.
+
+    The entropy of a policy that has converged is low and as it should be.
+    """
+    tick = judged.assessment.tick
     found: dict[str, Reading] = {}
     for row in of_scope(Scope.POLICY):
         series = state.policy.get(row.name)
@@ -26,6 +34,8 @@ def readings(state: RunState, tick: int) -> dict[str, Reading]:
         if name not in BY_NAME:
             short = safe(name.removeprefix(CUSTOM_PREFIX))
             found[short] = _custom(short, state.policy[name], tick)
+    if judged.converged:
+        found[ENTROPY.short] = msgspec.structs.replace(found[ENTROPY.short], status="ok")
     return found
 
 

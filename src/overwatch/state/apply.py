@@ -31,7 +31,7 @@ from overwatch.events import (
 )  # fmt: skip
 from overwatch.state.arrays import Ints
 from overwatch.state.feed import entry_of
-from overwatch.state.measure import MARK_NS, codes, measure
+from overwatch.state.measure import MARK_NS, codes, measure, settle_stop
 from overwatch.state.policy import rebase
 from overwatch.state.run import Entry, Phase, RunState
 from overwatch.state.sources import Source, source_key
@@ -101,7 +101,9 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             phase.at = event.at
         case CurriculumChanged():
             _change_task(state, event)
-        case EarlyStopped() | LogLine():
+        case EarlyStopped():
+            _stop_early(state, event)
+        case LogLine():
             pass
         case _:
             assert_never(event)
@@ -200,8 +202,6 @@ def _gate(state: RunState, event: GateEvaluated) -> None:
     state.envs.touch(rows, event.at)
 
 
-def _crash(state: RunState, event: EnvCrashed) -> None:
-    row = state.envs.row(event.env_id)
 def _result(event: GateEvaluated) -> str:
     """`0.71` or `passed`; `fail: gradient ratio` or `fail`."""
     if event.passed:
@@ -210,6 +210,8 @@ def _result(event: GateEvaluated) -> str:
     return f"fail: {failed[0].replace('_', ' ')}" if failed else "fail"
 
 
+def _crash(state: RunState, event: EnvCrashed) -> None:
+    row = state.envs.row(event.env_id)
     state.envs.seen_at[row] = max(int(state.envs.seen_at[row]), event.at)
     state.envs.crashed_at[row] = event.at
     state.envs.crash_tally.add(np.array([row]), event.at)
@@ -228,11 +230,20 @@ def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
         state.envs.non_finite[env_id] = f"{event.kind} in {event.metric}"
 
 
+def _stop_early(state: RunState, event: EarlyStopped) -> None:
+    state.early_stop = event
+    state.early_stops.push(event.update)
+    settle_stop(state)
+
+
 def _change_task(state: RunState, event: CurriculumChanged) -> None:
     """What was earned before is no measure of what is earned now."""
     envs = state.envs
-    envs.begin_task(np.arange(envs.n) if event.env_id is None else envs.rows(_ids(event.env_id)))
-    state.task_changed_at = max(state.task_changed_at, event.at)
+    rows = None if event.env_id is None else envs.rows(_ids(event.env_id))
+    envs.begin_task(np.arange(envs.n) if rows is None else rows)
+    if rows is not None and 2 * rows.size < envs.n:
+        return
+    state.task_changed_at = state.last_at
     for row in (RETURN, VALUE_LOSS):
         if row.name in state.policy:
             rebase(state.policy[row.name])

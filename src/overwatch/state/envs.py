@@ -170,8 +170,8 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def _resize(self, rows: int) -> None:
         for name, fill in (
-            ("ids", 0), ("seen_at", 0), ("lane", -1), ("episodes", 0), ("outdated", 0), ("episode_at", 0), ("crashed_at", 0),
-            ("non_finite_at", 0),
+            ("ids", 0), ("seen_at", 0), ("lane", -1), ("episodes", 0), ("outdated", 0), ("episode_at", 0),
+            ("crashed_at", 0), ("non_finite_at", 0),
         ):  # fmt: skip
             setattr(self, name, grown(getattr(self, name), (rows,), fill))
         for table in (self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally):

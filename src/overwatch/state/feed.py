@@ -19,7 +19,7 @@ from overwatch.events import (
     RunStarted,
     SeedStageChanged,
 )  # fmt: skip
-from overwatch.state.run import Entry
+from overwatch.state.run import STOPPED_WITHIN, Entry
 
 
 def entry_of(event: Event) -> Entry | None:
@@ -109,12 +109,14 @@ def _non_finite(event: NonFiniteSeen) -> Entry:
 
 
 def _early_stop(event: EarlyStopped) -> Entry:
+    worked = event.kl_divergence <= STOPPED_WITHIN * event.target
     fields = {
         "update": event.update, "epoch": event.epoch, "kl": f"{event.kl_divergence:.4f}",
         "target": f"{event.target:.4f}", "skipped": event.minibatches_skipped,
     }  # fmt: skip
     return Entry(
-        at=event.at, severity="info", subsystem="simic", kind="early_stopped", message="early stop",
+        at=event.at, severity="info" if worked else "warning", subsystem="simic", kind="early_stopped",
+        message="early stop worked" if worked else "early stop came too late",
         fields=_present(fields),
     )  # fmt: skip
 

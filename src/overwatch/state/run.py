@@ -8,7 +8,7 @@ import math
 import msgspec
 
 from overwatch.catalog import KL, Limit, Limits, Metric, Side
-from overwatch.events import Origin, RunFinished, RunStarted
+from overwatch.events import EarlyStopped, Origin, RunFinished, RunStarted
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
 from overwatch.state.policy import Series
@@ -23,6 +23,10 @@ READINGS = 10
 PHASES = 16
 ACTIONS = 64
 """Steps whose actions make up the action mix."""
+
+
+STOPPED_WITHIN = 2
+"""An early stop worked where KL stayed within this many times its target: the critical limit of a target."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,8 +133,12 @@ class RunState(msgspec.Struct, kw_only=True):
     non_finite_last: str | None = None
     non_finite_at: int = 0
     crashes: int = 0
+    early_stop: EarlyStopped | None = None
+    """The newest one."""
+    early_stops: Ring[int] = msgspec.field(default_factory=lambda: Ring(READINGS))
+    """Updates of the newest ones."""
     task_changed_at: int = 0
-    """Producer's time of the newest change of the curriculum; 0 = none."""
+    """Newest producer's time when most envs last got another task; 0 = none did."""
     feed: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FEED))
     feed_total: int = 0
     feed_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(64))
@@ -145,20 +153,21 @@ class RunState(msgspec.Struct, kw_only=True):
 
     def limits(self, row: Metric) -> Limits:
         """What judges a row in this run: its preset's limits; KL follows a target that the run declared."""
-        target = self._target_kl()
+        target = self.declared("target_kl")
         if row is not KL or target is None:
             return row.limits_for(self.preset)
         return Limits(
-            warning=Limit(side=Side.ABOVE, value=target), critical=Limit(side=Side.ABOVE, value=2 * target)
+            warning=Limit(side=Side.ABOVE, value=target),
+            critical=Limit(side=Side.ABOVE, value=STOPPED_WITHIN * target),
         )
 
-    def _target_kl(self) -> float | None:
-        """`target_kl` of the run's configuration, where it is a number above 0."""
+    def declared(self, name: str) -> float | None:
+        """A setting of the run's configuration, where it is a number above 0."""
         try:
-            target = float(self.started.config.get("target_kl", "")) if self.started else 0.0
+            value = float(self.started.config.get(name, "")) if self.started else 0.0
         except ValueError:
             return None
-        return target if 0 < target < math.inf else None
+        return value if 0 < value < math.inf else None
 
 
 def dump(state: RunState) -> bytes:

@@ -151,7 +151,7 @@ def test_one_critical_row_is_no_collapse() -> None:
 @pytest.mark.parametrize(
     ("entropy", "returns", "codes"),
     [
-        ([0.08] * 8, [500.0] * 8, set()),
+        ([0.08] * 8, [500.0] * 8, {"converged"}),
         ([0.08] * 8, [500.0, 100.0], {"policy-entropy"}),
         ([0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.1], [500.0] * 8, {"policy-entropy"}),
     ],

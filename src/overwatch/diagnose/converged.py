@@ -1,0 +1,88 @@
+"""Whether a policy that hardly explores is sick or solved, and whether returns vary at all. Pure."""
+
+import itertools
+from typing import Final
+
+import numpy as np
+
+from overwatch.catalog.policy import ENTROPY, RETURN
+from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.robust import NORMAL
+from overwatch.state.judge import Status
+from overwatch.state.policy import Series
+from overwatch.state.ring import median
+from overwatch.state.run import RunState
+
+WARM_UP_UPDATES: Final = 20
+"""No row of the policy has a finding before."""
+FAST_FALL: Final = 0.15
+"""Entropy, as a share of its maximum, lost over ten updates."""
+NEAR_BEST: Final = 0.2
+"""A return is at its best within this share of the best one."""
+LUCK: Final = 3.0
+"""Standard deviations by which the luckiest of many updates lies above what the policy earns."""
+BAD_LUCK: Final = 2.0
+"""Standard deviations by which one update may lie below it."""
+LEVEL: Final = 5
+"""Newest updates whose median has no bad luck left."""
+VARIES: Final = 0.05
+"""Returns vary from this scatter on, as a share of their mean; below, a critic has nothing to explain."""
+
+
+def has_converged(state: RunState, fleet: Fleet) -> bool:
+    """Whether entropy is low because the task is solved: it falls no more, and returns are at their best."""
+    entropy = state.policy.get(ENTROPY.name)
+    if entropy is None or entropy.judgement is None or state.updates < WARM_UP_UPDATES:
+        return False
+    low = entropy.judgement.status > Status.OK and entropy.value is not None
+    return low and not falls_fast(entropy) and earns_its_best(state, fleet)
+
+
+def falls_fast(entropy: Series) -> bool:
+    """Whether entropy lost much within the updates remembered."""
+    known = _known(entropy)
+    return len(known) > 1 and max(known) - known[-1] >= FAST_FALL
+
+
+def earns_its_best(state: RunState, fleet: Fleet) -> bool:
+    """Whether returns are as high as they ever were, but for luck; `False` where nobody told."""
+    told = state.policy.get(RETURN.name)
+    if told is not None and told.highest is not None:
+        newest = _known(told)[-LEVEL:]
+        level = median(newest)
+        if level is None:
+            return False
+        return _is_near(told, newest[-1], LUCK + BAD_LUCK) and _is_near(told, level, LUCK)
+    returns = fleet.returns
+    return returns is not None and returns.fleet_recent >= returns.fleet_earlier - returns.noise
+
+
+def returns_vary(state: RunState, fleet: Fleet) -> bool:
+    """Whether episodes earn differently; `True` where nobody told what they earn."""
+    if fleet.returns is not None:
+        return fleet.returns.noise > VARIES * abs(fleet.returns.fleet_recent)
+    told = state.policy.get(RETURN.name)
+    known = np.array([] if told is None else _known(told))
+    if known.size < 2:
+        known = state.envs.returns[: fleet.n]
+        known = known[np.isfinite(known)]
+    return known.size < 2 or float(known.max() - known.min()) > VARIES * abs(float(known.mean()))
+
+
+def _is_near(told: Series, value: float, deviations: float) -> bool:
+    best = value if told.highest is None else told.highest
+    return value >= best - max(NEAR_BEST * abs(best), deviations * _scatter(_known(told)))
+
+
+def _known(series: Series) -> list[float]:
+    return [value for value in series.history.items if value is not None]
+
+
+def _scatter(values: list[float]) -> float:
+    """Standard deviation of one update around its neighbours, robust; a steady slope is no scatter."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    centre = median(steps)
+    if centre is None:
+        return 0.0
+    # A step is the difference of two updates, so it scatters √2 times as much as one does.
+    return NORMAL * (median([abs(step - centre) for step in steps]) or 0.0) / 2**0.5
