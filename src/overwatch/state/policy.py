@@ -126,6 +126,7 @@ def forgive(series: Series) -> None:
 def rebase(series: Series) -> None:
     """Forget what was best and usual, because the task is another one; what is shown stays."""
     series.highest = None
+    series.judgement = None
     series.window = Ring(MEDIAN_WINDOW)
     series.statuses = Ring(STATUS_WINDOW)
 

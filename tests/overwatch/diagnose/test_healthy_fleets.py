@@ -9,7 +9,8 @@ from overwatch.diagnose.anomaly import AnomalyLimits, score_envs
 from overwatch.diagnose.factors.returns import fleet_fell
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.robust import far, ln_above, most_events
-from overwatch.state import RunState
+from overwatch.events import CurriculumChanged, Record
+from overwatch.state import RunState, apply
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.envs import RETURNS
 from tests import fakes
@@ -62,12 +63,18 @@ FLEETS: dict[str, Luck] = {
 }
 
 
-def _state(returns: Floats) -> RunState:
-    """A run whose envs finished these episodes, oldest first, shape (n, RETURNS)."""
+def _state(returns: Floats, told: int | None = None) -> RunState:
+    """A run whose envs finished these episodes, oldest first, shape (n, k).
+
+    A change of the curriculum is told before episode `told`.
+    """
     state = fakes.folded([fakes.started(START_NS)])
     n = returns.shape[0]
     rows = state.envs.rows(np.arange(n))
-    for episode in range(RETURNS):
+    for episode in range(returns.shape[1]):
+        if episode == told:
+            change = CurriculumChanged(at=START_NS, name="level")
+            apply(state, Record(origin=fakes.ORIGIN, event=change, seq=2), START_NS)
         state.envs.finish_episodes(rows, returns[:, episode], START_NS)
     state.envs.touch(rows, START_NS)
     return state
@@ -95,6 +102,22 @@ def test_a_healthy_fleet_has_not_fallen(name: str) -> None:
     ]
 
     assert not any(falls)
+
+
+@pytest.mark.parametrize("later", [0, 1, 4, 9, 10, 12, 20])
+@pytest.mark.parametrize("n", DRAWS)
+def test_a_change_of_the_curriculum_is_no_fall(n: int, later: int) -> None:
+    """However long ago it was told, a harder task is neither a collapse of the policy nor an env's fault.
+
+    Envs reach the new task one or two episodes after it is told.
+    """
+    rng = np.random.default_rng([n, later])
+    told = RETURNS - later
+    harder = np.arange(RETURNS) >= told + 1 + (rng.random((n, 1)) < 0.3)
+    fleet = fleet_of(_state(rng.normal(size=(n, RETURNS)) - 8.0 * harder, told))
+
+    assert fleet.returns is None or fleet_fell(fleet.returns, AnomalyLimits()) is None
+    assert score_envs(fleet, AnomalyLimits()).offenders().size == 0
 
 
 @pytest.mark.parametrize("n", DRAWS)
