@@ -131,6 +131,7 @@ class Tower:
             blueprint=[None if kind < 0 else blueprints[kind] for kind in table.blueprint.flatten().tolist()],
             alpha=table.alpha.flatten().numpy(),
             age=table.age.flatten().numpy(),
+            grad=table.grad.flatten().numpy(),
             step=index,
         )
 
@@ -181,6 +182,7 @@ def start_tower(
         reward_mode=info.reward_mode,
         devices=(config.lane,),
         slots=info.slots,
+        embargo=info.embargo,
         blueprints=dict(info.blueprints),
         metric=info.metric,
         updates=config.updates,

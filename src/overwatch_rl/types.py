@@ -95,6 +95,8 @@ class WorldInfo:
     reward_mode: str
     slots: tuple[str, ...] = ()
     """Slot names in order; empty in a world without slots."""
+    embargo: int | None = None
+    """Steps for which a slot stays embargoed after a prune."""
     blueprints: tuple[tuple[str, str], ...] = ()
     """Pairs of blueprint id and two-letter code, in order of their number."""
 
@@ -139,6 +141,7 @@ class SlotTable:
     blueprint: Tensor  # N K int64, index into WorldInfo.blueprints, -1 where there is none
     alpha: Tensor  # N K float32
     age: Tensor  # N K int64, steps in the stage
+    grad: Tensor  # N K float32, gradient health 0..1, NaN where no seed learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,23 @@ def test_every_slot_reports_at_every_step(flown: Flown) -> None:
         assert stage in {*moves[-1:], "dormant"}
 
 
+def test_slots_in_which_a_seed_learns_have_a_gradient_health(flown: Flown) -> None:
+    """Within 0 and 1 where a seed trains or is connected, the last one where it was just pruned, else none."""
+    learning = {"training", "blending", "holding", "fossilised"}
+    seen = set()
+    for told in (measured for measured in flown.run.of(Measured) if measured.scope is Scope.SLOT):
+        stages = told.values["overwatch.slot.stage"].words()
+        for stage, health in zip(
+            stages, told.values["overwatch.slot.gradient_health"].array().tolist(), strict=True
+        ):
+            known = not math.isnan(health)
+            assert stage == "pruned" or known == (stage in learning), (stage, health)
+            assert not known or 0 <= health <= 1
+            seen.add((stage, known))
+
+    assert {("training", True), ("dormant", False), ("pruned", True)} <= seen
+
+
 def test_actions_name_only_what_the_operation_uses(flown: Flown) -> None:
     """Waiting has no slot, only germinating has a blueprint."""
     for action in flown.run.of(ActionTaken):

@@ -106,6 +106,15 @@ class _Networks:
         return torch.baddbmm(self.last_bias, units, self.last)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gradients:
+    """Of one optimiser step, in the order of `_Networks.leaves`."""
+
+    hosts: tuple[Tensor, ...]  # N ...
+    branches: tuple[Tensor, ...]  # R ...
+    rows: Tensor  # R int64, host x K + slot of each branch
+
+
 class Hosts:
     """N hosts with K branches each."""
 
@@ -121,6 +130,8 @@ class Hosts:
             [[unit < blueprint.width for unit in range(MAX_WIDTH)] for blueprint in BLUEPRINTS]
         )
         self._rectified = torch.tensor([blueprint.rectified for blueprint in BLUEPRINTS])
+        self._host_size = torch.tensor(float((NUM_PIXELS + 1) * HOST_WIDTH + (HOST_WIDTH + 1) * NUM_CLASSES))
+        self._sizes = torch.tensor([float(blueprint.num_parameters) for blueprint in BLUEPRINTS])
 
     def seed(self, seed: int) -> None:
         """Restart both streams of randomness: data and hosts, and separately what is grown."""
@@ -138,15 +149,20 @@ class Hosts:
         if len(rows):
             self._branches.restart(rows, _values(len(rows), MAX_WIDTH, self._growth, outputs=False))
 
-    def train(self, wiring: Wiring) -> None:
-        """Two minibatches for every host."""
+    def train(self, wiring: Wiring) -> Tensor:
+        """Two minibatches for every host; returns gradient health in the last of them, N K float32.
+
+        That is the smaller of the two gradients of branch and host over the larger, each as its norm per
+        weight: 1 where they are equal, 0 where one vanished, NaN where no branch learned or neither did.
+        """
         data = self._data
         for _ in range(BATCHES_PER_STEP):
             index = torch.randint(len(data.train_y), (self._num_hosts, BATCH_SIZE), generator=self._order)
-            self._descend(data.train_x[index], data.train_y[index], wiring)
+            gradients = self._descend(data.train_x[index], data.train_y[index], wiring)
+        return self._health(gradients, wiring)
 
     @torch.enable_grad()
-    def _descend(self, x: Tensor, y: Tensor, wiring: Wiring) -> None:
+    def _descend(self, x: Tensor, y: Tensor, wiring: Wiring) -> "_Gradients":
         """One optimiser step of all hosts and all live branches; x: N S I, y: N S."""
         everyone = torch.arange(self._num_hosts)
         rows, owner = self._live(wiring)
@@ -160,8 +176,20 @@ class Hosts:
         loss = _cross_entropy(total, y).mean(dim=1).sum()
         loss = loss + (_cross_entropy(alone, y[owner]).mean(dim=1) * isolated).sum()
         gradients = torch.autograd.grad(loss, [*hosts.leaves, *branches.leaves])
-        self._hosts.descend(everyone, gradients[: len(hosts.leaves)])
-        self._branches.descend(rows, gradients[len(hosts.leaves) :])
+        split = len(hosts.leaves)
+        found = _Gradients(hosts=gradients[:split], branches=gradients[split:], rows=rows)
+        self._hosts.descend(everyone, found.hosts)
+        self._branches.descend(rows, found.branches)
+        return found
+
+    def _health(self, gradients: "_Gradients", wiring: Wiring) -> Tensor:
+        """N K, from the gradients of one optimiser step."""
+        rows = gradients.rows
+        branch = _strength(gradients.branches, self._sizes[wiring.blueprint.flatten()[rows]])
+        host = _strength(gradients.hosts, self._host_size)[rows // self._num_slots]
+        health = torch.full((wiring.alpha.numel(),), torch.nan)
+        health[rows] = torch.minimum(branch, host) / torch.maximum(branch, host)
+        return health.view_as(wiring.alpha)
 
     @torch.no_grad()
     def validate(self, wiring: Wiring) -> Validation:
@@ -202,6 +230,12 @@ def _values(rows: int, width: int, generator: torch.Generator, *, outputs: bool)
     if outputs:
         last = torch.randn(rows, width, NUM_CLASSES, generator=generator) * (1.0 / width) ** 0.5
     return [first, torch.zeros(rows, 1, width), last, torch.zeros(rows, 1, NUM_CLASSES)]
+
+
+def _strength(gradients: tuple[Tensor, ...], sizes: Tensor) -> Tensor:
+    """Norm of each network's gradient per weight (root mean square), R; sizes: R, or one for all."""
+    squares = torch.stack([gradient.flatten(1).square().sum(dim=1) for gradient in gradients])
+    return (squares.sum(dim=0) / sizes).sqrt()
 
 
 def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

@@ -61,9 +61,12 @@ GATES: Final = (
 
 PRUNABLE: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
 
+EMBARGO_STEPS: Final = 3
+"""Steps for which a slot stays embargoed after a prune."""
+
 AUTOMATIC: Final = (
     (Stage.PRUNED, 1, Stage.EMBARGOED, "pruned"),
-    (Stage.EMBARGOED, 3, Stage.RESETTING, "embargo over"),
+    (Stage.EMBARGOED, EMBARGO_STEPS, Stage.RESETTING, "embargo over"),
     (Stage.RESETTING, 1, Stage.DORMANT, "reset"),
 )
 """Stage, steps in it, stage after it, reason."""
@@ -104,6 +107,7 @@ class Lifecycle:
         self.age = torch.zeros(shape, dtype=torch.int64)  # N K, steps in the stage
         self.alpha = torch.zeros(shape)  # N K float32
         self.blueprint = torch.full(shape, -1)  # N K int64, -1 where there is none
+        self.grad = torch.full(shape, torch.nan)  # N K float32, gradient health, NaN where there is none
         self._seeds = torch.zeros(shape, dtype=torch.int64)  # N K, germinated since the run began
         self._changes: list[StageChange] = []
         self._checks: list[GateCheck] = []
@@ -114,6 +118,7 @@ class Lifecycle:
         self.age.zero_()
         self.alpha.zero_()
         self.blueprint.fill_(-1)
+        self.grad.fill_(torch.nan)
         if forget:
             self._seeds.zero_()
 
@@ -124,6 +129,7 @@ class Lifecycle:
             blueprint=self.blueprint.clone(),
             alpha=self.alpha.clone(),
             age=self.age.clone(),
+            grad=self.grad.clone(),
         )
 
     def within(self, *stages: Stage) -> Tensor:
@@ -178,6 +184,10 @@ class Lifecycle:
         blending = self.within(Stage.BLENDING)
         self.alpha = torch.where(blending, (self.alpha + ALPHA_STEP).clamp(max=1.0), self.alpha)
         return torch.tensor(germinated, dtype=torch.int64)
+
+    def learned(self, health: Tensor) -> None:
+        """Keep this step's gradient health (N K, NaN where nothing learned); a pruned seed keeps its last."""
+        self.grad = torch.where(self.within(Stage.PRUNED), self.grad, health)
 
     def grow_older(self) -> None:
         """Count the step that ended."""

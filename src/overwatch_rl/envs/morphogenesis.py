@@ -22,7 +22,7 @@ from overwatch.events import MetricInfo
 from overwatch_rl.envs.base import WorldConfig, check_legal
 from overwatch_rl.envs.blueprints import BLUEPRINTS, relative_size
 from overwatch_rl.envs.hosts import Hosts, Validation, Wiring
-from overwatch_rl.envs.lifecycle import Lifecycle, action_spec, slot_names
+from overwatch_rl.envs.lifecycle import EMBARGO_STEPS, Lifecycle, action_spec, slot_names
 from overwatch_rl.types import ActionSpec, Observation, Step, WorldInfo
 
 EPISODE_STEPS: Final = 60
@@ -75,6 +75,7 @@ class Morphogenesis:
             metric=MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode="shaped",
             slots=slot_names(self._config.num_slots),
+            embargo=EMBARGO_STEPS,
             blueprints=tuple((blueprint.id, blueprint.code) for blueprint in BLUEPRINTS),
         )
 
@@ -90,7 +91,7 @@ class Morphogenesis:
         before = self._measured.accuracy
         self._hosts.germinate(self._slots.step(actions, self._measured.gain))
         wiring = self._wiring()
-        self._hosts.train(wiring)
+        self._slots.learned(self._hosts.train(wiring))
         self._measured = self._hosts.validate(wiring)
         self._progress = self._measured.accuracy - before
         changes, checks = self._slots.take_facts()

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from overwatch_rl.envs.hosts import Hosts, Wiring
+from overwatch_rl.envs.hosts import Hosts, Wiring, _strength
 
 NUM_HOSTS = 3
 ABSENT = -1
@@ -74,3 +74,34 @@ def test_a_blueprint_uses_its_own_width_only() -> None:
     narrow, wide = (trained(wiring(1.0, isolated=False, blueprint=kind), 10)[1] for kind in (0, 1))
 
     assert not torch.equal(narrow, wide)
+
+
+def test_gradient_health_is_of_the_branches_that_learn() -> None:
+    """Within 0 and 1 for a branch beside its host or in it; a slot without one has none."""
+    for connected in (wiring(0.0, isolated=True, blueprint=0), wiring(0.5, isolated=False, blueprint=1)):
+        hosts, _ = trained(connected)
+        health = hosts.train(connected)
+        assert health.shape == (NUM_HOSTS, 1)
+        assert bool(((health > 0) & (health <= 1)).all())
+    hosts, _ = trained(wiring(0.0, isolated=False, blueprint=ABSENT))
+
+    assert bool(hosts.train(wiring(0.0, isolated=False, blueprint=ABSENT)).isnan().all())
+
+
+def test_gradient_health_falls_with_the_share_that_a_branch_is_let_in() -> None:
+    """A branch that is hardly part of its host hardly feels the loss, so its gradient vanishes."""
+    almost, half = wiring(0.001, isolated=False, blueprint=0), wiring(0.5, isolated=False, blueprint=0)
+    vanishing, strong = trained(half)[0].train(almost), trained(half)[0].train(half)
+
+    assert bool((vanishing < 0.02).all())
+    assert bool((vanishing < strong / 10).all())
+
+
+def test_a_gradient_is_measured_per_weight() -> None:
+    """The root of the mean square over a network's weights, whatever tensors they lie in."""
+    weights = (torch.randn(4, 3), torch.randn(4, 1, 2))
+    strength = _strength(weights, torch.tensor(5.0))
+
+    by_hand = torch.stack([torch.cat([part[row].flatten() for part in weights]) for row in range(4)])
+    torch.testing.assert_close(strength, by_hand.square().mean(dim=1).sqrt())
+    torch.testing.assert_close(_strength(weights, torch.full((4,), 20.0)), strength / 2)
