@@ -342,6 +342,11 @@ class PhaseEnded(_Fact, frozen=True, kw_only=True, tag="phase_ended"):
 class LogLine(_Fact, frozen=True, kw_only=True, tag="log_line"):
     """A line of log from any program, kept with its fields."""
 
+    trace_id: str | None = None
+    """Of the span it was written in, 32 hex digits."""
+    span_id: str | None = None
+    """16 hex digits."""
+
     severity: Severity
     message: str
     subsystem: str = "trainer"

@@ -125,6 +125,8 @@ def _fact(kind: type[Event], log: LogRecord, at: int) -> Event:
         said: dict[str, Value] = {
             "message": to_text(to_python(log.body)),
             "severity": wire.severity_of(log.severity_number).value,
+            "trace_id": log.trace_id.hex() or None,
+            "span_id": log.span_id.hex() or None,
         }
         return _convert(kind, log, at, said)
     return _convert(kind, log, at, _body(log) if kind in wire.COLUMNAR else {})
@@ -160,6 +162,8 @@ def _foreign(resource: Resource, scope_name: str, log: LogRecord, at: int) -> Lo
         env_id=env_id if isinstance(env_id, int) and not isinstance(env_id, bool) else None,
         slot=slot if isinstance(slot, str) else None,
         seed_id=seed_id if isinstance(seed_id, str) else None,
+        trace_id=log.trace_id.hex() or None,
+        span_id=log.span_id.hex() or None,
         fields=_texts(log.attributes),
     )
 

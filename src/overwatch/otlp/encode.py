@@ -42,6 +42,9 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     """OTLP severity number."""
     attributes: dict[str, Value]
     body: Value = None
+    trace_id: bytes = b""
+    """16 bytes of the span it was said in, or none."""
+    span_id: bytes = b""
 
 
 def encode(event: Event) -> Pieces:
@@ -58,8 +61,16 @@ def encode(event: Event) -> Pieces:
         elif value is not None and value not in ((), {}):
             attributes[wire.attribute_of(field)] = _plain(value)
     if isinstance(event, LogLine):
-        del attributes[wire.attribute_of("message")], attributes[wire.attribute_of("severity")]
-        return Pieces(event_name=name, severity=_severity(event), attributes=attributes, body=event.message)
+        for field in ("message", "severity", "trace_id", "span_id"):
+            attributes.pop(wire.attribute_of(field), None)
+        return Pieces(
+            event_name=name,
+            severity=_severity(event),
+            attributes=attributes,
+            body=event.message,
+            trace_id=_hex(event.trace_id, 16),
+            span_id=_hex(event.span_id, 8),
+        )
     return Pieces(event_name=name, severity=_severity(event), attributes=attributes, body=columns or None)
 
 
@@ -105,7 +116,18 @@ def _log_record(record: Record) -> LogRecord:
         severity_number=SeverityNumber.ValueType(pieces.severity),
         attributes=attributes,
         body=None if pieces.body is None else to_any(pieces.body),
+        trace_id=pieces.trace_id,
+        span_id=pieces.span_id,
     )
+
+
+def _hex(digits: str | None, size: int) -> bytes:
+    """The bytes of an id; none where it is no id."""
+    try:
+        found = bytes.fromhex(digits or "")
+    except ValueError:
+        return b""
+    return found if len(found) == size and any(found) else b""
 
 
 def _severity(event: Event) -> int:
@@ -120,7 +142,8 @@ def _measured(event: Measured) -> tuple[dict[str, Value], Value]:
     attributes: dict[str, Value] = {wire.SCOPE: event.scope.value}
     if event.index is not None:
         attributes[wire.INDEX] = event.index
-    if event.conflated is None and not event.keys and all(_is_plain(name, column) for name, column in event.values.items()):
+    is_plain = all(_is_plain(name, column) for name, column in event.values.items())
+    if event.conflated is None and not event.keys and is_plain:
         attributes.update((name, column.first()) for name, column in event.values.items())
         return attributes, None
     body: dict[str, Value] = {

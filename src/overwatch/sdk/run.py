@@ -305,9 +305,11 @@ class Run(Channel):
         env_id: int | None = None,
         slot: str | None = None,
         seed_id: str | None = None,
+        trace_id: str | None = None,
+        span_id: str | None = None,
         **fields: object,
     ) -> None:
-        """A line of log with its fields."""
+        """A line of log with its fields, and the span it was written in, as hex."""
         event = LogLine(
             at=time.time_ns(),
             severity=severity_of(severity),
@@ -316,6 +318,8 @@ class Run(Channel):
             env_id=None if env_id is None else whole(env_id),
             slot=maybe_text(slot),
             seed_id=maybe_text(seed_id),
+            trace_id=maybe_text(trace_id),
+            span_id=maybe_text(span_id),
             fields=text_fields(fields),
         )
         self._send(event)

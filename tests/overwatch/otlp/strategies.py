@@ -198,6 +198,8 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         LogLine,
         at=TIMES,
+        trace_id=st.none() | st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}"),
+        span_id=st.none() | st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}"),
         severity=st.sampled_from(Severity),
         message=WORDS,
         subsystem=WORDS,

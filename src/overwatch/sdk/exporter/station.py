@@ -129,6 +129,8 @@ class Station:
                     body=pieces.body,
                     attributes={**pieces.attributes, wire.SEQ: self._seq},
                     event_name=pieces.event_name,
+                    trace_id=int.from_bytes(pieces.trace_id),
+                    span_id=int.from_bytes(pieces.span_id),
                 )
             )
 
