@@ -23,6 +23,7 @@ SHOWN: dict[str, tuple[int, str]] = {
     "io-starvation": (20, r"(CRIT|WARN) .*(loader|IO|data)"),
     "straggler": (20, r"(CRIT|WARN) .*(straggler|slow|step)"),
     "reward-collapse": (25, r"(CRIT|WARN) .*return"),
+    "curriculum-step": (25, r"OK .*healthy"),
     "stale": (15, r"CRIT .*(no telemetry|silent)"),
 }
 """Seconds after its beginning at which a fault must be seen, and how it must read."""

@@ -33,6 +33,8 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """Step time of the last lane, times its usual."""
     misery: float = 0.0
     """How far rewards have fallen, 0 to 1."""
+    level: int = 1
+    """How hard the task is; the trainer says when it changes."""
     silent: bool = False
     """Whether the producer says nothing any more."""
 
@@ -103,6 +105,11 @@ def reward_collapse(now: Conditions, since_s: float) -> Conditions:
     return replace(now, misery=max(now.misery, _ramp(since_s, 4)))
 
 
+def curriculum_step(now: Conditions, _since_s: float) -> Conditions:
+    """The task gets harder and the trainer says so: all envs earn less at once, and nothing is wrong."""
+    return replace(now, level=now.level + 1)
+
+
 def stale(now: Conditions, _since_s: float) -> Conditions:
     """The producer goes silent and never says that it ended."""
     return replace(now, silent=True)
@@ -118,6 +125,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "io-starvation": io_starvation,
     "straggler": straggler,
     "reward-collapse": reward_collapse,
+    "curriculum-step": curriculum_step,
     "stale": stale,
 }
 

@@ -20,6 +20,8 @@ LEARNING_S: Final = 45.0
 """After this long half of what can be learned is learned."""
 RENT: Final = 0.02
 """Of one slot that grows or has grown, a step."""
+HARDER: Final = 0.8
+"""Return that an episode loses with each level of the curriculum."""
 CRASH_POOL: Final = 24
 """Most envs that a crash storm hits."""
 DOWN_S: Final = 20.0
@@ -100,7 +102,7 @@ class Fleet:
     def _rewards(self, seconds: float, now: Conditions) -> Floats:
         """Rewards of one step, shape (n,): an episode's goal spread over its steps, with noise."""
         learned = seconds / (seconds + LEARNING_S)
-        goal = (0.1 + 0.6 * learned) * (1 - now.misery) - 0.9 * now.misery
+        goal = (0.1 + 0.6 * learned) * (1 - now.misery) - 0.9 * now.misery - HARDER * (now.level - 1)
         length = self._settings.steps_in(sum(EPISODE_S) / 2)
         noise = 0.1 / length**0.5 * self._dice.noise(self._ids.size)
         reward: Floats = (goal + self._skill) / length + noise

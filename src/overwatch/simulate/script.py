@@ -15,6 +15,7 @@ import numpy as np
 from overwatch.events import (
     ActionTaken,
     Column,
+    CurriculumChanged,
     Event,
     LogLine,
     MetricInfo,
@@ -62,12 +63,16 @@ class Script:
         """Everything that is said, in order; ends early where the producer goes silent."""
         seconds = ((second * SECOND, 0, second) for second in range(self.settings.seconds + 1))
         steps = ((self.settings.step_ns(step), 1, step) for step in range(self.settings.steps + 1))
+        level = Conditions().level
         for offset, ticks in groupby(merge(seconds, steps), key=lambda tick: tick[0]):
             now = conditions_at(offset / SECOND, self.settings.faults)
             if now.silent:
                 return
             at = self._start_ns + offset
             events = [self._started(at)] if offset == 0 else []
+            if now.level != level:
+                events.append(_level_changed(at, level, now.level))
+                level = now.level
             for _, kind, number in ticks:
                 events += self._step(number, at, now) if kind else self._second(number, at, now)
             if offset == self.settings.seconds * SECOND:
@@ -133,3 +138,7 @@ class Script:
             blueprint=words(blueprint[ids], tuple(BLUEPRINTS)),
             step=step,
         )
+
+
+def _level_changed(at: int, before: int, after: int) -> Event:
+    return CurriculumChanged(at=at, name="level", before=str(before), after=str(after))

@@ -7,6 +7,7 @@ import pytest
 
 from overwatch.catalog import Scope, Stage, find
 from overwatch.events import (
+    CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
     EpisodeEnded,
@@ -115,6 +116,12 @@ def _miserable(events: list[Event]) -> None:
     assert fmean(returns[-10:]) < 0 < fmean(returns[:10])
 
 
+def _harder(events: list[Event]) -> None:
+    begun = START + BEGIN * 10**9
+    assert of(events, CurriculumChanged) == [CurriculumChanged(at=begun, name="level", before="1", after="2")]
+    _miserable(events)
+
+
 def _silent(events: list[Event]) -> None:
     assert max(event.at for event in events) < START + BEGIN * 10**9
     assert not of(events, RunFinished)
@@ -123,7 +130,7 @@ def _silent(events: list[Event]) -> None:
 EFFECTS: dict[str, Callable[[list[Event]], None]] = {
     "crash-storm": _crashes, "cull-storm": _culled, "policy-collapse": _collapsed, "nan": _nan,
     "thermal-throttle": _throttled, "oom-climb": _full, "io-starvation": _starved, "straggler": _dragged,
-    "reward-collapse": _miserable, "stale": _silent,
+    "reward-collapse": _miserable, "curriculum-step": _harder, "stale": _silent,
 }  # fmt: skip
 
 
