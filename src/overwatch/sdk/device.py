@@ -10,12 +10,14 @@ import ctypes
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from overwatch.sdk.packing import ERRORS, Refuse, Shape, Tensor, is_tensor, pack
+import msgspec
+
+from overwatch.sdk.packing import ERRORS, Refuse, Shape, Tensor, pack, tensor_type, undisturbed
 from overwatch.sdk.transfer import Flight, Transfer, ways
 from overwatch.sdk.values import RefusedError
 
@@ -53,8 +55,11 @@ class DeviceLimits:
             raise ValueError(f"device values wait in at least one place and are looked at: {self}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _NoTensor:
+    """What a tensor is before torch is loaded."""
+
+
+class _Part(msgspec.Struct, frozen=True):
     """Values of some names on one way."""
 
     names: tuple[str, ...]
@@ -62,8 +67,7 @@ class _Part:
     flight: Flight
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
+class _Offer(msgspec.Struct, frozen=True):
     parts: Sequence[_Part]
     deliver: Callable[[], None]
 
@@ -107,13 +111,9 @@ class DeviceValues:
         A later change of a tensor is not seen. `then` runs in this thread or in the drain thread.
         """
         names = tuple(values)
-        told: dict[str, float] = {}
-        tensors: dict[str, Tensor] = {}
-        for name, value in values.items():
-            if is_tensor(value):
-                tensors[name] = value
-            else:
-                told[name] = cast("float", value)
+        kind = tensor_type() or _NoTensor
+        tensors = {n: cast("Tensor", v) for n, v in values.items() if issubclass(type(v), kind)}
+        told = {n: cast("float", v) for n, v in values.items() if n not in tensors}
         if not self._has_room(tensors):
             return
         parts = self._send(tensors, Shape.SCALARS)
@@ -194,8 +194,8 @@ class DeviceValues:
             reason = PENDING
         elif self._waiting:
             held = [part.flight.nbytes for offer in tuple(self._waiting) for part in offer.parts]
-            more = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
-            if len(self._waiting) >= self._limits.offers or sum(held + more) > self._limits.waiting_bytes:
+            too_many = len(self._waiting) >= self._limits.offers
+            if too_many or sum(held) + _nbytes(tensors.values()) > self._limits.waiting_bytes:
                 reason = BACKLOG
         if reason is not None:
             self._on_drop(reason)
@@ -206,12 +206,14 @@ class DeviceValues:
         parts: list[_Part] = []
         if not tensors:
             return parts
-        for one in pack(tensors, shape, self._check, self._on_refuse):
-            try:
-                parts.append(_Part(one.names, one.rows, self._transfers[one.kind].send(one.packed)))
-            except ERRORS as error:
-                for name in one.names:
-                    self._on_refuse(name, RefusedError(f"a copy from {one.kind} could not start: {error}"))
+        with undisturbed():
+            for one in pack(tensors, shape, self._check, self._on_refuse):
+                try:
+                    parts.append(_Part(one.names, one.rows, self._transfers[one.kind].send(one.packed)))
+                except ERRORS as error:
+                    why = RefusedError(f"a copy from {one.kind} could not start: {error}")
+                    for name in one.names:
+                        self._on_refuse(name, why)
         return parts
 
     def _check(self, kind: str, index: int) -> None:
@@ -272,6 +274,13 @@ class DeviceValues:
         self._thread = None
         if self._waiting and not self._over.is_set():
             self._start()
+
+
+def _nbytes(tensors: Collection[Tensor]) -> int:
+    if not tensors:
+        return 0
+    with undisturbed():
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _ignore(_: str) -> None:

@@ -6,13 +6,15 @@ dtype, except that one NumPy lacks is widened to float32, which holds it exactly
 never runs. What cannot be packed is refused by name and the rest goes on. Must not know how a pack travels.
 """
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard
+
+import msgspec
 
 from overwatch.sdk.values import RefusedError
 
@@ -33,6 +35,8 @@ Refuse: TypeAlias = Callable[[str, RefusedError], None]
 """Is told the name of a value that is left out, and why."""
 Check: TypeAlias = Callable[[str, int], None]
 """Raises `RefusedError` when nothing can be sent now from a kind of device and its index."""
+_Key: TypeAlias = tuple[str, int, object]
+"""Kind of device, index, dtype."""
 
 ERRORS: Final = (RuntimeError, TypeError, ValueError, AttributeError)
 """What torch raises for a tensor that has no values to give, e.g. one inside `torch.func.vmap`."""
@@ -45,14 +49,13 @@ _WIDENED: Final = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"
 
 
 class Shape(Enum):
-    """What each tensor must be."""
+    """What each tensor must be; the value is its dimensions."""
 
-    SCALARS = "one number"
-    COLUMNS = "a column of numbers"
+    SCALARS = 0
+    COLUMNS = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pack:
+class Pack(msgspec.Struct, frozen=True):
     """One-dimensional tensor with the values of several tensors behind each other."""
 
     kind: str
@@ -63,37 +66,58 @@ class Pack:
     packed: Tensor
 
 
+def tensor_type() -> type | None:
+    """`torch.Tensor`, where torch is loaded. Runs no code of the trainer's, as `isinstance` may."""
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)
+    return kind if isinstance(kind, type) else None
+
+
 def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Whether a value is a torch tensor; runs no code of the value, and costs little when torch is absent."""
-    kind = getattr(sys.modules.get("torch"), "Tensor", None)
-    return isinstance(kind, type) and issubclass(type(value), kind)
+    kind = tensor_type()
+    return kind is not None and issubclass(type(value), kind)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Torch as it is by itself: no graph, no casts of autocast, no functions of modes and subclasses."""
+    torch: Any = sys.modules["torch"]
+    inner = torch._C  # noqa: SLF001 torch has no other names for two of them
+    with inner.DisableTorchFunction(), inner._DisableAutocast(), torch.no_grad():  # noqa: SLF001
+        yield
 
 
 def pack(tensors: Mapping[str, Tensor], shape: Shape, check: Check, refuse: Refuse) -> list[Pack]:
-    """Tensors packed by device and dtype, each group in the order given."""
+    """Tensors packed by device and dtype, each group in the order given. For use in `undisturbed`."""
     torch: Any = sys.modules["torch"]
-    groups: dict[tuple[str, int, object], dict[str, Any]] = {}
-    with torch._C.DisableTorchFunction(), torch.no_grad():  # noqa: SLF001 keeps modes and subclasses out
-        for name, tensor in tensors.items():
-            try:
-                key, flat = _admit(torch, tensor, shape)
-                groups.setdefault(key, {})[name] = flat
-            except RefusedError as error:
-                refuse(name, error)
-            except ERRORS as error:
-                refuse(name, _no_values(error))
-        found = [_join(torch, key, group, shape, check) for key, group in groups.items()]
-    packs = []
-    for one, group in zip(found, groups.values(), strict=True):
-        if isinstance(one, Pack):
-            packs.append(one)
-        else:
-            for name in group:
-                refuse(name, one)
+    dtypes = _dtypes(torch)
+    groups: dict[_Key, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        try:
+            key, flat = _admit(torch, dtypes, tensor, shape)
+            groups.setdefault(key, {})[name] = flat
+        except RefusedError as error:
+            refuse(name, error)
+        except ERRORS as error:
+            refuse(name, _no_values(error))
+    packs: list[Pack] = []
+    for key, group in groups.items():
+        try:
+            check(key[0], key[1])
+            packs.append(_join(torch, key, group, shape))
+        except RefusedError as error:
+            _refuse_all(group, error, refuse)
+        except ERRORS as error:
+            _refuse_all(group, _no_values(error), refuse)
     return packs
 
 
-def _admit(torch: Any, tensor: Any, shape: Shape) -> tuple[tuple[str, int, object], Any]:
+def _refuse_all(names: Iterable[str], error: RefusedError, refuse: Refuse) -> None:
+    for name in names:
+        refuse(name, error)
+
+
+def _admit(torch: Any, dtypes: Mapping[object, bool], tensor: Any, shape: Shape) -> tuple[_Key, Any]:
     """The tensor in the dimensions wanted, and its group; raises `RefusedError`."""
     own = type(tensor)
     if own is not torch.Tensor and own.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
@@ -101,38 +125,34 @@ def _admit(torch: Any, tensor: Any, shape: Shape) -> tuple[tuple[str, int, objec
             f"a {own.__name__} runs code of its own when it is read; pass a plain tensor of it, "
             "e.g. `.to_local()` or `.full_tensor()` of a DTensor"
         )
-    if tensor.layout is not torch.strided or tensor.dtype not in _dtypes(torch):
-        raise RefusedError(f"a tensor of {tensor.dtype} in {tensor.layout} is not of plain numbers")
-    dimensions = tensor.dim()
-    if shape is Shape.SCALARS and dimensions:
-        if tensor.numel() != 1:
-            raise RefusedError(f"a tensor of shape {tuple(tensor.shape)} is not one number")
-        tensor = tensor.reshape(())
-    elif shape is Shape.COLUMNS and dimensions != 1:
-        if dimensions:
-            raise RefusedError(f"a tensor of shape {tuple(tensor.shape)} is not a column of numbers")
-        tensor = tensor.reshape(1)
+    dtype = tensor.dtype
+    if dtype not in dtypes or tensor.layout is not torch.strided:
+        raise RefusedError(f"a tensor of {dtype} in {tensor.layout} is not of plain numbers")
+    if tensor.dim() != shape.value:
+        tensor = _reshape(tensor, shape)
     if tensor.is_cpu:
-        return ("cpu", -1, tensor.dtype), tensor
-    return (tensor.device.type, tensor.get_device(), tensor.dtype), tensor
+        return ("cpu", -1, dtype), tensor
+    return (tensor.device.type, tensor.get_device(), dtype), tensor
 
 
-def _join(
-    torch: Any, key: tuple[str, int, object], group: dict[str, Any], shape: Shape, check: Check
-) -> Pack | RefusedError:
-    """One group as one new tensor, or why it cannot be."""
-    kind, index, dtype = key
+def _reshape(tensor: Any, shape: Shape) -> Any:
+    """A tensor of one element in the wanted dimensions; raises `RefusedError` for any other."""
+    if shape is Shape.SCALARS and tensor.numel() == 1:
+        return tensor.reshape(())
+    if shape is Shape.COLUMNS and not tensor.dim():
+        return tensor.reshape(1)
+    wanted = "one number" if shape is Shape.SCALARS else "a column of numbers"
+    raise RefusedError(f"a tensor of shape {tuple(tensor.shape)} is not {wanted}")
+
+
+def _join(torch: Any, key: _Key, group: dict[str, Any], shape: Shape) -> Pack:
+    """One group as one new tensor."""
+    kind, _, dtype = key
     tensors = list(group.values())
-    try:
-        check(kind, index)
-        packed = torch.stack(tensors) if shape is Shape.SCALARS else torch.cat(tensors)
-        if not _dtypes(torch)[dtype]:
-            packed = packed.to(torch.float32)
-    except RefusedError as error:
-        return error
-    except ERRORS as error:
-        return _no_values(error)
-    rows = tuple(tensor.numel() for tensor in tensors) if shape is Shape.COLUMNS else (1,) * len(tensors)
+    packed = torch.stack(tensors) if shape is Shape.SCALARS else torch.cat(tensors)
+    if not _dtypes(torch)[dtype]:
+        packed = packed.to(torch.float32)
+    rows = (1,) * len(tensors) if shape is Shape.SCALARS else tuple(tensor.numel() for tensor in tensors)
     return Pack(kind=kind, names=tuple(group), rows=rows, packed=packed)
 
 

@@ -54,7 +54,7 @@ class Transfer(Protocol):
         ...
 
     def send(self, packed: Tensor) -> Flight:
-        """Start the copy of a packed tensor; does not wait for it."""
+        """Start the copy of a packed tensor, inside `undisturbed`; does not wait for it."""
         ...
 
 
@@ -110,11 +110,10 @@ class Pinned:
         index = tensor.get_device()
         nbytes = tensor.numel() * tensor.element_size()
         slot = self._slot(index, nbytes)
-        with torch._C.DisableTorchFunction(), torch.no_grad():  # noqa: SLF001 keeps modes out
-            landing = slot.buffer[:nbytes].view(tensor.dtype)
-            landing.copy_(tensor, non_blocking=True)
-            slot.event.record(torch.cuda.current_stream(index))
-            return _Copy(slot, landing.numpy(), self._give_back)
+        landing = slot.buffer[:nbytes].view(tensor.dtype)
+        landing.copy_(tensor, non_blocking=True)
+        slot.event.record(torch.cuda.current_stream(index))
+        return _Copy(slot, landing.numpy(), self._give_back)
 
     def _slot(self, index: int, nbytes: int) -> "_Slot":
         size = max(MIN_SLOT_BYTES, 1 << (nbytes - 1).bit_length() if nbytes else 0)
