@@ -109,7 +109,7 @@ def test_every_slot_reports_at_every_step(flown: Flown) -> None:
 
 
 def test_slots_in_which_a_seed_learns_have_a_gradient_health(flown: Flown) -> None:
-    """Within 0 and 1 where a seed trains or is connected, the last one where it was just pruned, else none."""
+    """Within 0 and 1 where a seed trains or is connected, its last where it was just pruned, else none."""
     learning = {"training", "blending", "holding", "fossilised"}
     seen = set()
     for told in (measured for measured in flown.run.of(Measured) if measured.scope is Scope.SLOT):

@@ -15,6 +15,10 @@ BLUEPRINTS: Final = {
 }  # fmt: skip
 
 
+GRADIENT_CHECK: Final = "gradient_ratio"
+"""The check that looks at a seed's gradient health."""
+
+
 class Way(msgspec.Struct, frozen=True, kw_only=True):
     """How a stage ends."""
 
@@ -42,7 +46,7 @@ WAYS: Final[dict[Stage, Way]] = {
     ),
     Stage.TRAINING: Way(
         onward=Stage.BLENDING, seconds=(8.0, 20.0), op="ADVANCE", gate="G2", passing=0.97,
-        check="gradient_ratio", need=0.10,
+        check=GRADIENT_CHECK, need=0.10,
     ),
     Stage.BLENDING: Way(
         onward=Stage.HOLDING, seconds=(6.0, 15.0), op="ADVANCE", gate="G3", passing=0.99,

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from overwatch.catalog import Stage
 from overwatch.events import (
     ActionTaken,
     Column,
@@ -88,7 +89,8 @@ class Script:
         settings = self.settings
         return RunStarted(
             at=at, task=TASK, algo=ALGO, reward_mode="shaped", n_envs=settings.n_envs, devices=settings.lanes,
-            slots=settings.slot_names, blueprints=BLUEPRINTS if settings.slots else {},
+            slots=settings.slot_names, embargo=_embargo(settings),
+            blueprints=BLUEPRINTS if settings.slots else {},
             metric=MetricInfo(name="acc"), updates=settings.seconds, node="simulated", amp="bf16",
             compile=True, ddp=settings.gpus if settings.gpus > 1 else None,
             config={"seed": str(settings.seed), "rate_hz": f"{settings.rate_hz:g}"},
@@ -142,3 +144,8 @@ class Script:
 
 def _level_changed(at: int, before: int, after: int) -> Event:
     return CurriculumChanged(at=at, name="level", before=str(before), after=str(after))
+
+
+def _embargo(settings: Settings) -> int | None:
+    """Steps for which a slot stays embargoed; none without slots."""
+    return settings.steps_in(WAYS[Stage.EMBARGOED].seconds[0]) if settings.slots else None

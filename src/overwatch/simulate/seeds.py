@@ -13,7 +13,15 @@ from overwatch.catalog.stages import BY_CODE
 from overwatch.events import Column, Event, GateEvaluated, Measured, SeedStageChanged
 from overwatch.simulate.dice import Dice, Floats, Ints
 from overwatch.simulate.faults import Conditions
-from overwatch.simulate.lifecycle import BLUEPRINTS, EARLY, GROWING, PAYING, RETRYING, WAYS
+from overwatch.simulate.lifecycle import (
+    BLUEPRINTS,
+    EARLY,
+    GRADIENT_CHECK,
+    GROWING,
+    PAYING,
+    RETRYING,
+    WAYS,
+)
 from overwatch.simulate.settings import Settings
 
 GERMINATIONS_PER_S: Final = 2.0
@@ -26,6 +34,8 @@ CHUNK: Final = 1 << 16
 """Most slots of one measurement."""
 _NAMES: Final = tuple(BLUEPRINTS)
 _NEVER: Final = np.iinfo(np.int64).max
+_GRADIENT: Final = (0.3, 0.9)
+"""Lowest and highest gradient health of a seed that is well."""
 
 
 class Seeds:
@@ -41,6 +51,9 @@ class Seeds:
         self._since: Ints = np.zeros((n, slots), dtype=np.int64)
         self._until: Ints = np.full((n, slots), _NEVER, dtype=np.int64)
         self._serial: Ints = np.zeros((n, slots), dtype=np.int64)
+        self._grad: Floats = np.full((n, slots), np.nan)
+        """Gradient health around which each seed's varies; NaN before it trains."""
+        self._gradients = Dice(settings.seed, 6)
         self._pool = min(max(2, settings.envs // 8), POOL, settings.envs)
         self._germination = min(0.15, GERMINATIONS_PER_S / n) / settings.rate_hz
         self.ops: dict[int, tuple[str, int, int]] = {}
@@ -63,10 +76,16 @@ class Seeds:
         drawn = (self._dice.uniform(n * slots).reshape(n, slots) * len(_NAMES)).astype(np.int64)
         self._blueprint[named] = drawn[named]
         self._serial[named] = 1
+        learning = np.isin(self._stage, [stage.code for stage in PAYING])
+        self._grad[learning] = self._gradient_levels(int(learning.sum()))
 
     def _enter(self, env: int, slot: int, stage: Stage, step: int) -> None:
         self._stage[env, slot] = stage.code
         self._since[env, slot] = step
+        if stage is Stage.GERMINATED:
+            self._grad[env, slot] = np.nan
+        elif stage is Stage.TRAINING:
+            self._grad[env, slot] = self._gradient_levels(1)[0]
         way = WAYS.get(stage)
         if way is None:
             self._until[env, slot] = _NEVER
@@ -131,6 +150,8 @@ class Seeds:
         if way.gate is None:
             return [self._change(env, slot, after, step, at)]
         score = way.need * ((1.2 + self._dice.one()) if passed else (0.2 + 0.6 * self._dice.one()))
+        if way.check == GRADIENT_CHECK:
+            score = self._grad[env, slot] = float(self._grad[env, slot]) if passed else score
         check = (way.check,)
         gate = GateEvaluated(
             at=at, env_id=env, slot=self._names[slot], seed_id=self._seed_id(env, slot), gate=way.gate,
@@ -197,6 +218,7 @@ class Seeds:
                 "blueprint": words(self._blueprint[envs, slots], _NAMES),
                 _full("alpha"): Column.of(self._alpha(envs, slots, step).astype(np.float32)),
                 _full("age"): Column.of(age.astype(np.int16)),
+                _full("grad"): Column.of(self._gradient_health(envs, slots).astype(np.float32)),
             },
             index=step,
         )
@@ -210,6 +232,20 @@ class Seeds:
         rising = np.minimum((step - since) / span, 1.0)
         alpha: Floats = np.where(blending, rising, np.where(done, 1.0, np.nan))
         return alpha
+
+    def _gradient_levels(self, n: int) -> Floats:
+        low, high = _GRADIENT
+        levels: Floats = low + (high - low) * self._gradients.uniform(n)
+        return levels
+
+    def _gradient_health(self, envs: Ints, slots: Ints) -> Floats:
+        """NaN where no seed learns; that of a pruned one stays as it was at its end."""
+        stage, grad = self._stage[envs, slots], self._grad[envs, slots]
+        learning = np.isin(stage, [stage.code for stage in PAYING])
+        told: Floats = np.where(stage == Stage.PRUNED.code, grad, np.nan)
+        varied = grad[learning] * (1.0 + 0.05 * self._gradients.noise(int(learning.sum())))
+        told[learning] = np.clip(varied, 0.0, 1.0)
+        return told
 
 
 def words(codes: Ints, labels: tuple[str, ...]) -> Column:

@@ -102,6 +102,40 @@ def test_gates_decide() -> None:
     assert decided > 50
 
 
+def test_a_seed_that_learns_has_a_gradient_health() -> None:
+    """Within 0 and 1 while it learns; what its gate measured, once it failed there; else none."""
+    learning = {Stage.TRAINING, Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED}
+    failed: dict[tuple[int, str], float] = {}
+    shown_after_failing = 0
+    for event in told(LARGE):
+        if isinstance(event, GateEvaluated) and event.checks_failed == ("gradient_ratio",):
+            assert event.score is not None
+            failed[event.env_id, event.slot] = event.score
+        if not isinstance(event, Measured) or event.scope is not Scope.SLOT:
+            continue
+        health = event.values["overwatch.slot.gradient_health"].array().tolist()
+        for (where, stage), value in zip(_stages(event).items(), health, strict=True):
+            if stage in learning:
+                assert 0 < value <= 1
+                failed.pop(where, None)
+            elif stage is Stage.PRUNED and where in failed:
+                assert value == pytest.approx(failed[where], abs=1e-4)
+                shown_after_failing += 1
+            elif stage is not Stage.PRUNED:
+                assert np.isnan(value)
+
+    assert shown_after_failing > 0
+
+
+def test_a_slot_is_embargoed_for_as_long_as_the_run_says() -> None:
+    """The start names the steps, and each embargo lasts them."""
+    events = told(LARGE)
+    ages = {event.age for event in of(events, SeedStageChanged) if event.before is Stage.EMBARGOED}
+
+    assert ages == {of(events, RunStarted)[0].embargo}
+    assert of(told(Settings(slots=0, seconds=1)), RunStarted)[0].embargo is None
+
+
 def test_returns_improve() -> None:
     """Episodes at the end of a run earn more than those at its start."""
     ended = of(told(LARGE), EpisodeEnded)
