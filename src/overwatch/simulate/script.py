@@ -27,7 +27,7 @@ from overwatch.events import (
 from overwatch.simulate.dice import Dice
 from overwatch.simulate.faults import Conditions, conditions_at
 from overwatch.simulate.fleet import Fleet
-from overwatch.simulate.lifecycle import BLUEPRINTS
+from overwatch.simulate.lifecycle import BLUEPRINTS, WAYS
 from overwatch.simulate.machines import Machines
 from overwatch.simulate.policy import Policy
 from overwatch.simulate.seeds import Seeds, words
