@@ -161,7 +161,9 @@ class RunStarted(_Fact, frozen=True, kw_only=True, tag="run_started"):
     reward_mode: str | None = None
     n_envs: int | None = None
     devices: tuple[str, ...] = ()
-    """Lane ids, e.g. `cuda:0` or `cpu`."""
+    """Lane ids: a GPU's UUID, `cpu`, or a name of the trainer's own."""
+    lanes: dict[str, str] = {}
+    """What the trainer calls a lane, by lane id: `cuda:0`; lanes that are called by their id are left out."""
     slots: tuple[str, ...] = ()
     """Slot names in the run's order; empty when the run has none."""
     embargo: int | None = None

@@ -64,6 +64,38 @@ THROTTLE: Final = Metric(
     non_finite=NonFinite.UNDEFINED,
 )
 """A column of words, several joined by commas: `thermal`, `power`, `thermal,power`; absent means none."""
+PROCESS_MEMORY: Final = _reading(
+    "overwatch.gpu.process.memory", "process_memory_bytes", "By", Scope.GPU,
+    "How much memory of this GPU does the trainer's own process hold?", label="own mem",
+)  # fmt: skip
+PCIE_RECEIVE: Final = _reading(
+    "overwatch.gpu.pcie.receive", "pcie_receive_bytes_per_s", "By/s", Scope.GPU,
+    "How fast does this GPU receive over PCIe?", label="pcie rx",
+)  # fmt: skip
+PCIE_TRANSMIT: Final = _reading(
+    "overwatch.gpu.pcie.transmit", "pcie_transmit_bytes_per_s", "By/s", Scope.GPU,
+    "How fast does this GPU send over PCIe?", label="pcie tx",
+)  # fmt: skip
+NVLINK_RECEIVE: Final = _reading(
+    "overwatch.gpu.nvlink.receive", "nvlink_receive_bytes_per_s", "By/s", Scope.GPU,
+    "How fast does this GPU receive over NVLink?", label="nvl rx",
+)  # fmt: skip
+NVLINK_TRANSMIT: Final = _reading(
+    "overwatch.gpu.nvlink.transmit", "nvlink_transmit_bytes_per_s", "By/s", Scope.GPU,
+    "How fast does this GPU send over NVLink?", label="nvl tx",
+)  # fmt: skip
+ECC_UNCORRECTED: Final = Metric(
+    name="hw.errors",
+    short="ecc_uncorrected",
+    kind=Kind.COUNTER,
+    unit="{error}",
+    scope=Scope.GPU,
+    asks="How many memory errors could this GPU not correct since its driver was loaded?",
+    label="ecc",
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".0f",
+    attributes={"hw.type": "gpu", "error.type": "uncorrected"},
+)
 CPU: Final = _reading(
     "system.cpu.utilization", "cpu_utilization", "1", Scope.HOST,
     "What share of this host's CPU time is used?", label="cpu", fmt=".0%",
@@ -100,5 +132,6 @@ LOADER_CAPACITY: Final = _reading(
 
 ROWS: Final = (
     UTILIZATION, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER, POWER_LIMIT, CLOCK, CLOCK_MAX, THROTTLE,
+    PROCESS_MEMORY, PCIE_RECEIVE, PCIE_TRANSMIT, NVLINK_RECEIVE, NVLINK_TRANSMIT, ECC_UNCORRECTED,
     CPU, RAM_USED, RAM_TOTAL, DISK_READ, DISK_WRITE, NETWORK, LOADER_DEPTH, LOADER_CAPACITY,
 )  # fmt: skip

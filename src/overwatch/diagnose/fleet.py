@@ -71,8 +71,8 @@ def _lively_at(seen_at: Ints) -> int:
 
 
 def kind_of(lane: str) -> str:
-    """A lane's name without its number: lanes of one kind do the same work and can be compared."""
-    return lane.rstrip("0123456789")
+    """A lane's name without number and node: lanes of one kind do the same work and can be compared."""
+    return lane.partition("@")[0].rstrip("0123456789")
 
 
 def _telling_median(values: Floats) -> float | None:

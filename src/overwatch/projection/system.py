@@ -6,7 +6,7 @@ from typing import Final
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.bounds import Bound as Verdict
 from overwatch.diagnose.bounds import badness
-from overwatch.projection.text import safe
+from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Bound, Host, Lane, System
 from overwatch.state.run import Gauge, RunState
 
@@ -65,6 +65,8 @@ def _lane(state: RunState, name: str, bound: Verdict, tick: int) -> Lane:
     told = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
     return Lane(
         gpu_id=safe(name),
+        uuid=safe_or_none(state.lane_ids.ids.get(name)),
+        node=safe_or_none(state.lane_ids.nodes.get(name)),
         rank=state.lane_ranks.get(name),
         utilization=_fresh(readings, "utilization", tick),
         utilization_history=_history(readings, "utilization"),
@@ -76,6 +78,12 @@ def _lane(state: RunState, name: str, bound: Verdict, tick: int) -> Lane:
         clock_hz=_fresh(readings, "clock_hz", tick),
         clock_max_hz=_fresh(readings, "clock_max_hz", tick),
         throttle=tuple(safe(reason) for reason in throttle.reasons) if throttle and told else (),
+        process_memory_bytes=_fresh(readings, "process_memory_bytes", tick),
+        pcie_receive_bytes_per_s=_fresh(readings, "pcie_receive_bytes_per_s", tick),
+        pcie_transmit_bytes_per_s=_fresh(readings, "pcie_transmit_bytes_per_s", tick),
+        nvlink_receive_bytes_per_s=_fresh(readings, "nvlink_receive_bytes_per_s", tick),
+        nvlink_transmit_bytes_per_s=_fresh(readings, "nvlink_transmit_bytes_per_s", tick),
+        ecc_uncorrected=_fresh(readings, "ecc_uncorrected", tick),
         age_s=_age_s(readings, tick),
         bound=bound_view(bound),
     )

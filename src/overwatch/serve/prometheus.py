@@ -196,7 +196,12 @@ def _policy(table: _Table, labels: Mapping[str, str], short: str, reading: Readi
 def _lane(table: _Table, labels: Mapping[str, str], lane: Lane) -> None:
     lane_labels = {**labels, label_name("hw.id"): lane.uuid or lane.gpu_id}
     for row in of_scope(Scope.GPU):
-        table.row(row, lane_labels, _field(lane, row.short))
+        value = _field(lane, row.short)
+        if row.kind is not Kind.COUNTER:
+            table.row(row, lane_labels, value)
+        elif value is not None:
+            constant = {label_name(key): word for key, word in row.attributes.items()}
+            table.counter(row, {**lane_labels, **constant}, value)
 
 
 def _field(holder: object, short: str) -> float | None:

@@ -18,7 +18,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """One device that envs run on."""
 
     gpu_id: str
+    """What the trainer calls it; with its node where several lanes are called so."""
     uuid: str | None = None
+    """Its lane id, where that is not what it is called."""
+    node: str | None = None
+    """Host name of the machine it is part of."""
     rank: int | None = None
     utilization: float | None = None
     utilization_history: tuple[float | None, ...] = ()
@@ -30,6 +34,14 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     clock_hz: float | None = None
     clock_max_hz: float | None = None
     throttle: tuple[str, ...] = ()
+    process_memory_bytes: float | None = None
+    """What the trainer's own process holds of it."""
+    pcie_receive_bytes_per_s: float | None = None
+    pcie_transmit_bytes_per_s: float | None = None
+    nvlink_receive_bytes_per_s: float | None = None
+    nvlink_transmit_bytes_per_s: float | None = None
+    ecc_uncorrected: float | None = None
+    """Memory errors that could not be corrected since the driver was loaded."""
     age_s: float | None = None
     bound: Bound | None = None
 

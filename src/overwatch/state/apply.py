@@ -115,8 +115,10 @@ def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -
     source.finished = False
     for slot in event.slots:
         state.slot_names.code(slot)
-    for lane in event.devices:
-        state.lane_names.code(lane)
+    for lane_id, label in event.lanes.items():
+        state.call_lane(lane_id, label, event.node)
+    for lane_id in event.devices:
+        state.lane(lane_id)
 
 
 def _finish(state: RunState, source: Source, event: RunFinished) -> None:
@@ -142,7 +144,7 @@ def _note_lanes(state: RunState, source: Source, event: Measured) -> None:
     lane = event.values.get("lane")
     if event.scope is Scope.ENV and lane is not None:
         for word in lane.labels or ():
-            state.lane_ranks[word] = source.rank
+            state.lane_ranks[state.lane(word)] = source.rank
 
 
 def _note_drops(state: RunState, source: Source, event: Measured) -> None:

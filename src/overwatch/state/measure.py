@@ -103,7 +103,7 @@ def _envs(state: RunState, event: Measured, rank: int) -> None:
     rows = state.envs.rows(event.keys["env_id"].array().astype(np.int64))
     lane = event.values.get("lane")
     if lane is not None:
-        state.envs.lane[rows] = codes(lane, state.lane_names.code)
+        state.envs.lane[rows] = codes(lane, state.lane_code)
     for name, column in event.values.items():
         row = BY_NAME.get(name)
         if row is not None and row.short == "return":
@@ -166,16 +166,25 @@ def codes(column: Column, code: Callable[[str], int]) -> Ints:
 
 
 def _lanes(state: RunState, event: Measured, stamp: int) -> None:
-    for position, lane in enumerate(event.keys["gpu_id"].words()):
-        if lane is None:
+    ids = event.keys["gpu_id"].words()
+    labels, nodes = (_words(event, name, len(ids)) for name in ("label", "node"))
+    for position, (lane_id, label, node) in enumerate(zip(ids, labels, nodes, strict=True)):
+        if lane_id is None:
             continue
-        state.lane_names.code(lane)
+        if label is not None:
+            state.call_lane(lane_id, label, node)
+        lane = state.lane(lane_id)
         readings = state.lanes.setdefault(lane, {})
         for name, column in event.values.items():
             if name == THROTTLE.name:
                 state.throttles[lane] = _throttle(column, position, event.at, stamp)
             elif column.labels is None:
                 _gauge(readings, name, float(column.array()[position]), event.at, stamp)
+
+
+def _words(event: Measured, name: str, count: int) -> list[str | None]:
+    column = event.values.get(name)
+    return [None] * count if column is None or column.labels is None else column.words()
 
 
 def _throttle(column: Column, position: int, at: int, stamp: int) -> Throttle:

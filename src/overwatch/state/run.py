@@ -11,6 +11,7 @@ from overwatch.catalog import KL, Limit, Limits, Metric, Side
 from overwatch.events import EarlyStopped, Origin, RunFinished, RunStarted
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
+from overwatch.state.lanes import LaneIds
 from overwatch.state.policy import Series
 from overwatch.state.ranks import Ranks
 from overwatch.state.ring import Ring
@@ -117,11 +118,12 @@ class RunState(msgspec.Struct, kw_only=True):
     blueprint_names: Names = msgspec.field(default_factory=Names)
     op_names: Names = msgspec.field(default_factory=Names)
     lane_names: Names = msgspec.field(default_factory=Names)
+    lane_ids: LaneIds = msgspec.field(default_factory=LaneIds)
     actions: Ring[dict[str, int]] = msgspec.field(default_factory=lambda: Ring(ACTIONS))
     lanes: dict[str, dict[str, Gauge]] = msgspec.field(default_factory=dict)
-    """Readings by lane id, then by short name."""
+    """Readings by the lane's name, then by short name."""
     throttles: dict[str, Throttle] = msgspec.field(default_factory=dict)
-    """By lane id."""
+    """By the lane's name."""
     lane_ranks: dict[str, int] = msgspec.field(default_factory=dict)
     """The rank that last spoke for envs on a lane."""
     phases: dict[int, dict[str, Phase]] = msgspec.field(default_factory=dict)
@@ -150,6 +152,20 @@ class RunState(msgspec.Struct, kw_only=True):
     def preset(self) -> str:
         """Which limits judge this run."""
         return self.started.preset if self.started else "ppo"
+
+    def lane(self, lane_id: str) -> str:
+        """What a lane is called, known from here on."""
+        name = self.lane_ids.name(lane_id)
+        self.lane_names.code(name)
+        return name
+
+    def lane_code(self, lane_id: str) -> int:
+        """The number of a lane's name."""
+        return self.lane_names.code(self.lane_ids.name(lane_id))
+
+    def call_lane(self, lane_id: str, label: str, node: str | None) -> None:
+        """Learn what a lane is called."""
+        self.lane_ids.call(lane_id, label, node, self.lane_names.codes)
 
     def limits(self, row: Metric) -> Limits:
         """What judges a row in this run: its preset's limits; KL follows a target that the run declared."""
