@@ -13,6 +13,7 @@ from typing import Final
 
 from overwatch.sdk.exporter.account import Account
 from overwatch.sdk.exporter.endpoint import Signal, Target, target
+from overwatch.sdk.exporter.envs import global_envs
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.intake import Intake
 from overwatch.sdk.exporter.outlet import outlet
@@ -21,7 +22,7 @@ from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.sender import Sender
 from overwatch.sdk.exporter.station import Station, started
-from overwatch.sdk.frames import Close, Frame, FrameError, Hello, Progress
+from overwatch.sdk.frames import Close, Dropped, Frame, FrameError, Hello, Progress, Update
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -64,6 +65,7 @@ class Exporter:
 
     def __init__(self, hello: Hello, account: Account) -> None:
         self._account = account
+        self._env_offset = hello.started.env_offset
         found, node = revision(), host_name()
         described = resource(hello, found, node)
         logs = target("logs", hello.endpoint)
@@ -82,6 +84,8 @@ class Exporter:
     def take(self, frame: Frame, size: int) -> None:
         """One frame of the trainer."""
         try:
+            if not isinstance(frame, Hello | Update | Dropped | Close):
+                frame = global_envs(frame, self._env_offset)
             self._station.take(frame, size)
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             self._station.malformed += 1
