@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from overwatch.catalog.phases import Phase as Kind
+from overwatch.catalog.phases import parse_phase
 from overwatch.diagnose.fleet import Fleet, kind_of
 from overwatch.state.run import Gauge, Phase, RunState
 
@@ -14,8 +16,6 @@ FRESH_S: Final = 5.0
 SMOOTH: Final = 3
 """Readings whose mean is a level, so that one odd sample decides nothing."""
 RISING_NEEDS: Final = 8
-SYNC_PHASES: Final = ("sync", "barrier", "wait", "allreduce")
-IO_PHASES: Final = ("load", "data", "fetch", "io")
 LEAST_PHASES: Final = 3
 
 
@@ -102,8 +102,8 @@ def _facts(state: RunState, fleet: Fleet, tick: int, name: str) -> LaneFacts:
         step_s=fleet.lane_step_time.get(name),
         slowest=slowest,
         slowest_s=None if slowest is None else fleet.lane_step_time[slowest],
-        sync_phase=_phase_share(phases, SYNC_PHASES),
-        io_phase=_phase_share(phases, IO_PHASES),
+        sync_phase=_phase_share(phases, Kind.SYNC),
+        io_phase=_phase_share(phases, Kind.LOAD),
     )
 
 
@@ -156,11 +156,11 @@ def _slowest_peer(fleet: Fleet, name: str) -> str | None:
     return max(peers, key=lambda lane: fleet.lane_step_time[lane], default=None)
 
 
-def _phase_share(phases: dict[str, Phase], wanted: tuple[str, ...]) -> float | None:
-    """Share of one rank's newest phase time spent in the wanted phases; `None` where none has that name."""
+def _phase_share(phases: dict[str, Phase], wanted: Kind) -> float | None:
+    """Share of one rank's newest phase time spent in a kind of phase; `None` where it has none."""
     known = {name: phase for name, phase in phases.items() if len(phase.seconds.items) >= LEAST_PHASES}
-    if not any(name in wanted for name in known):
+    if not any(parse_phase(name) is wanted for name in known):
         return None
     means = {name: sum(phase.seconds.items) / len(phase.seconds.items) for name, phase in known.items()}
     total = sum(means.values())
-    return sum(mean for name, mean in means.items() if name in wanted) / total if total > 0 else None
+    return sum(mean for name, mean in means.items() if parse_phase(name) is wanted) / total if total > 0 else None

@@ -14,10 +14,18 @@ from overwatch.diagnose.robust import NORMAL, middle, spread_low, usable
 from overwatch.state.arrays import Floats
 from overwatch.state.envs import RETURNS, Envs
 
+LEAST: Final = 5
+"""Episodes of the present task from which on an env is judged."""
 RECENT: Final = 5
-"""Newest episodes whose median is an env's recent return."""
+"""Newest episodes that tell what an env earns now; while there are few in all, one less."""
 EARLIER: Final = 5
-"""Least number of episodes before those."""
+"""Episodes before those from which on there are enough."""
+TELLING: Final = 10
+"""Earlier episodes of all such envs together, below which their scatter is luck itself."""
+_MIDDLE: Final = 2
+"""Place, from the lowest, of the recent return: the median of five, the upper one of four."""
+_LASTING: Final = 3
+"""Place of the one that must be low too: four of five, or all four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +35,7 @@ class Returns:
     judged: npt.NDArray[np.bool_]
     """Envs with enough finished episodes."""
     recent: Floats
-    """Median of the newest five."""
+    """Middle of the newest."""
     earlier: Floats
     """Median of those before."""
     usual: float
@@ -40,25 +48,27 @@ class Returns:
     """Standard deviation of `recent` over healthy envs, robust."""
     noise: float
     """Standard deviation of single episodes, robust."""
-    second_best: Floats
-    """The second best of the newest five."""
+    fourth: Floats
+    """The fourth lowest of the newest."""
 
 
 def returns_of(envs: Envs) -> Returns | None:
     """The fleet's episodes; `None` where no env finished enough of them, or all earned the same."""
     comparable = (envs.episodes - envs.outdated)[: envs.n]
-    judged = comparable >= RECENT + EARLIER
+    judged = comparable >= LEAST
     if not judged.any():
         return None
     newest = usable(envs.newest_returns(RECENT))
     judged &= np.isfinite(newest).all(axis=1)
     if not judged.any():
         return None
-    older = envs.newest_returns(RETURNS - RECENT, skip=RECENT)
-    same_task = np.arange(RECENT, RETURNS) < comparable[:, None]
-    before = usable(np.where(same_task, older, np.nan)[judged])
-    ordered = np.sort(newest[judged], axis=1)
-    recent, earlier = ordered[:, RECENT // 2], middle(before)
+    have = comparable[judged, None]
+    num_recent = np.where(have < RECENT + EARLIER, RECENT - 1, RECENT)
+    told = usable(envs.newest_returns(RETURNS)[judged])
+    back = np.arange(RETURNS)
+    ordered = np.sort(np.where(back < num_recent, told, np.nan)[:, :RECENT], axis=1)
+    before = np.where((back >= num_recent) & (back < have), told, np.nan)
+    recent, earlier = ordered[:, _MIDDLE], middle(before)
     noise = _noise(before, earlier, ordered)
     if noise <= 0 or not np.isfinite(earlier).any():
         return None
@@ -74,19 +84,20 @@ def returns_of(envs: Envs) -> Returns | None:
         fleet_earlier=float(np.median(earlier[np.isfinite(earlier)])),
         spread=spread,
         noise=noise,
-        second_best=_scattered(shape, judged, ordered[:, -2]),
+        fourth=_scattered(shape, judged, ordered[:, _LASTING]),
     )
 
 
 def _noise(before: Floats, earlier: Floats, ordered: Floats) -> float:
     """Scatter of one env's episodes: the fleet's median of it, else of all episodes together."""
-    own = middle(np.abs(before - earlier[:, None]))
-    known = own[np.isfinite(own)]
-    typical = NORMAL * float(np.median(known)) if known.size else 0.0
+    counts = np.isfinite(before).sum(axis=1)
+    long = counts >= EARLIER
+    own = middle(np.abs(before - earlier[:, None]))[long]
+    typical = NORMAL * float(np.median(own)) if int(counts[long].sum()) >= TELLING else 0.0
     if typical > 0:
         return typical
-    # Most episodes are equal: sparse or saturated rewards. The rare ones set the scale.
-    everything = np.concatenate([before[np.isfinite(before)], ordered.ravel()])
+    # Few episodes, or most of them equal (sparse, saturated rewards): the rare ones set the scale.
+    everything = np.concatenate([before[np.isfinite(before)], ordered[np.isfinite(ordered)]])
     centre = float(np.median(everything))
     apart = everything - centre
     return float(np.sqrt((apart * apart).sum() / everything.size))

@@ -53,9 +53,15 @@ def _curriculum(behind: float) -> Luck:
     return luck
 
 
+def _log_normal(rng: np.random.Generator, n: int) -> Floats:
+    spread: Floats = np.exp(rng.normal(size=(n, RETURNS)))
+    return spread
+
+
 FLEETS: dict[str, Luck] = {
     "normal": _normal,
     "heavy tails": _heavy_tails,
+    "log-normal": _log_normal,
     "rare reward": _rare_reward,
     "nearly solved": _nearly_solved,
     "staggered resets": _staggered,
@@ -80,28 +86,68 @@ def _state(returns: Floats, told: int | None = None) -> RunState:
     return state
 
 
-def _fleets(luck: Luck, n: int) -> list[Fleet]:
-    return [fleet_of(_state(luck(np.random.default_rng([n, draw]), n))) for draw in range(DRAWS[n])]
+def _fleets(luck: Luck, n: int, seen: int = RETURNS) -> list[Fleet]:
+    """Fleets of n envs that finished `seen` episodes each."""
+    return [
+        fleet_of(_state(luck(np.random.default_rng([n, draw]), n)[:, -seen:])) for draw in range(DRAWS[n])
+    ]
 
 
+@pytest.mark.parametrize("seen", [5, 6, 9, RETURNS])
 @pytest.mark.parametrize("n", DRAWS)
 @pytest.mark.parametrize("name", FLEETS)
-def test_a_healthy_fleet_has_less_than_one_env_that_is_not_ok(name: str, n: int) -> None:
-    """The mean over many draws of returns that only luck tells apart."""
+def test_a_healthy_fleet_has_less_than_one_env_that_is_not_ok(name: str, n: int, seen: int) -> None:
+    """The mean over many draws of returns that only luck tells apart, from the fifth episode on."""
     limits = AnomalyLimits()
-    found = [score_envs(fleet, limits).offenders().size for fleet in _fleets(FLEETS[name], n)]
+    found = [score_envs(fleet, limits).offenders().size for fleet in _fleets(FLEETS[name], n, seen)]
 
     assert sum(found) / len(found) < 1
 
 
+@pytest.mark.parametrize("seen", [5, 9, RETURNS])
 @pytest.mark.parametrize("name", [name for name in FLEETS if not name.startswith("curriculum")])
-def test_a_healthy_fleet_has_not_fallen(name: str) -> None:
+def test_a_healthy_fleet_has_not_fallen(name: str, seen: int) -> None:
     """No collapse of the policy is told where returns are as they were."""
     falls = [
-        fleet_fell(fleet.returns, AnomalyLimits()) for fleet in _fleets(FLEETS[name], 64) if fleet.returns
+        fleet_fell(fleet.returns, AnomalyLimits())
+        for fleet in _fleets(FLEETS[name], 64, seen)
+        if fleet.returns
     ]
 
     assert not any(falls)
+
+
+@pytest.mark.parametrize("seen", range(5, 15))
+def test_a_lone_env_that_just_began_has_not_fallen(seen: int) -> None:
+    """A handful of episodes of one env is no measure of its own luck."""
+    lone = np.random.default_rng(seen).normal(size=(200, seen))
+    known = [returns for row in lone if (returns := fleet_of(_state(row[None])).returns)]
+
+    assert len(known) == 200
+    assert [fleet_fell(returns, AnomalyLimits()) for returns in known] == [None] * 200
+
+
+@pytest.mark.parametrize("n", DRAWS)
+def test_envs_of_all_ages_are_compared_with_one_another(n: int) -> None:
+    """Young envs beside old ones: nobody stands out but the one that falls, in its fifth episode."""
+    returns = np.random.default_rng(n).normal(size=(n, RETURNS))
+    state = _state(returns[:, :5])
+    old = np.arange(n // 2, n)
+    for episode in range(5, RETURNS):
+        state.envs.finish_episodes(old, returns[old, episode], START_NS)
+    healthy = score_envs(fleet_of(state), AnomalyLimits()).offenders().tolist()
+    state.envs.returns[3, 1:5] = -60.0
+
+    assert healthy == []
+    assert score_envs(fleet_of(state), AnomalyLimits()).offenders().tolist() == [3]
+
+
+def test_four_episodes_are_too_few_to_judge() -> None:
+    """Before its fifth episode an env is given time, however little it earns."""
+    returns = np.random.default_rng(1).normal(size=(64, 4))
+    returns[5] = -60.0
+
+    assert fleet_of(_state(returns)).returns is None
 
 
 @pytest.mark.parametrize("later", [0, 1, 4, 9, 10, 12, 20])

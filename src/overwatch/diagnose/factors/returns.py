@@ -15,7 +15,7 @@ LEAST_ENVS: Final = 8
 
 
 def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    """Far below the fleet and below its own earlier episodes, four of the last five times.
+    """Far below the fleet and below its own earlier episodes, four of the last five times (at first of four).
 
     The limit grows with the size of the fleet. Says nothing about single envs when many fall at once.
     """
@@ -28,7 +28,7 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     limit = far(num_judged, limits.margin)
     low = (returns.usual - returns.recent) / returns.spread
     own = (returns.earlier - returns.recent) / max(returns.spread, returns.noise)
-    lasting = (returns.usual - returns.second_best) / returns.spread >= limit / 2
+    lasting = (returns.usual - returns.fourth) / returns.spread >= limit / 2
     with np.errstate(invalid="ignore"):
         fell = returns.judged & (low >= limit) & (own >= limits.own_drop) & lasting
     if not fell.any() or int(fell.sum()) > limits.crowd * num_judged:
