@@ -163,4 +163,5 @@ def _phase_share(phases: dict[str, Phase], wanted: Kind) -> float | None:
         return None
     means = {name: sum(phase.seconds.items) / len(phase.seconds.items) for name, phase in known.items()}
     total = sum(means.values())
-    return sum(mean for name, mean in means.items() if parse_phase(name) is wanted) / total if total > 0 else None
+    spent = sum(mean for name, mean in means.items() if parse_phase(name) is wanted)
+    return spent / total if total > 0 else None

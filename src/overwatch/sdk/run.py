@@ -5,6 +5,7 @@ know OTLP; loads NumPy with the first column of many values.
 """
 
 import contextlib
+import os
 import time
 import traceback as tracebacks
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Final
 from overwatch.catalog import Scope, Stage, find
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -23,6 +25,7 @@ from overwatch.events import (
     PhaseEnded,
     SeedStageChanged,
     Severity,
+    scalars,
 )
 from overwatch.sdk.channel import Channel, guarded
 from overwatch.sdk.frames import Update
@@ -295,6 +298,25 @@ class Run(Channel):
         self._send(event)
 
     @guarded
+    def checkpoint_saved(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        update: int | None = None,
+        size_bytes: int | None = None,
+        duration_s: Numeric | None = None,
+    ) -> None:
+        """A checkpoint is on disk; the update is the newest one that was told unless given."""
+        event = CheckpointSaved(
+            at=time.time_ns(),
+            path=text(os.fspath(path)),
+            update=self._update if update is None else whole(update),
+            size_bytes=None if size_bytes is None else whole(size_bytes),
+            duration_s=None if duration_s is None else number(duration_s),
+        )
+        self._send(event)
+
+    @guarded
     def log(
         self,
         /,
@@ -324,9 +346,30 @@ class Run(Channel):
         )
         self._send(event)
 
+    @guarded
+    def gauge(self, /, **values: Numeric) -> None:
+        """Numbers that belong to no update, e.g. `loader_depth=3, loader_capacity=8`; any other names too."""
+        of_host: dict[str, float] = {}
+        custom: dict[str, float] = {}
+        for name, value in values.items():
+            try:
+                row = find(name, Scope.HOST)
+                if row is None:
+                    custom[self._custom_name(name)] = number(value)
+                else:
+                    of_host[row.name] = number(value)
+            except RefusedError as error:
+                self._refuse(name, error)
+        for scope, told in ((Scope.HOST, of_host), (Scope.RUN, custom)):
+            if told:
+                self._measured(scope, {}, scalars(told), None)
+
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure a phase of the training loop, e.g. `with run.phase("collect"): ...`."""
+        """Measure a phase of the training loop: `with run.phase("rollout"): ...`, or `@run.phase("update")`.
+
+        Names that diagnosis understands are in `overwatch.catalog.phases.Phase`; any other is shown too.
+        """
         began = time.perf_counter()
         try:
             yield

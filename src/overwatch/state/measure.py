@@ -37,17 +37,33 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
             for name, column in event.values.items():
                 if len(column):
                     _gauge(state.host, name, column.first(), event.at, stamp)
-        case Scope.RUN | Scope.TOWER:
+        case Scope.RUN:
+            _numbers(state, event, stamp)
+        case Scope.TOWER:
             pass
         case _:
             assert_never(event.scope)
 
 
 def _policy(state: RunState, event: Measured, stamp: int) -> None:
+    _numbers(state, event, stamp)
+    if GRAD_NORM.name in event.values and GRAD_CLIPPED.name not in event.values:
+        _clipped(state, event.at, stamp)
+    if event.index is None or event.index != state.update:
+        state.updates += 1 if event.conflated is None else max(event.conflated.n, 1)
+    state.update = state.updates if event.index is None else event.index
+    settle_stop(state)
+    state.last_update_at = max(state.last_update_at, event.at)
+
+
+def _numbers(state: RunState, event: Measured, stamp: int) -> None:
+    """Fold values of one subject into their series."""
     for name, column in event.values.items():
         if not len(column):
             continue
         row = BY_NAME.get(name)
+        if row is not None and row.scope is Scope.RUN:
+            continue
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             continue
         series = state.policy.setdefault(name, new_series())
@@ -57,13 +73,6 @@ def _policy(state: RunState, event: Measured, stamp: int) -> None:
         else:
             observe_conflated(series, row, limits, column.first(), _many(event.conflated, name))
         series.at, series.stamp = event.at, stamp
-    if GRAD_NORM.name in event.values and GRAD_CLIPPED.name not in event.values:
-        _clipped(state, event.at, stamp)
-    if event.index is None or event.index != state.update:
-        state.updates += 1 if event.conflated is None else max(event.conflated.n, 1)
-    state.update = state.updates if event.index is None else event.index
-    settle_stop(state)
-    state.last_update_at = max(state.last_update_at, event.at)
 
 
 def _many(conflated: Conflated, name: str) -> Many:

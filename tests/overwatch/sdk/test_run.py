@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import overwatch.sdk
 from overwatch.catalog import KL, Scope, Stage
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -71,7 +73,9 @@ def say_everything(run: overwatch.sdk.Run) -> None:
     run.early_stopped(update=3, epoch=2, kl_divergence=0.05, target=0.03, minibatches_skipped=12)
     run.curriculum_changed("level", before=3, after=4, env_id=[0, 2])
     run.curriculum_changed("food")
+    run.checkpoint_saved(Path("runs") / "a.pt", size_bytes=2048, duration_s=0.5)
     run.log("hello", severity="warn", env_id=4, took=1.5, where=None)
+    run.gauge(loader_depth=3, loader_capacity=8, tokens_per_s=1e4)
     with run.phase("collect"):
         pass
 
@@ -97,7 +101,18 @@ def assert_everything(sink: Sink) -> None:
     assert slots.values["blueprint"].words() == ["norm", None]
     assert slots.values["overwatch.slot.alpha"].array().tolist() == [0.5, 1.0]
     assert slots.values["overwatch.slot.gradient_health"].array().tolist() == [0.62, 0.04]
+    assert_gauges(sink)
     assert_facts(sink)
+
+
+def assert_gauges(sink: Sink) -> None:
+    """The gauges of `say_everything`: what a row of the host knows, and a number of the run's own."""
+    told = {event.scope: event.values for event in sink.events(Measured)}
+    assert {name: column.first() for name, column in told[Scope.HOST].items()} == {
+        "overwatch.host.loader.depth": 3.0,
+        "overwatch.host.loader.limit": 8.0,
+    }
+    assert told[Scope.RUN]["overwatch.custom.tokens_per_s"].first() == 1e4
 
 
 def assert_facts(sink: Sink) -> None:
@@ -120,6 +135,8 @@ def assert_facts(sink: Sink) -> None:
     some, whole = sink.events(CurriculumChanged)
     assert (some.name, some.before, some.after, some.env_id.array().tolist()) == ("level", "3", "4", [0, 2])
     assert (whole.name, whole.before, whole.after, whole.env_id) == ("food", None, None, None)
+    (saved,) = sink.events(CheckpointSaved)
+    assert (saved.path, saved.update, saved.size_bytes, saved.duration_s) == ("runs/a.pt", 3, 2048, 0.5)
     (line,) = sink.events(LogLine)
     assert (line.message, line.severity, line.env_id) == ("hello", Severity.WARNING, 4)
     assert line.fields == {"took": "1.5", "where": "None"}
@@ -150,7 +167,7 @@ def test_every_event_arrives_over_http(sink: Sink) -> None:
     )
     say_everything(run)
     report = run.close(5.0, outcome="failed", reason="why")
-    assert report == overwatch.sdk.Report(delivered=True, accepted=15, dropped={})
+    assert report == overwatch.sdk.Report(delivered=True, accepted=18, dropped={})
     assert_everything(sink)
     records = sink.records()
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
@@ -333,6 +350,7 @@ def test_no_call_raises_whatever_it_is_given(sink: Sink, caplog: pytest.LogCaptu
         run.non_finite(scope=bad, metric=bad, count=bad, env_ids=bad)
         run.early_stopped(update=bad, epoch=bad, kl_divergence=bad, target=bad, minibatches_skipped=bad)
         run.curriculum_changed(bad, before=bad, after=bad, env_id=bad)
+        run.checkpoint_saved(bad, update=bad, size_bytes=bad, duration_s=bad)
         run.log(bad, severity=bad, subsystem=bad, env_id=bad, slot=bad, extra=bad)
         with run.phase(bad):
             pass
@@ -392,3 +410,19 @@ def test_the_environments_headers_and_compression_are_honoured(
     assert {path for path, _ in sink.bodies} == {"/v1/logs"}
     assert b"my-trainer" in sink.bodies[0][1]
     assert len(sink.events(LogLine)) == 1
+
+
+def test_a_phase_is_measured_as_a_decorator_and_when_it_fails(sink: Sink) -> None:
+    """Every call is one phase, nested phases are their own, an error passes through and is measured."""
+    with overwatch.sdk.start(task="t", endpoint=sink.endpoint, sample=False) as run:
+
+        @run.phase("update")
+        def learn(scale: int) -> int:
+            with run.phase("sync"):
+                return 2 * scale
+
+        assert [learn(1), learn(2)] == [2, 4]
+        with pytest.raises(KeyError), run.phase("checkpoint"):
+            raise KeyError("disk")
+    sink.wait(lambda sink: len(sink.events(PhaseEnded)) == 5)
+    assert [event.phase for event in sink.events(PhaseEnded)] == ["sync", "update"] * 2 + ["checkpoint"]

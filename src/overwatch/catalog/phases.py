@@ -1,0 +1,46 @@
+"""The phases of a training loop that diagnosis knows, and the other words for them.
+
+A phase of any name is measured and shown; one of these names also explains what a machine waits for.
+"""
+
+from enum import Enum
+from typing import Final
+
+
+class Phase(Enum):
+    """What a stretch of the training loop is spent on; the value is the name to give it."""
+
+    ROLLOUT = "rollout"
+    """Collecting experience, waiting and inference included."""
+    ENV_WAIT = "env_wait"
+    """Waiting for environments to step."""
+    INFERENCE = "inference"
+    """The policy choosing actions."""
+    ADVANTAGE = "advantage"
+    """Returns and advantages of what was collected."""
+    UPDATE = "update"
+    """Gradient steps."""
+    SYNC = "sync"
+    """Waiting for the other ranks: barriers, all-reduce, weights."""
+    CHECKPOINT = "checkpoint"
+    """Saving."""
+    LOAD = "load"
+    """Waiting for data."""
+
+
+_OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
+    Phase.ROLLOUT: ("collect", "collection", "collect_rollouts", "sample", "sampling", "generation"),
+    Phase.ENV_WAIT: ("env", "env_step", "step_wait"),
+    Phase.INFERENCE: ("act", "policy", "forward"),
+    Phase.ADVANTAGE: ("estimate", "gae", "returns", "advantages"),
+    Phase.UPDATE: ("train", "learn", "optimize", "optimise", "sgd"),
+    Phase.SYNC: ("barrier", "wait", "allreduce", "all_reduce", "weight_sync"),
+    Phase.CHECKPOINT: ("save", "checkpointing"),
+    Phase.LOAD: ("data", "fetch", "io", "data_loading"),
+}
+_KNOWN: Final = {word: phase for phase, words in _OTHER_WORDS.items() for word in (phase.value, *words)}
+
+
+def parse_phase(name: str) -> Phase | None:
+    """The phase that a name stands for, in any case and with any of `_`, `-`, `.` and space."""
+    return _KNOWN.get(name.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_"))
