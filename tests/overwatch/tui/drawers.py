@@ -37,16 +37,17 @@ def _at(clock: str) -> float:
 
 
 def _slots() -> dict[str, Slot]:
-    def slot(stage: Stage, blueprint: str | None, age: int | None, gate: str | None) -> Slot:
-        return Slot(stage=stage.value, glyph=stage.glyph, blueprint=blueprint, age=age, gate=gate)
+    def slot(stage: Stage, blueprint: str | None, age: int | None, **fields: float | str) -> Slot:
+        bare = Slot(stage=stage.value, glyph=stage.glyph, blueprint=blueprint, age=age)
+        return msgspec.structs.replace(bare, **fields)
 
     return {
-        "r0c0": slot(Stage.TRAINING, "conv_small", 12, "G2 passed"),
-        "r0c1": slot(Stage.EMBARGOED, None, 4, None),
-        "r0c2": slot(Stage.RESETTING, None, 1, None),
-        "r1c0": slot(Stage.EMBARGOED, None, 1, None),
-        "r1c1": slot(Stage.PRUNED, "conv_light", 0, "G2 failed"),
-        "r1c2": slot(Stage.DORMANT, None, None, None),
+        "r0c0": slot(Stage.TRAINING, "conv_small", 12, gate="G2 0.71", grad=0.62),
+        "r0c1": slot(Stage.EMBARGOED, None, 4),
+        "r0c2": slot(Stage.RESETTING, None, 1),
+        "r1c0": slot(Stage.EMBARGOED, None, 1),
+        "r1c1": slot(Stage.PRUNED, "conv_light", 0, alpha=0.3, gate="G2 fail: gradient ratio", grad=0.04),
+        "r1c2": slot(Stage.DORMANT, None, None),
     }
 
 
@@ -78,10 +79,10 @@ def _trend(shape: str, ends: tuple[float, float], window: str) -> Trend:
 
 
 TRENDS = {
-    "return": _trend("███▇▇▇▆▆▅▅▄▄▃▃▂▂▁▁▁▁▁▁", (-0.21, 0.4), "24 episodes"),
-    "metric": _trend("██████▇▇▇▆▆▅▅▄▄▃▃▂▂▁▁▁", (0.71, 0.9), "24 episodes"),
-    "rent": _trend("▁▁▂▂▂▃▃▃▄▄▅▅▅▆▆▆▇▇▇███", (0.1, 0.41), "last 150 steps"),
-    "fps": _trend("▅▅▅▅▅▅▄▅▅▅▅▅▅▅▅▅▅▄▅▅▅▅", (298.0, 304.0), "last 60s"),
+    "return": _trend("▆▆▆▆▅▅▅▄▄▃▃▂▂▂▁▁▁▁▁▁▁▁▁▁", (-0.21, 0.4), "24 episodes"),
+    "metric": _trend("▇▇▇▇▇▇▇▆▆▆▅▅▅▅▅▅▅▄▄▄▄▄▄▄", (0.6, 0.9), "24 episodes"),
+    "rent": _trend("▁▁▂▂▂▃▃▃▄▄▅▅▅▆▆▆▆▇▇▇▇▇▇▇", (0.1, 0.41), "last 150 steps"),
+    "fps": _trend("▅▅▅▅▅▅▄▅▅▅▅▅▅▅▅▅▅▅▄▅▅▅▅▅", (298.0, 304.0), "last 60s"),
 }
 
 
@@ -121,7 +122,8 @@ def opened() -> Snapshot:
         actions=ACTIONS,
         seed_events=SEED_EVENTS,
     )
-    return msgspec.structs.replace(full, envs=envs, detail=detail, feed=FEED)
+    run = msgspec.structs.replace(full.run, embargo=5)
+    return msgspec.structs.replace(full, run=run, envs=envs, detail=detail, feed=FEED)
 
 
 def opened_compact() -> Snapshot:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from overwatch import codec
-from overwatch.snapshot import Bound, Lane, Snapshot, System
+from overwatch.snapshot import Bound, Lane, Slot, Snapshot, System, Trend
 from overwatch.tui import once
 from overwatch.tui.context import Context, Ui, replayed
 from overwatch.tui.keys import Mode
@@ -73,6 +73,60 @@ def test_the_drawer_before_its_detail_has_come_shows_the_row() -> None:
     assert "┌ env 9 · gpu0 · DEGRADED 6.2 ─" in text
     assert "r1c1 ✗ PRUNED     conv_light" in text
     assert "trend" not in text
+
+
+def test_a_run_without_gradients_or_embargo_has_no_place_for_them() -> None:
+    """No head without a column below it, no length of an embargo that nobody told; gates get the room."""
+    snapshot = drawers.opened()
+    row = next(env for env in snapshot.envs if env.env_id == 9)
+    slots = {name: msgspec.structs.replace(slot, grad=None) for name, slot in row.slots.items()}
+    envs = tuple(msgspec.structs.replace(env, slots=slots) if env is row else env for env in snapshot.envs)
+    run = msgspec.structs.replace(snapshot.run, embargo=None)
+    bare = msgspec.structs.replace(snapshot, run=run, envs=envs)
+    lines = _drawn(bare, drawers.looking(bare, 120, 40))
+
+    assert any("alf  age  gate         │" in line for line in lines)
+    assert any("r0c1 ⊘ EMBARGOED  –             –    4  – " in line for line in lines)
+    assert any("conv_light   .3    0  G2 fail " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "gate", "grad", "shown"),
+    [
+        (0.3, "G2 0.71", 0.62, "conv_light   .3    7  G2 0.71  .62"),
+        (0.42, "G3 passed", 1.0, "conv_light  .42    7  G3 pass 1.00"),
+        (1.0, "G3 1.00", 0.004, "conv_light  1.0    7  G3 1.00 .004"),
+        (None, None, None, "conv_light    –    7  –          –"),
+    ],
+)
+def test_the_numbers_of_a_slot_stay_in_their_columns(
+    alpha: float | None, gate: str | None, grad: float | None, shown: str
+) -> None:
+    """Each in its place, whatever its size; absent is a dash."""
+    snapshot = drawers.opened()
+    slot = Slot(stage="blending", glyph="◑", blueprint="conv_light", alpha=alpha, age=7, gate=gate, grad=grad)
+    envs = tuple(
+        msgspec.structs.replace(env, slots={**env.slots, "r1c1": slot}) if env.env_id == 9 else env
+        for env in snapshot.envs
+    )
+    snapshot = msgspec.structs.replace(snapshot, envs=envs)
+
+    assert any(shown in line for line in _drawn(snapshot, drawers.looking(snapshot, 120, 40)))
+
+
+def test_a_trend_shows_all_of_its_window() -> None:
+    """More values than bars are drawn by their means, so what was long ago stays in sight."""
+    snapshot = drawers.opened()
+    assert snapshot.detail is not None
+    values = (9.0,) * 8 + (1.0,) * 36
+    trends = {"return": Trend(values=values, window="44 episodes")}
+    snapshot = msgspec.structs.replace(
+        snapshot, detail=msgspec.structs.replace(snapshot.detail, trends=trends)
+    )
+
+    (line,) = [line for line in _drawn(snapshot, drawers.looking(snapshot, 120, 40)) if "44 episodes" in line]
+
+    assert "████▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  44 episodes" in line
 
 
 def test_an_alarm_that_is_not_about_an_env_says_all_it_knows() -> None:

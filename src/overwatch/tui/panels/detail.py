@@ -5,10 +5,13 @@ A part that the run does not have is not there. Must not know the box around it.
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from overwatch.catalog import parse_stage
-from overwatch.snapshot import Detail, Env, Reason, SeedEvent, Snapshot, Trend
+from overwatch.catalog import Stage, parse_stage
+from overwatch.snapshot import Detail, Env, Reason, SeedEvent, Slot, Snapshot, Trend
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, clock, no_zero, number, operation, sparkline, stage_role
 from overwatch.tui.panels.columns import metric_word
@@ -16,9 +19,10 @@ from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, r
 
 LABEL: Final = 6
 _SHORTER: Final = ((": ", " "), ("gradient ratio", "grad"), ("gradient", "grad"))
-_TREND_SPECS: Final = (
-    ("return", "+.2f"), ("reward", "+.2f"), ("metric", ".2f"), ("rent", ".2f"), ("fps", ".0f"),
-)  # fmt: skip
+_TREND_SPECS: Final = {
+    "return": ("+.2f", 5), "reward": ("+.2f", 5), "metric": (".2f", 5), "rent": (".2f", 4), "fps": (".0f", 4),
+}  # fmt: skip
+"""How the value of each trend is shown, and in how many cells; also their order."""
 _STEP: Final = re.compile(r"[\d,]+")
 _NARROW_BARS: Final = 22
 _WIDE_BARS: Final = 14
@@ -64,14 +68,17 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
     env, detail = env_of(snapshot, env_id), detail_of(snapshot, env_id)
     if env is None:
         return [fit([Span(" waiting for this environment", Role.MUTED)], width)]
-    why = _flow(_said(env, detail), width - LABEL - 2, "   ", 4)
-    lines = [_labelled(" why" if place == 0 else "", row, width) for place, row in enumerate(why)]
     roomy = not ctx.short
+    indent = LABEL + 1 if roomy else LABEL
+    why = _flow(_said(env, detail, brief=not roomy), width - indent - 1, "   ", 4)
+    lines = [_labelled(" why" if place == 0 else "", row, indent, width) for place, row in enumerate(why)]
     if roomy:
-        lines += [_labelled(" bound", row, width) for row in _bound(env, detail)]
+        lines += [_labelled(" bound", row, indent, width) for row in _bound(env, detail)]
     lines += [fit([Span("  "), *row], width) for row in _slots(snapshot, env, wide=True)]
     lines += _trend_pairs(snapshot, env, detail, width)
-    acts = _flow(_actions(detail), width - 2, " · ", 4 if roomy else 2 if len(why) < 3 else 1)
+    acts = _flow(
+        _actions(detail, brief=not roomy), width - 2, " · ", 4 if roomy else 2 if len(why) < 3 else 1
+    )
     if acts:
         lines += [rule("ACTIONS", [], width), *(fit([Span(" "), *row], width) for row in acts)]
     events = _seed_events(snapshot, detail, width - 2, ctx)
@@ -80,8 +87,8 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
     return lines
 
 
-def _labelled(label: str, row: list[Span], width: int) -> Line:
-    return fit([Span(left(label, LABEL + 1), Role.MUTED), *row], width)
+def _labelled(label: str, row: list[Span], indent: int, width: int) -> Line:
+    return fit([Span(left(label, indent), Role.MUTED), *row], width)
 
 
 def _why(env: Env, detail: Detail, room: int) -> list[list[Span]]:
@@ -105,10 +112,23 @@ def _reason(reason: Reason, room: int) -> list[list[Span]]:
     return lines + [[Span(" " * indent + line)] for line in more[:2]]
 
 
-def _said(env: Env, detail: Detail) -> list[str]:
+def _said(env: Env, detail: Detail, *, brief: bool) -> list[str]:
+    """One phrase a reason; `brief` leaves out what the details below say."""
     if not detail.reasons:
         return [clean(word) for word in env.anomaly.reasons or ("nothing stands out",)]
-    return [f"{reason.weight:+.1f} {clean(reason.name)} {clean(reason.text)}" for reason in detail.reasons]
+    if not brief:
+        return [
+            f"{reason.weight:+.1f} {clean(reason.name)} {clean(reason.text)}" for reason in detail.reasons
+        ]
+    return [f"{reason.weight:+.1f} {_phrase(reason)}" for reason in detail.reasons]
+
+
+def _phrase(reason: Reason) -> str:
+    """Name and text up to its cause; the text alone where it begins with the name's own word."""
+    name, said = clean(reason.name), clean(reason.text).partition(": ")[0]
+    if said.split(" ")[0] != name.split(",")[0]:
+        return f"{name} {said}"
+    return said.replace(", ", " with ", 1)
 
 
 def _bound(env: Env, detail: Detail) -> list[list[Span]]:
@@ -130,89 +150,169 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
     names = [name for name in snapshot.run.slots if name in env.slots]
     names += [name for name in env.slots if name not in names]
     label = min(12, max(4, *(cells(clean(name)) for name in names)))
-    alpha, gate, blueprint = (7, 29, 12) if wide else (5, 12, 11)
+    alpha, age, blueprint = (6, 6, 12) if wide else (4, 5, 11)
+    grad = 4 if _measures_gradients(snapshot, env) else 0
+    gate = (29 if wide else 12) - grad
     head = "".join((
         left("slot", label + 3), left("stage", 11), left("blueprint", blueprint),
-        right("alpha" if wide else "alf", alpha - 1), right("age", 6 if wide else 5),
-        "  ", left("gate", gate),
+        right("alpha" if wide else "alf", alpha), right("age", age), "  ", left("gate", gate),
+        right("grad", grad),
     ))  # fmt: skip
     rows = [[Span(head, Role.MUTED)]]
     for name in names:
         slot = env.slots[name]
         stage = parse_stage(slot.stage)
-        shown = slot.alpha is not None and stage.shows_alpha
-        share = f"{slot.alpha:.2f}" if shown else ABSENT
         rows.append([
             Span(left(clean(name), label) + " "),
             Span(stage.glyph, stage_role(stage)),
             Span(" " + left(stage.label, 11)),
             Span(left(cut(clean(slot.blueprint or ABSENT), blueprint - 1), blueprint)),
-            Span(right(share if wide else no_zero(share), alpha - 1)),
-            Span(right(ABSENT if slot.age is None else f"{slot.age:,}", 6 if wide else 5) + "  "),
-            Span(left(clean(slot.gate or ABSENT), gate), Role.WARN if _failed(slot.gate) else Role.TEXT),
+            Span(right(_alpha(slot, stage, wide=wide), alpha)),
+            Span(right(_age(slot, stage, snapshot.run.embargo), age) + "  "),
+            Span(left(_gate(slot.gate, gate - 1, wide=wide), gate), _gate_role(slot.gate)),
+            Span(right(_grad(slot, wide=wide), grad)),
         ])  # fmt: skip
     return rows
 
 
-def _failed(gate: str | None) -> bool:
-    return gate is not None and "fail" in gate
+def _measures_gradients(snapshot: Snapshot, env: Env) -> bool:
+    """Whether this run tells gradient health at all, so that the column does not come and go."""
+    return any(slot.grad is not None for row in (env, *snapshot.envs) for slot in row.slots.values())
 
 
-def _known_trends(env: Env, detail: Detail) -> list[tuple[str, str, float | None, Trend]]:
+def _alpha(slot: Slot, stage: Stage, *, wide: bool) -> str:
+    """How far the seed is let in; of a pruned one, how far it had been."""
+    shown = stage.shows_alpha or (stage is Stage.PRUNED and slot.alpha)
+    if slot.alpha is None or not shown:
+        return ABSENT
+    share = f"{slot.alpha:.2f}"
+    return share if wide else no_zero(share).removesuffix("0")
+
+
+def _age(slot: Slot, stage: Stage, embargo: int | None) -> str:
+    """Steps in the stage; of an embargo, how many of its steps are over: `4/5`."""
+    if slot.age is None:
+        return ABSENT
+    whole = f"/{embargo:,}" if stage is Stage.EMBARGOED and embargo is not None else ""
+    return f"{slot.age:,}{whole}"
+
+
+def _gate(gate: str | None, room: int, *, wide: bool) -> str:
+    """The last gate and its result; narrow without what failed."""
+    said = clean(gate or ABSENT)
+    if not wide:
+        said = said.partition(":")[0].replace("passed", "pass")
+    return cut(said, room)
+
+
+def _gate_role(gate: str | None) -> Role:
+    return Role.WARN if gate is not None and "fail" in gate else Role.TEXT
+
+
+def _grad(slot: Slot, *, wide: bool) -> str:
+    share = ABSENT if slot.grad is None else number(slot.grad, ".2f", 4)
+    return share if wide else no_zero(share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One trend as it is shown."""
+
+    name: str
+    value: float | None
+    spec: str
+    """`format()` specification of the value."""
+    room: int
+    """Cells that the value needs at most."""
+    trend: Trend
+
+
+def _known_trends(snapshot: Snapshot, env: Env, detail: Detail) -> list[_Row]:
     now = {
         "return": env.episode_return, "reward": env.reward, "metric": env.metric, "rent": env.rent,
         "fps": env.fps,
     }  # fmt: skip
-    specs = dict(_TREND_SPECS)
-    names = [name for name, _ in _TREND_SPECS if name in detail.trends]
-    names += [name for name in detail.trends if name not in specs]
-    return [(name, specs.get(name, ".3g"), now.get(name), detail.trends[name]) for name in names]
+    rows = []
+    for name in (*_TREND_SPECS, *(name for name in detail.trends if name not in _TREND_SPECS)):
+        trend = detail.trends.get(name)
+        if trend is not None:
+            spec, room = _TREND_SPECS.get(name, (".3g", 5))
+            value = now.get(name)
+            if value is None:
+                value = next((known for known in reversed(trend.values) if known is not None), None)
+            word = metric_word(snapshot) if name == "metric" else clean(name)
+            rows.append(_Row(name=word, value=value, spec=spec, room=room, trend=trend))
+    return rows
 
 
 def _trends(snapshot: Snapshot, env: Env, detail: Detail) -> list[list[Span]]:
     """Name, value, sparkline, window."""
     return [
-        _trend(metric_word(snapshot) if name == "metric" else name, spec, value, trend, _NARROW_BARS)
-        for name, spec, value, trend in _known_trends(env, detail)
+        [*_trend(row, 6, 5, _NARROW_BARS), Span(f"  {clean(row.trend.window)}", Role.MUTED)]
+        for row in _known_trends(snapshot, env, detail)
     ]
 
 
-def _trend(name: str, spec: str, value: float | None, trend: Trend, bars: int) -> list[Span]:
-    if value is None:
-        value = next((known for known in reversed(trend.values) if known is not None), None)
-    shown = ABSENT if value is None else number(value, spec, 5)
+def _trend(row: _Row, name: int, value: int, bars: int) -> list[Span]:
+    """Name and value in so many cells, and the sparkline."""
+    shown = ABSENT if row.value is None else number(row.value, row.spec, value)
     return [
-        Span(left(clean(name), 6), Role.MUTED),
-        Span(" " + right(shown, 5) + " "),
-        *sparkline(trend.values, bars),
-        Span(f"  {clean(trend.window)}", Role.MUTED),
+        Span(left(row.name, name), Role.MUTED),
+        Span(f" {right(shown, value)} "),
+        *sparkline(_squeezed(row.trend.values, bars), bars),
     ]
+
+
+def _squeezed(values: Sequence[float | None], bars: int) -> list[float | None]:
+    """All of the window in at most `bars` values, each the mean of those in its place."""
+    if len(values) <= bars:
+        return list(values)
+    ends = [place * len(values) // bars for place in range(bars + 1)]
+    return [_mean(values[low:high]) for low, high in pairwise(ends)]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Over those that are there; not finite where one of them is not."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _trend_pairs(snapshot: Snapshot, env: Env, detail: Detail, width: int) -> list[Line]:
-    """Two trends to a line, in columns."""
+    """Two trends to a line, in columns; each column is as wide as its names and values need."""
     half = width // 2
+    bars = max(_WIDE_BARS, min(48, half - 28))
+    rows = _known_trends(snapshot, env, detail)
+    lines = (len(rows) + 1) // 2
     drawn = []
-    for name, spec, value, trend in _known_trends(env, detail):
-        word = metric_word(snapshot) if name == "metric" else name
-        row = _trend(word, spec, value, trend, max(_WIDE_BARS, min(48, half - 28)))
-        drawn.append(fit([Span(" "), *row[:-1], Span(f"  {_brief(trend.window)}", Role.MUTED)], half))
-    rows = (len(drawn) + 1) // 2
-    return [fit([span for one in drawn[i::rows] for span in one], width) for i in range(rows)]
+    for column in (rows[:lines], rows[lines:]):
+        name = min(6, max((cells(row.name) for row in column), default=0))
+        value = max((row.room for row in column), default=0)
+        drawn += [
+            fit(
+                [
+                    Span(" "),
+                    *_trend(row, name, value, bars),
+                    Span(f"  {_brief(row.trend.window)}", Role.MUTED),
+                ],
+                half,
+            )
+            for row in column
+        ]
+    return [fit([span for one in drawn[i::lines] for span in one], width) for i in range(lines)]
 
 
 def _brief(window: str) -> str:
     return clean(window).removeprefix("last ").replace("episodes", "ep").replace("steps", "st")
 
 
-def _actions(detail: Detail) -> list[str]:
-    """`88,214 PRUNE r1c1`, newest first."""
+def _actions(detail: Detail, *, brief: bool = False) -> list[str]:
+    """`88,214 GERM r1c1 conv_light`, newest first; `brief` leaves out the blueprint."""
     found = []
     for action in detail.actions:
         words = clean(action).split(" ")
         place = 1 if len(words) > 1 and _STEP.fullmatch(words[0]) else 0
         words[place] = operation(words[place])
-        found.append(" ".join(words))
+        found.append(" ".join(words[: place + 2] if brief else words))
     return found
 
 
@@ -239,11 +339,14 @@ def _seed_events(snapshot: Snapshot, detail: Detail, room: int, ctx: Context) ->
 
 
 def _seed_event(event: SeedEvent, room: int, ctx: Context) -> list[Span]:
-    said = clean(event.text)
+    """Time, slot, move and why; the gaps close before the why is shortened."""
+    said, why = clean(event.text), clean(event.why)
+    said = left(said, max(15, cells(said)))
     start = f"{clock(event.time, ctx.zone, millis=False)} {clean(event.slot)} "
-    said = left(said, max(15, cells(said))) + "  "
-    left_over = room - cells(start + said)
-    return [Span(start, Role.MUTED), Span(said), Span(_shortened(clean(event.why), left_over))]
+    gap = "   " if cells(f"{start}{said}   {why}") <= room else "  "
+    return [
+        Span(start, Role.MUTED), Span(said + gap), Span(_shortened(why, room - cells(start + said + gap))),
+    ]  # fmt: skip
 
 
 def _shortened(why: str, room: int) -> str:
