@@ -54,7 +54,7 @@ class TrainSettings:
     out: Path | None
     """Folder for the trainer's own numbers and the policy; `None` writes nothing."""
     described: dict[str, str]
-    """The flags as words, shown with the run."""
+    """The flags and what decides how numbers are judged, as words, shown with the run."""
 
 
 def train_settings(flags: TrainFlags) -> TrainSettings:
@@ -74,6 +74,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         target_kl=flags["target_kl"],
     )
     hidden = ("run_id", "endpoint", "telemetry", "out")
+    described = {name: str(value) for name, value in flags.items() if name not in hidden}
     return TrainSettings(
         world_name=flags["world"],
         world=WorldConfig(num_envs=flags["envs"], num_slots=flags["slots"]),
@@ -84,5 +85,5 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         threads=flags["threads"],
         seconds=flags["seconds"],
         out=flags["out"],
-        described={name: str(value) for name, value in flags.items() if name not in hidden},
+        described=described | {"max_grad_norm": str(ppo.max_grad_norm)},
     )
