@@ -417,7 +417,7 @@ def test_the_thread_delivers_without_another_call(held: Heard) -> None:
 
 def test_a_drain_waits_no_longer_than_told() -> None:
     """What has not come is counted; later offers are too; the thread ends."""
-    held = Heard(HandHeld(), DeviceLimits())
+    held = Heard(HandHeld(), DeviceLimits(period_s=1000.0))
     held.offer(a=torch.tensor(1.0))
     held.columns(b=torch.tensor([1.0]))
     thread = held.values._thread
@@ -460,6 +460,17 @@ def test_an_error_costs_one_offer(held: Heard) -> None:
     held.device.is_open = True
     assert eventually(lambda: held.told == [{"c": 3.0}])
     assert held.drops == {FAILED: 2}
+
+
+def test_an_offer_made_while_another_is_told_has_its_turn(heard: Heard) -> None:
+    """As from a signal handler: it neither waits for itself nor is forgotten."""
+
+    def again(told: object) -> None:
+        heard.told.append(told)
+        heard.offer(b=torch.tensor(2.0))
+
+    heard.values.offer({"a": torch.tensor(1.0)}, again)
+    assert heard.told == [{"a": 1.0}, {"b": 2.0}]
 
 
 def test_every_offer_of_many_threads_ends_once() -> None:

@@ -31,7 +31,7 @@ class Cuda(types.ModuleType):
         self.capturing: set[int] = set()
         self.entered: list[int] = []
         self.events: list[Event] = []
-        self.buffers = 0
+        self.buffers: list[torch.Tensor] = []
 
     def __getattr__(self, name: str) -> object:
         return getattr(torch, name)
@@ -40,8 +40,8 @@ class Cuda(types.ModuleType):
         """Host memory; pinned only where there is a GPU."""
         assert pin_memory
         assert device == "cpu"
-        self.buffers += 1
-        return torch.empty(size, dtype=dtype)
+        self.buffers.append(buffer := torch.empty(size, dtype=dtype))
+        return buffer
 
     @contextlib.contextmanager
     def device(self, index: int) -> Iterator[None]:
@@ -127,14 +127,14 @@ def test_slots_are_used_again_once_taken(cuda: Cuda) -> None:
         flight = way.send(torch.ones(12))
         cuda.events[-1].is_done = True
         flight.take()
-    assert cuda.buffers == 1
+    assert len(cuda.buffers) == 1
     assert cuda.events[0].streams == ["stream -1"] * 100
     burst = [way.send(torch.full((12,), float(number))) for number in range(KEPT_SLOTS + 5)]
     assert [flight.take()[0] for flight in burst] == [float(number) for number in range(KEPT_SLOTS + 5)]
-    assert cuda.buffers == KEPT_SLOTS + 5
+    assert len(cuda.buffers) == KEPT_SLOTS + 5
     for flight in [way.send(torch.ones(12)) for _ in range(KEPT_SLOTS + 5)]:
         flight.take()
-    assert cuda.buffers == KEPT_SLOTS + 10
+    assert len(cuda.buffers) == KEPT_SLOTS + 10
 
 
 def test_a_slot_made_in_inference_mode_serves_outside_of_it(cuda: Cuda) -> None:
@@ -142,8 +142,9 @@ def test_a_slot_made_in_inference_mode_serves_outside_of_it(cuda: Cuda) -> None:
     way = Pinned()
     with torch.inference_mode():
         way.send(torch.ones(3)).take()
+    assert not cuda.buffers[0].is_inference()
     assert way.send(torch.full((3,), 2.0)).take().tolist() == [2.0] * 3
-    assert cuda.buffers == 1
+    assert len(cuda.buffers) == 1
 
 
 def test_nothing_is_sent_or_asked_in_a_capture(cuda: Cuda) -> None:
