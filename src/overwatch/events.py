@@ -24,16 +24,8 @@ MAX_ROWS: Final = 1 << 22
 """Most values one column may hold."""
 
 _ITEM_BYTES: Final = {
-    "<f8": 8,
-    "<f4": 4,
-    "<i8": 8,
-    "<i4": 4,
-    "<i2": 2,
-    "|i1": 1,
-    "<u4": 4,
-    "<u2": 2,
-    "|u1": 1,
-}
+    "<f8": 8, "<f4": 4, "<i8": 8, "<i4": 4, "<i2": 2, "|i1": 1, "<u4": 4, "<u2": 2, "|u1": 1,
+}  # fmt: skip
 
 
 class Severity(Enum):
@@ -333,6 +325,17 @@ class CurriculumChanged(_Fact, frozen=True, kw_only=True, tag="curriculum_change
     """Envs concerned, one row an env; all of them when absent."""
 
 
+class CheckpointSaved(_Fact, frozen=True, kw_only=True, tag="checkpoint_saved"):
+    """The trainer wrote down what it can go on from."""
+
+    path: str
+    update: int | None = None
+    """Updates that it holds."""
+    size_bytes: int | None = None
+    duration_s: float | None = None
+    """Seconds that saving took."""
+
+
 class PhaseEnded(_Fact, frozen=True, kw_only=True, tag="phase_ended"):
     """A phase of the training loop ended; also sent as a span."""
 
@@ -359,20 +362,9 @@ class LogLine(_Fact, frozen=True, kw_only=True, tag="log_line"):
 
 
 Event: TypeAlias = (
-    RunStarted
-    | RunFinished
-    | Measured
-    | EpisodeEnded
-    | ActionTaken
-    | SeedStageChanged
-    | GateEvaluated
-    | EnvCrashed
-    | NonFiniteSeen
-    | EarlyStopped
-    | CurriculumChanged
-    | PhaseEnded
-    | LogLine
-)
+    RunStarted | RunFinished | Measured | EpisodeEnded | ActionTaken | SeedStageChanged | GateEvaluated
+    | EnvCrashed | NonFiniteSeen | EarlyStopped | CurriculumChanged | CheckpointSaved | PhaseEnded | LogLine
+)  # fmt: skip
 
 
 PENDING: Final = "pending-"

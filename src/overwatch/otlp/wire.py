@@ -14,6 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -60,7 +61,8 @@ RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (
     RunStarted, RunFinished, Measured, EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated,
-    EnvCrashed, NonFiniteSeen, EarlyStopped, CurriculumChanged, PhaseEnded, LogLine,
+    EnvCrashed, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved, PhaseEnded,
+    LogLine,
 )  # fmt: skip
 TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in EVENT_TYPES}
 BY_EVENT_NAME: Final[dict[str, type[Event]]] = {f"{EVENT_PREFIX}{tag}": kind for kind, tag in TAGS.items()}

@@ -15,14 +15,13 @@ import numpy as np
 from overwatch.catalog import Stage
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     Column,
     CurriculumChanged,
     Event,
-    LogLine,
     MetricInfo,
     RunFinished,
     RunStarted,
-    Severity,
 )
 from overwatch.simulate.dice import Dice
 from overwatch.simulate.faults import Conditions, conditions_at
@@ -103,16 +102,8 @@ class Script:
         if second:
             events += self._policy.advance(second, at, now, self._fleet.take_return())
         if second and second % KEYFRAME_S == 0:
-            fields = {"update": str(second), "path": f"checkpoints/update-{second:06d}"}
-            events.append(
-                LogLine(
-                    at=at,
-                    severity=Severity.INFO,
-                    message="checkpoint saved",
-                    subsystem="simic",
-                    fields=fields,
-                )
-            )
+            path = f"checkpoints/update-{second:06d}"
+            events.append(CheckpointSaved(at=at, path=path, update=second))
         return events
 
     def _step(self, step: int, at: int, now: Conditions) -> list[Event]:

@@ -13,6 +13,7 @@ from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     Column,
     CurriculumChanged,
     EarlyStopped,
@@ -103,6 +104,8 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _change_task(state, event)
         case EarlyStopped():
             _stop_early(state, event)
+        case CheckpointSaved():
+            state.checkpoint = event
         case LogLine():
             pass
         case _:

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -43,6 +44,8 @@ def entry_of(event: Event) -> Entry | None:
             return _early_stop(event)
         case CurriculumChanged():
             return _curriculum(event)
+        case CheckpointSaved():
+            return _checkpoint(event)
         case LogLine():
             return Entry(
                 at=event.at, severity=event.severity.value, subsystem=event.subsystem, kind="log_line",
@@ -129,6 +132,17 @@ def _curriculum(event: CurriculumChanged) -> Entry:
     return Entry(
         at=event.at, severity="info", subsystem="simic", kind="curriculum_changed",
         message=f"curriculum {event.name}", fields=_present(fields),
+    )  # fmt: skip
+
+
+def _checkpoint(event: CheckpointSaved) -> Entry:
+    fields = {
+        "path": event.path, "update": event.update, "bytes": event.size_bytes,
+        "took": None if event.duration_s is None else f"{event.duration_s:.3g}s",
+    }  # fmt: skip
+    return Entry(
+        at=event.at, severity="info", subsystem="simic", kind="checkpoint_saved",
+        message="checkpoint saved", fields=_present(fields),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import math
 import msgspec
 
 from overwatch.catalog import KL, Limit, Limits, Metric, Side
-from overwatch.events import EarlyStopped, Origin, RunFinished, RunStarted
+from overwatch.events import CheckpointSaved, EarlyStopped, Origin, RunFinished, RunStarted
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
 from overwatch.state.lanes import LaneIds
@@ -139,6 +139,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """The newest one."""
     early_stops: Ring[int] = msgspec.field(default_factory=lambda: Ring(READINGS))
     """Updates of the newest ones."""
+    checkpoint: CheckpointSaved | None = None
+    """The newest one."""
     task_changed_at: int = 0
     """Newest producer's time when most envs last got another task; 0 = none did."""
     feed: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FEED))

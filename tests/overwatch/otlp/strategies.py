@@ -10,6 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from overwatch.catalog import BY_NAME, Scope, Stage
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     Column,
     Conflated,
     CurriculumChanged,
@@ -193,6 +194,14 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         before=_opt(WORDS),
         after=_opt(WORDS),
         env_id=_opt(st.integers(0, 4).flatmap(numbers)),
+    ),
+    st.builds(
+        CheckpointSaved,
+        at=TIMES,
+        path=WORDS,
+        update=_opt(INTS),
+        size_bytes=_opt(INTS),
+        duration_s=_opt(FLOATS),
     ),
     st.builds(PhaseEnded, at=TIMES, phase=WORDS, duration_s=FLOATS, update=_opt(INTS)),
     st.builds(

@@ -356,7 +356,7 @@ def test_no_call_raises_whatever_it_is_given(sink: Sink, caplog: pytest.LogCaptu
             pass
     run.log("still here")
     report = run.close(10.0)
-    assert report.accepted == 13 * len(nonsense) + 2
+    assert report.accepted == 14 * len(nonsense) + 2
     assert set(report.dropped) == {"invalid"}
     assert report.refused > 0
     assert [event.message for event in sink.events(LogLine)][-1] == "still here"

@@ -9,6 +9,7 @@ import msgspec
 
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     Column,
     CurriculumChanged,
     EarlyStopped,
@@ -53,7 +54,7 @@ def global_envs(event: Event, offset: int) -> Event:
                 if event.env_id is None
                 else msgspec.structs.replace(event, env_id=event.env_id + offset)
             )
-        case RunStarted() | RunFinished() | EarlyStopped() | PhaseEnded():
+        case RunStarted() | RunFinished() | EarlyStopped() | CheckpointSaved() | PhaseEnded():
             return event
         case _:
             assert_never(event)
