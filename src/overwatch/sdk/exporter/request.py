@@ -42,6 +42,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     rejected: int = 0
     """Records (or points, or spans) of a taken request that the collector did not keep."""
+    code: str = ""
+    """Of an answer that is not `TAKEN`: HTTP status, gRPC code in lower case, or the kind of failure."""
     detail: str = ""
     """For a person: the status, or what the collector said."""
     retry_after_s: float | None = None

@@ -1,0 +1,185 @@
+"""Where requests of one signal go, and all that `OTEL_EXPORTER_OTLP_*` says about the way.
+
+Rules: a signal's own variable wins over the shared one; a value that cannot be used is told and left out;
+the value of a header is never told. Must not know requests.
+"""
+
+import base64
+import logging
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from overwatch.journal import Signal
+from overwatch.sdk.exporter.endpoint import Protocol, Target
+
+log: Final = logging.getLogger("overwatch.exporter")
+
+DEFAULT_TIMEOUT_S: Final = 10.0
+LONGEST_TIMEOUT_S: Final = 60.0
+_SURELY_MILLISECONDS: Final = 1000.0
+"""The specification counts milliseconds, OpenTelemetry's Python counts seconds, and so do we. Nobody waits a
+thousand seconds for a collector: such a number follows the specification."""
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_KEPT_IN_PATH: Final = "/?%:@!$&'()*+,;=~"
+_OURS: Final = frozenset(
+    {"connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"}
+)
+
+
+class Headers(msgspec.Struct, frozen=True):
+    """Names in lower case and values; secrets, so they do not show in a representation."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Headers({', '.join(name for name, _ in self.pairs)})"
+
+
+class Tls(msgspec.Struct, frozen=True, kw_only=True):
+    """PEM files; they are read at each new connection, so a renewed certificate is taken up."""
+
+    authorities: str | None = None
+    """Who is trusted; `None` is the system's list."""
+    key: str | None = None
+    certificate: str | None = None
+    """What we show of ourselves, with `key`."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """A server; what has one origin may share a connection."""
+
+    host: str
+    port: int
+    tls: Tls | None
+    """`None` is plain text."""
+
+    @property
+    def authority(self) -> str:
+        """`host:port`, an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the requests of one signal go."""
+
+    protocol: Protocol
+    origin: Origin
+    path: str
+    """Path and query for HTTP; unused with gRPC."""
+    headers: Headers = Headers()
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    """The longest that one try may take, in all."""
+    gzip: bool = False
+
+    @property
+    def shown(self) -> str:
+        """For a message to a person; without user, password, path and query."""
+        return f"{'http' if self.origin.tls is None else 'https'}://{self.origin.authority}"
+
+
+def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.environ) -> Destination:
+    """The destination of a signal; raises `ValueError` when the endpoint is no URL of a server."""
+    words = _Words(signal, env)
+    url = target.endpoint or _from_env(signal, target.protocol, words)
+    with_scheme = url if "://" in url else f"{_scheme(target.protocol, words)}://{url}"
+    parts = urlsplit(with_scheme)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"the endpoint of {signal.value} is no http:// or https:// URL of a server")
+    tls = parts.scheme == "https"
+    port = parts.port or (443 if tls else 80)
+    headers = _headers(words)
+    if parts.username and "authorization" not in dict(headers):
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers = (*headers, ("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
+    return Destination(
+        protocol=target.protocol,
+        origin=Origin(host=_ascii(parts.hostname), port=port, tls=_tls(words) if tls else None),
+        path=quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_KEPT_IN_PATH),
+        headers=Headers(headers),
+        timeout_s=_timeout_s(words),
+        gzip=_gzip(words),
+    )
+
+
+class _Words:
+    """The environment as one signal sees it."""
+
+    def __init__(self, signal: Signal, env: Mapping[str, str]) -> None:
+        self._signal = signal.name
+        self._env = env
+
+    def get(self, what: str) -> str:
+        """The signal's own word, else the shared one; empty is unset."""
+        return self.own(what) or self._env.get(f"OTEL_EXPORTER_OTLP_{what}", "").strip()
+
+    def own(self, what: str) -> str:
+        return self._env.get(f"OTEL_EXPORTER_OTLP_{self._signal}_{what}", "").strip()
+
+
+def _from_env(signal: Signal, protocol: Protocol, words: _Words) -> str:
+    own = words.own("ENDPOINT")
+    if own or protocol == "grpc":
+        return own or words.get("ENDPOINT")
+    return f"{words.get('ENDPOINT').rstrip('/')}/v1/{signal.value}"
+
+
+def _scheme(protocol: Protocol, words: _Words) -> str:
+    """Of an endpoint that names none: gRPC is TLS unless said otherwise."""
+    plain = protocol != "grpc" or words.get("INSECURE").lower() == "true"
+    return "http" if plain else "https"
+
+
+def _ascii(host: str) -> str:
+    """A host as it stands in a header; raises `UnicodeError`, a `ValueError`, where it cannot."""
+    return host if host.isascii() else host.encode("idna").decode()
+
+
+def _tls(words: _Words) -> Tls:
+    return Tls(
+        authorities=words.get("CERTIFICATE") or None,
+        key=words.get("CLIENT_KEY") or None,
+        certificate=words.get("CLIENT_CERTIFICATE") or None,
+    )
+
+
+def _headers(words: _Words) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for position, entry in enumerate(words.get("HEADERS").split(","), start=1):
+        if not entry.strip():
+            continue
+        name, equals, value = entry.partition("=")
+        name, value = unquote(name).strip().lower(), unquote(value).strip()
+        if not equals or not _NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
+            log.warning("header %d of OTEL_EXPORTER_OTLP_HEADERS is not name=value; it is left out", position)
+        elif name in _OURS:
+            log.warning("the header %s is set by the exporter itself; it is left out", name)
+        else:
+            found[name] = value
+    return tuple(found.items())
+
+
+def _timeout_s(words: _Words) -> float:
+    word = words.get("TIMEOUT")
+    try:
+        asked = float(word or DEFAULT_TIMEOUT_S)
+    except ValueError:
+        asked = math.nan
+    if not asked > 0:
+        log.warning("OTLP timeout %r is no positive number of seconds; %g s is used", word, DEFAULT_TIMEOUT_S)
+        return DEFAULT_TIMEOUT_S
+    if asked >= _SURELY_MILLISECONDS:
+        asked /= 1000
+    return min(asked, LONGEST_TIMEOUT_S)
+
+
+def _gzip(words: _Words) -> bool:
+    word = words.get("COMPRESSION").lower()
+    if word not in ("", "none", "gzip"):
+        log.warning("OTLP compression %r is not supported; sending without", word)
+    return word == "gzip"

@@ -1,0 +1,58 @@
+"""The seam between the sender and a protocol, and the one place that knows which protocols there are.
+
+Rules: an outlet tries once and says what became of it; it never raises for what a collector does. Must
+not know queues or retries.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from overwatch.journal import Signal
+from overwatch.sdk.exporter.delivery.destination import Destination
+from overwatch.sdk.exporter.request import Answer, Request
+
+
+class Outlet(Protocol):
+    """Gives requests to a collector, one at a time."""
+
+    def send(self, request: Request, deadline: float) -> Answer:
+        """Try once; answers by `deadline` (monotonic seconds) or the destination's own timeout."""
+
+    def close(self) -> None:
+        """From any thread: a try in flight ends at once as `AGAIN`, and so does every later one."""
+
+
+def outlet(destinations: Mapping[Signal, Destination]) -> Outlet:
+    """An outlet for some signals; a request of another signal is refused."""
+    by_http = {signal: to for signal, to in destinations.items() if to.protocol != "grpc"}
+    by_grpc = {signal: to for signal, to in destinations.items() if to.protocol == "grpc"}
+    if not by_grpc:
+        from overwatch.sdk.exporter.delivery.http import HttpOutlet
+
+        return HttpOutlet(by_http)
+    from overwatch.sdk.exporter.delivery.grpc import GrpcOutlet
+
+    if not by_http:
+        return GrpcOutlet(by_grpc)
+    from overwatch.sdk.exporter.delivery.http import HttpOutlet
+
+    return _Both(GrpcOutlet(by_grpc), frozenset(by_grpc), HttpOutlet(by_http))
+
+
+class _Both:
+    """Some signals over gRPC, the others over HTTP."""
+
+    def __init__(self, by_grpc: Outlet, signals: frozenset[Signal], by_http: Outlet) -> None:
+        self._by_grpc = by_grpc
+        self._signals = signals
+        self._by_http = by_http
+
+    def send(self, request: Request, deadline: float) -> Answer:
+        """Try once, over the signal's protocol."""
+        chosen = self._by_grpc if request.signal in self._signals else self._by_http
+        return chosen.send(request, deadline)
+
+    def close(self) -> None:
+        """End both."""
+        self._by_grpc.close()
+        self._by_http.close()

@@ -1,0 +1,238 @@
+"""The one thread that gives requests to the collector.
+
+Rules: requests go in order, one at a time, without a pause while more wait; a collector that is away is
+tried again with growing pauses for as long as the process lives; what it refuses is counted by its code
+and passed over; a change of fortune is said once. Whatever fails, this thread goes on. Must not know
+what a request holds.
+"""
+
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, assert_never
+
+from overwatch.sdk.exporter.delivery.outlet import Outlet
+from overwatch.sdk.exporter.delivery.reply import CLOSED
+from overwatch.sdk.exporter.request import Answer, Request, Verdict
+
+log: Final = logging.getLogger("overwatch.exporter")
+
+_IDLE_S: Final = 0.2
+_CLOSED_SOURCE_S: Final = 0.01
+"""Between two looks at a source that does not wait any more."""
+_JITTER: Final = 0.2
+_SAY_AGAIN_S: Final = 10.0
+_MOST_FAULTS: Final = 5
+
+
+class Source(Protocol):
+    """Where requests wait; the sender is its only taker, one request at a time."""
+
+    def take(self, timeout_s: float) -> Request | None:
+        """The oldest request, waiting so long for one."""
+
+    def landed(self, request: Request, rejected: int) -> None:
+        """The collector has it, but for so many records."""
+
+    def lost(self, request: Request, reason: str) -> None:
+        """It is given up."""
+
+    def wait_empty(self, timeout_s: float) -> bool:
+        """Wait until all requests have landed or are lost; whether they have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast a collector that is away is tried again."""
+
+    first_s: float = 0.2
+    """The first pause, and each while draining."""
+    longest_s: float = 5.0
+    """What the pauses, each twice the one before, grow to."""
+    ceiling_s: float = 60.0
+    """The longest that a collector may ask for."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for pauses out of order."""
+        if not 0 < self.first_s <= self.longest_s <= self.ceiling_s < math.inf:
+            raise ValueError(f"pauses must be 0 < first <= longest <= ceiling, not {self}")
+
+    def pause_s(self, tries: int, asked_s: float | None) -> float:
+        """The pause after so many failed tries, or what the collector asked for and up to a fifth more."""
+        if asked_s:
+            return min(max(asked_s, self.first_s) * random.uniform(1.0, 1.0 + _JITTER), self.ceiling_s)  # noqa: S311 jitter, not a secret
+        doubled = self.first_s * 2.0 ** min(tries - 1, 32)
+        return min(doubled, self.longest_s) * random.uniform(1.0 - _JITTER, 1.0 + _JITTER)  # noqa: S311 jitter, not a secret
+
+
+class Sender:
+    """Takes from a source, gives to a collector."""
+
+    def __init__(
+        self, source: Source, open_outlet: Callable[[], Outlet], shown: str, pace: Pace | None = None
+    ) -> None:
+        self._source = source
+        self._open = open_outlet
+        self._pace = pace or Pace()
+        self._outlet = open_outlet()
+        self._fortune = _Fortune(shown)
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self._drains = 0
+        self._is_cut = False
+        self._progress: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=self._run, name="overwatch-sender", daemon=True)
+        self.faults = 0
+        """Errors of our own, met and outlived."""
+
+    def start(self, progress: Callable[[], None] = lambda: None) -> None:
+        """Begin; `progress` is called, on the sender's thread, after each request."""
+        self._progress = progress
+        self._thread.start()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Send what waits without long pauses; whether all of it has landed or is lost in time.
+
+        The sender goes on afterwards. A try that hangs on a collector in trouble is cut off for a new one.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            self._drains += 1
+            in_trouble = self._fortune.is_up is False
+            self._is_cut = self._is_cut or in_trouble
+            stuck = self._outlet
+            self._changed.notify_all()
+        if in_trouble:
+            stuck.close()
+        try:
+            return self._source.wait_empty(max(deadline - time.monotonic(), 0.0))
+        finally:
+            with self._changed:
+                self._drains -= 1
+
+    def stop(self, timeout_s: float = 1.0) -> bool:
+        """End the thread, and with it a try in flight; what was not delivered stays in the source."""
+        with self._changed:
+            self._is_stopping = True
+            outlet = self._outlet
+            self._changed.notify_all()
+        outlet.close()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            try:
+                request = self._source.take(_IDLE_S)
+                if request is None:
+                    self._rest(_CLOSED_SOURCE_S, may_hurry=False)
+                else:
+                    self._deliver(request)
+                    self._progress()
+            except Exception as error:  # noqa: BLE001 the border: telemetry ends with the process, not before
+                self._fault(error)
+                self._rest(self._pace.first_s, may_hurry=False)
+
+    def _deliver(self, request: Request) -> None:
+        tries = faults = 0
+        while not self._is_stopping:
+            self._renew()
+            answer = self._try(request)
+            tries += 1
+            faults += answer is _FAULT
+            if faults >= _MOST_FAULTS:
+                self._source.lost(request, "unsendable")
+                return
+            if answer != CLOSED:
+                self._fortune.note(answer)
+            match answer.verdict:
+                case Verdict.TAKEN:
+                    self._source.landed(request, answer.rejected)
+                    return
+                case Verdict.REFUSED:
+                    reason = f"refused_{answer.code}" if answer.code else "refused"
+                    self._source.lost(request, reason)
+                    return
+                case Verdict.AGAIN:
+                    self._wait(tries, answer)
+                case _:
+                    assert_never(answer.verdict)
+
+    def _try(self, request: Request) -> Answer:
+        try:
+            return self._outlet.send(request, math.inf)
+        except Exception as error:  # noqa: BLE001 the border: one request must not end the others' delivery
+            self._fault(error)
+            return _FAULT
+
+    def _renew(self) -> None:
+        with self._changed:
+            if self._is_stopping or not self._is_cut:
+                return
+            cut, self._outlet, self._is_cut = self._outlet, self._open(), False
+        cut.close()
+
+    def _wait(self, tries: int, answer: Answer) -> None:
+        asked_s = answer.retry_after_s
+        tries_now = 1 if self._drains else tries
+        self._rest(self._pace.pause_s(tries_now, asked_s), may_hurry=not asked_s)
+
+    def _rest(self, pause_s: float, *, may_hurry: bool) -> None:
+        """Wait; not when stopping, and, where the pause is only ours, not when a drain begins or has cut."""
+        with self._changed:
+            drains = self._drains
+            self._changed.wait_for(
+                lambda: self._is_stopping or (may_hurry and (self._drains > drains or self._is_cut)), pause_s
+            )
+
+    def _fault(self, error: Exception) -> None:
+        self.faults += 1
+        if self.faults == 1:
+            log.error("an error of the exporter itself; delivery goes on", exc_info=error)
+
+
+_FAULT: Final = Answer(verdict=Verdict.AGAIN, code="fault", detail="an error of the exporter")
+
+
+class _Fortune:
+    """Says once how the collector takes it, and keeps quiet while that changes to and fro."""
+
+    def __init__(self, shown: str) -> None:
+        self.is_up: bool | None = None
+        self._shown = shown
+        self._said_at: dict[str, float] = {}
+        self._told_down = False
+        self._rejected = 0
+        self._rejected_said = 0
+
+    def note(self, answer: Answer) -> None:
+        """Take an answer."""
+        is_up = answer.verdict is Verdict.TAKEN
+        if is_up is not self.is_up:
+            if not is_up:
+                self._say_down(answer)
+            elif self._told_down:
+                log.warning("the collector at %s takes telemetry again", self._shown)
+                self._told_down = False
+            self.is_up = is_up
+        if answer.rejected:
+            self._say_rejected(answer)
+
+    def _say_down(self, answer: Answer) -> None:
+        now = time.monotonic()
+        if now - self._said_at.get(answer.code, -math.inf) >= _SAY_AGAIN_S:
+            self._said_at[answer.code] = now
+            self._told_down = True
+            log.warning("the collector at %s does not take telemetry (%s)", self._shown, answer.detail)
+
+    def _say_rejected(self, answer: Answer) -> None:
+        """At the first, and then each time the number has doubled."""
+        self._rejected += answer.rejected
+        if self._rejected >= 2 * self._rejected_said:
+            self._rejected_said = self._rejected
+            log.warning("the collector did not keep %d records: %s", self._rejected, answer.detail)

@@ -1,0 +1,100 @@
+"""What `OTEL_EXPORTER_OTLP_*` says about the way, a signal's own word first."""
+
+import pytest
+
+from overwatch.journal import Signal
+from overwatch.sdk.exporter.delivery import Destination, destination
+from overwatch.sdk.exporter.delivery.destination import Tls
+from overwatch.sdk.exporter.endpoint import target
+
+
+def find(env: dict[str, str], signal: Signal = Signal.LOGS, asked: str | None = None) -> Destination:
+    """The destination in an environment."""
+    return destination(signal, target(signal.value, asked, env), env)
+
+
+def test_the_shared_endpoint_gets_the_signals_path_and_an_own_one_is_used_as_it_is() -> None:
+    """OTLP over HTTP: a base for all, or a full URL for one."""
+    env = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://all:4318/base/",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://traces/in?key=a b",
+    }
+    logs, traces = find(env), find(env, Signal.TRACES)
+    assert (logs.shown, logs.path) == ("http://all:4318", "/base/v1/logs")
+    assert (traces.shown, traces.path) == ("https://traces:443", "/in?key=a%20b")
+    assert find({}).shown == "http://127.0.0.1:4318"
+    assert find({}, asked="localhost:9999").shown == "http://localhost:9999"
+    assert find({}, asked="http://[::1]:9").origin.authority == "[::1]:9"
+
+
+def test_grpc_without_a_scheme_is_tls_unless_it_is_said_to_be_insecure() -> None:
+    """A scheme wins over `INSECURE`."""
+    env = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": "host:4317"}
+    assert find(env).shown == "https://host:4317"
+    insecure = env | {"OTEL_EXPORTER_OTLP_LOGS_INSECURE": "True"}
+    assert find(insecure).shown == "http://host:4317"
+    assert find(insecure | {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://host:4317"}).origin.tls is not None
+    assert find(insecure | {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://host"}).origin.tls is None
+
+
+def test_a_signals_own_words_win() -> None:
+    """Certificates, timeout and compression."""
+    env = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "https://host",
+        "OTEL_EXPORTER_OTLP_CERTIFICATE": "ca.pem",
+        "OTEL_EXPORTER_OTLP_CLIENT_KEY": "key.pem",
+        "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "cert.pem",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "3",
+        "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT": "2.5",
+        "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
+        "OTEL_EXPORTER_OTLP_LOGS_COMPRESSION": "none",
+        "OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE": "own.pem",
+    }
+    logs, metrics = find(env), find(env, Signal.METRICS)
+    assert logs.origin.tls == Tls(authorities="own.pem", key="key.pem", certificate="cert.pem")
+    assert (logs.timeout_s, logs.gzip) == (2.5, False)
+    assert metrics.origin.tls == Tls(authorities="ca.pem", key="key.pem", certificate="cert.pem")
+    assert (metrics.timeout_s, metrics.gzip) == (3.0, True)
+
+
+def test_a_timeout_is_in_seconds_and_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """What can only be milliseconds is read so; what is no time is told."""
+    expected = {"": 10.0, "0.5": 0.5, "10000": 10.0, "1000": 1.0, "900": 60.0, "1e12": 60.0}
+    for word, seconds in expected.items():
+        assert find({"OTEL_EXPORTER_OTLP_TIMEOUT": word}).timeout_s == seconds, word
+    assert not caplog.text
+    for word in ("0", "-1", "nan", "ten"):
+        assert find({"OTEL_EXPORTER_OTLP_TIMEOUT": word}).timeout_s == 10.0
+    assert "'ten'" in caplog.text
+
+
+def test_headers_are_decoded_and_their_values_are_never_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Not in a log line, not in a representation; what cannot be a header is left out."""
+    words = "Authorization=Bearer%20SECRET,x-a = 1 ,SECRET,no name=SECRET,x-b=SECRET%0d%0aevil: yes,host=SECRET,x-c="
+    found = find({"OTEL_EXPORTER_OTLP_HEADERS": words})
+    assert found.headers.pairs == (("authorization", "Bearer SECRET"), ("x-a", "1"), ("x-c", ""))
+    assert len(caplog.messages) == 4
+    assert "SECRET" not in caplog.text + repr(found)
+
+
+def test_a_user_in_the_url_becomes_a_header_and_is_not_shown() -> None:
+    """As browsers and `requests` do; a header of one's own wins."""
+    asked = "http://me:SE%3ACRET@host:1"
+    found = find({}, asked=asked)
+    assert found.headers.pairs == (("authorization", "Basic bWU6U0U6Q1JFVA=="),)
+    assert found.shown == "http://host:1"
+    own = find({"OTEL_EXPORTER_OTLP_HEADERS": "authorization=mine"}, asked=asked)
+    assert own.headers.pairs == (("authorization", "mine"),)
+
+
+def test_an_unknown_compression_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """And nothing is compressed."""
+    assert not find({"OTEL_EXPORTER_OTLP_COMPRESSION": "zstd"}).gzip
+    assert "zstd" in caplog.text
+
+
+@pytest.mark.parametrize("endpoint", ["ftp://host", "http://", "unix:///run/x.sock", "http://host:port"])
+def test_an_endpoint_that_is_no_server_is_an_error(endpoint: str) -> None:
+    """The one thing that a person must put right."""
+    with pytest.raises(ValueError, match=r"endpoint|[Pp]ort"):
+        find({}, asked=endpoint)
