@@ -1,10 +1,6 @@
-"""The machine's readings: the host as it is, GPUs by a library built for the test."""
+"""The machine's readings: the host as it is, GPUs by a libnvidia-ml built for the test."""
 
-import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,89 +8,200 @@ import pytest
 import overwatch.sdk
 from overwatch.catalog import Scope
 from overwatch.events import Measured
-from overwatch.sdk.exporter.sampler import Host, SampleLock
+from overwatch.sdk.exporter.gpus import SampleLimits, Trainer, look_around
+from overwatch.sdk.exporter.host import Host
+from overwatch.sdk.exporter.locks import SampleLock
 from tests.overwatch.sdk.sink import http_sink
-
-COMPILER = shutil.which("gcc") or shutil.which("cc")
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the fake NVML with")
-
-
-@pytest.fixture(scope="module")
-def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a libnvidia-ml of two GPUs."""
-    folder = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).with_name("fake_nvml.c")
-    assert COMPILER is not None
-    library = folder / "libnvidia-ml.so.1"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    return folder
+from tests.real.fake_nvml.machine import (
+    DRIVER_NOT_LOADED,
+    GIB,
+    GPU_IS_LOST,
+    NOT_SUPPORTED,
+    UNINITIALIZED,
+    Machine,
+)
 
 
-def read_nvml(environment: dict[str, str]) -> list[object]:
-    """What the GPU reader of a fresh process reads."""
-    script = "import json; from overwatch.sdk.exporter.nvml import Nvml; print(json.dumps(Nvml().read()))"
-    outer = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**outer, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: list[object] = json.loads(done.stdout)
-    return found
-
-
-@needs_compiler
-def test_gpus_are_read_through_nvml(fake_nvml: Path) -> None:
-    """Utilisation within 0..1, bytes, Celsius, watts; a reading one GPU lacks is NaN in its column."""
-    lanes, readings = read_nvml({"LD_LIBRARY_PATH": str(fake_nvml)})
-    assert lanes == ["cuda:0", "cuda:1"]
-    assert isinstance(readings, dict)
-    power = readings.pop("hw.power")
-    assert power[0] == 250.5
-    assert power[1] != power[1]
-    assert readings == {
-        "hw.gpu.utilization": [0.37, 1.0],
-        "hw.gpu.memory.usage": [float(4 << 30)] * 2,
-        "hw.gpu.memory.limit": [float(16 << 30)] * 2,
-        "hw.temperature": [60.0, 81.0],
-    }
-
-
-@needs_compiler
-def test_lanes_are_numbered_as_the_trainer_sees_them(fake_nvml: Path) -> None:
-    """`cuda:0` is the first visible device; an invalid entry ends the list, an empty one hides all."""
-    library = {"LD_LIBRARY_PATH": str(fake_nvml)}
-    lanes, readings = read_nvml({**library, "CUDA_VISIBLE_DEVICES": "1,7,0"})
-    assert isinstance(readings, dict)
-    assert (lanes, readings["hw.temperature"]) == (["cuda:0"], [81.0])
-    lanes, readings = read_nvml({**library, "CUDA_VISIBLE_DEVICES": "1,0"})
-    assert isinstance(readings, dict)
-    assert (lanes, readings["hw.temperature"]) == (["cuda:0", "cuda:1"], [81.0, 60.0])
-    assert read_nvml({**library, "CUDA_VISIBLE_DEVICES": ""}) == [[], {}]
-
-
-def test_a_machine_without_a_driver_has_no_gpus(tmp_path: Path) -> None:
-    """A library that is none: nothing, rather than zeros."""
-    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"not a library")
-    assert read_nvml({"LD_LIBRARY_PATH": str(tmp_path)}) == [[], {}]
-
-
-@needs_compiler
-def test_samples_arrive_as_measurements(fake_nvml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Host and GPU readings of the exporter process reach the collector, GPUs keyed by lane."""
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_nvml))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def test_samples_arrive_as_measurements(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Host and GPU readings of the exporter process reach the collector, GPUs keyed by UUID with their label."""
+    machine.gpus("GPU-a", "GPU-b")
+    for name, value in machine.environment().items():
+        monkeypatch.setenv(name, value)
     with http_sink() as sink:
         run = overwatch.sdk.start(endpoint=sink.endpoint)
         sink.wait(lambda sink: {Scope.HOST, Scope.GPU} <= {event.scope for event in sink.events(Measured)})
         assert run.close(5.0).delivered
         gpu = next(event for event in sink.events(Measured) if event.scope is Scope.GPU)
         host = next(event for event in sink.events(Measured) if event.scope is Scope.HOST)
-    assert gpu.keys["gpu_id"].words() == ["cuda:0", "cuda:1"]
-    assert gpu.values["hw.temperature"].array().tolist() == [60.0, 81.0]
+    assert gpu.keys["gpu_id"].words() == ["GPU-a", "GPU-b"]
+    assert gpu.values["label"].words() == ["cuda:0", "cuda:1"]
+    assert gpu.values["hw.temperature"].array().tolist() == [60.0, 60.0]
+    assert gpu.values["overwatch.gpu.throttle"].words() == ["none", "none"]
     assert 0 < host.values["system.memory.usage"].first() < host.values["system.memory.limit"].first()
+
+
+@pytest.mark.parametrize(
+    "call", ["nvmlDeviceGetTemperature", "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetFieldValues"]
+)
+def test_a_call_that_hangs_ages_its_own_lane_alone(machine: Machine, call: str) -> None:
+    """The other GPU and the host are sampled on, with no thread more; when the call returns, so does the lane.
+
+    The fake library ends the process when one GPU is read twice at a time.
+    """
+    machine.gpus("GPU-a", "GPU-b")
+    with machine.sampler() as sampler:
+        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-a") and seen.said("gpu", "GPU-b")))
+        sampler.wait_more("host", count=3)
+        machine.put({f"1.stall.{call}": 1})
+        sampler.wait_more("gpu", "GPU-a", count=3)
+        before, threads = len(sampler.said("gpu", "GPU-b")), sampler.said("gpu", "GPU-a")[-1]["threads"]
+        sampler.wait_more("gpu", "GPU-a", count=20)
+        sampler.wait_more("host", count=5)
+        assert len(sampler.said("gpu", "GPU-b")) == before
+        assert sampler.said("gpu", "GPU-a")[-1]["threads"] == threads
+        machine.put({f"1.stall.{call}": None, "1.util": 99})
+        sampler.wait(lambda seen: seen.said("gpu", "GPU-b")[-1]["hw.gpu.utilization"] == 0.99)
+
+
+def test_a_driver_that_hangs_leaves_the_host(machine: Machine) -> None:
+    """Where the driver never comes up the host is sampled, and its GPUs are from when it does."""
+    machine.gpus("GPU-a")
+    machine.put({"stall.nvmlInit": 1})
+    with machine.sampler() as sampler:
+        sampler.wait(lambda seen: len(seen.said("host")) >= 5)
+        assert sampler.said("gpu") == []
+        machine.put({"stall.nvmlInit": None})
+        sampler.wait_more("gpu")
+
+
+def test_a_lost_gpu_is_absent_and_said_once(machine: Machine) -> None:
+    """No sample, one line of log; the other GPU is not disturbed, and a return is said as well."""
+    machine.gpus("GPU-a", "GPU-b")
+    with machine.sampler() as sampler:
+        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-b")))
+        machine.put({"1.error": GPU_IS_LOST})
+        sampler.wait(lambda seen: bool(seen.said("log")))
+        before = len(sampler.said("gpu", "GPU-b"))
+        sampler.wait_more("gpu", "GPU-a", count=20)
+        assert len(sampler.said("gpu", "GPU-b")) == before
+        [line] = sampler.said("log")
+        assert (line["severity"], line["lane"]) == ("critical", "GPU-b")
+        assert line["message"] == "cuda:1 is lost: the driver no longer reaches it"
+        machine.put({"1.error": None})
+        sampler.wait_more("gpu", "GPU-b")
+        assert [line["message"] for line in sampler.said("log")][1:] == ["cuda:1 answers again"]
+
+
+def test_a_reloaded_driver_is_opened_again(machine: Machine) -> None:
+    """Handles that the driver forgot, then no driver at all, then a new one: the lanes come back."""
+    machine.gpus("GPU-a", "GPU-b")
+    with machine.sampler() as sampler:
+        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-a")))
+        machine.put({"0.error": UNINITIALIZED, "1.error": UNINITIALIZED, "error.nvmlInit": DRIVER_NOT_LOADED})
+        sampler.wait(lambda seen: len(seen.said("log")) == 2)
+        sampler.wait_more("host", count=10)
+        machine.put({"0.error": None, "1.error": None, "error.nvmlInit": None, "0.util": 5})
+        sampler.wait(lambda seen: seen.said("gpu", "GPU-a")[-1]["hw.gpu.utilization"] == 0.05)
+        sampler.wait_more("gpu", "GPU-b")
+
+
+def test_a_reading_that_is_missing_is_never_zero(machine: Machine) -> None:
+    """A lane without power or throttle flags has no such value, beside one that has both."""
+    machine.gpus("GPU-a", "GPU-b")
+    machine.put({"1.error.nvmlDeviceGetPowerUsage": NOT_SUPPORTED, "1.throttle": None})
+    with machine.sampler() as sampler:
+        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-a") and seen.said("gpu", "GPU-b")))
+        whole, poor = sampler.said("gpu", "GPU-a")[-1], sampler.said("gpu", "GPU-b")[-1]
+    assert (whole["hw.power"], whole["overwatch.gpu.throttle"]) == (250.5, "none")
+    assert not {"hw.power", "overwatch.gpu.throttle"} & poor.keys()
+    assert poor["hw.temperature"] == 60.0
+
+
+def test_an_xid_is_a_line_of_log(machine: Machine) -> None:
+    """With its number, its meaning and its lane, once; a program's own fault is only a warning."""
+    machine.gpus("GPU-a", "GPU-b")
+    with machine.sampler() as sampler:
+        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-b")))
+        machine.put({"xid": "1 1 79"})
+        sampler.wait(lambda seen: len(seen.said("log")) == 1)
+        machine.put({"xid": "2 0 31"})
+        sampler.wait(lambda seen: len(seen.said("log")) == 2)
+        sampler.wait_more("gpu", "GPU-a", count=5)
+        first, second = sampler.said("log")
+    assert (first["severity"], first["lane"], first["xid"]) == ("critical", "GPU-b", "79")
+    assert first["message"] == "Xid 79 on cuda:1: GPU has fallen off the bus"
+    assert (second["severity"], second["lane"], second["xid"]) == ("warning", "GPU-a", "31")
+
+
+def test_only_gpus_that_the_run_can_see_are_its_lanes(machine: Machine) -> None:
+    """Under `CUDA_VISIBLE_DEVICES=3,1` two of four GPUs are sampled, numbered as the trainer sees them."""
+    machine.gpus("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+    with machine.sampler(CUDA_VISIBLE_DEVICES="3,1") as sampler:
+        sampler.wait_more("gpu", "GPU-b", count=3)
+        labels = {entry["lane"]: (entry["label"], entry["node"]) for entry in sampler.said("gpu")}
+    assert labels == {"GPU-d": ("cuda:0", "n1"), "GPU-b": ("cuda:1", "n1")}
+
+
+def test_no_visible_gpu_is_no_lane(machine: Machine) -> None:
+    """An empty `CUDA_VISIBLE_DEVICES` hides all GPUs; the host is sampled."""
+    machine.gpus("GPU-a")
+    with machine.sampler(CUDA_VISIBLE_DEVICES="") as sampler:
+        sampler.wait(lambda seen: len(seen.said("host")) >= 5)
+        assert sampler.said("gpu") == []
+
+
+def test_processes_of_a_run_share_the_machine(machine: Machine) -> None:
+    """The second process tells only what its trainer holds, until the first one dies; then it tells all."""
+    machine.gpus("GPU-a", process=f"22 {GIB}")
+    with machine.sampler(TRAINER="11") as first:
+        first.wait(lambda seen: bool(seen.said("gpu") and seen.said("host")))
+        with machine.sampler(TRAINER="22") as second:
+            second.wait_more("gpu", count=5)
+            assert second.said("host") == []
+            told = {name for entry in second.said("gpu") for name in entry if "." in name}
+            assert told == {"overwatch.gpu.process.memory"}
+            assert all("overwatch.gpu.process.memory" not in entry for entry in first.said("gpu"))
+            first.process.kill()
+            second.wait_more("host", count=2)
+            second.wait(lambda seen: "hw.temperature" in seen.said("gpu")[-1])
+
+
+def test_ranks_that_see_different_gpus_sample_their_own(machine: Machine) -> None:
+    """Where a launcher shows each rank one GPU, every GPU is sampled, each by the rank that sees it."""
+    machine.gpus("GPU-a", "GPU-b")
+    with (
+        machine.sampler(CUDA_VISIBLE_DEVICES="0") as first,
+        machine.sampler(CUDA_VISIBLE_DEVICES="1") as second,
+    ):
+        first.wait_more("gpu", count=3)
+        second.wait_more("gpu", count=3)
+        assert {entry["lane"] for entry in first.said("gpu")} == {"GPU-a"}
+        assert {entry["lane"] for entry in second.said("gpu")} == {"GPU-b"}
+
+
+def test_two_runs_on_one_machine_are_both_sampled(machine: Machine) -> None:
+    """Each run has the readings under its own id."""
+    machine.gpus("GPU-a")
+    with machine.sampler("one") as first, machine.sampler("two") as second:
+        for sampler in (first, second):
+            sampler.wait(lambda seen: bool(seen.said("gpu")) and "hw.power" in seen.said("gpu")[-1])
+
+
+def test_an_end_in_order_leaves_no_lock_files(machine: Machine, tmp_path: Path) -> None:
+    """Locks are tidied away when they are given back."""
+    machine.gpus("GPU-a")
+    with machine.sampler() as sampler:
+        sampler.wait(lambda seen: bool(seen.said("gpu") and seen.said("host")))
+        assert len(list(tmp_path.rglob("sampler-*.lock"))) == 2
+        sampler.stop()
+        assert list(tmp_path.rglob("sampler-*.lock")) == []
+
+
+def test_looking_around_waits_no_longer_than_asked() -> None:
+    """A machine that does not answer in time has no lanes that could be named."""
+    trainer = Trainer(node="n1", env={"OVERWATCH_DCGM_URL": "http://127.0.0.1:1/metrics"})
+
+    assert look_around(trainer, 5.0).lanes == ()
 
 
 def test_rates_begin_with_the_second_reading() -> None:
@@ -107,14 +214,28 @@ def test_rates_begin_with_the_second_reading() -> None:
 
 
 def test_one_process_samples_for_a_run() -> None:
-    """The lock of one run is held once, another run's beside it; released, it is taken over."""
-    first, second, other = SampleLock("run"), SampleLock("run"), SampleLock("other")
+    """The lock of one thing of one run is held once, others beside it; released, it is taken over."""
+    first, second = SampleLock("run", "host"), SampleLock("run", "host")
+    others = SampleLock("other", "host"), SampleLock("run", "GPU-a")
     try:
         assert first.held()
         assert not second.held()
-        assert other.held()
+        assert all(other.held() for other in others)
         first.release()
         assert second.held()
+        assert not first.held()
     finally:
-        for lock in (first, second, other):
+        for lock in (first, second, *others):
             lock.release()
+
+
+@pytest.mark.parametrize("wrong", [{"gather_s": 1.0}, {"gather_s": 0.0}, {"again_s": 0.0}, {"again_s": 99.0}])
+def test_limits_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+    """A look that waits longer than its interval, or a driver that is never asked again."""
+    with pytest.raises(ValueError, match="_s"):
+        SampleLimits(**wrong)
+
+
+def test_the_trainer_is_the_parent() -> None:
+    """Unless it is said otherwise, own memory is that of the process that started this one."""
+    assert Trainer().pid == os.getppid()

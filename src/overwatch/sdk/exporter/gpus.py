@@ -1,0 +1,202 @@
+"""The GPUs that a trainer can see, as lanes: who is asked, who is silent, who is gone.
+
+Rules: what cannot be read is absent, never zero; a call that hangs ages its own lane and no other, because
+each is asked by a thread of its own and never twice at a time. Must not know how samples are sent.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from overwatch.catalog import Scope
+from overwatch.catalog.machine import THROTTLE
+from overwatch.events import Column, Event, Measured
+from overwatch.sdk.exporter.dcgm import URL_VARIABLE, Dcgm
+from overwatch.sdk.exporter.lanes import Lane, Sight, sight
+from overwatch.sdk.exporter.locks import SampleLock
+from overwatch.sdk.exporter.nvml import Nvml
+from overwatch.sdk.exporter.probe import Probe
+from overwatch.sdk.exporter.readings import Question, Reading, Source, Xid
+from overwatch.sdk.exporter.xid import back_line, lost_line, xid_line
+
+log: Final = logging.getLogger("overwatch.exporter")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLimits:
+    """How often is looked, and how long is waited."""
+
+    interval_s: float = 1.0
+    """Between two looks."""
+    gather_s: float = 0.25
+    """How long a look waits for its answers; a later one is said with the next."""
+    again_s: float = 5.0
+    """Until the driver is asked anew for GPUs that are missing; doubles up to `rarely_s`."""
+    rarely_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gather_s < self.interval_s:
+            raise ValueError(f"gather_s {self.gather_s} must be above 0 and below {self.interval_s}")
+        if not 0 < self.again_s <= self.rarely_s:
+            raise ValueError(f"again_s {self.again_s} must be above 0 and at most {self.rarely_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """For whom is sampled."""
+
+    node: str = field(default_factory=socket.gethostname)
+    """This machine's host name."""
+    pid: int = field(default_factory=os.getppid)
+    """The trainer's process; an exporter's parent."""
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """The trainer's environment, which says what GPUs it can see."""
+
+
+def source_of(trainer: Trainer) -> Source:
+    """dcgm-exporter's page where one is given, else NVML."""
+    url = trainer.env.get(URL_VARIABLE, "").strip()
+    if url:
+        try:
+            return Dcgm(url)
+        except ValueError as error:
+            log.warning("%s; NVML is asked instead", error)
+    return Nvml(trainer.pid)
+
+
+def look_around(trainer: Trainer, within_s: float) -> Sight:
+    """The GPUs that the trainer can see; none where the driver does not answer in time."""
+    source = source_of(trainer)
+    bell = threading.Condition()
+    probe = Probe("gpus", lambda: sight(source.open(), trainer.env), bell)
+    with bell:
+        probe.ask()
+        bell.wait_for(lambda: not probe.busy, within_s)
+    answer = probe.take()
+    probe.stop()
+    return Sight() if answer is None else answer[1]
+
+
+class Gpus:
+    """The lanes of this machine: who is asked, who is silent, who is gone."""
+
+    def __init__(self, run: str, trainer: Trainer, limits: SampleLimits, bell: threading.Condition) -> None:
+        self._run = run
+        self._node = trainer.node
+        self._limits = limits
+        self._bell = bell
+        self._source = source_of(trainer)
+        self._opening = Probe("gpus", lambda: sight(self._source.open(), trainer.env), bell)
+        self._xids = Probe("xid", self._source.xids, bell)
+        self._probes: dict[str, Probe[Mapping[str, Reading]]] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._locks: dict[str, SampleLock] = {}
+        self._asked: frozenset[str] = frozenset()
+        self._lost: set[str] = set()
+        self._open_at = 0.0
+        self._pause_s = limits.again_s
+
+    def ask(self) -> list[Probe[object]]:
+        """Begin to ask; what is waited for."""
+        opened = self._opening.take()
+        if opened is not None:
+            self._settle(opened[1])
+        if self._lost >= self._asked:
+            self._open_again()
+        if self._opening.busy:
+            return [self._opening]
+        self._xids.ask()
+        return [probe for probe in self._probes.values() if probe.ask()]
+
+    def take(self, at: int) -> list[Event]:
+        """What has been answered: readings of this look together, late ones by themselves."""
+        said: list[Event] = []
+        heard = self._xids.take()
+        known: dict[str, Reading] = {}
+        for probe in self._probes.values():
+            answer = probe.take()
+            if answer is None:
+                continue
+            said += self._gone(at, answer[1])
+            present = {uuid: reading for uuid, reading in answer[1].items() if reading.numbers}
+            if answer[0] < at:
+                said += self._measured(answer[0], present)
+            else:
+                known.update(present)
+        return said + self._measured(at, known) + self._errors(at, () if heard is None else heard[1])
+
+    def stop(self) -> None:
+        """End all threads."""
+        probes: list[Probe[object]] = [self._opening, self._xids, *self._probes.values()]
+        for probe in probes:
+            probe.stop()
+        for lock in self._locks.values():
+            lock.release()
+
+    def _open_again(self) -> None:
+        """Look for GPUs where there are none left to ask; never while one of them is being asked."""
+        busy = self._xids.busy or any(probe.busy for probe in self._probes.values())
+        if busy or time.monotonic() < self._open_at or not self._opening.ask():
+            return
+        self._open_at = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, self._limits.rarely_s)
+
+    def _settle(self, seen: Sight) -> None:
+        """Ask the GPUs that were found; those that are not found any more stay silent."""
+        for probe in self._probes.values():
+            probe.stop()
+        self._lanes = {**self._lanes, **{lane.id: lane for lane in seen.lanes}}
+        for uuid in self._lanes:
+            self._locks.setdefault(uuid, SampleLock(self._run, uuid))
+        self._asked = frozenset(lane.id for lane in seen.lanes)
+        questions = self._source.questions(self._asked)
+        self._probes = {question.name: self._probe(question) for question in questions}
+
+    def _probe(self, question: Question) -> Probe[Mapping[str, Reading]]:
+        def ask() -> Mapping[str, Reading]:
+            return question.ask(frozenset(uuid for uuid, lock in self._locks.items() if lock.held()))
+
+        return Probe(question.name, ask, self._bell)
+
+    def _gone(self, at: int, readings: Mapping[str, Reading]) -> list[Event]:
+        """A line for each GPU that was lost with this look, or that is back."""
+        lost = {uuid for uuid, reading in readings.items() if reading.lost}
+        back = {uuid for uuid, reading in readings.items() if not reading.lost} & self._lost
+        new = lost - self._lost
+        self._lost = (self._lost | new) - back
+        if not self._lost:
+            self._pause_s = self._limits.again_s
+        held = [(uuid, uuid in lost) for uuid in sorted(new | back) if self._locks[uuid].held()]
+        return [(lost_line if gone else back_line)(at, self._lanes[uuid]) for uuid, gone in held]
+
+    def _errors(self, at: int, heard: tuple[Xid, ...]) -> list[Event]:
+        known = [xid for xid in heard if xid.uuid in self._lanes and self._locks[xid.uuid].held()]
+        return [xid_line(at, self._lanes[xid.uuid], xid.code) for xid in known]
+
+    def _measured(self, at: int, readings: Mapping[str, Reading]) -> list[Event]:
+        """One measurement of the lanes that say why they are slow, one of those that do not."""
+        groups: dict[bool, list[str]] = {}
+        for uuid, reading in readings.items():
+            if uuid in self._lanes:
+                groups.setdefault(reading.throttle is None, []).append(uuid)
+        return [self._one(at, {uuid: readings[uuid] for uuid in group}) for group in groups.values()]
+
+    def _one(self, at: int, readings: Mapping[str, Reading]) -> Measured:
+        lanes = [self._lanes[uuid] for uuid in readings]
+        names = dict.fromkeys(name for reading in readings.values() for name in reading.numbers)
+        values = {
+            name: Column.of([reading.numbers.get(name, float("nan")) for reading in readings.values()])
+            for name in names
+        }
+        words = [reading.throttle for reading in readings.values()]
+        if None not in words:
+            values[THROTTLE.name] = Column.of_labels(words)
+        values["label"] = Column.of_labels([lane.label for lane in lanes])
+        values["node"] = Column.of_labels([self._node] * len(lanes))
+        keys = {"gpu_id": Column.of_labels([lane.id for lane in lanes])}
+        return Measured(at=at, scope=Scope.GPU, values=values, keys=keys)
