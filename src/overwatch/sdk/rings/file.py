@@ -1,0 +1,134 @@
+"""One ring's file, mapped: made by the trainer, opened by its reader.
+
+Rules: the room is allocated and touched before use, so a full filesystem is an `OSError` at the start and
+never a SIGBUS later; only this user can read it; a link is never followed. Must not know records.
+"""
+
+import contextlib
+import mmap
+import os
+import platform
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from overwatch.sdk.rings.layout import (
+    HEAD,
+    HEADER_BYTES,
+    MAGIC,
+    MAX_DATA,
+    W_DATA,
+    W_MAGIC,
+    W_PID,
+    W_SIZE,
+)
+
+_PAGE: Final = 4096
+_ZEROS: Final = bytes(1 << 16)
+_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class RingError(ValueError):
+    """A file that is no ring, or one that is broken."""
+
+
+class RingFile:
+    """A mapped ring. `view` is its bytes, `words` the same as unsigned 64-bit words."""
+
+    def __init__(self, path: Path, fd: int, size: int) -> None:
+        self.path = path
+        self.size = size
+        self._map = mmap.mmap(fd, size)
+        self.view = memoryview(self._map)
+        self.words = self.view.cast("Q")
+
+    @property
+    def data(self) -> int:
+        """Where records begin."""
+        return self.words[W_DATA]
+
+    def close(self) -> None:
+        """Unmap; the file stays."""
+        self.words.release()
+        self.view.release()
+        with contextlib.suppress(BufferError):
+            self._map.close()
+
+
+def create(path: Path, size: int, forms: int) -> RingFile:
+    """A new ring of `size` bytes, of which `forms` are for forms; raises `OSError`."""
+    data = HEADER_BYTES + forms
+    if not data + HEAD.size < size <= MAX_DATA or (size | forms) % _PAGE:
+        raise ValueError(f"a ring of {size} bytes with {forms} bytes of forms has no room for records")
+    fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        _allocate(fd, size)
+        ring = RingFile(path, fd, size)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+    finally:
+        os.close(fd)
+    for page in range(0, size, _PAGE):
+        ring.view[page] = 0
+    ring.words[W_SIZE], ring.words[W_DATA], ring.words[W_PID] = size, data, os.getpid()
+    ring.words[W_MAGIC] = MAGIC
+    return ring
+
+
+def open_ring(path: Path) -> RingFile:
+    """A ring that a trainer made; raises `OSError` or `RingError`."""
+    fd = os.open(path, _FLAGS)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise RingError(f"{path} is not a file of this user")
+        if found.st_size < HEADER_BYTES:
+            raise RingError(f"{path} has {found.st_size} bytes; a ring has more")
+        ring = RingFile(path, fd, found.st_size)
+    finally:
+        os.close(fd)
+    words = ring.words
+    sound = words[W_MAGIC] == MAGIC and words[W_SIZE] == ring.size
+    if not sound or not HEADER_BYTES <= words[W_DATA] < ring.size:
+        ring.close()
+        raise RingError(f"{path} is not a ring")
+    return ring
+
+
+def _allocate(fd: int, size: int) -> None:
+    """Take the room now; raises `OSError` where there is none."""
+    allocate = getattr(os, "posix_fallocate", None)
+    if allocate is not None:
+        allocate(fd, 0, size)
+        return
+    for start in range(0, size, len(_ZEROS)):
+        part = _ZEROS[: size - start]
+        if os.pwrite(fd, part, start) != len(part):
+            raise OSError(f"no room for a ring of {size} bytes")
+
+
+def _fence() -> Callable[[], None] | None:
+    """What keeps a payload before its mark where the processor may turn stores round; x86 never does.
+
+    Letting go of a lock orders everything before it, taking it everything after; both in this order leave
+    nothing that could pass.
+    """
+    if platform.machine().lower() in ("x86_64", "amd64", "i686", "i386"):
+        return None
+    lock = threading.Lock()
+    lock.acquire()
+
+    def fence() -> None:
+        with contextlib.suppress(RuntimeError):
+            lock.release()
+        lock.acquire(blocking=False)
+
+    return fence
+
+
+FENCE: Final = _fence()
+"""Called between payload and mark by the writer, between mark and payload by the reader; `None` on x86."""
