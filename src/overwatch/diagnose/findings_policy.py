@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from overwatch.catalog import BY_NAME, KL, Metric
+from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.policy import (
     ENTROPY,
     EXPLAINED_VARIANCE,
@@ -26,7 +27,7 @@ from overwatch.diagnose.returns import Returns
 from overwatch.events import EarlyStopped
 from overwatch.state.judge import Status
 from overwatch.state.policy import Series
-from overwatch.state.run import STOPPED_WITHIN, RunState
+from overwatch.state.run import RunState
 
 SLOW_WARM_UP: Final = 50
 """Updates after which the critic's rows are judged in any case."""

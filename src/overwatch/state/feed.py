@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
@@ -20,7 +21,7 @@ from overwatch.events import (
     RunStarted,
     SeedStageChanged,
 )  # fmt: skip
-from overwatch.state.run import STOPPED_WITHIN, Entry
+from overwatch.state.run import Entry
 
 
 def entry_of(event: Event) -> Entry | None:

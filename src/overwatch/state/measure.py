@@ -8,12 +8,13 @@ import numpy as np
 
 from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
+from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.machine import THROTTLE
 from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import Ints
 from overwatch.state.policy import Many, forgive, new_series, observe, observe_conflated, share_above
-from overwatch.state.run import STOPPED_WITHIN, Gauge, RunState, Throttle
+from overwatch.state.run import Gauge, RunState, Throttle
 from overwatch.state.trends import MEASURES
 
 MARK_NS = 250_000_000

@@ -3,11 +3,10 @@
 Only `apply` changes it. Serialisable whole, so a checkpoint is the state itself.
 """
 
-import math
-
 import msgspec
 
-from overwatch.catalog import KL, Limit, Limits, Metric, Side
+from overwatch.catalog import Limits, Metric
+from overwatch.catalog.judging import declared, run_limits
 from overwatch.events import CheckpointSaved, EarlyStopped, Origin, RunFinished, RunStarted
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
@@ -24,10 +23,6 @@ READINGS = 10
 PHASES = 16
 ACTIONS = 64
 """Steps whose actions make up the action mix."""
-
-
-STOPPED_WITHIN = 2
-"""An early stop worked where KL stayed within this many times its target: the critical limit of a target."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,21 +166,11 @@ class RunState(msgspec.Struct, kw_only=True):
 
     def limits(self, row: Metric) -> Limits:
         """What judges a row in this run: its preset's limits; KL follows a target that the run declared."""
-        target = self.declared("target_kl")
-        if row is not KL or target is None:
-            return row.limits_for(self.preset)
-        return Limits(
-            warning=Limit(side=Side.ABOVE, value=target),
-            critical=Limit(side=Side.ABOVE, value=STOPPED_WITHIN * target),
-        )
+        return run_limits(row, self.preset, self.started.config if self.started else {})
 
     def declared(self, name: str) -> float | None:
         """A setting of the run's configuration, where it is a number above 0."""
-        try:
-            value = float(self.started.config.get(name, "")) if self.started else 0.0
-        except ValueError:
-            return None
-        return value if 0 < value < math.inf else None
+        return declared(self.started.config, name) if self.started else None
 
 
 def dump(state: RunState) -> bytes:

@@ -1,12 +1,26 @@
 """The producers of one run: who spoke when, which records are new, how far their clock is from ours."""
 
+from typing import Final
+
 import msgspec
 
 from overwatch.events import Origin
 from overwatch.state.ring import Ring, median
 
+OUTAGE_S: Final = 5.0
+"""A hole between batches, after which data comes this late, was an outage: a spool kept the data."""
 MAX_GAPS = 65_536
 """Missing sequence numbers remembered per producer, so that a late record still counts once."""
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """A spool that empties after an outage, since its first batch."""
+
+    away_s: float
+    """How long nothing had come."""
+    stamp: int
+    at: int
+    """Producer's time of the first record."""
 
 
 class Source(msgspec.Struct, kw_only=True):
@@ -28,9 +42,17 @@ class Source(msgspec.Struct, kw_only=True):
     """Receive − producer of the newest record."""
     intervals: Ring[float] = msgspec.field(default_factory=lambda: Ring(16))
     """Seconds between its newest batches."""
+    drain: Drain | None = None
+    """Present while data comes late because of an outage."""
     dropped: int | None = None
     """Records its own side dropped, as it last said."""
     finished: bool = False
+
+    @property
+    def speaker(self) -> str:
+        """`rank 0`, or the role with the rank where it is no trainer."""
+        role, _, rank = self.name.rpartition(" ")
+        return f"rank {rank}" if role == "trainer" else self.name
 
     def is_new(self, seq: int | None) -> bool:
         """Whether this record was not folded before; records without a number always are."""
@@ -49,13 +71,18 @@ class Source(msgspec.Struct, kw_only=True):
 
     def heard(self, stamp: int, at: int) -> None:
         """Note one record's receive stamp and producer time."""
-        if stamp != self.stamp:
-            if self.stamp:
-                self.intervals.push((stamp - self.stamp) / 1e9)
-            self.stamp = stamp
-        self.at = max(self.at, at)
+        silent_s = (stamp - self.stamp) / 1e9 if self.stamp else 0.0
         self.delay = stamp - at
         self.least_delay = self.delay if self.least_delay is None else min(self.least_delay, self.delay)
+        late = self.lag_s() >= OUTAGE_S
+        if late and silent_s >= OUTAGE_S:
+            self.drain = Drain(away_s=silent_s, stamp=stamp, at=at)
+        elif silent_s:
+            self.intervals.push(silent_s)
+        if not late:
+            self.drain = None
+        self.stamp = stamp
+        self.at = max(self.at, at)
 
     def interval_s(self) -> float | None:
         """Median seconds between batches."""
@@ -64,6 +91,14 @@ class Source(msgspec.Struct, kw_only=True):
     def lag_s(self) -> float:
         """How much later than usual the newest record came, clock skew removed, seconds."""
         return 0.0 if self.least_delay is None else (self.delay - self.least_delay) / 1e9
+
+
+def speed(source: Source) -> float | None:
+    """Producer's seconds told in one second of a drain; `None` without one, or before its second batch."""
+    drain = source.drain
+    if drain is None or source.stamp <= drain.stamp:
+        return None
+    return max(0.0, (source.at - drain.at) / (source.stamp - drain.stamp))
 
 
 def source_key(origin: Origin) -> str:

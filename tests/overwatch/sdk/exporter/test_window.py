@@ -1,0 +1,118 @@
+"""A window of a tenth of a second: fewer records, nothing lost that somebody reads."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overwatch.catalog import KL, Metric
+from overwatch.catalog.judging import run_limits
+from overwatch.catalog.metric import Limits
+from overwatch.events import Measured, PhaseEnded
+from overwatch.sdk.exporter.window import Window
+from tests import fakes
+from tests.fakes import START_NS
+
+KL_NAME = KL.name
+
+
+def _limits(row: Metric) -> Limits:
+    return run_limits(row, "ppo", {})
+
+
+def _update(index: int, kl: float) -> Measured:
+    return fakes.policy(START_NS + index, index=index, kl_divergence=kl, entropy=0.5)
+
+
+def test_one_measurement_goes_through_as_it_is() -> None:
+    """Nothing is conflated that came alone."""
+    window = Window(_limits)
+    window.add(_update(1, 0.01))
+    assert window.take().numbers == (_update(1, 0.01),)
+    assert not window
+
+
+def test_twenty_updates_are_one_record_that_tells_the_breach_between_them() -> None:
+    """The newest value, how many, the extremes of rows with limits, and each breach."""
+    window = Window(_limits)
+    for index in range(1, 21):
+        window.add(_update(index, {7: 0.2, 9: 0.02}.get(index, 0.001)))
+    passed = window.take()
+    (event,) = passed.numbers
+    assert passed.counted_numbers == 20
+    assert (event.index, event.values[KL_NAME].first()) == (20, 0.001)
+    told = event.conflated
+    assert told is not None
+    assert (told.n, told.low[KL_NAME].first(), told.high[KL_NAME].first()) == (20, 0.001, 0.2)
+    assert (told.criticals[KL_NAME], told.warnings[KL_NAME]) == (1, 1)
+
+
+def test_what_was_conflated_before_counts_fully() -> None:
+    """A record that stood for several is taken for all of them."""
+    first, second = Window(_limits), Window(_limits)
+    for index, kl in enumerate((0.2, 0.001, 0.002), start=1):
+        first.add(_update(index, kl))
+    second.add(first.take().numbers[0])
+    second.add(_update(4, 0.05))
+    (event,) = second.take().numbers
+    assert event.conflated is not None
+    assert event.conflated.n == 4
+    assert event.conflated.criticals == {KL_NAME: 2}
+    assert event.conflated.high[KL_NAME].first() == 0.2
+
+
+def test_columns_of_the_same_envs_merge_and_others_stay_apart() -> None:
+    """A column that only some steps tell keeps its newest value."""
+    window = Window(_limits)
+    window.add(fakes.envs(START_NS, [0, 1], index=1, reward=[1.0, 2.0], metric=[0.1, 0.2]))
+    window.add(fakes.envs(START_NS + 1, [0, 1], index=2, reward=[3.0, 4.0]))
+    window.add(fakes.envs(START_NS + 2, [5], index=2, reward=[9.0]))
+    both, other = window.take().numbers
+    assert both.index == 2
+    assert both.values["overwatch.env.reward"].array().tolist() == [3.0, 4.0]
+    assert both.values["overwatch.env.metric"].array().tolist() == [0.1, 0.2]
+    assert other.keys["env_id"].array().tolist() == [5]
+
+
+def test_a_change_of_stage_is_never_conflated_away() -> None:
+    """Training, pruned, dormant within a tenth of a second are three records."""
+    window = Window(_limits)
+    for number, stage in enumerate(("training", "training", "pruned", "dormant")):
+        window.add(fakes.slots(START_NS + number, [0], ["r0c0"], [stage]))
+    stages = [event.values["overwatch.slot.stage"].words() for event in window.take().numbers]
+    assert stages == [["training"], ["pruned"], ["dormant"]]
+
+
+def test_facts_stay_in_order_and_are_never_conflated() -> None:
+    """Two equal facts are two facts."""
+    window = Window(_limits)
+    facts = [PhaseEnded(at=START_NS, phase="update", duration_s=0.5)] * 2
+    for fact in facts:
+        window.add(fact)
+    window.add(PhaseEnded(at=START_NS, phase="sync", duration_s=0.1), counted=False)
+    passed = window.take()
+    assert [fact.phase for fact in passed.facts if isinstance(fact, PhaseEnded)] == [
+        "update",
+        "update",
+        "sync",
+    ]
+    assert passed.counted_facts == 2
+
+
+@given(st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=30))
+def test_counts_and_extremes_are_those_of_the_values(values: list[float]) -> None:
+    """Whatever comes, non-finite values between included."""
+    window = Window(_limits)
+    for index, value in enumerate(values, start=1):
+        window.add(_update(index, value))
+    (event,) = window.take().numbers
+    finite = [value for value in values if math.isfinite(value)]
+    if event.conflated is None:
+        assert len(values) == 1
+        return
+    assert event.conflated.n == len(values)
+    assert event.conflated.criticals.get(KL_NAME, 0) == sum(value > 0.03 for value in finite)
+    assert event.conflated.warnings.get(KL_NAME, 0) == sum(0.015 < value <= 0.03 for value in finite)
+    if finite:
+        assert event.conflated.high[KL_NAME].first() == pytest.approx(max(finite))
