@@ -1,0 +1,256 @@
+"""A folder on disk that one process owns: its lock, its names, and the only door by which it is written.
+
+Owns the seam `Files`: whatever the journal changes on disk goes through it, so that a test can refuse,
+shorten or forget any call. Rules: no link is ever followed, a folder is 0700 and a file 0600, and all names
+are looked up under the folder that was opened, wherever its path leads later. Must not know what the files
+hold.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+_LOCK: Final = "lock"
+_LOCK_PATIENCE_S: Final = 0.2
+"""Somebody may be asking whether the lock is held, which takes a moment."""
+_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class File(Protocol):
+    """One file open for writing."""
+
+    def write(self, parts: Sequence[bytes], offset: int) -> int:
+        """Write at a place; how many bytes were taken, which may be fewer. Raises `OSError`."""
+        ...
+
+    def cut(self, size: int) -> None:
+        """Forget what lies after `size` bytes. Raises `OSError`."""
+        ...
+
+    def sync(self) -> None:
+        """Return when the file survives a power loss. Raises `OSError`."""
+        ...
+
+    def close(self) -> None:
+        """Let go; never raises."""
+        ...
+
+
+class Files(Protocol):
+    """The names of one folder."""
+
+    def open(self, name: str) -> File:
+        """The file of that name, made when it is not there. Raises `OSError`."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in place of what has it. Raises `OSError`."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Take a name away. Raises `OSError`."""
+        ...
+
+    def sync(self) -> None:
+        """Return when the names survive a power loss. Raises `OSError`."""
+        ...
+
+
+class DiskFile:
+    """A file of the operating system."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write(self, parts: Sequence[bytes], offset: int) -> int:
+        """Write at a place, all parts in one call."""
+        return os.pwritev(self._fd, parts, offset)
+
+    def cut(self, size: int) -> None:
+        """Forget what lies after `size` bytes."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Wait for the disk."""
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Let go."""
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+
+
+class DiskFiles:
+    """The names under an open folder of the operating system."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def open(self, name: str) -> File:
+        """The file of that name, for this user alone."""
+        return DiskFile(os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=self._fd))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name."""
+        os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def remove(self, name: str) -> None:
+        """Take a name away."""
+        os.unlink(name, dir_fd=self._fd)
+
+    def sync(self) -> None:
+        """Wait for the disk."""
+        os.fsync(self._fd)
+
+
+class FolderBusyError(OSError):
+    """Another process, or another part of this one, writes to the folder."""
+
+
+class FolderLostError(OSError):
+    """The folder is no longer where it was: deleted, moved, or something else has its name."""
+
+
+class Folder:
+    """A locked folder. Not safe for use from several threads at once."""
+
+    def __init__(self, path: Path, files: Callable[[int], Files] = DiskFiles) -> None:
+        """Make the folder when it is not there, and lock it.
+
+        Raises `FolderBusyError` naming the holder; `OSError` when it is a link, somebody else's, on a disk
+        without locks, or cannot be made.
+        """
+        self.path = path
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+        try:
+            self._claim()
+            self._lock_fd = self._lock()
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._self = _identity(os.fstat(self._fd))
+        self._lock_self = _identity(os.fstat(self._lock_fd))
+        self._is_open = True
+        self.files = files(self._fd)
+
+    def names(self) -> list[str]:
+        """What lies in the folder. Raises `OSError`."""
+        return os.listdir(self._fd)  # noqa: PTH208 the folder itself, wherever its path leads
+
+    def open(self, name: str) -> int:
+        """A file descriptor to read from, which the caller closes. Raises `OSError`, also for a link."""
+        return os.open(name, os.O_RDONLY | os.O_NONBLOCK | _SAFE, dir_fd=self._fd)
+
+    def stat(self, name: str) -> os.stat_result:
+        """What the folder knows of a name. Raises `OSError`."""
+        return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+
+    def check(self) -> None:
+        """Raise `FolderLostError` unless the path still leads here and the lock still guards it."""
+        try:
+            here = self.path.lstat()
+            lock = self.stat(_LOCK)
+        except OSError as error:
+            raise FolderLostError(error.errno, f"{self.path} is gone: {error.strerror}") from error
+        if _identity(here) != self._self or _identity(lock) != self._lock_self:
+            raise FolderLostError(errno.ESTALE, f"{self.path} is not the folder that it was")
+
+    @property
+    def is_deleted(self) -> bool:
+        """Nothing is left of it on disk; a folder that was moved is."""
+        return os.fstat(self._fd).st_nlink == 0
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Put a whole small file in place of another, so that a reader finds one or the other."""
+        scratch = f".{name}.new"
+        file = self.files.open(scratch)
+        try:
+            file.cut(0)
+            if file.write((data,), 0) != len(data):
+                raise OSError(errno.ENOSPC, f"{self.path} has no room for {name}")
+            file.sync()
+        finally:
+            file.close()
+        self.files.rename(scratch, name)
+
+    def discard(self) -> None:
+        """Let go, and remove the folder with all its files. Raises `OSError` when something resists."""
+        self.check()
+        for name in self.names():
+            self.files.remove(name)
+        self.path.rmdir()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the lock; never raises."""
+        if self._is_open:
+            self._is_open = False
+            for fd in (self._lock_fd, self._fd):
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+
+    def _claim(self) -> None:
+        found = os.fstat(self._fd)
+        if found.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, f"{self.path} belongs to user {found.st_uid}")
+        if found.st_mode & 0o077:
+            os.fchmod(self._fd, 0o700)
+
+    def _lock(self) -> int:
+        fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=self._fd)
+        try:
+            self._wait_for_lock(fd)
+        except OSError:
+            os.close(fd)
+            raise
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
+        return fd
+
+    def _wait_for_lock(self, fd: int) -> None:
+        patience = time.monotonic() + _LOCK_PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > patience:
+                    raise FolderBusyError(
+                        errno.EWOULDBLOCK, f"{self.path} is in use by {_holder(fd)}"
+                    ) from error
+                time.sleep(0.01)
+            else:
+                return
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody has the folder locked. Raises `OSError` when there is no such folder or no lock."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+    try:
+        fd = os.open(_LOCK, os.O_RDONLY | _SAFE, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _holder(fd: int) -> str:
+    pid = os.pread(fd, 32, 0).decode("ascii", "replace")
+    return f"process {pid}" if pid.isdecimal() else "another process"
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

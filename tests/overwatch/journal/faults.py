@@ -1,0 +1,121 @@
+"""A disk that fails as it is told: refused calls, short writes, a call that fails, lost power."""
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from overwatch.journal import DiskFiles, File, Files
+
+
+@dataclass
+class Fault:
+    """What goes wrong, shared by all that was opened through one `FaultyFiles`."""
+
+    room: int | None = None
+    """Bytes that can still be written before the disk is full; `None`: it never is."""
+    refused: set[str] = field(default_factory=set)
+    """Calls that fail with `error`, by name."""
+    error: int = errno.EIO
+    fail_at: int | None = None
+    """The number of the call that fails, counted from 1."""
+    forever: bool = False
+    """All calls after it fail too."""
+    calls: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
+    """Bytes of each file that were written."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of each file that survive a power loss."""
+    names: dict[str, bytes | None] = field(default_factory=dict)
+    """Names changed since the folder was synced: what the disk still has under them."""
+
+    def meet(self, call: str) -> None:
+        """Fail if this call is to fail."""
+        self.calls += 1
+        due = self.fail_at is not None and (
+            self.calls >= self.fail_at if self.forever else self.calls == self.fail_at
+        )
+        if due or call in self.refused:
+            raise OSError(self.error, os.strerror(self.error))
+
+    def lose_power(self, path: Path) -> None:
+        """Take from the folder at `path` all that no sync covered."""
+        for name, old in self.names.items():
+            if old is None:
+                (path / name).unlink(missing_ok=True)
+            else:
+                (path / name).write_bytes(old)
+        for name, size in self.sizes.items():
+            if (path / name).exists() and (path / name).stat().st_size > size:
+                os.truncate(path / name, size)
+        (path / "lock").unlink()
+
+
+class FaultyFile:
+    """A real file behind a fault."""
+
+    def __init__(self, file: File, name: str, fault: Fault) -> None:
+        self._file, self._name, self._fault = file, name, fault
+        fault.ends.setdefault(name, 0)
+        fault.sizes.setdefault(name, 0)
+
+    def write(self, parts: Sequence[bytes], offset: int) -> int:
+        """Write as much as there is room for."""
+        self._fault.meet("write")
+        data = b"".join(parts)
+        if self._fault.room is not None:
+            if self._fault.room == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            data = data[: self._fault.room]
+            self._fault.room -= len(data)
+        self._fault.ends[self._name] = max(self._fault.ends[self._name], offset + len(data))
+        return self._file.write((data,), offset)
+
+    def cut(self, size: int) -> None:
+        """Cut."""
+        self._fault.meet("cut")
+        self._file.cut(size)
+        self._fault.ends[self._name] = min(self._fault.ends[self._name], size)
+
+    def sync(self) -> None:
+        """What is there survives from now on."""
+        self._fault.meet("sync")
+        self._fault.sizes[self._name] = self._fault.ends[self._name]
+
+    def close(self) -> None:
+        """Let go."""
+        self._file.close()
+
+
+class FaultyFiles:
+    """A real folder behind a fault."""
+
+    def __init__(self, fd: int, fault: Fault) -> None:
+        self._files: Files = DiskFiles(fd)
+        self._fd, self._fault = fd, fault
+
+    def open(self, name: str) -> File:
+        """Open; a new name is not on the disk before a sync."""
+        self._fault.meet("open")
+        if name not in self._fault.sizes:
+            self._fault.names.setdefault(name, None)
+        return FaultyFile(self._files.open(name), name, self._fault)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename."""
+        self._fault.meet("rename")
+        self._files.rename(old, new)
+
+    def remove(self, name: str) -> None:
+        """Remove; the disk still has it until a sync."""
+        self._fault.meet("remove")
+        fd = os.open(name, os.O_RDONLY, dir_fd=self._fd)
+        self._fault.names.setdefault(name, os.read(fd, os.fstat(fd).st_size))
+        os.close(fd)
+        self._files.remove(name)
+
+    def sync(self) -> None:
+        """What is there survives from now on."""
+        self._fault.meet("sync")
+        self._fault.names.clear()
