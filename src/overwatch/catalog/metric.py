@@ -6,6 +6,7 @@ naming it for Prometheus in `names`. Must not know events, state or views.
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import assert_never
 
 
 class Kind(Enum):
@@ -67,6 +68,20 @@ class Side(Enum):
     """Bad when value < limit."""
     AT_OR_BELOW = "at_or_below"
     """Bad when value <= limit."""
+
+    def crossed(self, value: float, limit: float) -> bool:
+        """Whether a value is bad."""
+        match self:
+            case Side.ABOVE:
+                return value > limit
+            case Side.AT_OR_ABOVE:
+                return value >= limit
+            case Side.BELOW:
+                return value < limit
+            case Side.AT_OR_BELOW:
+                return value <= limit
+            case _:
+                assert_never(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import msgspec
 
-from overwatch.catalog import Limit, Limits, Side
+from overwatch.catalog import Limit, Limits
 
 
 class Status(IntEnum):
@@ -41,7 +41,7 @@ def judge(value: float, limits: Limits, median: float | None) -> Judgement:
         threshold = _threshold(limit, median)
         if threshold is None:
             continue
-        if _crossed(value, limit.side, threshold):
+        if limit.side.crossed(value, threshold):
             return Judgement(status, limit, threshold)
         nearest = Judgement(Status.OK, limit, threshold)
     return nearest or Judgement(Status.OK)
@@ -51,15 +51,3 @@ def _threshold(limit: Limit, median: float | None) -> float | None:
     if not limit.relative:
         return limit.value
     return None if median is None else limit.value * median
-
-
-def _crossed(value: float, side: Side, threshold: float) -> bool:
-    match side:
-        case Side.ABOVE:
-            return value > threshold
-        case Side.AT_OR_ABOVE:
-            return value >= threshold
-        case Side.BELOW:
-            return value < threshold
-        case Side.AT_OR_BELOW:
-            return value <= threshold

@@ -1,0 +1,159 @@
+"""Many updates become one, and no breach is lost: what is kept of each name until it can be told.
+
+Owns the folding; pure. Of each name the number of values, the last, the finite extremes and how many were
+beyond each absolute limit are kept; relative limits need the run's own median, which only the tower has.
+Must not know where updates come from or where they go.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from overwatch.catalog import BY_NAME, Limit, Metric, NonFinite, Scope
+from overwatch.events import Column, Conflated, Measured, NonFiniteSeen, scalars
+
+MAX_NAMES: Final = 1024
+"""Names that one folding keeps; a run has fewer."""
+
+
+class Series(msgspec.Struct, kw_only=True):
+    """What is kept of one name."""
+
+    n: int = 0
+    last: float = 0.0
+    low: float | None = None
+    high: float | None = None
+    """Extremes of the finite values; `None` while there were none."""
+    warnings: int = 0
+    """Values beyond the warning limit and not the critical one."""
+    criticals: int = 0
+    nan: int = 0
+    inf: int = 0
+
+
+class Folded(msgspec.Struct, frozen=True, kw_only=True):
+    """Several policy updates as one."""
+
+    n: int
+    """Updates."""
+    at: int
+    """Time of the last, Unix nanoseconds."""
+    index: int | None = None
+    """Number of the last."""
+    values: dict[str, Series]
+
+    def events(self) -> Iterator[Measured | NonFiniteSeen]:
+        """As the tower takes them: one measurement for each set of names that came equally often.
+
+        The last value of each name is in a measurement, also when it is not finite; those before it that
+        were not finite and had to be are told one fact a name.
+        """
+        for n in sorted({series.n for series in self.values.values()}, reverse=True):
+            names = {name: series for name, series in self.values.items() if series.n == n}
+            yield Measured(
+                at=self.at,
+                scope=Scope.POLICY,
+                values=scalars({name: series.last for name, series in names.items()}),
+                index=self.index,
+                conflated=_conflated(n, names) if n > 1 else None,
+            )
+        for name, series in self.values.items():
+            row = BY_NAME.get(name)
+            if row is not None and row.non_finite is NonFinite.CRITICAL:
+                yield from self._non_finite(name, series)
+
+    def _non_finite(self, name: str, series: Series) -> Iterator[NonFiniteSeen]:
+        nan = series.nan - math.isnan(series.last)
+        inf = series.inf - math.isinf(series.last)
+        for kind, count in (("nan", nan), ("inf", inf)):
+            if count:
+                yield NonFiniteSeen(at=self.at, scope=Scope.POLICY, metric=name, kind=kind, count=count)
+
+
+def _conflated(n: int, names: Mapping[str, Series]) -> Conflated:
+    judged = {name: series for name, series in names.items() if _has_limits(BY_NAME.get(name))}
+    return Conflated(
+        n=n,
+        low={name: Column.scalar(s.low) for name, s in judged.items() if s.low is not None},
+        high={name: Column.scalar(s.high) for name, s in judged.items() if s.high is not None},
+        warnings={name: s.warnings for name, s in judged.items() if s.warnings},
+        criticals={name: s.criticals for name, s in judged.items() if s.criticals},
+    )
+
+
+def _has_limits(row: Metric | None) -> bool:
+    return row is not None and bool(row.limits.warning or row.limits.critical or row.presets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """A name's absolute limits."""
+
+    warning: Limit | None
+    critical: Limit | None
+
+
+class Conflator:
+    """Folds updates until they are taken. For one thread at a time."""
+
+    def __init__(self, preset: str = "ppo") -> None:
+        self._preset = preset
+        self._levels: dict[str, _Levels] = {}
+        self._values: dict[str, Series] = {}
+        self._at = 0
+        self._index: int | None = None
+        self.n = 0
+        """Updates that wait to be taken."""
+
+    def add(self, at: int, values: Mapping[str, float], index: int | None = None) -> None:
+        """Fold in one update under full names; of more than `MAX_NAMES` names the rest is left out."""
+        self.n += 1
+        self._at, self._index = at, index
+        for name, value in values.items():
+            series = self._values.get(name)
+            if series is None:
+                if len(self._values) >= MAX_NAMES:
+                    continue
+                series = self._values[name] = Series()
+            self._fold(name, series, value)
+
+    def _fold(self, name: str, series: Series, value: float) -> None:
+        series.n += 1
+        series.last = value
+        if not math.isfinite(value):
+            series.nan += math.isnan(value)
+            series.inf += math.isinf(value)
+            return
+        series.low = value if series.low is None else min(series.low, value)
+        series.high = value if series.high is None else max(series.high, value)
+        levels = self._levels.get(name) or self._levels_of(name)
+        if levels.critical is not None and levels.critical.side.crossed(value, levels.critical.value):
+            series.criticals += 1
+        elif levels.warning is not None and levels.warning.side.crossed(value, levels.warning.value):
+            series.warnings += 1
+
+    def _levels_of(self, name: str) -> _Levels:
+        row = BY_NAME.get(name)
+        limits = None if row is None else row.limits_for(self._preset)
+        found = _Levels(
+            warning=None if limits is None else _absolute(limits.warning),
+            critical=None if limits is None else _absolute(limits.critical),
+        )
+        if len(self._levels) < MAX_NAMES:
+            self._levels[name] = found
+        return found
+
+    def flush(self) -> Folded | None:
+        """Everything since the last time as one, `None` when there was nothing."""
+        if not self.n:
+            return None
+        folded = Folded(n=self.n, at=self._at, index=self._index, values=self._values)
+        self._values, self.n, self._index = {}, 0, None
+        return folded
+
+
+def _absolute(limit: Limit | None) -> Limit | None:
+    return None if limit is None or limit.relative else limit

@@ -1,0 +1,86 @@
+"""Many updates become one, and what mattered in them is still there."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overwatch.events import Measured, NonFiniteSeen
+from overwatch.sdk.conflate import Conflator, Folded
+
+KL = "overwatch.policy.kl_divergence"
+
+
+def folded(values: list[float], name: str = KL) -> Folded:
+    """So many updates of one name."""
+    conflator = Conflator()
+    for at, value in enumerate(values):
+        conflator.add(at, {name: value}, index=at)
+    found = conflator.flush()
+    assert found is not None
+    return found
+
+
+def test_nothing_folds_to_nothing() -> None:
+    """Without an update there is nothing to tell, and what was taken is told once."""
+    conflator = Conflator()
+    assert conflator.flush() is None
+    conflator.add(1, {KL: 0.01})
+    assert conflator.flush() is not None
+    assert conflator.flush() is None
+    assert conflator.n == 0
+
+
+def test_one_breach_among_many_is_told() -> None:
+    """A KL of 0.2 in one of twenty updates is a critical value and the highest, though the last is fine."""
+    (event,) = folded([0.01] * 9 + [0.2] + [0.02] + [0.01] * 9).events()
+    assert isinstance(event, Measured)
+    assert event.values[KL].first() == 0.01
+    assert event.index == 19
+    assert event.conflated is not None
+    assert event.conflated.n == 20
+    assert event.conflated.high[KL].first() == 0.2
+    assert event.conflated.low[KL].first() == 0.01
+    assert event.conflated.criticals == {KL: 1}
+    assert event.conflated.warnings == {KL: 1}
+
+
+def test_a_value_that_was_not_finite_is_a_fact() -> None:
+    """A NaN and an infinity before a finite last value are told, each kind once with its count."""
+    events = list(folded([0.01, math.nan, math.nan, math.inf, 0.01]).events())
+    seen = {event.kind: event.count for event in events if isinstance(event, NonFiniteSeen)}
+    assert seen == {"nan": 2, "inf": 1}
+
+
+def test_a_last_value_that_is_not_finite_is_left_to_its_measurement() -> None:
+    """What the measurement shows by itself is not told twice."""
+    events = list(folded([0.01, math.nan]).events())
+    assert [type(event) for event in events] == [Measured]
+
+
+def test_names_that_came_less_often_have_their_own_count() -> None:
+    """A name of one update in three does not count as three updates."""
+    conflator = Conflator()
+    conflator.add(1, {KL: 0.01})
+    conflator.add(2, {KL: 0.01, "overwatch.custom.eval": 3.0})
+    conflator.add(3, {KL: 0.01})
+    found = conflator.flush()
+    assert found is not None
+    events = [event for event in found.events() if isinstance(event, Measured)]
+    assert [(set(event.values), event.conflated and event.conflated.n) for event in events] == [
+        ({KL}, 3),
+        ({"overwatch.custom.eval"}, None),
+    ]
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=50))
+def test_extremes_and_counts_are_those_of_the_values(values: list[float]) -> None:
+    """Whatever the values: the finite extremes, the last, and every value counted once."""
+    series = folded(values).values[KL]
+    finite = [value for value in values if math.isfinite(value)]
+    assert series.low == min(finite, default=None)
+    assert series.high == max(finite, default=None)
+    assert series.n == len(values) == len(finite) + series.nan + series.inf
+    assert series.last == values[-1] or math.isnan(values[-1])
+    assert series.criticals == sum(value > 0.03 for value in finite)
+    assert series.warnings == sum(0.015 < value <= 0.03 for value in finite)
