@@ -87,7 +87,7 @@ def test_a_place_that_was_not_kept_leaves_the_one_before(tmp_path: Path) -> None
     folder = Folder(tmp_path / "log", lambda fd: FaultyFiles(fd, fault))
     cursor = CursorFile(folder, "a")
     cursor.save(Place(position=1))
-    fault.room = 20
+    fault.room = 10
     with pytest.raises(OSError, match="no room"):
         cursor.save(Place(position=2))
     assert cursor.place == CursorFile(folder, "a").place == Place(position=1)
