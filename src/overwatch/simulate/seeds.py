@@ -104,8 +104,11 @@ class Seeds:
         events: list[Event] = []
         culled = self._culls(alive, now)
         due = (self._until <= step) & alive[:, None]
+        learned = self._stage == Stage.TRAINING.code
         for env, slot in np.argwhere(due | culled).tolist():
             events += self._move(env, slot, step, at, storm=bool(culled[env, slot]))
+        # A gate that failed for a gradient has just measured it; the next full account would come too late.
+        events += self._told(learned & (self._stage == Stage.PRUNED.code), step, at)
         for env in self._sprouting(alive, now).tolist():
             free = np.flatnonzero(self._stage[env] == Stage.DORMANT.code)
             if free.size:

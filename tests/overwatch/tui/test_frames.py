@@ -91,6 +91,33 @@ def test_a_run_without_gradients_or_embargo_has_no_place_for_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("age", "embargo", "shown"),
+    [
+        (4, 5, "–  4/5  –"),
+        (7, 5, "–  7/5  –"),
+        (8, 50, "–  8/50  –"),
+        (38, 50, "– 38/50  –"),
+        (380, 500, "–   380  –"),
+        (4, None, "–    4  –"),
+        (None, 5, "–    –  –"),
+    ],
+)
+def test_an_embargo_says_how_much_of_it_is_over(age: int | None, embargo: int | None, shown: str) -> None:
+    """Steps of all its steps where that fits; the steps alone where it does not, or where nobody told."""
+    snapshot = drawers.opened()
+    slot = Slot(stage="embargoed", glyph="⊘", age=age)
+    envs = tuple(
+        msgspec.structs.replace(env, slots={**env.slots, "r0c1": slot}) if env.env_id == 9 else env
+        for env in snapshot.envs
+    )
+    run = msgspec.structs.replace(snapshot.run, embargo=embargo)
+    snapshot = msgspec.structs.replace(snapshot, run=run, envs=envs)
+    lines = _drawn(snapshot, drawers.looking(snapshot, 120, 40))
+
+    assert any(f"r0c1 ⊘ EMBARGOED  –             {shown}" in line for line in lines)
+
+
+@pytest.mark.parametrize(
     ("alpha", "gate", "grad", "shown"),
     [
         (0.3, "G2 0.71", 0.62, "conv_light   .3    7  G2 0.71  .62"),

@@ -24,6 +24,8 @@ _TREND_SPECS: Final = {
 }  # fmt: skip
 """How the value of each trend is shown, and in how many cells; also their order."""
 _STEP: Final = re.compile(r"[\d,]+")
+_SHORT_EMBARGO: Final = 9
+"""Steps; a longer embargo needs another cell for its ages."""
 _NARROW_BARS: Final = 22
 _WIDE_BARS: Final = 14
 
@@ -150,7 +152,9 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
     names = [name for name in snapshot.run.slots if name in env.slots]
     names += [name for name in env.slots if name not in names]
     label = min(12, max(4, *(cells(clean(name)) for name in names)))
+    embargo = snapshot.run.embargo
     alpha, age, blueprint = (6, 6, 12) if wide else (4, 5, 11)
+    age += embargo is not None and embargo > _SHORT_EMBARGO
     grad = 4 if _measures_gradients(snapshot, env) else 0
     gate = (29 if wide else 12) - grad
     head = "".join((
@@ -168,7 +172,7 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
             Span(" " + left(stage.label, 11)),
             Span(left(cut(clean(slot.blueprint or ABSENT), blueprint - 1), blueprint)),
             Span(right(_alpha(slot, stage, wide=wide), alpha)),
-            Span(right(_age(slot, stage, snapshot.run.embargo), age) + "  "),
+            Span(right(_age(slot, stage, embargo, age - 1), age) + "  "),
             Span(left(_gate(slot.gate, gate - 1, wide=wide), gate), _gate_role(slot.gate)),
             Span(right(_grad(slot, wide=wide), grad)),
         ])  # fmt: skip
@@ -189,12 +193,14 @@ def _alpha(slot: Slot, stage: Stage, *, wide: bool) -> str:
     return share if wide else no_zero(share).removesuffix("0")
 
 
-def _age(slot: Slot, stage: Stage, embargo: int | None) -> str:
-    """Steps in the stage; of an embargo, how many of its steps are over: `4/5`."""
+def _age(slot: Slot, stage: Stage, embargo: int | None, room: int) -> str:
+    """Steps in the stage; of an embargo, how many of its steps are over where that fits: `4/5`."""
     if slot.age is None:
         return ABSENT
-    whole = f"/{embargo:,}" if stage is Stage.EMBARGOED and embargo is not None else ""
-    return f"{slot.age:,}{whole}"
+    over = f"{slot.age}/{embargo}"
+    return (
+        over if stage is Stage.EMBARGOED and embargo is not None and cells(over) <= room else f"{slot.age:,}"
+    )
 
 
 def _gate(gate: str | None, room: int, *, wide: bool) -> str:
