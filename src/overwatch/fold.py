@@ -175,6 +175,8 @@ class Fold:
     def _apply(self, batch: Batch) -> None:
         self.tower.batches += 1
         if batch.signal is Signal.START:
+            for tracked in self._runs.values():
+                tracked.state.back_stamp = batch.stamp
             return
         try:
             decoded = decode(batch.signal, batch.body)

@@ -21,6 +21,7 @@ from overwatch.diagnose.follow import LINGER_NS, Open
 from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.link import LinkJudgement
 from overwatch.diagnose.problem import STEADY, Patience, Problem
+from overwatch.diagnose.silence import outage, silent_run
 from overwatch.diagnose.storms import crash_storms, cull_storms
 from overwatch.state.run import RunState
 
@@ -50,35 +51,19 @@ def problems(seen: Evidence) -> list[Problem]:
     """Everything that is wrong at this tick, symptoms counted under their causes."""
     state, fleet, limits = seen.state, seen.fleet, seen.limits
     if seen.link.state in ("stale", "lost"):
-        return [_silent_run(state, seen.link)]
+        return [silent_run(state, seen.link)]
     storms = list(crash_storms(fleet))
     diverging = int(seen.anomalies.of_status("diverging").size)
     found = [*_failed(state), *_non_finite(state, limits, diverging), *storms]
     found += _envs(seen, {storm.subject for storm in storms})
     if seen.link.state == "ended":
         return found
+    away = outage(state, seen.link)
+    found += [] if away is None else [away]
     found += lane_problems(fleet, seen.lanes, seen.bounds, limits)
     found += cull_storms(fleet, seen.anomalies, seen.standing)
     found += policy_problems(state, fleet, limits, seen.standing)
     return found
-
-
-def _silent_run(state: RunState, link: LinkJudgement) -> Problem:
-    lost = link.state == "lost"
-    last = "" if state.update is None else f", last update {state.update:,}"
-    who = next(
-        (source.name for source in state.sources.values() if source.stamp == state.last_stamp), "nobody"
-    )
-    silent = f"no telemetry for {link.data_age_s:.0f}s; last record from {who}; process state unknown"
-    return Problem(
-        code="run-lost" if lost else "telemetry-stale",
-        severity="critical",
-        scope="run",
-        subject=None,
-        at=state.last_stamp,
-        message=f"run lost: no end record{last}" if lost else silent,
-        hint="look at the trainer's process and its log",
-    )
 
 
 def _failed(state: RunState) -> Iterator[Problem]:

@@ -5,11 +5,11 @@ from typing import Final
 import msgspec
 
 from overwatch.state.run import RunState
+from overwatch.state.sources import OUTAGE_S, Source, speed
 
 SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
 LOST_S: Final = 60.0
-CATCHING_UP_S: Final = 5.0
 INTERVALS: Final = 3
 """A source is stale after this many of its own intervals, if that is longer."""
 
@@ -21,6 +21,12 @@ class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """`live`, `slow`, `stale`, `catching_up`, `lost` or `ended`."""
     data_age_s: float
     lag_s: float
+    last_from: str | None = None
+    """Who spoke last: `rank 0`, or the role with the rank where it is no trainer."""
+    away_s: float | None = None
+    """While a spool drains: how long nothing had come before."""
+    speed: float | None = None
+    """While a spool drains: seconds of the run told in one second."""
 
 
 def judge_link(state: RunState, tick: int) -> LinkJudgement:
@@ -29,17 +35,30 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
     live = [source for source in state.sources.values() if source.stamp == state.last_stamp]
     lag_s = min((source.lag_s() for source in live), default=0.0)
     interval = max((source.interval_s() or 0.0 for source in live), default=0.0)
-    word = _word(state, quiet_s, lag_s, INTERVALS * interval)
-    return LinkJudgement(state=word, data_age_s=quiet_s + lag_s, lag_s=lag_s)
+    word = _word(state, tick, lag_s, INTERVALS * interval)
+    latest = min(live, key=Source.lag_s, default=None)
+    drain = None if latest is None or word != "catching_up" else latest.drain
+    return LinkJudgement(
+        state=word,
+        data_age_s=quiet_s + lag_s,
+        lag_s=lag_s,
+        last_from=None if latest is None else latest.speaker,
+        away_s=None if drain is None else drain.away_s,
+        speed=None if latest is None or drain is None else speed(latest),
+    )
 
 
-def _word(state: RunState, quiet_s: float, lag_s: float, patience_s: float) -> str:
+def _word(state: RunState, tick: int, lag_s: float, patience_s: float) -> str:
     if state.finished is not None:
         return "ended"
+    # While the collector was away nobody could be heard: silence counts from its return.
+    quiet_s = (tick - max(state.last_stamp, state.back_stamp)) / 1e9
+    if state.back_stamp > state.last_stamp and quiet_s < max(STALE_S, patience_s):
+        return "slow"
     if quiet_s >= max(LOST_S, 4 * patience_s):
         return "lost"
     if quiet_s >= max(STALE_S, patience_s):
         return "stale"
-    if lag_s >= CATCHING_UP_S:
+    if lag_s >= OUTAGE_S:
         return "catching_up"
     return "slow" if quiet_s >= max(SLOW_S, patience_s) else "live"

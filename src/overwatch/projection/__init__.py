@@ -32,7 +32,7 @@ def _project(state: RunState, judged: Judged, view: View) -> Snapshot:
     findings = findings_view(judged)
     return Snapshot(
         time=tick / 1e9,
-        run=run_view(state),
+        run=run_view(state, judged.link),
         link=link_view(state, judged.link, tick),
         verdict=verdict_view(state, judged, findings),
         policy=readings(state, judged),

@@ -8,7 +8,7 @@ from overwatch.state.run import RunState
 RATE_WINDOW_NS = 10_000_000_000
 
 
-def run_view(state: RunState) -> Run:
+def run_view(state: RunState, link: LinkJudgement) -> Run:
     """Who the run is and how far it has come."""
     started, finished = state.started, state.finished
     origin = state.origin
@@ -39,6 +39,8 @@ def run_view(state: RunState) -> Run:
         started=first / 1e9,
         elapsed_s=elapsed_s,
         eta_s=_eta_s(state, elapsed_s),
+        checkpoint_age_s=_checkpoint_age_s(state, link),
+        checkpoint_path=safe_or_none(state.checkpoint.path) if state.checkpoint else None,
         steps=state.steps or None,
         steps_per_s=_steps_per_s(state),
         outcome=finished.outcome if finished else None,
@@ -78,6 +80,14 @@ def _eta_s(state: RunState, elapsed_s: float) -> float | None:
     return max(0.0, elapsed_s / state.update * (planned - state.update))
 
 
+def _checkpoint_age_s(state: RunState, link: LinkJudgement) -> float | None:
+    """Seconds since the newest checkpoint; those since the run last spoke count."""
+    saved = state.checkpoint
+    if saved is None:
+        return None
+    return max(0.0, (state.last_at - saved.at) / 1e9) + link.data_age_s
+
+
 def _steps_per_s(state: RunState) -> float | None:
     """Env steps a second over the newest ten seconds of producer time."""
     marks = [mark for mark in state.step_marks.items if state.last_at - mark[0] <= RATE_WINDOW_NS]
@@ -94,6 +104,10 @@ def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:
         state=judged.state,
         data_age_s=judged.data_age_s,
         lag_s=judged.lag_s,
+        last_at=state.last_at / 1e9 if state.last_at else None,
+        last_from=safe_or_none(judged.last_from),
+        away_s=judged.away_s,
+        speed=judged.speed,
         dropped=sum(drops) if drops else None,
         sources=tuple(
             Source(

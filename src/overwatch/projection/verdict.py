@@ -1,8 +1,10 @@
 """Findings and the verdict line, as a view may show them."""
 
+from datetime import UTC, datetime
 from typing import Final
 
 from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog.durations import duration
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.findings import WARM_UP_UPDATES, Open
 from overwatch.projection.policy import trend
@@ -14,6 +16,7 @@ CAUSES: Final = 3
 CAUSE_CELLS: Final = 45
 ALONE_CELLS: Final = 90
 """Room of a cause that is the only one."""
+GAP: Final = "no alarm is raised for the gap itself"
 _RANK: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -56,12 +59,37 @@ def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...])
         for word in _RANK
         if any(finding.severity == word for finding in open_now)
     }
+    said = _about_the_line(state, judged, open_now, counts)
+    if said is not None:
+        return said
     if not open_now:
-        return Verdict(severity="ok", text=_healthy(state, judged))
+        warming = judged.link.state != "ended" and state.updates < WARM_UP_UPDATES
+        return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)
     waiting = [name for name, bound in judged.bounds.items() if bound.state == "SYNC-BOUND"]
     cells = ALONE_CELLS if len(open_now) == 1 else CAUSE_CELLS
     said = " · ".join(_cut(_cause(state, finding, waiting), cells) for finding in open_now[:CAUSES])
     return Verdict(severity=open_now[0].severity, text=said, counts=counts)
+
+
+def _about_the_line(
+    state: RunState, judged: Judged, open_now: list[Finding], counts: dict[str, int]
+) -> Verdict | None:
+    """The verdict where what is shown is old: how old, and nothing that would be read off old values."""
+    link = judged.link
+    if link.state == "lost":
+        return Verdict(severity="critical", text=open_now[0].message, counts=counts)
+    at = f"{datetime.fromtimestamp(state.last_at // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if link.state == "stale":
+        age, who = duration(link.data_age_s), safe(link.last_from or "nobody")
+        text = f"no telemetry for {age}; last record {at} from {who}; process state unknown"
+        return Verdict(severity="critical", text=text, note=f"everything below is {age} old", counts=counts)
+    if link.state != "catching_up" or any(finding.severity != "info" for finding in open_now):
+        return None
+    if link.away_s is None:
+        return Verdict(severity="warning", text=f"telemetry comes {duration(link.lag_s)} late; showing {at}")
+    pace = "" if link.speed is None else f", catching up at {link.speed:.{0 if link.speed >= 2 else 1}f}x"
+    text = f"the collector was away for {duration(link.away_s)}; showing {at}{pace}"
+    return Verdict(severity="warning", text=text, note=GAP, counts=counts)
 
 
 def _cause(state: RunState, finding: Finding, waiting: list[str]) -> str:
@@ -114,7 +142,8 @@ def _policy_cause(state: RunState, short: str) -> str:
 def _healthy(state: RunState, judged: Judged) -> str:
     if judged.link.state == "ended":
         outcome = state.finished.outcome if state.finished else "ended"
-        return f"run {outcome} after {state.updates} updates"
+        because = f": {safe(state.finished.reason)}" if state.finished and state.finished.reason else ""
+        return f"run {outcome} after {state.updates} updates{because}"
     if state.updates < WARM_UP_UPDATES:
         return f"collecting; limits are judged after {WARM_UP_UPDATES} updates"
     lanes = len(judged.bounds)

@@ -72,9 +72,17 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what is shown is fresh."""
 
     state: str
-    """`live`, `slow`, `stale` or `ended`."""
+    """`live`, `slow`, `stale`, `catching_up`, `lost` or `ended`."""
     data_age_s: float | None = None
     lag_s: float | None = None
+    last_at: float | None = None
+    """Producer's time of the newest record, Unix seconds."""
+    last_from: str | None = None
+    """Who told it: `rank 0`, or the role with the rank."""
+    away_s: float | None = None
+    """While what a spool kept comes in: how long nothing had come before."""
+    speed: float | None = None
+    """While what a spool kept comes in: seconds of the run told in one second."""
     dropped: int | None = None
     sources: tuple[Source, ...] = ()
 
@@ -85,6 +93,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     severity: str
     """`ok`, `info`, `warning` or `critical`."""
     text: str
+    """Moments in it are in UTC, as ISO 8601."""
+    note: str | None = None
+    """What is to be known beside the text, for the end of its line."""
     counts: dict[str, int] = {}
     """Open findings by severity."""
     acknowledged: int = 0

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Final, NamedTuple, TypeAlias
 
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Finding, Link
-from overwatch.tui.grammar import age, duration
+from overwatch.tui.grammar import age
 from overwatch.tui.keys import Mode
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
@@ -112,6 +113,8 @@ class Ui:
     """Lines of the drawer's or help's text above its first shown one."""
     playback: Playback | None = None
     """The place in a recording; absent when live."""
+    recorded: bool = False
+    """There is a recording of this run that can be opened from here."""
     notice: str | None = None
     """One thing to tell the user on the key line."""
 

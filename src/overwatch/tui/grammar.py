@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from overwatch.catalog import Stage, parse_stage
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Slot
 from overwatch.tui.text import Role, Span, cells, clean, cut
 
@@ -217,23 +218,6 @@ def short(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.1f}"
 
 
-def duration(seconds: float, *, coarse: bool = False) -> str:
-    """`0.84s`, `41s`, `4m12s`, `1h12m`, `2d3h`; `coarse` leaves out the seconds beyond a minute."""
-    if seconds < 1:
-        return f"{max(0.0, seconds):.2f}s"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}m" if coarse or not rest else f"{minutes}m{rest:02d}s"
-    hours, rest = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h" if not rest else f"{hours}h{rest:02d}m"
-    days, rest = divmod(hours, 24)
-    return f"{days}d" if not rest else f"{days}d{rest}h"
-
-
 def age(seconds: float) -> str:
     """An age that is counted on the screen: tenths below ten seconds, then as a duration."""
     return f"{max(0.0, seconds):.1f}s" if seconds < 9.95 else duration(seconds)
@@ -243,6 +227,11 @@ def clock(unix_s: float, zone: tzinfo | None, *, millis: bool) -> str:
     """Time of day in `zone`, `None` meaning this machine's."""
     when = datetime.fromtimestamp(unix_s, UTC).astimezone(zone)
     return f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}" if millis else f"{when:%H:%M:%S}"
+
+
+def date(unix_s: float, zone: tzinfo | None) -> str:
+    """Day in `zone`, `None` meaning this machine's."""
+    return f"{datetime.fromtimestamp(unix_s, UTC).astimezone(zone):%Y-%m-%d}"
 
 
 def status(word: str, *, compact: bool) -> Span:

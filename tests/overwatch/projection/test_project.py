@@ -246,4 +246,6 @@ def test_a_cause_that_is_alone_has_room() -> None:
     verdict = _shown([fakes.policy(START_NS, index=7, entropy=0.5)], after_s=14.2).verdict
 
     assert verdict.severity == "critical"
-    assert verdict.text == "no telemetry for 14s; last record from trainer 0; process state unknown"
+    assert verdict.text == (
+        "no telemetry for 14s; last record 2027-01-15T08:00:00Z from rank 0; process state unknown"
+    )

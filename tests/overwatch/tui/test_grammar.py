@@ -3,11 +3,11 @@
 import pytest
 
 from overwatch.catalog import Stage
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Slot
 from overwatch.tui.grammar import (
     ChipSize,
     chip,
-    duration,
     number,
     pairs,
     reasons,

@@ -1,8 +1,9 @@
 """What the drawer says of one finding: message, next step, evidence, and what it is about."""
 
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Bound, Finding, Lane, Reading, Snapshot
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import duration, severity, sparkline
+from overwatch.tui.grammar import severity, sparkline
 from overwatch.tui.panels.alarms import subject
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, wrapped
 

@@ -1,8 +1,9 @@
 """Alarm rail: open findings, causes first, each with its age and the next step."""
 
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Finding, Snapshot, Subject
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import duration, severity
+from overwatch.tui.grammar import severity
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut_middle, fit, left, right, rule, width_of
 
 _HINT_AT = 79

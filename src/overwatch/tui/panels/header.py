@@ -1,8 +1,9 @@
 """Identity and progress: which run this is, how far it is, and how fresh what you see is."""
 
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Run, Snapshot, Timing
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import ABSENT, duration, short
+from overwatch.tui.grammar import ABSENT, short
 from overwatch.tui.panels import transport
 from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, spread, width_of
 

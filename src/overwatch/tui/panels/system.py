@@ -1,8 +1,9 @@
 """System: one row a lane with what holds it back, the host, and the telemetry's own lag."""
 
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Bound, Host, Lane, Link, Snapshot
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import ABSENT, duration, short, sparkline
+from overwatch.tui.grammar import ABSENT, short, sparkline
 from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left, right, rule, spread, width_of
 
 GIB = 1 << 30

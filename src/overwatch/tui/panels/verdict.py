@@ -1,12 +1,18 @@
 """The verdict line: the worst severity, its causes, and the counts. The text is the snapshot's own."""
 
+import re
+from datetime import datetime
+from typing import Final
+
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Snapshot, Verdict
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import duration, severity
+from overwatch.tui.grammar import clock, date, severity
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut, spread, width_of
 
 _COUNTED = (("critical", "crit"), ("warning", "warn"))
 _BETWEEN = " · "
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
@@ -19,9 +25,9 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
         word = Span("CRIT", Role.CRIT)
         text = f"collector silent for {waited}; reconnecting"
     else:
-        ending = _counts(snapshot.verdict, compact=ctx.compact)
+        ending = _ending(snapshot.verdict, ctx)
         word = severity(snapshot.verdict.severity)
-        text = clean(snapshot.verdict.text)
+        text = _MOMENT.sub(lambda said: _local(said[0], snapshot.time, ctx), clean(snapshot.verdict.text))
     start = [Span(" "), word, Span(gap)]
     room = ctx.width - width_of(start) - width_of(ending) - 3
     if room < 24:
@@ -30,15 +36,39 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
 
 
 def _causes(text: str, room: int) -> str:
-    """Whole causes as long as they fit; a single one is cut at its end."""
+    """Whole causes as long as they fit; a single one loses its last clauses, and is then cut at its end."""
     if cells(text) <= room:
         return text
+    while "; " in text and _BETWEEN not in text:
+        text = text.rpartition("; ")[0]
+        if cells(text) <= room:
+            return text
     causes = text.split(_BETWEEN)
     for keep in range(len(causes) - 1, 0, -1):
         shown = f"{_BETWEEN.join(causes[:keep])} +{len(causes) - keep}"
         if cells(shown) <= room:
             return shown
     return cut(text, room)
+
+
+def _ending(verdict: Verdict, ctx: Context) -> list[Span]:
+    """What is to be known beside the text; without that, the counts."""
+    if ctx.fresh.state == "lost":
+        hint = "r replay" if ctx.ui.recorded else "overwatch tui --replay DIR"
+        return [] if ctx.ui.playback is not None else [Span(hint, Role.INFO)]
+    if verdict.note is not None:
+        return [Span(clean(verdict.note), Role.STALE if ctx.fresh.old else Role.MUTED)]
+    return _counts(verdict, compact=ctx.compact)
+
+
+def _local(moment: str, now: float, ctx: Context) -> str:
+    """A moment in UTC as time of day in the terminal's zone, with its date when that is not today's."""
+    try:
+        unix_s = datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return moment
+    said, day = clock(unix_s, ctx.zone, millis=False), date(unix_s, ctx.zone)
+    return said if day == date(now, ctx.zone) else f"{day} {said}"
 
 
 def _counts(verdict: Verdict, *, compact: bool) -> list[Span]:
