@@ -148,7 +148,7 @@ class Sender:
             if faults >= _MOST_FAULTS:
                 self._source.lost(request, "unsendable")
                 return
-            if answer != CLOSED:
+            if answer not in (CLOSED, _FAULT):
                 self._fortune.note(answer)
             match answer.verdict:
                 case Verdict.TAKEN:

@@ -23,6 +23,18 @@ from tests.overwatch.sdk.sink import free_port, grpc_sink, partial_success
 
 LONG_S = 30.0
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+FINAL = [
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "FAILED_PRECONDITION",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "RESOURCE_EXHAUSTED",
+]
 Behaviour = Callable[[bytes, grpc.ServicerContext], bytes]
 
 
@@ -142,11 +154,7 @@ def test_what_otlp_calls_retryable_may_be_sent_again(code: str) -> None:
         assert len(handler.calls) == 1
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["UNKNOWN", "INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "UNIMPLEMENTED"]
-    + ["INTERNAL", "FAILED_PRECONDITION", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED"],
-)
+@pytest.mark.parametrize("code", FINAL)
 def test_every_other_code_is_final(code: str) -> None:
     """`RESOURCE_EXHAUSTED` too, where the collector does not say when to come back."""
     with serving(failing(grpc.StatusCode[code])) as (endpoint, handler):

@@ -1,0 +1,47 @@
+"""What an evil collector can make the exporter hold, measured in a process of its own."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.overwatch.sdk.exporter.delivery.test_http import bomb, endless_headers, long_chunks, long_reply
+from tests.overwatch.sdk.exporter.evil import OK, Call, evil, serving
+
+GROWTH = 16 << 20
+CLIENT = """
+import pathlib, sys, time
+from overwatch.journal import Signal
+from overwatch.sdk.exporter.delivery import destination, outlet
+from overwatch.sdk.exporter.endpoint import target
+from overwatch.sdk.exporter.request import Request
+good, bad = sys.argv[1:]
+made = {e: outlet({Signal.LOGS: destination(Signal.LOGS, target("logs", e, {}), {})}) for e in (good, bad)}
+one = Request(order=1, signal=Signal.LOGS, body=b"1", is_fact=False, records=1, last_seq=1)
+def peak():
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+def ask(endpoint):
+    return made[endpoint].send(one, time.monotonic() + 20)
+assert ask(good).verdict.value == "taken"
+before = peak()
+codes = {ask(bad).code for _ in range(3)}
+print(peak() - before, *codes)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize("script", [long_reply, long_chunks, bomb, endless_headers])
+def test_an_evil_reply_costs_16_mib_at_most(script: Callable[[Call], None]) -> None:
+    """A gigabyte of body, of chunks, of headers; a bomb: the peak of the exporter's memory hardly moves."""
+    with evil(serving(OK)) as good, evil(script) as bad:
+        ran = subprocess.run(
+            [sys.executable, "-c", CLIENT, good.endpoint, bad.endpoint],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    growth, *codes = ran.stdout.split()
+    assert codes == ["reply"]
+    assert int(growth) <= GROWTH
