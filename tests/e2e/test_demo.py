@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 30
+CLIPPED_AT = 0.5
+"""Norm to which the trainer clips gradients by default."""
 PULSE = ("kl_divergence", "entropy", "clip_fraction", "explained_variance", "grad_norm")
 
 
@@ -94,13 +96,19 @@ def test_the_pulse_is_finite_and_moves(demo: Demo) -> None:
         assert len(set(finite)) > (len(finite) // 2 if name == "clip_fraction" else len(finite) - 1), name
 
 
+def _clipped(demo: Demo, update: int) -> float:
+    """The share of the newest twenty updates whose gradient was beyond the norm to which it is clipped."""
+    norms = [demo.updates[i]["grad_norm"] for i in sorted(demo.updates) if i <= update][-20:]
+    return sum(norm > CLIPPED_AT for norm in norms) / len(norms)
+
+
 def test_the_snapshot_equals_what_the_trainer_computed(demo: Demo) -> None:
-    """Every policy value in every snapshot is the trainer's own, to the last bit."""
+    """Every policy value in every snapshot is the trainer's own, to the last bit, or follows from its own."""
     compared = 0
     for snapshot in demo.snapshots:
         if snapshot.run.update is None:
             continue
-        own = demo.updates[snapshot.run.update]
+        own = demo.updates[snapshot.run.update] | {"grad_clipped": _clipped(demo, snapshot.run.update)}
         for name, reading in snapshot.policy.items():
             if reading.value is not None:
                 assert reading.value == own[name], (snapshot.run.update, name)

@@ -8,7 +8,15 @@ import msgspec
 from overwatch.cli.children import Child
 from overwatch.snapshot import Reading, Snapshot
 
-SHOWN = ("return", "kl_divergence", "entropy", "clip_fraction", "explained_variance", "grad_norm")
+SHOWN = (
+    "return",
+    "kl_divergence",
+    "entropy",
+    "clip_fraction",
+    "explained_variance",
+    "grad_norm",
+    "grad_clipped",
+)
 
 
 def status_line(elapsed_s: float, snapshot: Snapshot | None) -> str:

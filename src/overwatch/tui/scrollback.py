@@ -11,7 +11,7 @@ from overwatch.snapshot import FeedLine, Snapshot
 KEPT: Final = 2000
 TOGGLES: Final = ("errors", "seeds", "policy")
 _SEEDS: Final = frozenset({"seed_stage_changed", "gate_evaluated"})
-_POLICY: Final = frozenset({"early_stopped", "non_finite_seen", "measured"})
+_POLICY: Final = frozenset({"early_stopped", "curriculum_changed", "non_finite_seen", "measured"})
 
 
 class Scrollback:
