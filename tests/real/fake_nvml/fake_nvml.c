@@ -8,6 +8,7 @@
  *   error.nvmlInit 9              that call answers this code on every GPU
  *   0.error.nvmlDeviceGetPowerUsage 3
  *   0.stall.nvmlDeviceGetTemperature 1    that call hangs until the line is gone
+ *   driver 2                      loaded anew: what was opened before is forgotten, until all of it is closed
  *   xid 7 0 79                    event number 7: Xid 79 on GPU 0; told once a number
  *
  * A value that the script does not hold is NOT_SUPPORTED. Two readings of one GPU at a time abort.
@@ -45,6 +46,7 @@ enum {
 
 static device gpus[MOST], migs[MOST];
 static int initialised, told;
+static unsigned long long opened;
 
 static int lookup(const char *key, char *value) {
     char line[LINE];
@@ -86,8 +88,9 @@ static int number_of(device *gpu, const char *name, unsigned long long *value) {
 /* What the script says of a call: its error, after a stall. */
 static int gate(device *gpu, const char *call) {
     char key[LINE], ignored[LINE];
-    unsigned long long code = SUCCESS;
-    if (!initialised && strcmp(call, "nvmlInit")) return UNINITIALIZED;
+    unsigned long long code = SUCCESS, driver = 0;
+    number("driver", &driver);
+    if (strcmp(call, "nvmlInit") && (!initialised || driver != opened)) return UNINITIALIZED;
     snprintf(key, LINE, "stall.%s", call);
     while (gpu ? text_of(gpu, key, ignored) : lookup(key, ignored)) usleep(2000);
     snprintf(key, LINE, "error.%s", call);
@@ -125,7 +128,10 @@ int nvmlInitWithFlags(unsigned int flags) {
         gpus[i].parent = -1;
         migs[i].parent = 0;
     }
-    if (!code) initialised++;
+    if (!code && !initialised++) {
+        opened = 0;
+        number("driver", &opened);
+    }
     return code;
 }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }

@@ -1,4 +1,4 @@
-"""A machine with NVIDIA GPUs that are a script: builds the fake libnvidia-ml.so.1 and runs a sampler on it."""
+"""A machine whose NVIDIA GPUs are a script: builds the fake libnvidia-ml.so.1, runs a sampler on it."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ SOURCE = Path(__file__).with_name("fake_nvml.c")
 WATCH = Path(__file__).with_name("watch.py")
 GIB = 1 << 30
 
-UNINITIALIZED, NOT_SUPPORTED, DRIVER_NOT_LOADED, GPU_IS_LOST = 1, 3, 9, 15
+NOT_SUPPORTED, DRIVER_NOT_LOADED, GPU_IS_LOST = 3, 9, 15
 
 HEALTHY = {
     "util": 37, "memory": 4 * GIB, "memory_total": 16 * GIB, "temperature": 60, "power": 250_500,
@@ -29,7 +29,7 @@ HEALTHY = {
 
 
 def build(folder: Path) -> Path:
-    """Compile the library into `folder`; without a compiler the test is skipped, or fails where it must run."""
+    """Compile the library into `folder`; without a compiler the test is skipped, or fails if it must run."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         if os.environ.get("OVERWATCH_REQUIRE_REAL"):
@@ -58,10 +58,6 @@ class Machine:
             self._lines.update({f"{index}.{name}": value for name, value in values.items()})
         self._write()
         return self
-
-    def set(self, **lines: object) -> None:
-        """Lines by key; a `__` stands for a point, a leading `gpu` for nothing: `gpu1__util=5` is `1.util 5`."""
-        self.put({key.removeprefix("gpu").replace("__", "."): value for key, value in lines.items()})
 
     def put(self, lines: Mapping[str, object]) -> None:
         """Lines by key; a value of `None` takes its line away."""

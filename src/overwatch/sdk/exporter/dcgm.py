@@ -120,7 +120,8 @@ class Dcgm:
         for sample in self._samples() if uuids else ():
             value = _value(sample)
             if value is not None:
-                fields.setdefault(sample.labels["UUID"], {})[sample.name] = value
+                field = sample.name.removesuffix("_total")
+                fields.setdefault(sample.labels["UUID"], {})[field] = value
         for uuid, known in fields.items():
             self._note_xid(uuid, known)
         return {uuid: _reading(known) for uuid, known in fields.items() if uuid in uuids}

@@ -79,7 +79,10 @@ class Instruments:
         lanes = event.keys["gpu_id"].words() if event.scope is Scope.GPU else [""]
         for name, column in event.values.items():
             row = BY_NAME.get(name)
-            if row is None or row.kind is not Kind.GAUGE or not len(column):
+            if row is None or not len(column) or column.labels is not None:
+                continue
+            counted = row.kind is Kind.COUNTER and event.scope is Scope.GPU
+            if row.kind is not Kind.GAUGE and not counted:
                 continue
             values = column.array().tolist() if len(lanes) > 1 else [column.first()]
             for lane, value in zip(lanes, values, strict=False):
@@ -102,7 +105,8 @@ class Instruments:
                 newest = list(self._newest[row.name].items())
             for lane, value in newest:
                 if math.isfinite(value):
-                    yield Observation(value, {"hw.id": lane, "hw.type": "gpu"} if lane else None)
+                    subject = {"hw.id": lane, "hw.type": "gpu"} if lane else {}
+                    yield Observation(value, {**subject, **row.attributes})
 
         is_counter = row.kind is Kind.COUNTER
         make = self._meter.create_observable_counter if is_counter else self._meter.create_observable_gauge

@@ -1,0 +1,238 @@
+"""GPUs through a dcgm-exporter: a real HTTP server with a page as the exporter writes it."""
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from overwatch.sdk.exporter.dcgm import Dcgm, DcgmLimits
+from overwatch.sdk.exporter.gpus import Trainer, look_around, source_of
+from overwatch.sdk.exporter.nvml import Nvml
+from tests.real.fake_nvml.machine import Machine
+
+FIRST, SECOND = "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52", "GPU-b5e5c8f1-1b2c-3d4e-5f60-718293a4b5c6"
+BOTH = frozenset({FIRST, SECOND})
+MIB = 1 << 20
+
+
+def labels(gpu: int, uuid: str, more: str = "") -> str:
+    """The labels of one GPU."""
+    return (
+        f'{{gpu="{gpu}",UUID="{uuid}",pci_bus_id="00000000:{0x1B + gpu:02X}:00.0",device="nvidia{gpu}",'
+        f'modelName="NVIDIA H100 80GB HBM3",Hostname="node-7",DCGM_FI_DRIVER_VERSION="550.90.07"{more}}}'
+    )
+
+
+def page(xid: int = 0, more: str = "") -> str:
+    """A page of two GPUs; the second leaves blank what it cannot tell."""
+    one, two = labels(0, FIRST), labels(1, SECOND, ',container="train",namespace="rl",pod="trainer-0"')
+    part = labels(0, FIRST, ',GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"')
+    return f"""\
+# HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
+# TYPE DCGM_FI_DEV_SM_CLOCK gauge
+DCGM_FI_DEV_SM_CLOCK{one} 1980
+DCGM_FI_DEV_SM_CLOCK{two} 345
+# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).
+# TYPE DCGM_FI_DEV_GPU_TEMP gauge
+DCGM_FI_DEV_GPU_TEMP{one} 61
+DCGM_FI_DEV_GPU_TEMP{two} 2147483632
+# HELP DCGM_FI_DEV_POWER_USAGE Power draw (in W).
+# TYPE DCGM_FI_DEV_POWER_USAGE gauge
+DCGM_FI_DEV_POWER_USAGE{one} 412.318000
+DCGM_FI_DEV_POWER_USAGE{two} 140737488355328.000000
+# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
+# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{one} 97
+DCGM_FI_DEV_GPU_UTIL{part} 12
+DCGM_FI_DEV_GPU_UTIL{two} 0
+# HELP DCGM_FI_DEV_FB_USED Framebuffer memory used (in MiB).
+# TYPE DCGM_FI_DEV_FB_USED gauge
+DCGM_FI_DEV_FB_USED{one} 60000
+# HELP DCGM_FI_DEV_FB_FREE Framebuffer memory free (in MiB).
+# TYPE DCGM_FI_DEV_FB_FREE gauge
+DCGM_FI_DEV_FB_FREE{one} 21000
+# HELP DCGM_FI_DEV_FB_RESERVED Framebuffer memory reserved (in MiB).
+# TYPE DCGM_FI_DEV_FB_RESERVED gauge
+DCGM_FI_DEV_FB_RESERVED{one} 559
+# HELP DCGM_FI_DEV_XID_ERRORS Value of the last XID error encountered.
+# TYPE DCGM_FI_DEV_XID_ERRORS gauge
+DCGM_FI_DEV_XID_ERRORS{one} 0
+DCGM_FI_DEV_XID_ERRORS{two} {xid}
+# HELP DCGM_FI_DEV_ECC_DBE_VOL_TOTAL Total number of double-bit volatile ECC errors.
+# TYPE DCGM_FI_DEV_ECC_DBE_VOL_TOTAL counter
+DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{one} 2
+DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{two} 9223372036854775794
+# HELP DCGM_FI_DEV_CLOCK_THROTTLE_REASONS Throttling reasons bitmask.
+# TYPE DCGM_FI_DEV_CLOCK_THROTTLE_REASONS gauge
+DCGM_FI_DEV_CLOCK_THROTTLE_REASONS{one} 32
+# HELP DCGM_FI_PROF_PCIE_RX_BYTES The rate of data received over the PCIe bus, in bytes per second.
+# TYPE DCGM_FI_PROF_PCIE_RX_BYTES gauge
+DCGM_FI_PROF_PCIE_RX_BYTES{one} 2147483640
+{more}"""
+
+
+@dataclass
+class Served:
+    """What the server answers; a test changes it."""
+
+    url: str = ""
+    body: Callable[[], bytes] = lambda: page().encode()
+    status: int = 200
+    slow: bool = False
+    """Send a byte at a time, without end."""
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    """A dcgm-exporter."""
+    served, ended = Served(), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with contextlib.suppress(OSError):
+                body = served.body()
+                self.send_response(served.status)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(body)
+                while served.slow and not ended.wait(0.02):
+                    self.wfile.write(b"#")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served.url = f"http://127.0.0.1:{httpd.server_port}/metrics"
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield served
+    ended.set()
+    httpd.shutdown()
+    thread.join()
+    httpd.server_close()
+
+
+def test_fields_are_rows_in_the_units_of_the_catalogue(server: Served) -> None:
+    """Per cent become shares, MiB bytes, MHz hertz, flags words; parts of the GPU are left out."""
+    reading = Dcgm(server.url).ask(BOTH)[FIRST]
+
+    assert reading.numbers == {
+        "overwatch.gpu.clock": 1.98e9,
+        "hw.temperature": 61.0,
+        "hw.power": 412.318,
+        "hw.gpu.utilization": 0.97,
+        "hw.gpu.memory.usage": 60_000.0 * MIB,
+        "hw.gpu.memory.limit": 81_559.0 * MIB,
+        "hw.errors": 2.0,
+        "overwatch.gpu.pcie.receive": 2147483640.0,
+    }
+    assert reading.throttle == "thermal"
+
+
+def test_what_dcgm_leaves_blank_is_absent(server: Served) -> None:
+    """Numbers near the end of their type mean that there is none; a true 0 stays one."""
+    reading = Dcgm(server.url).ask(BOTH)[SECOND]
+
+    assert reading.numbers == {"overwatch.gpu.clock": 3.45e8, "hw.gpu.utilization": 0.0}
+    assert reading.throttle is None
+
+
+def test_only_gpus_that_are_asked_for_are_told(server: Served) -> None:
+    """Those that another process samples are left to it."""
+    dcgm = Dcgm(server.url)
+
+    assert dcgm.ask(frozenset({SECOND})).keys() == {SECOND}
+    assert dcgm.ask(frozenset()) == {}
+
+
+def test_the_page_says_which_gpus_there_are(server: Served) -> None:
+    """They are lanes by the same rules as the driver's own."""
+    trainer = Trainer(node="n1", env={"OVERWATCH_DCGM_URL": server.url, "CUDA_VISIBLE_DEVICES": "1"})
+
+    found = look_around(trainer, 10.0)
+
+    assert [(lane.id, lane.label) for lane in found.lanes] == [(SECOND, "cuda:0")]
+
+
+def test_a_new_xid_is_heard_once(server: Served) -> None:
+    """The page repeats the last one for ever; one from before the first look is not this run's."""
+    dcgm, heard = Dcgm(server.url), []
+    for code in (31, 31, 79, 79, 79):
+        server.body = partial(str.encode, page(xid=code))
+        dcgm.ask(BOTH)
+        heard.append([(error.uuid, error.code) for error in dcgm.xids()])
+
+    assert heard == [[], [], [(SECOND, 79)], [], []]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>no</html>", b"\xff\xfe\x00", b"DCGM_FI_DEV_GPU_UTIL{gpu=", b"x" * 5000]
+)
+def test_a_page_that_is_none_is_no_gpus(server: Served, body: bytes) -> None:
+    """Nothing raises and nothing is read."""
+    server.body = lambda: body
+    dcgm = Dcgm(server.url, DcgmLimits(size=4096))
+
+    assert dcgm.open() == ()
+    assert dcgm.ask(BOTH) == {}
+
+
+def test_a_server_that_refuses_or_is_gone_is_no_gpus(server: Served) -> None:
+    """An error status, and a port where nobody listens; when the page is back, so are the GPUs."""
+    dcgm = Dcgm(server.url)
+    server.status = 503
+    assert dcgm.ask(BOTH) == {}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        assert Dcgm(f"http://127.0.0.1:{free.getsockname()[1]}/metrics").ask(BOTH) == {}
+    server.status = 200
+    assert dcgm.ask(BOTH).keys() == BOTH
+
+
+def test_a_page_without_end_is_given_up(server: Served) -> None:
+    """A server that always has one byte more does not hold the reader beyond its deadline."""
+    server.slow = True
+
+    assert Dcgm(server.url, DcgmLimits(deadline_s=0.3)).ask(BOTH) == {}
+
+
+def test_a_page_that_is_too_large_is_given_up(server: Served) -> None:
+    """However much comes, no more than the limit is kept."""
+    server.body = lambda: page(more="# more\n" * 10_000).encode()
+
+    assert Dcgm(server.url, DcgmLimits(size=20_000)).ask(BOTH) == {}
+    assert Dcgm(server.url).ask(BOTH).keys() == BOTH
+
+
+def test_a_sampler_takes_the_page_instead_of_the_driver(server: Served, machine: Machine) -> None:
+    """Lanes, labels and readings are the page's; a page that is gone is a lane that ages."""
+    machine.gpus("GPU-of-the-driver")
+    with machine.sampler(OVERWATCH_DCGM_URL=server.url) as sampler:
+        sampler.wait_more("gpu", FIRST, count=3)
+        entry = sampler.said("gpu", FIRST)[-1]
+        assert (entry["label"], entry["hw.power"]) == ("cuda:0", 412.318)
+        assert {entry["lane"] for entry in sampler.said("gpu")} == BOTH
+        server.body = lambda: page(xid=79).encode()
+        sampler.wait(lambda seen: [line["xid"] for line in seen.said("log")] == ["79"])
+        server.status = 500
+        sampler.wait_more("host", count=5)
+        before = len(sampler.said("gpu"))
+        sampler.wait_more("host", count=10)
+        assert len(sampler.said("gpu")) == before, json.dumps(sampler.said("gpu")[-1])
+        server.status = 200
+        sampler.wait_more("gpu", SECOND)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:9400", "ftp://h/metrics", "http:///metrics"])
+def test_an_address_that_is_none_is_refused(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The message says what to write, and the driver is asked instead."""
+    with pytest.raises(ValueError, match=r"http://127.0.0.1:9400/metrics"):
+        Dcgm(url)
+    assert isinstance(source_of(Trainer(env={"OVERWATCH_DCGM_URL": url})), Nvml)
+    assert "NVML is asked instead" in caplog.text
