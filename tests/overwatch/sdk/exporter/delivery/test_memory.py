@@ -1,11 +1,13 @@
 """What an evil collector can make the exporter hold, measured in a process of its own."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 
+from tests.overwatch.sdk.exporter.delivery.test_grpc import serving as rpc
 from tests.overwatch.sdk.exporter.delivery.test_http import bomb, endless_headers, long_chunks, long_reply
 from tests.overwatch.sdk.exporter.evil import OK, Call, evil, serving
 
@@ -17,7 +19,7 @@ from overwatch.sdk.exporter.delivery import destination, outlet
 from overwatch.sdk.exporter.endpoint import target
 from overwatch.sdk.exporter.request import Request
 good, bad = sys.argv[1:]
-made = {e: outlet({Signal.LOGS: destination(Signal.LOGS, target("logs", e, {}), {})}) for e in (good, bad)}
+made = {e: outlet({Signal.LOGS: destination(Signal.LOGS, target("logs", e))}) for e in (good, bad)}
 one = Request(order=1, signal=Signal.LOGS, body=b"1", is_fact=False, records=1, last_seq=1)
 def peak():
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
@@ -25,23 +27,41 @@ def peak():
 def ask(endpoint):
     return made[endpoint].send(one, time.monotonic() + 20)
 assert ask(good).verdict.value == "taken"
+pathlib.Path("/proc/self/clear_refs").write_text("5")
 before = peak()
 codes = {ask(bad).code for _ in range(3)}
 print(peak() - before, *codes)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+
+
+def growth(good: str, bad: str, protocol: str) -> tuple[int, list[str]]:
+    """Bytes that three requests to a bad collector cost at their peak, and the codes of the answers."""
+    ran = subprocess.run(
+        [sys.executable, "-c", CLIENT, good, bad],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol},
+    )
+    grown, *codes = ran.stdout.split()
+    return int(grown), codes
+
+
 @pytest.mark.parametrize("script", [long_reply, long_chunks, bomb, endless_headers])
 def test_an_evil_reply_costs_16_mib_at_most(script: Callable[[Call], None]) -> None:
     """A gigabyte of body, of chunks, of headers; a bomb: the peak of the exporter's memory hardly moves."""
     with evil(serving(OK)) as good, evil(script) as bad:
-        ran = subprocess.run(
-            [sys.executable, "-c", CLIENT, good.endpoint, bad.endpoint],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    growth, *codes = ran.stdout.split()
+        grown, codes = growth(good.endpoint, bad.endpoint, "http/protobuf")
     assert codes == ["reply"]
-    assert int(growth) <= GROWTH
+    assert grown <= GROWTH
+
+
+def test_a_bomb_over_grpc_costs_no_more() -> None:
+    """256 MiB, packed to a few hundred kilobytes."""
+    with rpc(lambda *_: b"") as (good, _), rpc(lambda *_: bytes(256 << 20)) as (bad, _):
+        grown, codes = growth(good, bad, "grpc")
+    assert codes == ["resource_exhausted"]
+    assert grown <= GROWTH
