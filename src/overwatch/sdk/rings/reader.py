@@ -7,7 +7,6 @@ frames.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
 
 from overwatch.sdk.rings.file import FENCE, RingError, RingFile
@@ -16,7 +15,6 @@ from overwatch.sdk.rings.layout import (
     FORM,
     HEAD,
     HEADER_BYTES,
-    INDEXED,
     LAP,
     LENGTH,
     W_CLOSED,
@@ -33,22 +31,10 @@ from overwatch.sdk.rings.layout import (
     seed,
     sequence_of,
 )
+from overwatch.sdk.rings.writer import Entry
 
 _LOOKS: Final = 3
 """How often a wrong record is looked at before it is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record out of a ring."""
-
-    sequence: int
-    kind: int
-    at: int
-    index: int | None
-    form: int
-    rows: int
-    payload: bytes
 
 
 class RingReader:
@@ -92,14 +78,14 @@ class RingReader:
         """Updates that were folded and whose record has not been read; lost when the writer is dead."""
         return self._file.words[W_FOLDED] - self._folded_read
 
-    def read(self, limit: int) -> list[Record]:
-        """At most `limit` published records behind those already read."""
+    def read(self, limit: int) -> list[tuple[int, Entry]]:
+        """At most `limit` published records behind those already read, each with its sequence number."""
         published = self._file.words[W_PUBLISHED]
         if self._read == published:
             return []
         if FENCE is not None:
             FENCE()
-        found: list[Record] = []
+        found: list[tuple[int, Entry]] = []
         while len(found) < limit and sequence_of(self._read) < sequence_of(published):
             record = self._next()
             if record is not None:
@@ -112,7 +98,7 @@ class RingReader:
                 self._skip(published)
         return found
 
-    def _next(self) -> Record | None:
+    def _next(self) -> tuple[int, Entry] | None:
         """The record behind the last one, if it is whole."""
         start = self._start()
         length, crc, at_mark, at, index, kind, form, rows = self._head(start)
@@ -124,15 +110,7 @@ class RingReader:
         if checksum(payload, seed(at, index, kind, form, rows)) != crc:
             return None
         self._pass(at_mark, index if kind == Kind.FOLDED else 0)
-        return Record(
-            sequence=sequence,
-            kind=kind & ~INDEXED,
-            at=at,
-            index=index if kind & INDEXED else None,
-            form=form,
-            rows=rows,
-            payload=payload,
-        )
+        return sequence, Entry(kind, at, payload, index, form, rows)
 
     def _start(self) -> int:
         """Where the next record is."""

@@ -6,8 +6,9 @@ lock that could wait. The truth is the published mark in the file: after an inte
 back, and a record is either published or was never there. A full ring refuses. Must not know frames.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from overwatch.sdk.rings.file import FENCE, RingFile
 from overwatch.sdk.rings.layout import (
@@ -34,14 +35,13 @@ from overwatch.sdk.rings.layout import (
 _REASON: Final = {reason: W_DROPPED + place for place, reason in enumerate(REASONS)}
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One record as it goes into a ring."""
 
     kind: int
     at: int
     """Unix nanoseconds on the trainer's clock."""
-    payload: bytes | memoryview
+    payload: bytes
     index: int = 0
     form: int = 0
     rows: int = 0

@@ -1,0 +1,272 @@
+"""A ring with what waits beside it: the way in that never waits and never loses count.
+
+Rules: `put` may be called from any thread and from a signal handler. Where another writes just then, the
+record goes aside and whoever writes takes it along. Facts that find no room are held, bounded; updates are
+folded into one; other numbers are dropped. Everything handed in is published, folded, waiting or counted as
+dropped. Must not know what happens to records once they are published.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from overwatch.sdk.conflate import Conflator
+from overwatch.sdk.frames import Update
+from overwatch.sdk.rings.layout import INDEXED, W_FOLDED, Kind
+from overwatch.sdk.rings.records import Forms, RecordError, folded_entry, said
+from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
+
+ASIDE_BYTES: Final = 8 << 20
+"""What may lie aside while another writes."""
+_COST: Final = 128
+"""Memory of a record besides its payload, about."""
+
+Aside: TypeAlias = Entry | str
+"""A record that someone was in the way of, or the reason of a drop."""
+
+
+class Chute(ABC):
+    """The way into one ring; `wake` is called when something waits for room."""
+
+    def __init__(self, ring: RingWriter, wake: Callable[[], None]) -> None:
+        self.ring = ring
+        self.aside: deque[Aside] = deque()
+        self._aside_bytes = 0
+        """About what lies aside; only ever a bound."""
+        self._wake = wake
+        self._backlog: deque[Entry] = deque()
+        self._backlog_bytes = 0
+        self._trying: int | None = None
+        """How many were published before the first of the backlog was tried."""
+
+    def put(self, entry: Entry) -> None:
+        """Hand in one record."""
+        token = self.ring.token
+        try:
+            del token[0]
+        except IndexError:
+            self.set_aside(entry)
+            return
+        try:
+            self.take(entry)
+        except BaseException:
+            self.recover()
+            raise
+        finally:
+            token.append(None)
+        if self.aside:
+            self.flush()
+
+    def set_aside(self, entry: Aside) -> None:
+        """Leave a record, or the reason of a drop, to whoever writes."""
+        if self.ring.closed:
+            return
+        if isinstance(entry, Entry):
+            if self._aside_bytes > ASIDE_BYTES:
+                entry = "contended"
+            else:
+                self._aside_bytes += len(entry.payload) + _COST
+        self.aside.append(entry)
+        if self.ring.token:
+            self.flush()
+
+    def count_drop(self, reason: str) -> None:
+        """Count a record that could not even be made."""
+        self.set_aside(reason)
+
+    def flush(self) -> bool:
+        """Write what waits as far as there is room; whether nothing waits any more."""
+        token = self.ring.token
+        while self.waits:
+            try:
+                del token[0]
+            except IndexError:
+                return False
+            try:
+                self._take_aside()
+                if not self._drain():
+                    return False
+            except BaseException:
+                self.recover()
+                raise
+            finally:
+                token.append(None)
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for room or for its turn."""
+        return bool(self.aside or self._backlog)
+
+    def take(self, entry: Entry) -> None:
+        """Write a record, or do with it what is done without room. Needs the token."""
+        if self.aside:
+            self._take_aside()
+        self._write(entry)
+
+    def _write(self, entry: Entry) -> None:
+        if entry.size > self.ring.largest:
+            self.ring.drop("too_large")
+        elif not self._drain() or not self.ring.append(entry):
+            self._full(entry)
+            self.ring.room = 0
+
+    def _take_aside(self) -> None:
+        while self.aside:
+            found = self.aside.popleft()
+            if isinstance(found, Entry):
+                self._write(found)
+            else:
+                self.ring.drop(found)
+        self._aside_bytes = 0
+
+    def _drain(self) -> bool:
+        """Write the backlog as far as there is room; whether nothing is left of it."""
+        while self._backlog:
+            self._trying = self.ring.published
+            if not self.ring.append(self._backlog[0]):
+                self._trying = None
+                self.ring.room = 0
+                return False
+            self._sent()
+        return True
+
+    def _sent(self) -> None:
+        """The first of the backlog is published."""
+        self._backlog_bytes -= self._backlog[0].size
+        del self._backlog[0]
+        self._trying = None
+
+    def recover(self) -> None:
+        """After an interruption: go on from what is in the file. Needs the token."""
+        self.ring.resync()
+        if self._trying is not None and self.ring.published != self._trying:
+            self._sent()
+        self._trying = None
+
+    @abstractmethod
+    def _full(self, entry: Entry) -> None:
+        """What becomes of a record that found no room."""
+
+    @property
+    @abstractmethod
+    def waiting(self) -> int:
+        """Records that were handed in and are neither published nor dropped."""
+
+    @property
+    @abstractmethod
+    def accepted(self) -> int:
+        """Records handed in so far: what is published, waits, or was dropped."""
+
+    def give_up(self) -> None:
+        """Count what still waits as not sent. Needs the token."""
+        self._take_aside()
+        if self.waiting:
+            self.ring.drop("not_sent", self.waiting)
+        self._backlog.clear()
+
+    def dropped(self) -> dict[str, int]:
+        """What was dropped, by reason."""
+        return dropped(self.ring.file)
+
+
+class FactChute(Chute):
+    """Facts: held while the ring is full, up to a bound."""
+
+    def __init__(self, ring: RingWriter, wake: Callable[[], None], backlog_bytes: int) -> None:
+        super().__init__(ring, wake)
+        self._limit = backlog_bytes
+
+    def _full(self, entry: Entry) -> None:
+        if self._backlog_bytes + entry.size > self._limit:
+            self.ring.drop("backlog_full")
+            return
+        self._backlog.append(entry)
+        self._backlog_bytes += entry.size
+        self._wake()
+
+    @property
+    def waiting(self) -> int:
+        """Facts held."""
+        return len(self._backlog) + len(self.aside)
+
+    @property
+    def accepted(self) -> int:
+        """Records handed in so far."""
+        return self.ring.published + self.waiting + sum(self.dropped().values())
+
+
+class NumberChute(Chute):
+    """Numbers: of a full ring updates are folded into one, columns are dropped."""
+
+    def __init__(
+        self, ring: RingWriter, wake: Callable[[], None], conflator: Conflator, forms: Forms
+    ) -> None:
+        super().__init__(ring, wake)
+        self._conflator = conflator
+        self._forms = forms
+        self._folds = 0
+        """Folded records published."""
+        self._told = 0
+        """Updates in them."""
+
+    @property
+    def folded(self) -> int:
+        """Updates that were ever folded."""
+        return self.ring.words[W_FOLDED]
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for room or for its turn."""
+        return bool(self.aside or self._backlog or self._conflator.n)
+
+    def _drain(self) -> bool:
+        if not super()._drain():
+            return False
+        folded = self._conflator.flush()
+        if folded is None:
+            return True
+        self._backlog.append(folded_entry(folded, self.folded))
+        self._backlog_bytes += self._backlog[0].size
+        return super()._drain()
+
+    def _sent(self) -> None:
+        self._folds += 1
+        self._told = self._backlog[0].index
+        super()._sent()
+
+    def _full(self, entry: Entry) -> None:
+        update = self._update_of(entry)
+        if update is None:
+            self.ring.drop("ring_full")
+            return
+        self.ring.words[W_FOLDED] += 1
+        self._conflator.add(update.at, update.values, update.index)
+        self._wake()
+
+    def _update_of(self, entry: Entry) -> Update | None:
+        if entry.kind & ~INDEXED == Kind.COLUMNS:
+            return None
+        try:
+            found = said(entry, self._forms)
+        except RecordError:
+            return None
+        return found if isinstance(found, Update) else None
+
+    @property
+    def waiting(self) -> int:
+        """Numbers that lie aside, and folded updates that are not published."""
+        return len(self.aside) + self.folded - self._told
+
+    @property
+    def accepted(self) -> int:
+        """Records handed in so far, each folded update counted as one."""
+        plain = self.ring.published - self._folds
+        return plain + self._told + self.waiting + sum(self.dropped().values())
+
+    def give_up(self) -> None:
+        """Count what still waits as not sent. Needs the token."""
+        super().give_up()
+        self.ring.words[W_FOLDED] = self._told
+        self._conflator.flush()

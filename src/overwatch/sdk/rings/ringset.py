@@ -1,0 +1,242 @@
+"""A trainer's two rings: numbers and facts, and the helper that looks after what waits for room.
+
+Owns where the files lie. Rules: `put` never waits and makes no system call while there is room; facts never
+give way to numbers; a forked child writes nothing. Must not know who reads.
+"""
+
+import _thread
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from overwatch.sdk.conflate import Conflator
+from overwatch.sdk.frames import Frame
+from overwatch.sdk.rings.chute import FactChute, NumberChute
+from overwatch.sdk.rings.file import create
+from overwatch.sdk.rings.records import Form, encode_form, entry, is_fact
+from overwatch.sdk.rings.writer import RingWriter
+
+MAX_BYTES: Final = 8 << 20
+"""What the rings of one process may take."""
+NUMBERS: Final = "numbers.ring"
+FACTS: Final = "facts.ring"
+_SHM: Final = Path("/dev/shm")  # noqa: S108 memory; files in it are made exclusively, for this user only
+_NUMBERS_SHARE: Final = 2
+"""A record that is larger than this part of its ring might never fit."""
+_FACTS_SHARE: Final = 4
+_FORM_LIMIT: Final = 8192
+_POLL_S: Final = (0.002, 0.05)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingLimits:
+    """Sizes of a process's rings, in bytes; files are whole pages of 4 KiB."""
+
+    numbers_bytes: int = 4 << 20
+    """The file for updates and columns."""
+    facts_bytes: int = 2 << 20
+    """The file for everything that must arrive."""
+    forms_bytes: int = 64 << 10
+    """Of the file for numbers, what is kept for names."""
+    backlog_bytes: int = 4 << 20
+    """Facts held in memory while their ring is full."""
+
+    def __post_init__(self) -> None:
+        if self.numbers_bytes + self.facts_bytes > MAX_BYTES:
+            raise ValueError(f"the rings of a process take at most {MAX_BYTES} bytes: {self}")
+        if min(self.numbers_bytes - self.forms_bytes, self.facts_bytes) < 3 * 4096:
+            raise ValueError(f"a ring has at least three pages besides its forms: {self}")
+        if any(size % 4096 for size in (self.numbers_bytes, self.facts_bytes, self.forms_bytes)):
+            raise ValueError(f"sizes of rings are whole pages of 4096 bytes: {self}")
+        if self.backlog_bytes < 0 or self.forms_bytes < 0:
+            raise ValueError(f"sizes cannot be negative: {self}")
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of what was handed in: `accepted` is `published` plus `waiting` plus what was dropped."""
+
+    accepted: int
+    published: int
+    """In the rings, read or not; each folded update counts as one."""
+    waiting: int
+    """Held in this process."""
+    dropped: dict[str, int]
+
+
+class RingSet:
+    """The writing side. Raises `OSError` when no folder has room; `name` must be new."""
+
+    def __init__(
+        self, name: str, limits: RingLimits | None = None, *, preset: str = "ppo",
+        folders: Sequence[Path] | None = None,
+    ) -> None:  # fmt: skip
+        limits = limits or RingLimits()
+        if not name or "/" in name or "\0" in name:
+            raise ValueError(f"a ring's name is one part of a path, not {name!r}")
+        self.path, numbers, facts = _place(name, limits, places() if folders is None else folders)
+        """What a reader is given."""
+        self._forms: dict[int, Form] = {}
+        self._is_over = False
+        self._idle: list[None] = [None]
+        self.facts = FactChute(facts, self._wake, limits.backlog_bytes)
+        self.numbers = NumberChute(numbers, self._wake, Conflator(preset), self._forms.__getitem__)
+
+    def put(self, frame: Frame) -> None:
+        """Hand in a frame."""
+        (self.facts if is_fact(frame) else self.numbers).put(entry(frame))
+
+    def count_drop(self, reason: str) -> None:
+        """Count a record that could not even be made."""
+        self.facts.count_drop(reason)
+
+    def add_form(self, form: Form) -> int | None:
+        """Make a form known; its number, `None` when there is no room or someone writes just now."""
+        data = encode_form(form)
+        ring = self.numbers.ring
+        if len(data) > _FORM_LIMIT:
+            return None
+        try:
+            del ring.token[0]
+        except IndexError:
+            return None
+        try:
+            number = ring.add_form(data)
+        finally:
+            ring.token.append(None)
+        if number is not None:
+            self._forms[number] = form
+        return number
+
+    def account(self) -> Account:
+        """What became of everything so far; exact while nobody writes."""
+        chutes = (self.numbers, self.facts)
+        accepted = sum(chute.accepted for chute in chutes)
+        waiting = sum(chute.waiting for chute in chutes)
+        dropped: dict[str, int] = {}
+        for chute in chutes:
+            for reason, count in chute.dropped().items():
+                dropped[reason] = dropped.get(reason, 0) + count
+        published = accepted - waiting - sum(dropped.values())
+        return Account(accepted=accepted, published=published, waiting=waiting, dropped=dropped)
+
+    def _wake(self) -> None:
+        """Something waits for room: let the helper look after it."""
+        try:
+            del self._idle[0]
+        except IndexError:
+            return
+        try:
+            _thread.start_new_thread(self._help, ())
+        except RuntimeError:  # no threads any more at exit; `close` writes what waits
+            self._idle.append(None)
+
+    def _help(self) -> None:
+        """Write what waits whenever there is room; ends when nothing waits."""
+        pause, longest = _POLL_S
+        while not self._is_over:
+            time.sleep(pause)
+            pause = min(pause * 2, longest)
+            if self._settled():
+                break
+        self._idle.append(None)
+        if not self._is_over and (self.facts.waits or self.numbers.waits):
+            self._wake()
+
+    def _settled(self) -> bool:
+        return self.facts.flush() & self.numbers.flush()
+
+    def close(self, timeout_s: float) -> Account:
+        """Write what waits as far as the reader makes room within `timeout_s`; the rest is not sent."""
+        deadline = time.monotonic() + timeout_s
+        while not self._settled() and time.monotonic() < deadline:
+            time.sleep(_POLL_S[0])
+        self._is_over = True
+        mine = [_take(chute.ring.token, deadline) for chute in (self.facts, self.numbers)]
+        for chute, is_mine in zip((self.facts, self.numbers), mine, strict=True):
+            if is_mine:
+                chute.give_up()
+        account = self.account()
+        for chute, is_mine in zip((self.facts, self.numbers), mine, strict=True):
+            if is_mine:
+                chute.ring.close()
+        return account
+
+    def abandon(self) -> None:
+        """In a forked child: these rings are the parent's. Nothing is written any more, nothing counted."""
+        self._is_over = True
+        for ring in (self.facts.ring, self.numbers.ring):
+            ring.closed = True
+            ring.token.clear()
+
+    def unlink(self) -> None:
+        """Remove the files; a reader that has opened them goes on reading."""
+        remove(self.path)
+
+
+def remove(path: Path) -> None:
+    """Remove the files of a ring set, if they are there."""
+    for part in (NUMBERS, FACTS):
+        with contextlib.suppress(OSError):
+            part_of(path, part).unlink()
+
+
+def part_of(path: Path, part: str) -> Path:
+    """One ring's file of a ring set."""
+    return path.with_name(f"{path.name}.{part}")
+
+
+def places() -> list[Path]:
+    """Folders for rings, the best first: memory, then this user's own below the temporary folder."""
+    own = Path(tempfile.gettempdir()) / f"overwatch-{os.geteuid()}"
+    return [_SHM, own]
+
+
+def _place(name: str, limits: RingLimits, folders: Sequence[Path]) -> tuple[Path, RingWriter, RingWriter]:
+    """Both rings in the first folder that has room; raises the last folder's `OSError`."""
+    refused = OSError(f"no folder to put the rings {name} in")
+    for folder in folders:
+        path = folder / name
+        try:
+            _enter(folder)
+            numbers = create(part_of(path, NUMBERS), limits.numbers_bytes, limits.forms_bytes)
+        except OSError as error:
+            refused = error
+            continue
+        try:
+            facts = create(part_of(path, FACTS), limits.facts_bytes, 0)
+        except OSError as error:
+            refused = error
+            part_of(path, NUMBERS).unlink()
+            continue
+        return path, RingWriter(numbers, _NUMBERS_SHARE), RingWriter(facts, _FACTS_SHARE)
+    raise refused
+
+
+def _enter(folder: Path) -> None:
+    """Make sure that a folder is there and that nobody else owns it; raises `OSError`."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    is_shared = bool(found.st_mode & 0o1000)
+    if found.st_uid not in (os.geteuid(), 0) or (found.st_mode & 0o022 and not is_shared):
+        raise PermissionError(f"{folder} can be written to by others")
+
+
+def _take(token: list[None], deadline: float) -> bool:
+    """Take a token until `deadline`, at least once."""
+    while True:
+        try:
+            del token[0]
+        except IndexError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S[0])
+        else:
+            return True

@@ -1,0 +1,114 @@
+"""What a trainer says, read out of its two rings in the order of its own clock.
+
+Rules: nothing leaves the files before it is released; a source made later goes on at what was not. Must not
+know where frames go.
+"""
+
+import heapq
+from dataclasses import dataclass
+from pathlib import Path
+
+from overwatch.sdk.conflate import Folded
+from overwatch.sdk.rings.file import RingFile, open_ring
+from overwatch.sdk.rings.reader import RingReader
+from overwatch.sdk.rings.records import Form, RecordError, Said, decode_form, said
+from overwatch.sdk.rings.ringset import FACTS, NUMBERS, part_of
+from overwatch.sdk.rings.writer import Entry, dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One record and its place."""
+
+    said: Said
+    size: int
+    """Bytes of its payload."""
+    ring: int
+    sequence: int
+    """Number in its ring."""
+
+    @property
+    def count(self) -> int:
+        """Records handed in that this one stands for."""
+        return self.said.n if isinstance(self.said, Folded) else 1
+
+
+class RingSource:
+    """Reads a `RingSet`'s rings. Raises `OSError` or `RingError` when there are none."""
+
+    def __init__(self, path: Path) -> None:
+        self._files: list[RingFile] = []
+        try:
+            for part in (NUMBERS, FACTS):
+                self._files.append(open_ring(part_of(path, part)))
+        except (OSError, ValueError):
+            self.close()
+            raise
+        self._readers = [RingReader(file) for file in self._files]
+        self._forms: dict[int, Form] = {}
+        self._numbers = self._readers[0]
+        self._broken = 0
+
+    def read(self, limit: int = 1024) -> list[Item]:
+        """What has been published and not read, at most `limit` records a ring, by the trainer's clock."""
+        found = [
+            [(entry.at, ring, sequence, entry) for sequence, entry in reader.read(limit)]
+            for ring, reader in enumerate(self._readers)
+        ]
+        items = []
+        for _, ring, sequence, entry in heapq.merge(*found, key=lambda item: item[0]):
+            item = self._item(ring, sequence, entry)
+            if item is not None:
+                items.append(item)
+        return items
+
+    def _item(self, ring: int, sequence: int, entry: Entry) -> Item | None:
+        try:
+            return Item(said(entry, self._form), len(entry.payload), ring, sequence)
+        except RecordError:
+            self._broken += 1
+            self._readers[ring].done(sequence)
+            return None
+
+    def _form(self, number: int) -> Form:
+        form = self._forms.get(number)
+        if form is None:
+            form = self._forms[number] = decode_form(self._numbers.form(number))
+        return form
+
+    def done(self, item: Item) -> None:
+        """A record is safe elsewhere; its room is free once all before it in its ring are."""
+        self._readers[item.ring].done(item.sequence)
+
+    @property
+    def waiting(self) -> int:
+        """Records published and not read."""
+        return sum(reader.published - reader.sequence for reader in self._readers)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the trainer has closed its rings and everything in them is read."""
+        return all(reader.is_closed for reader in self._readers) and not self.waiting
+
+    @property
+    def malformed(self) -> int:
+        """Records that could not be read or were none."""
+        return self._broken + sum(reader.corrupt for reader in self._readers)
+
+    @property
+    def unsaid(self) -> int:
+        """Updates folded by the trainer that no record tells of yet; lost when the trainer is dead."""
+        return self._numbers.unsaid
+
+    def dropped(self) -> dict[str, int]:
+        """What the trainer's side has dropped so far, by reason."""
+        total: dict[str, int] = {}
+        for file in self._files:
+            for reason, count in dropped(file).items():
+                total[reason] = total.get(reason, 0) + count
+        return total
+
+    def close(self) -> None:
+        """Let go of the files; they stay."""
+        for file in self._files:
+            file.close()
