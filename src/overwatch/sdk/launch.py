@@ -19,6 +19,7 @@ from overwatch.sdk import identity
 from overwatch.sdk.frames import Hello, encode
 from overwatch.sdk.pipe import Pipe, PipeLimits
 from overwatch.sdk.run import Run
+from overwatch.sdk.torchlanes import torch_lanes
 from overwatch.sdk.values import maybe_text, text, whole
 
 log: Final = logging.getLogger("overwatch.sdk")
@@ -115,6 +116,7 @@ def _started(options: Options, who: identity.Identity) -> RunStarted:
         reward_mode=maybe_text(options.reward_mode),
         n_envs=None if options.n_envs is None else whole(options.n_envs),
         devices=tuple(text(lane) for lane in options.devices or ()),
+        lanes=torch_lanes(text(lane) for lane in options.devices or ()),
         slots=tuple(text(slot) for slot in options.slots or ()),
         embargo=None if options.embargo is None else whole(options.embargo),
         blueprints={text(key): text(code) for key, code in (options.blueprints or {}).items()},

@@ -82,15 +82,30 @@ class Machine:
 
     def ask(self, expression: str, **more: str) -> Any:
         """What an expression over `nvml`, an open `Nvml`, is in a fresh process; `gpus` are its GPUs."""
-        script = (
-            "import json, os; from overwatch.sdk.exporter.nvml import Nvml\n"
+        return self._evaluate(
+            "from overwatch.sdk.exporter.nvml import Nvml\n"
             "nvml = Nvml(4711); gpus = nvml.open(); every = frozenset(gpu.uuid for gpu in gpus)\n"
             "def ask(look, uuids=every):\n"
             "    return {u: [r.numbers, r.throttle, r.lost] for u, r in look.ask(uuids).items()}\n"
-            f"print(json.dumps({expression}))"
+            f"answer = {expression}",
+            more,
         )
+
+    def words(self, lanes: str, *names: str, **more: str) -> Any:
+        """The lanes that the words of a trainer mean, by the `LaneMap` that the expression `lanes` makes."""
+        return self._evaluate(
+            "from overwatch.events import RunStarted\n"
+            "from overwatch.sdk.exporter.gpus import Trainer, lane_map\n"
+            f"named = {lanes}\n"
+            f"answer = [named.lane(name) for name in {names!r}]",
+            more,
+        )
+
+    def _evaluate(self, script: str, more: Mapping[str, str]) -> Any:
+        """`answer` of a script in a fresh process, which ends whatever hangs in it."""
+        ending = "import json, os, sys\nprint(json.dumps(answer)); sys.stdout.flush(); os._exit(0)"
         done = subprocess.run(
-            [sys.executable, "-c", script],
+            [sys.executable, "-c", f"{script}\n{ending}"],
             env=self.environment(**more), capture_output=True, text=True, check=True, timeout=DEADLINE_S,
         )  # fmt: skip
         return json.loads(done.stdout)

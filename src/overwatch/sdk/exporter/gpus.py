@@ -15,9 +15,9 @@ from typing import Final
 
 from overwatch.catalog import Scope
 from overwatch.catalog.machine import THROTTLE
-from overwatch.events import Column, Event, Measured
+from overwatch.events import Column, Event, Measured, RunStarted
 from overwatch.sdk.exporter.dcgm import URL_VARIABLE, Dcgm
-from overwatch.sdk.exporter.lanes import Lane, Sight, sight
+from overwatch.sdk.exporter.lanes import Lane, LaneMap, Sight, sight
 from overwatch.sdk.exporter.locks import SampleLock
 from overwatch.sdk.exporter.nvml import Nvml
 from overwatch.sdk.exporter.probe import Probe
@@ -80,6 +80,15 @@ def look_around(trainer: Trainer, within_s: float) -> Sight:
     answer = probe.take()
     probe.stop()
     return Sight() if answer is None else answer[1]
+
+
+def lane_map(trainer: Trainer, started: RunStarted, within_s: float = 3.0) -> LaneMap:
+    """What the trainer's words for devices mean, told by the trainer or found out within `within_s`.
+
+    It is made once: a driver that answers later does not move a run's envs to other lanes.
+    """
+    told = {label: lane for lane, label in started.lanes.items()}
+    return LaneMap(look_around(trainer, within_s), trainer.node, told)
 
 
 class Gpus:

@@ -1,7 +1,9 @@
 """The machine's readings: the host as it is, GPUs by a libnvidia-ml built for the test."""
 
+import fcntl
 import os
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -196,8 +198,30 @@ def test_an_end_in_order_leaves_no_lock_files(machine: Machine, tmp_path: Path) 
         assert list(tmp_path.rglob("sampler-*.lock")) == []
 
 
-def test_looking_around_waits_no_longer_than_asked() -> None:
-    """A machine that does not answer in time has no lanes that could be named."""
+def test_words_of_a_trainer_are_looked_up_on_its_machine(machine: Machine) -> None:
+    """The map of a machine with four GPUs under `CUDA_VISIBLE_DEVICES=3,1`, and what torch said of one."""
+    machine.gpus("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+
+    named = machine.words(
+        "lane_map(Trainer(node='n1'), RunStarted(at=1, lanes={'GPU-x': 'cuda:1'}))",
+        "cuda:0", "cuda:1", "cuda:2", "cpu", CUDA_VISIBLE_DEVICES="3,1",
+    )  # fmt: skip
+
+    assert named == ["GPU-d", "GPU-x", "cuda:2@n1", "cpu"]
+
+
+def test_a_driver_that_hangs_is_not_waited_for(machine: Machine) -> None:
+    """Its devices stay lanes of this machine without a GPU."""
+    machine.gpus("GPU-a")
+    machine.put({"stall.nvmlInit": 1})
+
+    named = machine.words("lane_map(Trainer(node='n1'), RunStarted(at=1), 0.2)", "cuda:0")
+
+    assert named == ["cuda:0@n1"]
+
+
+def test_a_page_that_is_not_there_has_no_lanes() -> None:
+    """Nobody listens where the exporter should be."""
     trainer = Trainer(node="n1", env={"OVERWATCH_DCGM_URL": "http://127.0.0.1:1/metrics"})
 
     assert look_around(trainer, 5.0).lanes == ()
@@ -226,6 +250,25 @@ def test_one_process_samples_for_a_run() -> None:
     finally:
         for lock in (first, second, *others):
             lock.release()
+
+
+def test_a_lock_file_that_was_tidied_away_is_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last holder may go between the opening and the locking of the file: the next try has a new one."""
+    lock, other, flock = SampleLock("run", "host"), SampleLock("run", "host"), fcntl.flock
+
+    def late(file: IO[bytes], operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        Path(f"/proc/self/fd/{file.fileno()}").readlink().unlink()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    try:
+        assert not lock.held()
+        assert lock.held()
+        assert not other.held()
+    finally:
+        lock.release()
+        other.release()
 
 
 @pytest.mark.parametrize("wrong", [{"gather_s": 1.0}, {"gather_s": 0.0}, {"again_s": 0.0}, {"again_s": 99.0}])
