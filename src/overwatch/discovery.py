@@ -23,6 +23,8 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
     """e.g. `ws://127.0.0.1:4380`."""
     metrics: str | None = None
     health: str | None = None
+    recording: str | None = None
+    """Folder of the recording that it writes, if it writes one."""
 
 
 def path() -> Path:

@@ -110,7 +110,7 @@ class Service:
     @property
     def endpoints(self) -> discovery.Endpoints:
         """What this collector listens on."""
-        url = self._context.board.url
+        url, files = self._context.board.url, self._config.exporters.otlp_file
         return discovery.Endpoints(
             pid=os.getpid(),
             otlp_http=url("otlp_http"),
@@ -118,6 +118,7 @@ class Service:
             view=url("view"),
             metrics=url("metrics"),
             health=url("health"),
+            recording=str(files.path.absolute()) if self._config.exporting("otlp_file") else None,
         )
 
     def start(self) -> None:

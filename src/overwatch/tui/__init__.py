@@ -8,10 +8,13 @@ import locale
 import os
 import sys
 from datetime import tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
-from overwatch import codec
+from overwatch import codec, discovery
 from overwatch.feeds.player import Player
+from overwatch.feeds.recording import RecordingError, open_recording
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, freshness
 from overwatch.tui.screens import overview
@@ -21,7 +24,7 @@ from overwatch.tui.theme import Look
 if TYPE_CHECKING:
     from overwatch.tui.app import OverwatchApp
 
-__all__ = ["once", "run_replay", "run_tui"]
+__all__ = ["once", "recording_of", "run_replay", "run_tui"]
 
 Format = Literal["text", "json", "svg"]
 
@@ -35,7 +38,30 @@ def run_tui(url: str, run_id: str | None, *, look: Look | None = None) -> int:
     from overwatch.tui.app import OverwatchApp
 
     feed = Live(url, run_id)
-    return _show(OverwatchApp(feed, feed.address, look or look_of_terminal()))
+    folder = recording_of(feed.address)
+    app = OverwatchApp(feed, feed.address, look or look_of_terminal(), recorded=folder is not None)
+    code = _show(app)
+    shown = app.session.snapshot
+    if folder is None or shown is None or not app.session.replaying:
+        return code
+    try:
+        player = Player(open_recording(folder))
+    except (RecordingError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    player.paused = False
+    return run_replay(player, shown.run.run_id, look=look)
+
+
+def recording_of(address: str) -> Path | None:
+    """The folder that the collector with this view API records into, where that is on this machine."""
+    announced = discovery.read()
+    if announced is None or announced.view is None or announced.recording is None:
+        return None
+    if urlsplit(announced.view).netloc != urlsplit(address).netloc:
+        return None
+    folder = Path(announced.recording)
+    return folder if folder.is_dir() else None
 
 
 def run_replay(player: Player, run_id: str | None, *, look: Look | None = None) -> int:

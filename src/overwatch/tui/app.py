@@ -68,13 +68,20 @@ class OverwatchApp(App[int]):
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(
-        self, feed: Feed, address: str, look: Look | None = None, transport: Transport | None = None
+        self,
+        feed: Feed,
+        address: str,
+        look: Look | None = None,
+        transport: Transport | None = None,
+        *,
+        recorded: bool = False,
     ) -> None:
         super().__init__(ansi_color=True)
         self._feed = feed
         self._address = address
         self.canvas = Canvas(look or Look())
         self.session = Session(transport)
+        self.session.recorded = recorded
         self._area = Size(0, 0)
         self._asked = View()
         self._painted_at = 0.0

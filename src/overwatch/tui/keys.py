@@ -43,6 +43,8 @@ class Key:
     """Only for runs that have slots."""
     replay: bool = False
     """Only while a recording is shown."""
+    live: bool = False
+    """Only while no recording is shown."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,6 +128,8 @@ KEYS: Final = (
         does="to the next alarm on the timeline", modes=_ANYWHERE, replay=True),
     Key(keys="left_square_bracket", action="mark", argument=-1, shown="[",
         does="to the alarm before on the timeline", modes=_ANYWHERE, replay=True),
+    Key(keys="r", action="replay", shown="r", does="replay this run from its recording",
+        modes=(*_BOARD, *_FEED, *_OPEN), live=True),
     Key(keys="g,home", action="home", shown="g Home",
         does="the overview, cursor on the worst environment", modes=_ANYWHERE,
         hint="g home", tiny="g home", hinted=(Mode.BOARD, Mode.FEED)),
@@ -140,7 +144,11 @@ KEYS: Final = (
 
 def known(*, slots: bool, replay: bool) -> tuple[Key, ...]:
     """The keys of this run and feed."""
-    return tuple(key for key in KEYS if (slots or not key.slots) and (replay or not key.replay))
+    return tuple(
+        key
+        for key in KEYS
+        if (slots or not key.slots) and (replay or not key.replay) and not (replay and key.live)
+    )
 
 
 def find(name: str, mode: Mode, *, slots: bool, replay: bool) -> Key | None:

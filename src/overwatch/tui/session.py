@@ -12,20 +12,21 @@ from overwatch.tui.context import COMPACT_BELOW, LaneAt, Place, Ui
 from overwatch.tui.hold import Hold
 from overwatch.tui.keys import Mode, find
 from overwatch.tui.panels.alarms import on_rail
-from overwatch.tui.playback import Playback, Transport, next_mark, next_speed
+from overwatch.tui.playback import Transport
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.scrollback import Scrollback
+from overwatch.tui.transporting import Transporting
 
 ROWS: Final = 256
 _ASCENDING_FIRST: Final = ("env", "return", "reward", "fps", "metric")
 """Sorts that begin with the lowest value: the worst return, the slowest env."""
 
 
-class Session:
+class Session(Transporting):
     """One user at one terminal."""
 
     def __init__(self, transport: Transport | None = None) -> None:
-        self.transport = transport
+        super().__init__(transport)
         self.snapshot: Snapshot | None = None
         """As it came."""
         self.shown: Snapshot | None = None
@@ -34,10 +35,8 @@ class Session:
         self.walk: tuple[Place, ...] = ()
         """Places of the cursor in the frame drawn last."""
         self.cursor: Place | None = None
-        self.leaving = False
         self.scrollback = Scrollback()
         self.hold = Hold()
-        self.notice: str | None = None
         self._row = 0
         """Position of the cursor in the walk, for when its env leaves."""
         self._feed_has_keys = False
@@ -65,11 +64,6 @@ class Session:
             filter=self._filter,
             grouped=self.width >= COMPACT_BELOW,
         )
-
-    @property
-    def playback(self) -> Playback | None:
-        """The place in the recording, if one is shown."""
-        return None if self.transport is None else self.transport.playback
 
     @property
     def slots(self) -> bool:
@@ -104,6 +98,7 @@ class Session:
             full=self._full,
             scroll=self._scroll,
             playback=self.playback,
+            recorded=self.recorded,
             notice=self.notice,
         )
 
@@ -371,28 +366,3 @@ class Session:
     def do_leave(self, _: int | str) -> None:
         """Quit."""
         self.leaving = True
-
-    def do_play(self, _: int | str) -> None:
-        """Play or pause the recording."""
-        if self.transport is not None:
-            self.transport.play(playing=not self.transport.playback.playing)
-
-    def do_step(self, by: int | str) -> None:
-        """Seconds on or back."""
-        if self.transport is not None:
-            self.transport.step(int(by))
-
-    def do_faster(self, way: int | str) -> None:
-        """The next speed."""
-        if self.transport is not None:
-            self.transport.set_speed(next_speed(self.transport.playback.speed, int(way)))
-
-    def do_mark(self, way: int | str) -> None:
-        """To the alarm before or after this moment."""
-        if self.transport is None:
-            return
-        time = next_mark(self.transport.playback, int(way))
-        if time is None:
-            self.notice = "no alarm met there so far"
-        else:
-            self.transport.seek(time)

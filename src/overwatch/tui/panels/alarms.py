@@ -1,5 +1,7 @@
 """Alarm rail: open findings, causes first, each with its age and the next step."""
 
+from typing import Final
+
 from overwatch.catalog.durations import duration
 from overwatch.snapshot import Finding, Snapshot, Subject
 from overwatch.tui.context import Context
@@ -9,10 +11,17 @@ from overwatch.tui.text import Line, Role, Span, cells, clean, cut_middle, fit, 
 _HINT_AT = 79
 """Column of the next step at 120 cells; wider terminals share what they gain between the two texts."""
 
+_NO_ALARMS: Final = frozenset({"collector-away"})
+"""What the verdict line says in whole, and nobody has to do anything about."""
+
 
 def on_rail(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """Findings that are on the rail: those that nobody acknowledged."""
-    return tuple(finding for finding in snapshot.findings if not finding.acknowledged)
+    """Findings that are on the rail: those that nobody acknowledged, and that are alarms."""
+    return tuple(
+        finding
+        for finding in snapshot.findings
+        if not finding.acknowledged and finding.code not in _NO_ALARMS
+    )
 
 
 def render(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:

@@ -1,5 +1,7 @@
 """System: one row a lane with what holds it back, the host, and the telemetry's own lag."""
 
+from collections.abc import Sequence
+
 from overwatch.catalog.durations import duration
 from overwatch.snapshot import Bound, Host, Lane, Link, Snapshot
 from overwatch.tui.context import Context
@@ -14,7 +16,7 @@ _MARKS = {"!!": Role.CRIT, "!": Role.WARN, "?": Role.MUTED}
 def render(snapshot: Snapshot, ctx: Context, most_lanes: int) -> list[Line]:
     """Title (not in compact), at most `most_lanes` lane rows, the host."""
     system = snapshot.system
-    lines = [] if ctx.compact else [rule("SYSTEM", _global(system.bound), ctx.width)]
+    lines = [] if ctx.compact else [rule("SYSTEM", _global(system.bound, ctx), ctx.width)]
     if not system.gpus:
         lines.append(fit([Span("gpu   none found (no NVIDIA driver)", Role.MUTED)], ctx.width))
     elif not ctx.compact and 4 <= len(system.gpus) <= 2 * most_lanes:
@@ -43,9 +45,11 @@ def _pairs(gpus: tuple[Lane, ...], ctx: Context) -> list[Line]:
     return [fit([s for cell in cells[i : i + 2] for s in cell], ctx.width) for i in range(0, len(cells), 2)]
 
 
-def _global(bound: Bound | None) -> list[Span]:
+def _global(bound: Bound | None, ctx: Context) -> list[Span]:
     if bound is None:
         return []
+    if ctx.fresh.old:
+        return [Span("global unknown ?", Role.MUTED)]
     sure = "" if bound.confidence is None else f" confidence {bound.confidence:.2f}"
     return [Span("global ", Role.MUTED), *_bound(bound), Span(sure, Role.MUTED)]
 
@@ -67,6 +71,13 @@ def _held(lane: Lane, width: int, ctx: Context) -> list[Span]:
     return [*state, Span(fill), Span(clean(lane.bound.why or lane.bound.hint or ""))]
 
 
+def _history(values: Sequence[float | None], width: int, *, old: bool) -> list[Span]:
+    """Samples of a share; old ones begin with the mark of what is old."""
+    if not old or not values:
+        return sparkline(values, width, _FULL)
+    return [Span("~", Role.STALE), *sparkline(values, width - 1, _FULL)]
+
+
 def _lane(lane: Lane, ctx: Context) -> Line:
     old = ctx.fresh.old
     memory = _memory(lane.memory_used_bytes, lane.memory_total_bytes, digits=1)
@@ -76,7 +87,7 @@ def _lane(lane: Lane, ctx: Context) -> Line:
             Span("util ", Role.MUTED),
             _reading(lane.utilization, "{:.0%}", 4, old=old),
             Span(" "),
-            *sparkline(lane.utilization_history, 10, _FULL),
+            *_history(lane.utilization_history, 10, old=old),
             Span("  mem ", Role.MUTED),
             Span(right(memory, max(10, len(memory)))),
             _reading(lane.temperature_c, "{:.0f}°C", max(5, 17 - max(10, len(memory))), old=old),
@@ -114,7 +125,7 @@ def _half_lane(lane: Lane, ctx: Context) -> list[Span]:
         Span(left(f"{cut_middle(clean(lane.gpu_id), 5)}{rank}", 8)),
         _reading(lane.utilization, "{:.0%}", 5, old=old),
         Span(" "),
-        *sparkline(lane.utilization_history[-8:], 8, _FULL),
+        *_history(lane.utilization_history, 8, old=old),
         Span(" " + right(memory, 7)),
         _reading(lane.temperature_c, "{:.0f}°C", 5, old=old),
         _reading(lane.power_w, "{:.0f}W", 5, old=old),
@@ -154,7 +165,7 @@ def _host(snapshot: Snapshot, ctx: Context) -> Line:
         Span("cpu  ", Role.MUTED),
         _reading(host.cpu_utilization, "{:.0%}", 4, old=ctx.fresh.old),
         Span(" "),
-        *sparkline(host.cpu_history, 10, _FULL),
+        *_history(host.cpu_history, 10, old=ctx.fresh.old),
         Span("  ram ", Role.MUTED),
         Span(memory),
     ]
@@ -202,7 +213,7 @@ def _short_host(host: Host, bound: Bound | None, ctx: Context) -> Line:
         words.append(f"disk {_mb(host.disk_read_bytes_per_s)}+{_mb(host.disk_write_bytes_per_s)}MB/s")
     if host.network_bytes_per_s is not None:
         words.append(f"net {_mb(host.network_bytes_per_s)}MB/s")
-    ending = [] if bound is None else [Span("global ", Role.MUTED), Span(clean(bound.state))]
+    ending = [] if bound is None else [Span("global ", Role.MUTED), Span("unknown" if ctx.fresh.old else clean(bound.state))]
     room = ctx.width - 2 - width_of(ending)
     return spread(_whole(start, [*words, *_loader(host)], room), ending, ctx.width)
 

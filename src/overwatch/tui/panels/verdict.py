@@ -12,6 +12,8 @@ from overwatch.tui.text import Line, Role, Span, cells, clean, cut, spread, widt
 
 _COUNTED = (("critical", "crit"), ("warning", "warn"))
 _BETWEEN = " · "
+_CLAUSE: Final = re.compile("; |, (?=last |catching up )")
+"""Where the sentence about a silent or late run may end."""
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -29,9 +31,11 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
         word = severity(snapshot.verdict.severity)
         text = _MOMENT.sub(lambda said: _local(said[0], snapshot.time, ctx), clean(snapshot.verdict.text))
     start = [Span(" "), word, Span(gap)]
-    room = ctx.width - width_of(start) - width_of(ending) - 3
-    if room < 24:
-        ending, room = [], ctx.width - width_of(start) - 1
+    gives_way = snapshot.verdict.note is not None or (ctx.fresh.state == "lost" and not ctx.ui.recorded)
+    alone = ctx.width - width_of(start) - 1
+    room = alone - width_of(ending) - 2
+    if room < 24 or (ctx.compact and not ctx.fresh.cut_off and gives_way and cells(text) > room):
+        ending, room = [], alone
     return [spread([*start, Span(_causes(text, room))], ending, ctx.width)]
 
 
@@ -39,10 +43,10 @@ def _causes(text: str, room: int) -> str:
     """Whole causes as long as they fit; a single one loses its last clauses, and is then cut at its end."""
     if cells(text) <= room:
         return text
-    while "; " in text and _BETWEEN not in text:
-        text = text.rpartition("; ")[0]
-        if cells(text) <= room:
-            return text
+    clauses = [found.start() for found in _CLAUSE.finditer(text)] if _BETWEEN not in text else []
+    for end in reversed(clauses):
+        if cells(text[:end]) <= room:
+            return text[:end]
     causes = text.split(_BETWEEN)
     for keep in range(len(causes) - 1, 0, -1):
         shown = f"{_BETWEEN.join(causes[:keep])} +{len(causes) - keep}"
@@ -54,8 +58,7 @@ def _causes(text: str, room: int) -> str:
 def _ending(verdict: Verdict, ctx: Context) -> list[Span]:
     """What is to be known beside the text; without that, the counts."""
     if ctx.fresh.state == "lost":
-        hint = "r replay" if ctx.ui.recorded else "overwatch tui --replay DIR"
-        return [] if ctx.ui.playback is not None else [Span(hint, Role.INFO)]
+        return [Span("r replay" if ctx.ui.recorded else "overwatch tui --replay DIR", Role.INFO)]
     if verdict.note is not None:
         return [Span(clean(verdict.note), Role.STALE if ctx.fresh.old else Role.MUTED)]
     return _counts(verdict, compact=ctx.compact)

@@ -1,0 +1,74 @@
+"""The run of the sketches when it no longer speaks as usual: stale, lost, ended, or late after an outage."""
+
+import msgspec
+
+from overwatch.catalog.durations import duration
+from overwatch.snapshot import Finding, Snapshot, Subject, Verdict
+from tests.overwatch.tui import scenario
+
+replace = msgspec.structs.replace
+
+
+def _silent(state: str, age_s: float, verdict: Verdict, finding: Finding | None) -> Snapshot:
+    full = scenario.storm()
+    link = replace(full.link, state=state, data_age_s=age_s, lag_s=0.0, last_from="rank 0")
+    found = () if finding is None else (finding,)
+    return replace(full, time=scenario.NOW + age_s, link=link, verdict=verdict, findings=found)
+
+
+def _about_run(code: str, severity: str, message: str, hint: str) -> Finding:
+    return Finding(
+        id=f"{code}:run:", code=code, severity=severity, subject=Subject(scope="run"), since=scenario.NOW,
+        message=message, hint=hint,
+    )  # fmt: skip
+
+
+def stale(age_s: float = 14.0) -> Snapshot:
+    """Nothing has come for a while."""
+    text = f"no telemetry for {duration(age_s)}; last record{{}} from rank 0; process state unknown"
+    finding = _about_run(
+        "telemetry-stale", "critical", text.format(""), "look at the trainer's process and its log"
+    )
+    verdict = Verdict(
+        severity="critical", text=text.format(" 2026-07-12T12:41:09Z"), counts={"critical": 1},
+        note=f"everything below is {duration(age_s)} old",
+    )  # fmt: skip
+    return _silent("stale", age_s, verdict, finding)
+
+
+def lost() -> Snapshot:
+    """Nothing has come for so long that nothing will."""
+    text = "run lost: no end record, last phase update 312, last checkpoint 6m before the end"
+    finding = _about_run("run-lost", "critical", text, "look at the trainer's process and its log")
+    verdict = Verdict(severity="critical", text=text, counts={"critical": 1})
+    return _silent("lost", 190.0, verdict, finding)
+
+
+def ended() -> Snapshot:
+    """The run has said that it is over."""
+    verdict = Verdict(severity="ok", text="run completed after 312 updates")
+    full = _silent("ended", 720.0, verdict, None)
+    return replace(full, run=replace(full.run, outcome="completed", eta_s=None))
+
+
+def catching_up() -> Snapshot:
+    """What a spool kept while the collector was away is coming in."""
+    finding = _about_run(
+        "collector-away", "info", "the collector was away for 5m02s; what was told meanwhile is coming in",
+        "nothing to do; what is shown is as old as the first line says",
+    )  # fmt: skip
+    verdict = Verdict(
+        severity="warning", counts={"info": 1}, note="no alarm is raised for the gap itself",
+        text="the collector was away for 5m02s; showing 2026-07-12T12:36:19Z, catching up at 9x",
+    )  # fmt: skip
+    full = scenario.healthy()
+    link = replace(
+        full.link,
+        state="catching_up",
+        data_age_s=290.0,
+        lag_s=290.0,
+        away_s=302.0,
+        speed=9.0,
+        last_from="rank 0",
+    )
+    return replace(full, link=link, verdict=verdict, findings=(finding,))

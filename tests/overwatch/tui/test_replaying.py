@@ -1,0 +1,60 @@
+"""From a live run to its recording, with one key."""
+
+from pathlib import Path
+
+import pytest
+
+from overwatch import discovery
+from overwatch.feeds.player import Player
+from overwatch.feeds.recording import open_recording
+from overwatch.otlp.encode import origin_attributes, request
+from overwatch.snapshot import View
+from overwatch.tui import recording_of
+from tests import fakes
+from tests.overwatch.collector.running import eventually, http, running
+from tests.overwatch.tui import scenario
+from tests.overwatch.tui.pressing import Terminal
+
+
+def test_r_leaves_for_the_recording_where_one_is_known() -> None:
+    """The session ends asking for the replay; the live run is not touched."""
+    terminal = Terminal(scenario.storm())
+    terminal.session.recorded = True
+    terminal.press("r")
+
+    assert terminal.session.replaying
+    assert terminal.session.leaving
+
+
+def test_r_says_what_to_type_where_no_recording_is_known() -> None:
+    """Nobody is thrown out for a key that cannot do its work."""
+    terminal = Terminal(scenario.storm())
+    terminal.press("r")
+
+    assert not terminal.session.leaving
+    assert "overwatch tui --replay DIR" in terminal.lines[-1]
+
+
+def test_the_recording_of_the_announced_collector_opens_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is announced, belongs to this view address alone, and plays what came so far."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    told = [fakes.started(fakes.START_NS), fakes.policy(fakes.START_NS, index=1, entropy=0.5)]
+    body = request(fakes.records(told, fakes.ORIGIN, 1), origin_attributes(fakes.ORIGIN))
+    with running(tmp_path) as service:
+        service.announce()
+        view = service.endpoints.view or ""
+        http(f"{service.endpoints.otlp_http}/v1/logs", body, content_type="application/x-protobuf")
+        folder = recording_of(view)
+        assert folder == tmp_path / "otlp"
+        assert recording_of("ws://127.0.0.1:1") is None
+        eventually(lambda: (folder / "logs.jsonl").exists() and (folder / "logs.jsonl").stat().st_size)
+        player = Player(open_recording(folder))
+        player.seek(player.last)
+        seen = player.look(fakes.ORIGIN.run_id, View())
+
+    assert seen is not None
+    assert seen.run.update == 1
+    assert discovery.read() is None
+    assert recording_of(view) is None
