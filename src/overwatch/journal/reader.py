@@ -57,6 +57,8 @@ class Reader:
             self._fd, self._scanner = -1, None
 
     def _found(self, part: Part) -> Record | None:
+        if self._scanner is None:
+            self._enter(part)
         if self._scanner is not None:
             with contextlib.suppress(OSError):
                 return self._scanner.next(part.end, self.position)

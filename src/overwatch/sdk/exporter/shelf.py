@@ -1,0 +1,319 @@
+"""One of the spool's two queues: requests on disk, and after them, while the disk is in trouble, in memory.
+
+Owns how a request lies in a record, and the books: accepted = delivered + waiting + dropped, in records, at
+any time and over a restart. For that each record says how many records were stored before it, so that a
+damaged one is counted by what it held. Must not know why a request goes, nor the other shelf.
+"""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from overwatch.journal import CursorFile, Log, Place, Reader, Record, Signal
+from overwatch.journal.cursors import MAX_NOTE_BYTES
+from overwatch.sdk.exporter.request import Request
+
+LOST: Final = "spool_lost"
+"""Why a record is gone that was damaged on disk, or was in memory when its process died."""
+_OTHER: Final = "other"
+_MOST_REASONS: Final = 32
+_LONGEST_REASON: Final = 64
+_KINDS: Final = {Signal.LOGS: 1, Signal.METRICS: 2, Signal.TRACES: 3}
+_SIGNALS: Final = {kind: signal for signal, kind in _KINDS.items()}
+_LENGTH_BYTES: Final = 4
+
+
+class Books(msgspec.Struct, array_like=True):
+    """What became of a shelf's records."""
+
+    accepted: int = 0
+    delivered: int = 0
+    dropped: dict[str, int] = {}
+    """By reason."""
+
+    def drop(self, reason: str, records: int) -> None:
+        """Count records as given up; the number of reasons is bounded."""
+        if records > 0:
+            reason = reason[:_LONGEST_REASON]
+            if reason not in self.dropped and len(self.dropped) >= _MOST_REASONS:
+                reason = _OTHER
+            self.dropped[reason] = self.dropped.get(reason, 0) + records
+
+    @property
+    def settled(self) -> int:
+        """Records that nothing more will happen to."""
+        return self.delivered + sum(self.dropped.values())
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """How far the spool has come in what is put into it."""
+
+    order: int = 0
+    last_seq: int = 0
+    rings: dict[str, int] = {}
+
+    def after(self, order: int, last_seq: int, rings: Mapping[str, int]) -> "Mark":
+        """The mark when this has come too; never falls."""
+        merged = dict(self.rings)
+        for ring, position in rings.items():
+            merged[ring] = max(merged.get(ring, 0), position)
+        return Mark(max(self.order, order), max(self.last_seq, last_seq), merged)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A request as it was put."""
+
+    request: Request
+    rings: Mapping[str, int]
+    accepted: int
+    """Records that the shelf had accepted with it."""
+
+
+class _Meta(msgspec.Struct, frozen=True, array_like=True):
+    """What lies before a request's body in its record."""
+
+    order: int
+    records: int
+    last_seq: int
+    stored: int
+    """Records stored on this shelf before it."""
+    books: Books
+    mark: Mark
+
+
+class _Note(msgspec.Struct, frozen=True, array_like=True):
+    """What is kept with the shelf's place."""
+
+    passed: int
+    books: Books
+    mark: Mark
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """The oldest request on disk."""
+
+    request: Request
+    sequence: int
+    size: int
+
+
+class Shelf:
+    """Requests in order. Not safe for use from several threads at once."""
+
+    def __init__(self, *, is_fact: bool) -> None:
+        self.is_fact = is_fact
+        self.name = "facts" if is_fact else "numbers"
+        self.books = Books(dropped={})
+        self.memory: deque[Entry] = deque()
+        self.memory_bytes = 0
+        self.is_dirty = False
+        """The books or the place have changed since they were saved."""
+        self.is_cursor_lost = False
+        """The place could not be read: all that was kept is delivered again."""
+        self._stored = 0
+        self._passed = 0
+        self._log: Log | None = None
+        self._cursor: CursorFile | None = None
+        self._reader: Reader | None = None
+        self._kept: _Kept | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Records of the requests on the shelf."""
+        return self._stored - self._passed + sum(entry.request.records for entry in self.memory)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the requests on the shelf."""
+        return self.disk_bytes + self.memory_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of the records on disk that were not passed."""
+        if self._reader is None:
+            return 0
+        return self._reader.unread_bytes + (self._kept.size if self._kept is not None else 0)
+
+    def restore(self, log: Log, cursor: CursorFile) -> Mark:
+        """Go on where the last process stopped, with what it left; its mark."""
+        self._log, self._cursor = log, cursor
+        note = _decoded_note(cursor.place)
+        last = _decoded(log.recovery.last) if log.recovery.last is not None else None
+        meta = last[0] if last is not None else None
+        if note is not None and cursor.place is not None:
+            self._reader = log.reader(cursor.place.position)
+            self.books, self._passed = note.books, note.passed
+        else:
+            self._reader = log.reader()
+            self.is_cursor_lost = cursor.is_lost or meta is not None
+            self._passed = _stored_before(log)
+            self.books = meta.books if meta is not None else Books(dropped={})
+        if meta is not None:
+            self._stored = meta.stored + meta.records
+            self.books.accepted = max(self.books.accepted, meta.books.accepted)
+        self._stored = max(self._stored, self._passed)
+        self._reconcile()
+        marks = [found.mark for found in (note, meta) if found is not None]
+        return merged(*marks)
+
+    def begin(self, log: Log, cursor: CursorFile) -> None:
+        """Store from now on in this log; what may lie in it is not this shelf's."""
+        self._log, self._cursor = log, cursor
+        self._reader = log.reader(log.next_sequence)
+        self.is_dirty = True
+
+    def leave(self) -> None:
+        """Give up what is on disk, and the disk with it."""
+        self.books.drop(LOST, self._stored - self._passed)
+        self._passed = self._stored
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files; what is on disk stays there."""
+        if self._reader is not None:
+            self._reader.close()
+        if self._log is not None:
+            self._log.close()
+        if self._cursor is not None:
+            self._cursor.close()
+        self._reader = self._log = self._cursor = self._kept = None
+
+    def store(self, entry: Entry, mark: Mark) -> None:
+        """Keep a request on disk. Raises `OSError`; then it is not kept."""
+        if self._log is None:
+            raise OSError("there is no folder to store in")
+        request = entry.request
+        books = Books(entry.accepted, self.books.delivered, self.books.dropped)
+        meta = _Meta(request.order, request.records, request.last_seq, self._stored, books, mark)
+        head = msgspec.msgpack.encode(meta)
+        length = len(head).to_bytes(_LENGTH_BYTES, "little")
+        self._log.check()
+        self._log.append(_KINDS[request.signal], time.time_ns(), length, head, request.body)
+        self._stored += request.records
+
+    def hold(self, entry: Entry) -> None:
+        """Keep a request in memory."""
+        self.memory.append(entry)
+        self.memory_bytes += len(entry.request.body)
+
+    def unload(self) -> Entry:
+        """Take the oldest request out of memory."""
+        entry = self.memory.popleft()
+        self.memory_bytes -= len(entry.request.body)
+        return entry
+
+    def head(self) -> Request | None:
+        """The oldest request; what cannot be read is counted and passed over."""
+        if self._kept is None:
+            self._kept = self._load()
+        if self._kept is not None:
+            return self._kept.request
+        return self.memory[0].request if self.memory else None
+
+    def pass_head(self) -> None:
+        """The oldest request is none of the shelf's any more; the caller accounts for it."""
+        self.is_dirty = True
+        if self._kept is None:
+            self.unload()
+        else:
+            self._passed += self._kept.request.records
+            self._kept = None
+
+    def save(self, mark: Mark, *, sync: bool = False) -> None:
+        """Keep books and place, and remove the files that were passed. Raises `OSError`."""
+        if self._log is None or self._cursor is None or self._reader is None:
+            return
+        position = self._kept.sequence if self._kept is not None else self._reader.position
+        may_drop = self._log.can_drop(position)
+        note = msgspec.msgpack.encode(_Note(self._passed, self.books, mark))
+        if len(note) > MAX_NOTE_BYTES:
+            short = Mark(mark.order, mark.last_seq)
+            note = msgspec.msgpack.encode(_Note(self._passed, self.books, short))
+        self._cursor.save(Place(position=position, note=note), sync=sync or may_drop)
+        self.is_dirty = False
+        if may_drop:
+            self._log.drop(position)
+
+    def sync(self) -> None:
+        """Return when what is on disk survives a power loss. Raises `OSError`."""
+        if self._log is not None:
+            self._log.sync()
+
+    def _load(self) -> _Kept | None:
+        """The next whole request on disk."""
+        if self._reader is None:
+            return None
+        before = self._reader.unread_bytes
+        while (record := self._reader.next()) is not None:
+            found = _decoded(record)
+            if found is not None and found[0].stored >= self._passed:
+                self._miss(found[0].stored - self._passed)
+                request = _request(record, *found, is_fact=self.is_fact)
+                return _Kept(request, record.sequence, before - self._reader.unread_bytes)
+        self._miss(self._stored - self._passed)
+        return None
+
+    def _miss(self, records: int) -> None:
+        if records > 0:
+            self.books.drop(LOST, records)
+            self._passed += records
+            self._stored = max(self._stored, self._passed)
+            self.is_dirty = True
+
+    def _reconcile(self) -> None:
+        """Make the books whole again: what is not known to have happened to a record is its loss."""
+        waiting = self._stored - self._passed
+        if self.is_cursor_lost:
+            self.books.delivered = max(self.books.accepted - sum(self.books.dropped.values()) - waiting, 0)
+        missing = self.books.accepted - self.books.settled - waiting
+        self.books.drop(LOST, missing)
+        self.books.accepted -= min(missing, 0)
+        self.is_dirty = True
+
+
+def merged(*marks: Mark) -> Mark:
+    """The highest of several marks."""
+    result = Mark()
+    for mark in marks:
+        result = result.after(mark.order, mark.last_seq, mark.rings)
+    return result
+
+
+def _decoded(record: Record) -> tuple[_Meta, bytes] | None:
+    """What a record of the spool holds, `None` for one that is not the spool's."""
+    start = _LENGTH_BYTES + int.from_bytes(record.payload[:_LENGTH_BYTES], "little")
+    if record.kind not in _SIGNALS or start > len(record.payload):
+        return None
+    try:
+        meta = msgspec.msgpack.decode(record.payload[_LENGTH_BYTES:start], type=_Meta)
+    except msgspec.MsgspecError:
+        return None
+    return meta, record.payload[start:]
+
+
+def _decoded_note(place: Place | None) -> _Note | None:
+    if place is None:
+        return None
+    try:
+        return msgspec.msgpack.decode(place.note, type=_Note)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _request(record: Record, meta: _Meta, body: bytes, *, is_fact: bool) -> Request:
+    return Request(
+        order=meta.order,
+        signal=_SIGNALS[record.kind],
+        body=body,
+        is_fact=is_fact,
+        records=meta.records,
+        last_seq=meta.last_seq,
+    )
+
+
+def _stored_before(log: Log) -> int:
+    """Records stored before the oldest that is kept."""
+    return next((found[0].stored for record in log.read() if (found := _decoded(record))), 0)

@@ -1,0 +1,384 @@
+"""Requests kept on disk until the collector has them, over outages of it and over deaths of this process.
+
+Rules: requests go in the order in which they came, one at a time. When the budget is used up the oldest
+numbers go first and facts last, counted. Trouble with the disk is never the trainer's: requests are kept in
+bounded memory then, and move to the disk when it takes them again. The page cache is enough for a request to
+survive this process; `sync` is there for more. Must not know encoding or the network.
+"""
+
+import errno
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from overwatch.journal import (
+    HEADER_BYTES,
+    CursorFile,
+    DiskFiles,
+    Files,
+    Folder,
+    FolderBusyError,
+    FolderLostError,
+    Log,
+    LogLimits,
+    LogVersionError,
+    Signal,
+)
+from overwatch.sdk.exporter.request import Request
+from overwatch.sdk.exporter.shelf import Entry, Mark, Shelf, merged
+from overwatch.sdk.exporter.spools import META, SpoolMeta
+from overwatch.sdk.exporter.stock import Stock
+
+CLOSED: Final = "closed"
+REJECTED: Final = "rejected"
+_OVERHEAD_BYTES: Final = HEADER_BYTES + 512
+_LARGEST_RECORD: Final = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolLimits:
+    """What may wait while the collector is away."""
+
+    budget_bytes: int = 256 << 20
+    """Bytes of requests that wait; the disk holds the passed part of two files besides."""
+    memory_bytes: int = 32 << 20
+    """Bytes of them in memory while the disk is in trouble."""
+    segment_bytes: int = 4 << 20
+    """Size of the files, which are removed as a whole."""
+    retry_s: float = 1.0
+    """A disk in trouble is tried again when a request comes, this often at most."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.budget_bytes < _LARGEST_RECORD or self.memory_bytes < 1:
+            raise ValueError(f"a spool holds from one byte to 4 GiB: {self}")
+        if self.segment_bytes < HEADER_BYTES or self.retry_s < 0:
+            raise ValueError(f"a file holds at least a header, and no pause is negative: {self}")
+
+
+class Spool:
+    """One producer's requests. Safe from any thread; one at a time takes."""
+
+    def __init__(
+        self,
+        path: Path,
+        limits: SpoolLimits | None = None,
+        *,
+        meta: SpoolMeta | None = None,
+        files: Callable[[int], Files] = DiskFiles,
+    ) -> None:
+        """Open or begin the spool in a folder; `meta` is written into it.
+
+        Raises `FolderBusyError` when another process has it; any other trouble makes it `degraded`.
+        """
+        self._path = path
+        self._limits = limits or SpoolLimits()
+        self._meta = meta
+        self._files = files
+        self._changed = threading.Condition()
+        self._stock = Stock(self._limits.budget_bytes, self._limits.memory_bytes)
+        self._folder: Folder | None = None
+        self._mark = Mark()
+        """All that came up to here is on disk or settled."""
+        self._seen = Mark()
+        """All that came."""
+        self._was_open = False
+        self._is_closed = False
+        self._left_empty = False
+        self._retry_at = 0.0
+        self._trouble: str | None = None
+        try:
+            self._open()
+        except FolderBusyError:
+            raise
+        except (OSError, LogVersionError) as error:
+            self._fall(error)
+
+    def put(
+        self,
+        signal: Signal,
+        body: bytes,
+        *,
+        is_fact: bool,
+        records: int,
+        last_seq: int,
+        rings: Mapping[str, int],
+    ) -> Request:
+        """Keep a request as the newest; `rings` are the ring positions that it brings the spool to."""
+        with self._changed:
+            self._seen = self._seen.after(self._seen.order + 1, last_seq, rings)
+            request = Request(
+                order=self._seen.order,
+                signal=signal,
+                body=body,
+                is_fact=is_fact,
+                records=records,
+                last_seq=self._seen.last_seq,
+            )
+            shelf = self._stock.of(request)
+            shelf.books.accepted += records
+            if self._is_closed:
+                shelf.books.drop(CLOSED, records)
+            elif self._stock.make_room(shelf, len(body) + _OVERHEAD_BYTES):
+                self._keep(shelf, Entry(request, dict(rings), shelf.books.accepted))
+            else:
+                self._stock.drop(shelf, request)
+            self._note_changes()
+            return request
+
+    def take(self, timeout_s: float) -> Request | None:
+        """The oldest request, waiting up to `timeout_s` for one; the same again until it is settled."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._oldest() is not None, max(timeout_s, 0.0))
+            if self._is_closed:
+                return None
+            taken = self._stock.take()
+            self._save()
+            return taken
+
+    def landed(self, request: Request, rejected: int) -> None:
+        """The collector has the taken request, but for `rejected` of its records."""
+        with self._changed:
+            shelf = self._stock.settle(request)
+            if shelf is not None:
+                refused = min(max(rejected, 0), request.records)
+                shelf.books.delivered += request.records - refused
+                shelf.books.drop(REJECTED, refused)
+            self._note_changes()
+
+    def lost(self, request: Request, reason: str) -> None:
+        """The taken request is given up."""
+        with self._changed:
+            shelf = self._stock.settle(request)
+            if shelf is not None:
+                shelf.books.drop(reason, request.records)
+            self._note_changes()
+
+    def sync(self) -> bool:
+        """Wait until all that came survives a power loss; whether it will."""
+        with self._changed:
+            if self._is_closed or not self._is_on_disk():
+                return False
+            try:
+                for shelf in self._stock.shelves:
+                    shelf.sync()
+                    shelf.save(self._mark, sync=True)
+            except OSError as error:
+                self._fall(error)
+                return False
+            return True
+
+    def wait_empty(self, timeout_s: float) -> bool:
+        """Wait until every request has landed or is lost; whether it has."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._oldest() is None, max(timeout_s, 0.0))
+            return self._is_empty()
+
+    def close(self, *, discard: bool = False) -> None:
+        """Let go of the folder; with `discard` remove it, if nothing waits. Nothing is taken afterwards."""
+        with self._changed:
+            if self._is_closed:
+                return
+            if self.degraded:
+                self._return()
+            self._left_empty = self._oldest() is None
+            for shelf in self._stock.shelves:
+                shelf.is_dirty = True
+            self._save()
+            self._is_closed = True
+            for shelf in self._stock.shelves:
+                shelf.close()
+            if self._folder is not None:
+                self._give_back(self._folder, discard=discard and self._left_empty)
+            self._changed.notify_all()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits; after `close`, nothing was left."""
+        with self._changed:
+            return self._is_empty()
+
+    @property
+    def accepted(self) -> int:
+        """Records put, over all lives of the spool; = delivered + waiting + all dropped."""
+        with self._changed:
+            return self._stock.accepted
+
+    @property
+    def delivered(self) -> int:
+        """Records that the collector has."""
+        with self._changed:
+            return self._stock.delivered
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """Records that were given up, by reason."""
+        with self._changed:
+            return self._stock.dropped
+
+    @property
+    def waiting(self) -> int:
+        """Records of requests that are not settled."""
+        with self._changed:
+            return self._stock.waiting
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of them, on disk and in memory."""
+        with self._changed:
+            return self._stock.bytes
+
+    @property
+    def spooled(self) -> dict[str, int]:
+        """Ring positions up to which all is on disk or settled; what comes after them is to be put."""
+        with self._changed:
+            return dict(self._mark.rings)
+
+    @property
+    def next_seq(self) -> int:
+        """The next free `overwatch.seq`."""
+        with self._changed:
+            return self._seen.last_seq + 1
+
+    @property
+    def degraded(self) -> bool:
+        """The disk is in trouble: new requests are kept in memory, which a crash of this process loses."""
+        return self._trouble is not None
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the disk, for a person."""
+        return self._trouble
+
+    @property
+    def is_cursor_lost(self) -> bool:
+        """A place could not be read on opening: requests may be delivered a second time."""
+        return any(shelf.is_cursor_lost for shelf in self._stock.shelves)
+
+    def _oldest(self) -> Request | None:
+        return self._stock.oldest()
+
+    def _is_empty(self) -> bool:
+        return self._left_empty if self._is_closed else self._oldest() is None
+
+    def _note_changes(self) -> None:
+        """Whatever changed is saved, and those who wait for a change look again."""
+        if not self._stock.is_in_memory:
+            self._mark = self._seen
+        self._save()
+        self._changed.notify_all()
+
+    def _save(self) -> None:
+        try:
+            for shelf in self._stock.shelves:
+                if shelf.is_dirty:
+                    shelf.save(self._mark)
+        except OSError as error:
+            self._fall(error)
+
+    def _keep(self, shelf: Shelf, entry: Entry) -> None:
+        if self._is_on_disk():
+            try:
+                self._store(shelf, entry)
+            except OSError as error:
+                self._fall(error)
+            else:
+                return
+        self._stock.hold(shelf, entry)
+
+    def _store(self, shelf: Shelf, entry: Entry) -> None:
+        """Put a request on disk. Raises `OSError`; then it is not there."""
+        if self._folder is not None:
+            self._folder.check()
+        mark = self._mark.after(entry.request.order, entry.request.last_seq, entry.rings)
+        shelf.store(entry, mark)
+        self._mark = mark
+
+    def _is_on_disk(self) -> bool:
+        """Whether requests go to the disk; one in trouble is tried again, when it is time."""
+        if not self.degraded:
+            return True
+        return time.monotonic() >= self._retry_at and self._return()
+
+    def _fall(self, error: Exception) -> None:
+        self._trouble = str(error) or type(error).__name__
+        self._retry_at = time.monotonic() + self._limits.retry_s
+
+    def _return(self) -> bool:
+        """Move to the disk what is in memory, in its order; whether all of it went."""
+        try:
+            self._find_folder()
+            while shelves := [shelf for shelf in self._stock.shelves if shelf.memory]:
+                shelf = min(shelves, key=lambda shelf: shelf.memory[0].request.order)
+                self._store(shelf, shelf.memory[0])
+                shelf.unload()
+        except (OSError, LogVersionError) as error:
+            self._fall(error)
+            return False
+        self._trouble = None
+        return True
+
+    def _find_folder(self) -> None:
+        """Have a folder that is where it should be; one that is not is kept while it can be read."""
+        if self._folder is None:
+            self._open()
+            return
+        try:
+            self._folder.check()
+        except FolderLostError:
+            on_disk = any(shelf.head() is not None and shelf.disk_bytes for shelf in self._stock.shelves)
+            if on_disk and not self._folder.is_deleted:
+                raise
+            self._stock.lift()
+            for shelf in self._stock.shelves:
+                shelf.leave()
+            self._folder.close()
+            self._folder = None
+            self._open()
+
+    def _open(self) -> None:
+        """Lock the folder and open what is in it, going on with it if it is this spool's first."""
+        folder = Folder(self._path, self._files)
+        opened: list[tuple[Log, CursorFile]] = []
+        try:
+            if self._meta is not None:
+                folder.replace(META, msgspec.json.encode(self._meta))
+            limits = LogLimits(segment_bytes=self._limits.segment_bytes, record_bytes=_LARGEST_RECORD)
+            for shelf in self._stock.shelves:
+                cursor = CursorFile(folder, shelf.name)
+                floor = cursor.place.position if cursor.place is not None else 1
+                opened.append((Log(folder, shelf.name, limits, floor=floor), cursor))
+            self._begin(opened)
+        except BaseException:
+            for log, _ in opened:
+                log.close()
+            folder.close()
+            raise
+        self._folder = folder
+        self._was_open = True
+
+    def _begin(self, opened: list[tuple[Log, CursorFile]]) -> None:
+        has_past = any(log.next_sequence > 1 for log, _ in opened)
+        is_new = self._seen.order == 0
+        if has_past and not is_new and not self._was_open:
+            raise OSError(errno.EEXIST, f"{self._path} holds requests of an earlier process; they stay there")
+        if is_new:
+            pairs = zip(self._stock.shelves, opened, strict=True)
+            self._seen = self._mark = merged(*(shelf.restore(*found) for shelf, found in pairs))
+            return
+        for shelf, found in zip(self._stock.shelves, opened, strict=True):
+            shelf.begin(*found)
+
+    def _give_back(self, folder: Folder, *, discard: bool) -> None:
+        if discard:
+            try:
+                folder.discard()
+            except OSError as error:
+                self._fall(error)
+        folder.close()
+        self._folder = None
