@@ -67,6 +67,14 @@ class Call:
         while self.pause(0.1) and self._connection.recv(max(bytes_per_s // 10, 1)):
             pass
 
+    def raw(self) -> bytes:
+        """What comes next, whatever it is; empty when the client hangs up."""
+        data, self._rest = self._rest, b""
+        try:
+            return data or self._connection.recv(1 << 16)
+        except OSError:
+            return b""
+
     def say(self, data: bytes) -> bool:
         """Send; whether the client still listens."""
         try:

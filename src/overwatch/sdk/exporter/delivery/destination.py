@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from overwatch.journal import Signal
+from overwatch.sdk.exporter.delivery.proxy import Proxy, proxy
 from overwatch.sdk.exporter.endpoint import Protocol, Target
 
 log: Final = logging.getLogger("overwatch.exporter")
@@ -58,6 +59,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     tls: Tls | None
     """`None` is plain text."""
+    via: Proxy | None = None
 
     @property
     def authority(self) -> str:
@@ -92,14 +94,15 @@ def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.envi
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"the endpoint of {signal.value} is no http:// or https:// URL of a server")
     tls = parts.scheme == "https"
-    port = parts.port or (443 if tls else 80)
+    host, port = _ascii(parts.hostname), parts.port or (443 if tls else 80)
+    via = None if target.protocol == "grpc" else proxy(parts.scheme, host, port, env)
     headers = _headers(words)
     if parts.username and "authorization" not in dict(headers):
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers = (*headers, ("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
     return Destination(
         protocol=target.protocol,
-        origin=Origin(host=_ascii(parts.hostname), port=port, tls=_tls(words) if tls else None),
+        origin=Origin(host=host, port=port, tls=_tls(words) if tls else None, via=via),
         path=quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_KEPT_IN_PATH),
         headers=Headers(headers),
         timeout_s=_timeout_s(words),

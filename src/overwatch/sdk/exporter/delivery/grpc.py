@@ -16,6 +16,7 @@ import grpc
 from overwatch import __version__
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.delivery.destination import Destination, Origin, Tls
+from overwatch.sdk.exporter.delivery.proxy import is_here
 from overwatch.sdk.exporter.delivery.reply import CLOSED, MAX_REPLY, retry_info_s, taken, told
 from overwatch.sdk.exporter.request import Answer, Request, Verdict
 
@@ -109,10 +110,10 @@ class GrpcOutlet:
 
 
 def _channel(origin: Origin) -> grpc.Channel:
-    target = origin.authority
+    options = (*_OPTIONS, ("grpc.enable_http_proxy", 0 if is_here(origin.host) else 1))
     if origin.tls is None:
-        return grpc.insecure_channel(target, options=_OPTIONS)
-    return grpc.secure_channel(target, _credentials(origin.tls), options=_OPTIONS)
+        return grpc.insecure_channel(origin.authority, options=options)
+    return grpc.secure_channel(origin.authority, _credentials(origin.tls), options=options)
 
 
 def _credentials(tls: Tls) -> grpc.ChannelCredentials:

@@ -111,6 +111,9 @@ def _ask(line: Line, to: Destination, body: bytes) -> Answer:
 
 
 def _head(to: Destination, length: int) -> bytes:
+    via = to.origin.via if to.origin.tls is None else None
+    secret = None if via is None else via.authorization
+    path = to.path if via is None else f"{to.shown}{to.path}"
     headers = {
         "host": to.origin.authority,
         "user-agent": f"Overwatch-OTLP-Exporter-Python/{__version__}",
@@ -118,8 +121,9 @@ def _head(to: Destination, length: int) -> bytes:
         "content-type": "application/x-protobuf",
         "content-length": str(length),
         **({"content-encoding": "gzip"} if to.gzip else {}),
+        **({} if secret is None else {"proxy-authorization": secret}),
     }
-    lines = [f"POST {to.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
     return "\r\n".join(lines).encode("latin-1")
 
 

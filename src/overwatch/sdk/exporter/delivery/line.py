@@ -2,7 +2,7 @@
 
 Rules: the deadline is of the whole exchange, so a peer that sends a byte a second gains nothing; another
 thread may cut the line at any time; finding a name's addresses waits no longer than anything else. Must
-not know what is said on the line.
+not know what is said on the line, but for the one word that opens a tunnel through a proxy.
 """
 
 import io
@@ -18,6 +18,8 @@ from overwatch.sdk.exporter.delivery.destination import Origin, Tls
 _SLICE_S: Final = 0.05
 """How soon a wait sees that its line is cut."""
 _PIECE: Final = 64 << 10
+_MAX_TUNNEL: Final = 16 << 10
+"""Bytes of a proxy's answer."""
 
 _Address = tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 """Family and socket address."""
@@ -53,7 +55,9 @@ class Line:
         self.close()
         self._check()
         self._connect()
-        self._secure(self._live())
+        if self._origin.tls is not None:
+            self._tunnel()
+            self._secure(self._origin.tls)
         return False
 
     def send(self, data: bytes) -> bool:
@@ -126,11 +130,25 @@ class Line:
             if code:
                 raise OSError(code, "no connection") from None
 
-    def _secure(self, plain: socket.socket) -> None:
-        if self._origin.tls is None:
+    def _tunnel(self) -> None:
+        """Ask the proxy, if there is one, for the server itself."""
+        via, there = self._origin.via, self._origin.authority
+        if via is None:
             return
-        wrapped = _context(self._origin.tls).wrap_socket(
-            plain, server_hostname=self._origin.host, do_handshake_on_connect=False
+        secret = "" if via.authorization is None else f"Proxy-Authorization: {via.authorization}\r\n"
+        self.send(f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{secret}\r\n".encode())
+        heard, byte = b"", memoryview(bytearray(1))
+        # One byte at a time: what follows the head belongs to TLS.
+        while not heard.endswith(b"\r\n\r\n"):
+            if len(heard) >= _MAX_TUNNEL or self.receive(byte) == 0:
+                raise ConnectionRefusedError("the proxy gives no tunnel")
+            heard += byte
+        if heard.split(b" ", 2)[1:2] != [b"200"]:
+            raise ConnectionRefusedError("the proxy gives no tunnel")
+
+    def _secure(self, tls: Tls) -> None:
+        wrapped = _context(tls).wrap_socket(
+            self._live(), server_hostname=self._origin.host, do_handshake_on_connect=False
         )
         self._socket = wrapped
         while True:
@@ -249,7 +267,8 @@ class _Lookup:
 
 
 def _find(origin: Origin, flags: int) -> list[_Address]:
-    found = socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM, flags=flags)
+    first = origin.via or origin
+    found = socket.getaddrinfo(first.host, first.port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, address) for family, _, _, _, address in found]
 
 

@@ -1,6 +1,7 @@
 """Requests over HTTP: what each reply means, and what no collector can do to us."""
 
 import gzip
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -371,6 +372,31 @@ def test_a_name_without_address_is_tried_again() -> None:
     answer = ask("http://no-such-host.invalid:4318", within_s=10)
     assert answer.verdict is Verdict.AGAIN
     assert answer.code in ("connection", "timeout")
+
+
+def test_a_resolver_that_hangs_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline holds while a name is looked up, one lookup is under way at most, and closing ends it."""
+    real, release, lookups = socket.getaddrinfo, threading.Event(), []
+
+    def find(host: str, port: int, **how: int) -> object:
+        if how["flags"] == socket.AI_NUMERICHOST:
+            return real(host, port, **how)
+        lookups.append(host)
+        release.wait(LONG_S)
+        return real("127.0.0.1", port, **how)
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+    with evil(serving(OK)) as server:
+        outlet = HttpOutlet({Signal.LOGS: to(f"http://collector.example:{server.port}")})
+        for _ in range(3):
+            begun = time.monotonic()
+            assert outlet.send(request(), begun + 0.2).code == "timeout"
+            assert time.monotonic() - begun < 1.0
+        assert lookups == ["collector.example"]
+        release.set()
+        assert outlet.send(request(), time.monotonic() + LONG_S).verdict is Verdict.TAKEN
+        assert lookups == ["collector.example"]
+        outlet.close()
 
 
 def test_a_signal_without_destination_is_refused() -> None:

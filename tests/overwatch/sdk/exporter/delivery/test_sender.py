@@ -16,6 +16,8 @@ import pytest
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.delivery.sender import Pace, Sender
 from overwatch.sdk.exporter.request import Answer, Request, Verdict
+from tests.overwatch.sdk.exporter.delivery.test_grpc import hung as mute
+from tests.overwatch.sdk.exporter.delivery.test_grpc import slow as crawling
 from tests.overwatch.sdk.exporter.delivery.test_http import LONG, SLOW
 from tests.overwatch.sdk.exporter.delivery.waiting import DEADLINE_S, SIGNALS, Waiting, request, sending
 from tests.overwatch.sdk.exporter.evil import OK, Call, evil, reply, serving
@@ -107,6 +109,24 @@ def test_a_drain_ends_in_time_and_says_the_truth(script: Callable[[Call], None])
         assert not source.delivered
 
 
+@pytest.mark.parametrize("script", [mute, crawling], ids=lambda script: script.__name__)
+def test_a_drain_over_grpc_ends_in_time(script: Callable[[Call], None]) -> None:
+    """As over HTTP; and so does a stop."""
+    source = Waiting(1)
+    with evil(script) as server, sending(source, server.endpoint, GRPC) as sender:
+        server.wait(lambda it: it.connections)
+        late = []
+        for _ in range(3):
+            begun = time.monotonic()
+            assert not sender.drain(0.3)
+            late.append(time.monotonic() - begun - 0.3)
+        assert min(late) <= 0.2
+        begun = time.monotonic()
+        assert sender.stop(5.0)
+        assert time.monotonic() - begun < 2.0
+    assert source.pending == 1
+
+
 @pytest.mark.parametrize("script", SLOW, ids=lambda script: script.__name__)
 def test_a_stop_ends_a_try_in_flight(script: Callable[[Call], None]) -> None:
     """And what was not delivered still waits."""
@@ -121,21 +141,21 @@ def test_a_stop_ends_a_try_in_flight(script: Callable[[Call], None]) -> None:
 
 
 def test_a_drain_cuts_a_hanging_try_off_for_a_new_one() -> None:
-    """A collector that answers again is not missed for an old connection's sake."""
-    calls = threading.Semaphore(2)
+    """A collector in trouble that answers again is not missed for an old connection's sake."""
+    calls = iter(range(1000))
 
     def script(call: Call) -> None:
-        if calls.acquire(blocking=False):
+        number = next(calls)
+        if number == 0:
+            serving(reply("503 Busy", "Connection: close"))(call)
+        elif number == 1:
             call.hear()
             call.hold()
         serving(OK)(call)
 
-    source = Waiting(3)
-    with (
-        evil(script) as server,
-        sending(source, server.endpoint, {"OTEL_EXPORTER_OTLP_TIMEOUT": "0.3"}) as sender,
-    ):
-        server.wait(lambda it: it.connections == 2)
+    source, env = Waiting(3), {"OTEL_EXPORTER_OTLP_TIMEOUT": "60"}
+    with evil(script) as server, sending(source, server.endpoint, env) as sender:
+        server.wait(lambda it: len(it.asked) == 2)
         assert sender.drain(DEADLINE_S)
         assert source.delivered == [1, 2, 3]
 
@@ -321,38 +341,49 @@ def test_progress_is_told_and_its_fault_is_outlived() -> None:
     assert source.delivered == [1, 2, 3]
 
 
+COLLECTORS = {
+    "http": "from tests.overwatch.sdk.exporter.evil import *\nmade = evil(serving(OK), port={port})",
+    "grpc": "from tests.overwatch.sdk.sink import grpc_sink\nmade = grpc_sink()",
+}
+
+
 @contextlib.contextmanager
-def collector_process(port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A collector in a process of its own; it ends with its standard input."""
-    script = (
-        "import sys; from tests.overwatch.sdk.exporter.evil import OK, evil, serving\n"
-        f"with evil(serving(OK), port={port}) as server:\n"
-        "    print(server.port, flush=True); sys.stdin.read()"
-    )
+def collector_process(protocol: str = "http", port: int = 0) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A collector in a process of its own, and its URL."""
+    made = COLLECTORS[protocol].format(port=port)
+    script = f"import sys\n{made}\nwith made as it:\n    print(it.endpoint, flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         try:
             assert process.stdout is not None
-            process.stdout.readline()
-            yield process
+            yield process, process.stdout.readline().decode().strip()
         finally:
             process.send_signal(signal.SIGCONT)
             process.kill()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no job control here")
-def test_a_stopped_collector_gets_everything_in_order_once_it_goes_on() -> None:
+@pytest.mark.parametrize("env", [{}, GRPC], ids=["http", "grpc"])
+def test_a_stopped_collector_gets_everything_in_order_once_it_goes_on(env: dict[str, str]) -> None:
     """`kill -STOP`: requests wait; `kill -CONT`: they land, in order, without pauses."""
-    port, source = free_port(), Waiting()
-    env = {"OTEL_EXPORTER_OTLP_TIMEOUT": "0.3"}
-    with collector_process(port) as process, sending(source, f"http://127.0.0.1:{port}", env) as sender:
-        source.put(request(1))
+    source = Waiting()
+    words = env | {"OTEL_EXPORTER_OTLP_TIMEOUT": "0.5"}
+    with (
+        collector_process("grpc" if env else "http") as (process, endpoint),
+        sending(source, endpoint, words) as sender,
+    ):
+        source.put(request(1, b""))
         assert sender.drain(DEADLINE_S)
         os.kill(process.pid, signal.SIGSTOP)
         for order in range(2, 302):
-            source.put(request(order))
-        assert not sender.drain(1.0)
+            source.put(request(order, b""))
+        late = []
+        for _ in range(3):
+            begun = time.monotonic()
+            assert not sender.drain(0.4)
+            late.append(time.monotonic() - begun - 0.4)
+        assert min(late) <= 0.2
         assert source.pending == 300
         os.kill(process.pid, signal.SIGCONT)
         assert sender.drain(DEADLINE_S)
@@ -363,11 +394,11 @@ def test_a_killed_collector_loses_nothing_that_it_did_not_answer() -> None:
     """`kill -9` amid a stream, and a new one on the same port."""
     port, source = free_port(), Waiting(2000)
     with sending(source, f"http://127.0.0.1:{port}", pace=FAST) as sender:
-        with collector_process(port) as process:
+        with collector_process(port=port) as (process, _):
             deadline = time.monotonic() + DEADLINE_S
             while len(source.delivered) < 50 and time.monotonic() < deadline:
                 sender.drain(0.01)
             process.kill()
-        with collector_process(port):
+        with collector_process(port=port):
             assert sender.drain(DEADLINE_S)
     assert source.delivered == list(range(1, 2001))
