@@ -8,6 +8,7 @@ from overwatch.catalog import Scope, find
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.anomaly import AnomalyLimits
 from overwatch.diagnose.bounds import RULES, Bound, badness, judge_lanes, judge_run
+from overwatch.diagnose.fleet import kind_of
 from overwatch.diagnose.held import HOLD_NS, hold
 from overwatch.diagnose.lanes import LaneFacts
 from overwatch.events import Column, Event, Measured, PhaseEnded
@@ -238,3 +239,11 @@ def test_lanes_of_another_kind_are_not_compared() -> None:
     ]
 
     assert {bound.state for bound in _judged(fakes.folded(told)).bounds.values()} == {"unknown"}
+
+
+def test_lanes_of_all_nodes_are_of_one_kind() -> None:
+    """GPUs that do the same work are compared, whatever node or number they have; the processor is another."""
+    gpus = ("cuda:0", "cuda:7", "cuda:0@node-2", "cuda:0@node-2#3")
+
+    assert {kind_of(name) for name in gpus} == {"cuda:"}
+    assert kind_of("cpu") != kind_of("cuda:0")

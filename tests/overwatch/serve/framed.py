@@ -78,7 +78,7 @@ def busy_run(frames: Frames, run_id: str = "run-1", n_envs: int = 32) -> Frame:
             fakes.policy(at, 1, kl_divergence=0.0421, entropy=0.5, clip_fraction=0.1, my_own=7.0),
             fakes.envs(at, ids, 1, reward=[1.0] * n_envs, step_time=[0.01] * n_envs),
             fakes.slots(at, ids, ["r0c0"] * n_envs, ["training"] * n_envs),
-            gpu(at, "cuda:0", utilization=0.93, temperature_c=71.0, power_w=310.0),
+            gpu(at, "cuda:0", utilization=0.93, temperature_c=71.0, power_w=310.0, ecc_uncorrected=2.0),
             host(at, cpu_utilization=0.4, ram_used_bytes=2.0e9),
             fakes.crashed(at, 3),
             fakes.non_finite(at, "overwatch.env.reward", (3,)),

@@ -14,7 +14,7 @@ from overwatch.aggregator import Frame
 from overwatch.serve.exposition import Exposition, Source, accepts_gzip
 from overwatch.serve.prometheus import families
 from tests import fakes
-from tests.overwatch.serve.framed import Frames, busy_run
+from tests.overwatch.serve.framed import Frames, busy_run, gpu
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -48,6 +48,8 @@ def test_the_run_is_on_the_page() -> None:
     assert one(frame, "overwatch_policy_status", metric="kl_divergence", level="ok") == 0
     assert one(frame, "hw_gpu_utilization_ratio", hw_id="cuda:0") == 0.93
     assert one(frame, "hw_temperature_celsius", hw_id="cuda:0", hw_type="gpu") == 71
+    uncorrected = {"hw_type": "gpu", "error_type": "uncorrected"}
+    assert one(frame, "hw_errors_total", hw_id="cuda:0", **uncorrected) == 2
     assert one(frame, "system_cpu_utilization_ratio") == 0.4
     assert one(frame, "system_memory_usage_bytes") == 2e9
     assert one(frame, "overwatch_run_non_finite_total") == 1
@@ -56,6 +58,16 @@ def test_the_run_is_on_the_page() -> None:
     assert one(frame, "overwatch_run_status", state="live") == 1
     assert one(frame, "overwatch_outlier_env", rank="1") == 3
     assert one(frame, "overwatch_policy_custom", name="my_own") == 7
+
+
+def test_a_lane_is_identified_by_its_uuid() -> None:
+    """Series of one GPU join those of other exporters, whatever its trainer calls it."""
+    frames = Frames()
+    at = frames.now
+    start = fakes.started(at, devices=("GPU-a",), lanes={"GPU-a": "cuda:0"})
+    frame = frames.tell("run-1", [start, gpu(at, "GPU-a", utilization=0.5)])
+
+    assert one(frame, "hw_gpu_utilization_ratio", hw_id="GPU-a") == 0.5
 
 
 def test_the_outliers_are_ranked_over_all_lanes() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 import overwatch.sdk
 from overwatch.catalog import Scope
@@ -23,6 +24,18 @@ from tests.real.fake_nvml.machine import (
 )
 
 
+def errors_in(body: bytes) -> list[dict[str, str]]:
+    """The attributes of the `hw.errors` counters of one request for third parties."""
+    return [
+        {pair.key: pair.value.string_value for pair in point.attributes}
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == "hw.errors" and metric.sum.is_monotonic
+        for point in metric.sum.data_points
+    ]
+
+
 def test_samples_arrive_as_measurements(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Host and GPU readings of the exporter process reach the collector, GPUs by UUID with a label."""
     machine.gpus("GPU-a", "GPU-b")
@@ -34,7 +47,9 @@ def test_samples_arrive_as_measurements(machine: Machine, monkeypatch: pytest.Mo
         assert run.close(5.0).delivered
         gpu = next(event for event in sink.events(Measured) if event.scope is Scope.GPU)
         host = next(event for event in sink.events(Measured) if event.scope is Scope.HOST)
+        points = [point for path, body in sink.bodies if path == "/v1/metrics" for point in errors_in(body)]
     assert gpu.keys["gpu_id"].words() == ["GPU-a", "GPU-b"]
+    assert {"hw.id": "GPU-b", "hw.type": "gpu", "error.type": "uncorrected"} in points
     assert gpu.values["label"].words() == ["cuda:0", "cuda:1"]
     assert gpu.values["hw.temperature"].array().tolist() == [60.0, 60.0]
     assert gpu.values["overwatch.gpu.throttle"].words() == ["none", "none"]
