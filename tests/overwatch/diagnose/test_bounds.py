@@ -242,7 +242,7 @@ def test_lanes_of_another_kind_are_not_compared() -> None:
 
 
 def test_lanes_of_all_nodes_are_of_one_kind() -> None:
-    """GPUs that do the same work are compared, whatever node or number they have; the processor is another."""
+    """GPUs that do the same work are compared, whatever their node or number; the processor is not."""
     gpus = ("cuda:0", "cuda:7", "cuda:0@node-2", "cuda:0@node-2#3")
 
     assert {kind_of(name) for name in gpus} == {"cuda:"}
