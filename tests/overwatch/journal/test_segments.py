@@ -23,33 +23,34 @@ from overwatch.journal import (
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 
 SMALL = LogLimits(segment_bytes=1024)
-BIG = 858
-"""Records of a file of 64 KiB."""
+BIG = 64
+"""Records of a file of 64 KiB, each `LONG` times as long as that of a small file."""
+LONG = 26
 
 
-def _payload(sequence: int) -> bytes:
-    return f"record {sequence} ".encode() * (1 + sequence % 7)
+def _payload(sequence: int, times: int = 1) -> bytes:
+    return f"record {sequence} ".encode() * (1 + sequence % 7) * times
 
 
-def _fill(log: Log, count: int) -> None:
+def _fill(log: Log, count: int, times: int = 1) -> None:
     for _ in range(count):
-        log.append(log.next_sequence % 256, log.next_sequence * 10, _payload(log.next_sequence))
+        log.append(log.next_sequence % 256, log.next_sequence * 10, _payload(log.next_sequence, times))
 
 
-def _found(log: Log, start: int | None = None) -> list[int]:
+def _found(log: Log, start: int | None = None, times: int = 1) -> list[int]:
     """Sequences of the records kept, each of them checked against what was written."""
     found = []
     for record in log.read(start):
-        assert record.payload == _payload(record.sequence)
+        assert record.payload == _payload(record.sequence, times)
         assert (record.kind, record.stamp) == (record.sequence % 256, record.sequence * 10)
         found.append(record.sequence)
     return found
 
 
-def _write(path: Path, count: int, limits: LogLimits | None = None) -> list[Path]:
+def _write(path: Path, count: int, limits: LogLimits | None = None, times: int = 1) -> list[Path]:
     folder = Folder(path)
     log = Log(folder, limits=limits)
-    _fill(log, count)
+    _fill(log, count, times)
     log.close()
     folder.close()
     return sorted(path.glob("*.ow1"))
@@ -170,21 +171,21 @@ def test_a_newer_version_is_left_unharmed(tmp_path: Path) -> None:
     assert newer.read_bytes() == before
 
 
-def _ends(data: bytes, count: int) -> list[int]:
+def _ends(data: bytes, count: int, times: int) -> list[int]:
     """Where each record of a file ends."""
     ends, end = [], 0
     for sequence in range(1, count + 1):
-        end += HEADER_BYTES + len(_payload(sequence))
+        end += HEADER_BYTES + len(_payload(sequence, times))
         ends.append(end)
     assert end == len(data)
     return ends
 
 
-def _survives_cuts(path: Path, count: int) -> None:
+def _survives_cuts(path: Path, count: int, times: int = 1) -> None:
     """Whatever the length a file is cut to, the whole records before the cut are kept, and more can come."""
-    [file] = _write(path, count)
+    [file] = _write(path, count, times=times)
     data = file.read_bytes()
-    ends = _ends(data, count)
+    ends = _ends(data, count, times)
     for cut in range(len(data) + 1):
         file.write_bytes(data[:cut])
         folder = Folder(path)
@@ -192,17 +193,17 @@ def _survives_cuts(path: Path, count: int) -> None:
         whole = sum(end <= cut for end in ends)
         assert log.recovery.torn_bytes == cut - (ends[whole - 1] if whole else 0)
         assert log.next_sequence == whole + 1
-        _fill(log, 1)
-        assert _found(log) == list(range(1, whole + 2))
+        _fill(log, 1, times)
+        assert _found(log, times=times) == list(range(1, whole + 2))
         log.close()
         folder.close()
 
 
-def _survives_flips(path: Path, count: int) -> None:
+def _survives_flips(path: Path, count: int, times: int = 1) -> None:
     """Whatever bit is flipped, the record that it lies in is lost, no other, and the gap says so."""
-    [file] = _write(path, count)
+    [file] = _write(path, count, times=times)
     data = file.read_bytes()
-    ends = _ends(data, count)
+    ends = _ends(data, count, times)
     for bit in range(len(data) * 8):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -210,11 +211,11 @@ def _survives_flips(path: Path, count: int) -> None:
         folder = Folder(path)
         log = Log(folder, floor=count + 1)
         touched = 1 + sum(end <= bit // 8 for end in ends)
-        _fill(log, 1)
+        _fill(log, 1, times)
         reader = log.reader(1)
         found = []
         while (record := reader.next()) is not None:
-            assert record.payload == _payload(record.sequence)
+            assert record.payload == _payload(record.sequence, times)
             found.append(record.sequence)
         assert found == [number for number in range(1, count + 2) if number != touched]
         assert reader.lost == 1
@@ -237,14 +238,14 @@ def test_a_small_file_with_any_bit_flipped_loses_one_record(tmp_path: Path) -> N
 @pytest.mark.timeout(3600)
 def test_a_file_of_64_kib_cut_anywhere_loses_only_what_was_cut(tmp_path: Path) -> None:
     """Every length of a file of 64 KiB."""
-    _survives_cuts(tmp_path / "log", BIG)
+    _survives_cuts(tmp_path / "log", BIG, LONG)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_file_of_64_kib_with_any_bit_flipped_loses_one_record(tmp_path: Path) -> None:
     """Every bit of a file of 64 KiB."""
-    _survives_flips(tmp_path / "log", BIG)
+    _survives_flips(tmp_path / "log", BIG, LONG)
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 5000, b"\xf5OWj" * 400, os.urandom(3000), b"\xf5OW"])

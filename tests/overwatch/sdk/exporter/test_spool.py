@@ -270,6 +270,73 @@ def test_a_crash_in_trouble_loses_what_was_in_memory_and_says_so(tmp_path: Path)
     assert _balances(again)
 
 
+_LIMITED = """
+import resource, sys
+from pathlib import Path
+from overwatch.journal import Signal
+from overwatch.sdk.exporter.spool import Spool, SpoolLimits
+spool = Spool(Path(sys.argv[1]), SpoolLimits(retry_s=0.0))
+def put(times):
+    for _ in range(times):
+        seq = spool.next_seq
+        spool.put(Signal.LOGS, b"x" * 1000, is_fact=False, records=1, last_seq=seq, rings={})
+    print(spool.degraded, spool.waiting, spool.delivered + sum(spool.dropped.values()))
+put(5)
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (8500, hard))
+put(10)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+put(5)
+"""
+
+
+def test_writes_that_the_kernel_cuts_short_are_cut_back(tmp_path: Path) -> None:
+    """A file that may not grow beyond 8500 bytes: a short write, then errors; later all of it is on disk."""
+    path = tmp_path / "spool"
+    said = subprocess.run(
+        [sys.executable, "-c", _LIMITED, str(path)], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert said.stdout.splitlines() == ["False 5 0", "True 15 0", "False 20 0"]
+    assert said.stderr == ""
+    assert [request.last_seq for request in _drain(Spool(path))] == list(range(1, 21))
+
+
+def _life(path: Path, fault: Fault) -> tuple[Spool, list[Request], list[Request]]:
+    """A spool's life on a disk with a fault: what was put, what was delivered."""
+    limits = SpoolLimits(segment_bytes=1024, retry_s=0.0)
+    spool = Spool(path, limits, files=lambda fd: FaultyFiles(fd, fault))
+    put, landed = [], []
+    for number in range(24):
+        put.append(_put(spool, b"x" * 300, is_fact=number % 3 == 0))
+        if number % 2 and (request := spool.take(0)) is not None:
+            spool.landed(request, 0)
+            landed.append(request)
+        if number % 8 == 7:
+            spool.sync()
+        assert _balances(spool)
+    return spool, put, landed
+
+
+def test_any_call_to_the_disk_may_fail_once_or_for_ever(tmp_path: Path) -> None:
+    """For each call in turn: no exception and nothing lost while the process lives; the next one balances."""
+    fault = Fault()
+    _life(tmp_path / "count", fault)[0].close()
+    assert fault.calls > 80
+    for nth in range(1, fault.calls + 1):
+        for forever in (False, True):
+            path = tmp_path / f"{nth}-{forever}"
+            spool, put, landed = _life(path, Fault(fail_at=nth, forever=forever))
+            again = _crashed(spool, tmp_path / f"{nth}-{forever}-again")
+            rest = _drain(again)
+            assert _balances(again)
+            if not forever:
+                assert spool.dropped == again.dropped == {}
+                assert rest[-12:] == put[12:]
+                assert {request.order for request in (*landed, *rest)} == set(range(1, 25))
+            again.close()
+
+
 @pytest.mark.parametrize("harm", ["deleted", "moved", "link"])
 def test_a_folder_taken_away_is_survived(tmp_path: Path, harm: str) -> None:
     """No exception, nothing written where a link leads; what was readable is delivered, the rest counted."""
