@@ -1,4 +1,4 @@
-"""An outage of the collector, as the fold sees it: a hole in the stamps, then what a spool kept, faster than live."""
+"""An outage of the collector, as the fold sees it: a hole in the stamps, then what a spool kept."""
 
 from collections.abc import Iterator
 
@@ -69,7 +69,7 @@ def test_a_healthy_run_with_an_outage_has_exactly_one_finding(healthy: list[Snap
 
 
 def test_while_the_spool_drains_the_age_is_that_of_the_data(healthy: list[Snapshot]) -> None:
-    """CATCHING UP, with an age that shrinks from the outage's length, its pace, and no rate above the run's own."""
+    """CATCHING UP, with an age that shrinks, the pace, and no rate above the run's own."""
     late = [snapshot for snapshot in healthy if snapshot.link.state == "catching_up"]
     ages = [snapshot.link.data_age_s or 0.0 for snapshot in late]
     rates = [snapshot.run.steps_per_s or 0.0 for snapshot in healthy]

@@ -40,12 +40,12 @@ def test_the_frame_is_the_drawn_one(name: str, size: str) -> None:
         (
             "stale",
             " CRIT  no telemetry for 14s; last record 12:41:09 from rank 0; process state unknown"
-            "        everything below is 14s old",
+            + "everything below is 14s old".rjust(35),
         ),
         (
             "catching_up",
             " WARN  the collector was away for 5m02s; showing 12:36:19, catching up at 9x"
-            "      no alarm is raised for the gap itself",
+            + "no alarm is raised for the gap itself".rjust(43),
         ),
         ("ended", " OK  run completed after 312 updates"),
     ],

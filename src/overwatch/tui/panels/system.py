@@ -213,7 +213,8 @@ def _short_host(host: Host, bound: Bound | None, ctx: Context) -> Line:
         words.append(f"disk {_mb(host.disk_read_bytes_per_s)}+{_mb(host.disk_write_bytes_per_s)}MB/s")
     if host.network_bytes_per_s is not None:
         words.append(f"net {_mb(host.network_bytes_per_s)}MB/s")
-    ending = [] if bound is None else [Span("global ", Role.MUTED), Span("unknown" if ctx.fresh.old else clean(bound.state))]
+    word = "unknown" if ctx.fresh.old or bound is None else clean(bound.state)
+    ending = [] if bound is None else [Span("global ", Role.MUTED), Span(word)]
     room = ctx.width - 2 - width_of(ending)
     return spread(_whole(start, [*words, *_loader(host)], room), ending, ctx.width)
 
