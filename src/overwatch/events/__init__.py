@@ -1,0 +1,72 @@
+"""WHAT can happen: frozen facts and the closed union `Event`.
+
+Owns every kind of thing a producer can say. Numbers are one event, `Measured`, for ever; everything
+else is a fact in the past tense. A new fact breaks the type check until every `match` handles it.
+
+Rules: `at` is the producer's time in Unix nanoseconds. Absent is `None`, never 0. Validation happens on
+construction, so an event that exists is well formed. Must not know OTLP, state or views; loads NumPy only
+when a column is made or read as an array.
+"""
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from overwatch.events.column import MAX_ROWS, Column, scalars
+from overwatch.events.fact import Severity
+from overwatch.events.facts import (
+    ActionTaken,
+    CheckpointSaved,
+    CurriculumChanged,
+    EarlyStopped,
+    EnvCrashed,
+    EpisodeEnded,
+    GateEvaluated,
+    LogLine,
+    NonFiniteSeen,
+    PhaseEnded,
+    SeedStageChanged,
+)
+from overwatch.events.lifetime import MetricInfo, RunFinished, RunStarted
+from overwatch.events.measured import Conflated, Measured
+from overwatch.events.origin import PENDING, Origin
+
+__all__ = [
+    "MAX_ROWS",
+    "PENDING",
+    "ActionTaken",
+    "CheckpointSaved",
+    "Column",
+    "Conflated",
+    "CurriculumChanged",
+    "EarlyStopped",
+    "EnvCrashed",
+    "EpisodeEnded",
+    "Event",
+    "GateEvaluated",
+    "LogLine",
+    "Measured",
+    "MetricInfo",
+    "NonFiniteSeen",
+    "Origin",
+    "PhaseEnded",
+    "Record",
+    "RunFinished",
+    "RunStarted",
+    "SeedStageChanged",
+    "Severity",
+    "scalars",
+]
+
+Event: TypeAlias = (
+    RunStarted | RunFinished | Measured | EpisodeEnded | ActionTaken | SeedStageChanged | GateEvaluated
+    | EnvCrashed | NonFiniteSeen | EarlyStopped | CurriculumChanged | CheckpointSaved | PhaseEnded | LogLine
+)  # fmt: skip
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """An event with its origin and its number within the origin's epoch; foreign records have none."""
+
+    origin: Origin
+    event: Event
+    seq: Annotated[int, msgspec.Meta(ge=0)] | None = None

@@ -1,0 +1,136 @@
+"""Facts in the past tense that happen while a run goes on."""
+
+import msgspec
+
+from overwatch.catalog import Scope, Stage
+from overwatch.events.column import Column
+from overwatch.events.fact import Fact, Severity
+
+
+class EpisodeEnded(Fact, frozen=True, kw_only=True, tag="episode_ended"):
+    """Episodes that ended at one step; one row an env, columns of the same length."""
+
+    env_id: Column
+    episode_return: Column
+    length: Column | None = None
+    metric: Column | None = None
+
+
+class ActionTaken(Fact, frozen=True, kw_only=True, tag="action_taken"):
+    """What the policy did at one step; one row an env."""
+
+    env_id: Column
+    op: Column
+    """Dictionary-coded operation names."""
+    slot: Column | None = None
+    """Dictionary-coded slot names; absent where the operation has none."""
+    blueprint: Column | None = None
+    step: int | None = None
+
+
+class SeedStageChanged(Fact, frozen=True, kw_only=True, tag="seed_stage_changed"):
+    """A seed moved from one stage to the next."""
+
+    env_id: int
+    slot: str
+    seed_id: str
+    before: Stage
+    after: Stage
+    blueprint: str | None = None
+    alpha: float | None = None
+    age: int | None = None
+    """Steps spent in the stage that was left."""
+    reason: str | None = None
+    fields: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class GateEvaluated(Fact, frozen=True, kw_only=True, tag="gate_evaluated"):
+    """A gate of the lifecycle was checked."""
+
+    env_id: int
+    slot: str
+    seed_id: str
+    gate: str
+    passed: bool
+    score: float | None = None
+    checks_passed: tuple[str, ...] = ()
+    checks_failed: tuple[str, ...] = ()
+    message: str | None = None
+
+
+class EnvCrashed(Fact, frozen=True, kw_only=True, tag="env_crashed"):
+    """An environment died; it counts as crashed until it reports numbers again."""
+
+    env_id: int
+    error: str
+    step: int | None = None
+    traceback: str | None = None
+
+
+class NonFiniteSeen(Fact, frozen=True, kw_only=True, tag="non_finite_seen"):
+    """A value that must be finite was not."""
+
+    scope: Scope
+    metric: str
+    kind: str
+    """`nan` or `inf`."""
+    count: int = 1
+    env_ids: tuple[int, ...] = ()
+    """At most sixteen of the envs concerned."""
+
+
+class EarlyStopped(Fact, frozen=True, kw_only=True, tag="early_stopped"):
+    """PPO stopped an update before its last epoch."""
+
+    update: int
+    epoch: int
+    kl_divergence: float
+    target: float
+    minibatches_skipped: int
+
+
+class CurriculumChanged(Fact, frozen=True, kw_only=True, tag="curriculum_changed"):
+    """The task became another one: what episodes earn before and after does not compare."""
+
+    name: str
+    """What changed, e.g. `level`."""
+    before: str | None = None
+    after: str | None = None
+    env_id: Column | None = None
+    """Envs concerned, one row an env; all of them when absent."""
+
+
+class CheckpointSaved(Fact, frozen=True, kw_only=True, tag="checkpoint_saved"):
+    """The trainer wrote down what it can go on from."""
+
+    path: str
+    update: int | None = None
+    """Updates that it holds."""
+    size_bytes: int | None = None
+    duration_s: float | None = None
+    """Seconds that saving took."""
+
+
+class PhaseEnded(Fact, frozen=True, kw_only=True, tag="phase_ended"):
+    """A phase of the training loop ended; also sent as a span."""
+
+    phase: str
+    duration_s: float
+    update: int | None = None
+
+
+class LogLine(Fact, frozen=True, kw_only=True, tag="log_line"):
+    """A line of log from any program, kept with its fields."""
+
+    trace_id: str | None = None
+    """Of the span it was written in, 32 hex digits."""
+    span_id: str | None = None
+    """16 hex digits."""
+
+    severity: Severity
+    message: str
+    subsystem: str = "trainer"
+    env_id: int | None = None
+    slot: str | None = None
+    seed_id: str | None = None
+    fields: dict[str, str] = msgspec.field(default_factory=dict)

@@ -1,0 +1,60 @@
+"""How a run's life is told: a trainer that began says what it is, one that ends says how."""
+
+import msgspec
+
+from overwatch.events.fact import Fact
+
+
+class MetricInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's own task metric."""
+
+    name: str
+    unit: str = "1"
+    higher_is_better: bool = True
+
+
+class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
+    """A trainer began; it says what it is."""
+
+    task: str | None = None
+    algo: str | None = None
+    reward_mode: str | None = None
+    n_envs: int | None = None
+    devices: tuple[str, ...] = ()
+    """Lane ids: a GPU's UUID, `cpu`, or a name of the trainer's own."""
+    lanes: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the trainer calls a lane, by lane id: `cuda:0`; lanes that are called by their id are left out."""
+    slots: tuple[str, ...] = ()
+    """Slot names in the run's order; empty when the run has none."""
+    embargo: int | None = None
+    """Steps for which a slot stays embargoed after a prune; absent where the run has no such rule."""
+    blueprints: dict[str, str] = msgspec.field(default_factory=dict)
+    """Blueprint id to its two-letter code."""
+    metric: MetricInfo | None = None
+    preset: str = "ppo"
+    updates: int | None = None
+    """Planned number of updates."""
+    batches: int | None = None
+    git_sha: str | None = None
+    dirty: bool | None = None
+    node: str | None = None
+    amp: str | None = None
+    compile: bool | None = None
+    ddp: int | None = None
+    world_size: int | None = None
+    """Ranks of the launch."""
+    attempt: int | None = None
+    """How often the launcher had started the run before."""
+    group: str | None = None
+    """The arm of a comparison that the run belongs to."""
+    env_offset: int = 0
+    """What was added to this rank's own env numbers to make env ids."""
+    config: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class RunFinished(Fact, frozen=True, kw_only=True, tag="run_finished"):
+    """A trainer ended and said so."""
+
+    outcome: str
+    """`completed`, `failed` or `interrupted`."""
+    reason: str | None = None
