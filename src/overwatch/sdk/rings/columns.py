@@ -15,7 +15,7 @@ from overwatch.catalog import Scope
 from overwatch.events import MAX_ROWS
 from overwatch.sdk.rings.layout import ALIGN, HEAD, INDEXED, ONE, PRIME, Kind, checksum, tag
 from overwatch.sdk.rings.records import Form
-from overwatch.sdk.rings.ringset import RingSet
+from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.writer import Entry
 from overwatch.sdk.values import RefusedError
 
@@ -120,7 +120,10 @@ class FastColumns:
         key = names, letters
         if key in self._known or len(self._known) >= MAX_FORMS:
             return self._known.get(key)
-        known = self._known[key] = self._learn(names, letters, has_ids=has_ids)
+        try:
+            known = self._known[key] = self._learn(names, letters, has_ids=has_ids)
+        except BusyError:
+            return None
         return known
 
     def _learn(self, names: tuple[str, ...], letters: str, *, has_ids: bool) -> _Known | None:

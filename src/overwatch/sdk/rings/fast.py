@@ -22,7 +22,7 @@ import msgspec
 from overwatch.sdk.rings.file import FENCE
 from overwatch.sdk.rings.layout import ALIGN, HEAD, INDEXED, ONE, PRIME, W_PUBLISHED, Kind, padded, tag
 from overwatch.sdk.rings.records import Form
-from overwatch.sdk.rings.ringset import RingSet
+from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.writer import Entry
 from overwatch.sdk.values import RefusedError
 
@@ -113,8 +113,10 @@ class Fast:
             return self._known[names]
         if len(self._known) >= MAX_FORMS or not names:
             return None
-        known = self._learn(names)
-        self._known[names] = known
+        try:
+            known = self._known[names] = self._learn(names)
+        except BusyError:
+            return None
         return known
 
     def _learn(self, names: tuple[str, ...]) -> _Known | None:

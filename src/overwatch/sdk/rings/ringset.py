@@ -59,6 +59,10 @@ class RingLimits:
             raise ValueError(f"sizes cannot be negative: {self}")
 
 
+class BusyError(RuntimeError):
+    """Another thread writes; later it will not."""
+
+
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """What became of what was handed in: `accepted` is `published` plus `waiting` plus what was dropped."""
 
@@ -97,7 +101,10 @@ class RingSet:
         self.facts.count_drop(reason)
 
     def add_form(self, form: Form) -> int | None:
-        """Make a form known; its number, `None` when there is no room or someone writes just now."""
+        """Make a form known; its number, `None` when there is no room.
+
+        Raises `BusyError` when another thread writes just now.
+        """
         data = encode_form(form)
         ring = self.numbers.ring
         if len(data) > _FORM_LIMIT:
@@ -105,7 +112,7 @@ class RingSet:
         try:
             del ring.token[0]
         except IndexError:
-            return None
+            raise BusyError from None
         try:
             number = ring.add_form(data)
         finally:

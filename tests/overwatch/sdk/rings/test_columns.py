@@ -1,0 +1,129 @@
+"""The short way of `run.envs`: the same measurement as the long way makes of the same arrays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overwatch.catalog import Scope
+from overwatch.events import Column, Measured
+from overwatch.sdk.rings.columns import FastColumns
+from overwatch.sdk.rings.ringset import RingLimits, RingSet
+from overwatch.sdk.rings.source import RingSource
+from tests.overwatch.sdk.rings.conftest import MakeRings
+
+
+class Trainer:
+    """A run as far as the short way knows it."""
+
+    def __init__(self, rings: RingSet) -> None:
+        self.rings = rings
+        self.source = RingSource(rings.path)
+        self.slow: list[tuple[Any, Any, Mapping[str, Any]]] = []
+        self.columns = FastColumns(rings, lambda name: f"full.{name}", lambda *given: self.slow.append(given))
+
+    def said(self) -> list[Any]:
+        """What came out."""
+        items = self.source.read()
+        for item in items:
+            self.source.done(item)
+        assert self.source.malformed == 0
+        return [item.said for item in items]
+
+
+@pytest.fixture
+def trainer(make_rings: MakeRings) -> Trainer:
+    """A trainer with room for some columns."""
+    return Trainer(make_rings(RingLimits(numbers_bytes=1 << 20, facts_bytes=12288, forms_bytes=8192)))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "i2", "i1", "u4", "u2", "u1", "?"])
+@pytest.mark.parametrize("rows", [2, 7, 192, 4096])
+def test_columns_arrive_as_the_long_way_would_send_them(trainer: Trainer, dtype: str, rows: int) -> None:
+    """Of every dtype and length, with the ids that are meant."""
+    array = (np.arange(rows) % 100).astype(dtype)
+    other = np.linspace(0.0, 1.0, rows)
+    trainer.columns.put(None, 3, {"a": array, "b": other})
+    (said,) = trainer.said()
+    assert said == Measured(
+        at=said.at,
+        scope=Scope.ENV,
+        keys={"env_id": Column.of(np.arange(rows, dtype="i4"))},
+        values={"full.a": Column.of(array), "full.b": Column.of(other)},
+        index=3,
+    )
+    assert trainer.slow == []
+
+
+def test_ids_that_are_given_are_keys(trainer: Trainer) -> None:
+    """Whole numbers of any width; the same columns without ids are another form."""
+    reward = np.array([1.0, 2.0])
+    trainer.columns.put(np.array([7, 9], dtype="u2"), None, {"reward": reward})
+    trainer.columns.put(None, None, {"reward": reward})
+    with_ids, without = trainer.said()
+    assert with_ids.keys == {"env_id": Column.of(np.array([7, 9], dtype="u2"))}
+    assert without.keys == {"env_id": Column.of(np.arange(2, dtype="i4"))}
+    assert with_ids.values == without.values == {"full.reward": Column.of(reward)}
+    assert with_ids.index is None
+
+
+class _Own(np.ndarray[Any, Any]):
+    """An array with ways of its own."""
+
+
+@pytest.mark.parametrize(
+    ("env_id", "column"),
+    [
+        (None, [1.0, 2.0]),
+        (None, 1.0),
+        (None, np.ones((2, 2))),
+        (None, np.arange(4.0)[::2]),
+        (None, np.ones(2, dtype=">f8")),
+        (None, np.ones(2, dtype="f2")),
+        (None, np.ones(2, dtype="c16")),
+        (None, np.array(["a", "b"])),
+        (None, np.array([object(), None])),
+        (None, np.ones(2, dtype="M8[s]")),
+        (None, np.ones(2).view(_Own)),
+        (None, np.ones(1)),
+        (None, np.ones(0)),
+        (None, np.array(1.0)),
+        (np.array([0.0, 1.0]), np.ones(2)),
+        ([0, 1], np.ones(2)),
+        (np.array([0, 1, 2]), np.ones(2)),
+    ],
+)
+def test_everything_else_goes_the_long_way(trainer: Trainer, env_id: Any, column: Any) -> None:
+    """What is not an exact, plain column reaches `slow` as it is."""
+    trainer.columns.put(env_id, 1, {"a": column})
+    assert len(trainer.slow) == 1
+    assert trainer.slow[0][0] is env_id
+    assert trainer.slow[0][2]["a"] is column
+    assert trainer.said() == []
+
+
+def test_columns_of_different_lengths_go_the_long_way(trainer: Trainer) -> None:
+    """It says what is wrong."""
+    trainer.columns.put(None, None, {"a": np.ones(2), "b": np.ones(3)})
+    assert len(trainer.slow) == 1
+
+
+def test_what_is_in_the_ring_is_a_copy(trainer: Trainer) -> None:
+    """The trainer may write to its array at once."""
+    array = np.ones(8)
+    trainer.columns.put(None, None, {"a": array})
+    array[:] = 2.0
+    assert trainer.said()[0].values["full.a"] == Column.of(np.ones(8))
+
+
+def test_a_full_ring_and_a_column_too_large_are_counted(rings: RingSet) -> None:
+    """Columns without room are dropped under their reason, and later ones arrive."""
+    trainer = Trainer(rings)
+    for _ in range(100):
+        trainer.columns.put(None, None, {"a": np.ones(100)})
+    trainer.columns.put(None, None, {"a": np.ones(3000)})
+    arrived = len(trainer.said())
+    assert rings.account().dropped == {"ring_full": 100 - arrived, "too_large": 1}
+    trainer.columns.put(None, None, {"a": np.ones(100)})
+    assert len(trainer.said()) == 1
