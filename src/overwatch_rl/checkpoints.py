@@ -28,13 +28,17 @@ class Manifest:
     """Updates that it had."""
 
 
-def save(folder: Path, weights: dict[str, Tensor], manifest: Manifest) -> None:
-    """Write both files; a reader finds the old pair or the new one, the manifest last."""
+def save(folder: Path, weights: dict[str, Tensor], manifest: Manifest) -> Path:
+    """Write both files, the manifest last: a reader finds the old pair or the new one.
+
+    Returns the file of the weights.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / f"{WEIGHTS}.new"
     torch.save(weights, fresh)
     fresh.replace(folder / WEIGHTS)
     (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+    return folder / WEIGHTS
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], Manifest]:

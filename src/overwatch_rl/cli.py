@@ -133,7 +133,7 @@ def train(**flags: Unpack["TrainFlags"]) -> None:
 
             settings = train_settings(flags)
             trainer, reporter, tower = _assemble(settings, stop)
-        _fly(trainer, reporter, settings)
+        _fly(trainer, reporter, tower, settings)
     if tower is not None and tower.report is not None and not tower.report.delivered:
         click.echo(
             f"telemetry: not everything was delivered: {tower.report.dropped or 'telemetry is off'}", err=True
@@ -180,13 +180,16 @@ def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer, Reporter
         raise
 
 
-def _fly(trainer: "Trainer", reporter: "Reporter", settings: "TrainSettings") -> None:
+def _fly(trainer: "Trainer", reporter: "Reporter", tower: "Tower | None", settings: "TrainSettings") -> None:
     """Train; whatever happens, the run is closed with its outcome, and the policy kept when there is one."""
     outcome, reason = "failed", None
     try:
         outcome = trainer.run()
         if settings.out is not None:
-            trainer.save(settings.out, settings.world_name, settings.world.num_slots)
+            began = time.perf_counter()
+            weights = trainer.save(settings.out, settings.world_name, settings.world.num_slots)
+            if tower is not None:
+                tower.saved(weights, trainer.updates_done, time.perf_counter() - began)
     except BaseException as error:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         reason = f"{type(error).__name__}: {error}"

@@ -103,6 +103,11 @@ class Tower:
                 minibatches_skipped=stop.minibatches_skipped,
             )
 
+    def saved(self, weights: Path, updates: int, duration_s: float) -> None:
+        """Say that the policy was kept, after so many updates."""
+        size = weights.stat().st_size
+        self._run.checkpoint_saved(weights, update=updates, size_bytes=size, duration_s=duration_s)
+
     def close(self, *, outcome: str, reason: str | None = None) -> None:
         """Say how the run ended and wait briefly until everything is delivered."""
         self.report = self._run.close(outcome=outcome, reason=reason)

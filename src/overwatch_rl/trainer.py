@@ -185,8 +185,8 @@ class Trainer:
         report = UpdateReport(index=self.updates_done, values=values, early_stop=early_stop)
         self._reporter.update(report)
 
-    def save(self, folder: Path, world: str, num_slots: int) -> None:
-        """Keep the policy as it is now."""
+    def save(self, folder: Path, world: str, num_slots: int) -> Path:
+        """Keep the policy as it is now; returns the file of its weights."""
         manifest = Manifest(
             world=world,
             num_slots=num_slots,
@@ -194,7 +194,7 @@ class Trainer:
             num_logits=self._env.action_spec.num_logits,
             updates=self.updates_done,
         )
-        checkpoints.save(folder, self.policy.state_dict(), manifest)
+        return checkpoints.save(folder, self.policy.state_dict(), manifest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

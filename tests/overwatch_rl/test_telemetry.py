@@ -11,6 +11,7 @@ import torch
 from overwatch.catalog import Scope, find
 from overwatch.events import (
     ActionTaken,
+    CheckpointSaved,
     EarlyStopped,
     EpisodeEnded,
     GateEvaluated,
@@ -46,9 +47,12 @@ def flown(tmp_path_factory: pytest.TempPathFactory) -> Flown:
     folder = tmp_path_factory.mktemp("flown")
     env = make("morphogenesis", WorldConfig(num_envs=NUM_ENVS, num_slots=NUM_SLOTS))
     run = KeptRun(NUM_ENVS)
-    reporter = Fanout([Files(folder), Tower(run, env.action_spec, env.info, "cpu")])
+    tower = Tower(run, env.action_spec, env.info, "cpu")
+    reporter = Fanout([Files(folder), tower])
     config = TrainerConfig(updates=UPDATES, steps=STEPS, ppo=PPOConfig(learning_rate=0.02, target_kl=1e-4))
-    outcome = Trainer(env, config, reporter, lambda: None).run()
+    trainer = Trainer(env, config, reporter, lambda: None)
+    outcome = trainer.run()
+    tower.saved(trainer.save(folder, "morphogenesis", NUM_SLOTS), trainer.updates_done, 0.25)
     reporter.close(outcome=outcome)
     reporter.close(outcome="failed")
     lines = [json.loads(line) for line in (folder / "updates.jsonl").read_text().splitlines()]
@@ -162,6 +166,14 @@ def test_facts_and_phases_are_told(flown: Flown) -> None:
     assert [stop.update for stop in flown.run.of(EarlyStopped)] == [1, 2]
     assert [phase.phase for phase in flown.run.of(PhaseEnded)] == ["collect", "estimate", "update"] * UPDATES
     assert [end.outcome for end in flown.run.of(RunFinished)] == ["completed"]
+
+
+def test_a_policy_that_was_kept_is_a_checkpoint(flown: Flown) -> None:
+    """The file, the updates that it holds, its size."""
+    (saved,) = flown.run.of(CheckpointSaved)
+
+    assert (saved.update, saved.duration_s) == (UPDATES, 0.25)
+    assert saved.size_bytes == Path(saved.path).stat().st_size
 
 
 def test_the_summary_counts(flown: Flown) -> None:

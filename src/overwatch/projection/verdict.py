@@ -7,6 +7,7 @@ from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.durations import duration
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.findings import WARM_UP_UPDATES, Open
+from overwatch.diagnose.silence import silent_run
 from overwatch.projection.policy import trend
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Finding, Subject, Verdict
@@ -59,9 +60,9 @@ def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...])
         for word in _RANK
         if any(finding.severity == word for finding in open_now)
     }
-    said = _about_the_line(state, judged, open_now, counts)
-    if said is not None:
-        return said
+    unheard = _about_the_line(state, judged, open_now, counts)
+    if unheard is not None:
+        return unheard
     if not open_now:
         warming = judged.link.state != "ended" and state.updates < WARM_UP_UPDATES
         return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)
@@ -77,7 +78,7 @@ def _about_the_line(
     """The verdict where what is shown is old: how old, and nothing that would be read off old values."""
     link = judged.link
     if link.state == "lost":
-        return Verdict(severity="critical", text=open_now[0].message, counts=counts)
+        return Verdict(severity="critical", text=safe(silent_run(state, link).message), counts=counts)
     at = f"{datetime.fromtimestamp(state.last_at // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
     if link.state == "stale":
         age, who = duration(link.data_age_s), safe(link.last_from or "nobody")
