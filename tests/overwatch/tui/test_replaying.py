@@ -1,5 +1,6 @@
 """From a live run to its recording, with one key."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from overwatch.snapshot import View
 from overwatch.tui import recording_of
 from tests import fakes
 from tests.overwatch.collector.running import eventually, http, running
-from tests.overwatch.tui import scenario
+from tests.overwatch.tui import ptys, scenario
 from tests.overwatch.tui.pressing import Terminal
 
 
@@ -58,3 +59,24 @@ def test_the_recording_of_the_announced_collector_opens_while_it_is_written(
     assert seen.run.update == 1
     assert discovery.read() is None
     assert recording_of(view) is None
+
+
+def test_on_a_real_terminal_r_changes_from_live_to_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live, then r, then the replay of the same run; q leaves the terminal as it was."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    told = [fakes.started(fakes.START_NS), fakes.policy(fakes.START_NS, index=1, entropy=0.5)]
+    body = request(fakes.records(told, fakes.ORIGIN, 1), origin_attributes(fakes.ORIGIN))
+    with running(tmp_path) as service:
+        service.announce()
+        http(f"{service.endpoints.otlp_http}/v1/logs", body, content_type="application/x-protobuf")
+        command = "import sys; from overwatch.tui import run_tui; sys.exit(run_tui(sys.argv[1], None))"
+        with ptys.running([sys.executable, "-c", command, service.endpoints.view or ""]) as terminal:
+            live = terminal.until("OVERWATCH", fakes.ORIGIN.run_id, "LIVE")
+            terminal.press("r")
+            terminal.until("REPLAY", fakes.ORIGIN.run_id, since=live)
+            terminal.press("q")
+
+            assert terminal.exit_code() == 0
+            assert ptys.in_order(terminal)
