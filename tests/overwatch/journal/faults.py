@@ -22,6 +22,8 @@ class Fault:
     """The number of the call that fails, counted from 1."""
     forever: bool = False
     """All calls after it fail too."""
+    late: bool = False
+    """Writes are done and fail all the same."""
     calls: int = 0
     ends: dict[str, int] = field(default_factory=dict)
     """Bytes of each file that were written."""
@@ -70,7 +72,10 @@ class FaultyFile:
             data = data[: self._fault.room]
             self._fault.room -= len(data)
         self._fault.ends[self._name] = max(self._fault.ends[self._name], offset + len(data))
-        return self._file.write((data,), offset)
+        written = self._file.write((data,), offset)
+        if self._fault.late:
+            raise OSError(self._fault.error, os.strerror(self._fault.error))
+        return written
 
     def cut(self, size: int) -> None:
         """Cut."""

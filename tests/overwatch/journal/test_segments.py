@@ -310,6 +310,8 @@ def test_a_full_disk_refuses_a_record_and_takes_the_next_when_there_is_room(tmp_
         with pytest.raises(LogWriteError, match="a record of 45 bytes was not kept: No space left"):
             log.append(4, 40, _payload(4))
     assert _found(log) == [1, 2, 3]
+    [file] = (tmp_path / "log").glob("*.ow1")
+    assert log.size_bytes == file.stat().st_size
 
     fault.room = None
     _fill(log, 2)
@@ -331,6 +333,42 @@ def test_a_tail_that_cannot_be_cut_back_is_left_behind(tmp_path: Path) -> None:
     folder.close()
 
     assert _found(Log(Folder(tmp_path / "log"))) == [1, 2, 3]
+
+
+def test_a_refused_record_is_not_read_even_if_it_was_written(tmp_path: Path) -> None:
+    """A write that fails after all is undone: the record that was given its number later is the one read."""
+    fault = Fault(refused={"cut"})
+    folder = Folder(tmp_path / "log", lambda fd: FaultyFiles(fd, fault))
+    log = Log(folder)
+    _fill(log, 2)
+    fault.late = True
+    with pytest.raises(LogWriteError):
+        log.append(0, 0, b"refused")
+    fault.late = False
+    _fill(log, 2)
+    assert _found(log) == [1, 2, 3, 4]
+    log.close()
+    folder.close()
+
+    assert _found(Log(Folder(tmp_path / "log"))) == [1, 2, 3, 4]
+
+
+def test_an_empty_new_file_does_not_cost_the_newest_record(tmp_path: Path) -> None:
+    """When the first write to a new file fails, the file before it stays, whatever was passed."""
+    fault = Fault()
+    folder = Folder(tmp_path / "log", lambda fd: FaultyFiles(fd, fault))
+    log = Log(folder, limits=LogLimits(segment_bytes=100))
+    _fill(log, 2)
+    fault.refused = {"write"}
+    with pytest.raises(LogWriteError):
+        _fill(log, 1)
+    log.drop(log.next_sequence)
+    log.close()
+    folder.close()
+
+    last = Log(Folder(tmp_path / "log")).recovery.last
+    assert last is not None
+    assert last.sequence == 2
 
 
 def test_a_failed_sync_is_told_and_never_papered_over(tmp_path: Path) -> None:

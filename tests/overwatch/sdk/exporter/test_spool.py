@@ -384,6 +384,23 @@ def test_files_deleted_from_the_folder_are_counted(tmp_path: Path) -> None:
     assert _balances(spool)
 
 
+def test_what_was_counted_as_lost_is_not_delivered_later(tmp_path: Path) -> None:
+    """Requests that could not be read for a while stay lost when they can be read again."""
+    spool = Spool(tmp_path / "spool", SMALL)
+    for _ in range(3):
+        _put(spool, records=2)
+    [file] = (tmp_path / "spool").glob("numbers-*.ow1")
+    away = file.rename(tmp_path / "away")
+    assert spool.take(0) is None
+    assert spool.dropped == {"spool_lost": 6}
+    away.rename(file)
+    last = _put(spool)
+
+    assert _drain(spool) == [last]
+    assert spool.dropped == {"spool_lost": 6}
+    assert _balances(spool)
+
+
 def test_a_damaged_request_is_counted_by_its_records(tmp_path: Path) -> None:
     """A flipped bit costs the touched request, and exactly its records are counted as lost."""
     spool = Spool(tmp_path / "spool")
