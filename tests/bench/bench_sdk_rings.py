@@ -68,7 +68,7 @@ class Bench:
 def literal(call: str, scope: dict[str, object]) -> Callable[[int], object]:
     """A function that makes a call as a trainer writes it, names and all."""
     made: dict[str, Any] = dict(scope)
-    exec(f"def one(i): {call}", made)  # noqa: S102 the text is this file's own
+    exec(f"def one(i):\n    {call}", made)  # noqa: S102 the text is this file's own
     one: Callable[[int], object] = made["one"]
     return one
 

@@ -37,6 +37,8 @@ class Chute(ABC):
         self._wake = wake
         self._backlog: deque[Entry] = deque()
         self._backlog_bytes = 0
+        self._is_holding = False
+        """Something may wait for room."""
         self._trying: int | None = None
         """How many were published before the first of the backlog was tried."""
 
@@ -108,9 +110,10 @@ class Chute(ABC):
     def _write(self, entry: Entry) -> None:
         if entry.size > self.ring.largest:
             self.ring.drop("too_large")
-        elif not self._drain() or not self.ring.append(entry):
+        elif (self._is_holding and not self._drain()) or not self.ring.append(entry):
+            self._is_holding = True
             self._full(entry)
-            self.ring.room = 0
+            self.ring.limit = 0
 
     def _take_aside(self) -> None:
         while self.aside:
@@ -122,15 +125,20 @@ class Chute(ABC):
         self._aside_bytes = 0
 
     def _drain(self) -> bool:
-        """Write the backlog as far as there is room; whether nothing is left of it."""
-        while self._backlog:
+        """Write what waits for room as far as there is some; whether nothing is left of it."""
+        while self._backlog or self._refill():
             self._trying = self.ring.published
             if not self.ring.append(self._backlog[0]):
                 self._trying = None
-                self.ring.room = 0
+                self.ring.limit = 0
                 return False
             self._sent()
+        self._is_holding = False
         return True
+
+    def _refill(self) -> bool:
+        """Put into the backlog what waits in another shape; whether there was any."""
+        return False
 
     def _sent(self) -> None:
         """The first of the backlog is published."""
@@ -221,15 +229,13 @@ class NumberChute(Chute):
         """Whether anything waits for room or for its turn."""
         return bool(self.aside or self._backlog or self._conflator.n)
 
-    def _drain(self) -> bool:
-        if not super()._drain():
-            return False
+    def _refill(self) -> bool:
         folded = self._conflator.flush()
         if folded is None:
-            return True
+            return False
         self._backlog.append(folded_entry(folded, self.folded))
         self._backlog_bytes += self._backlog[0].size
-        return super()._drain()
+        return True
 
     def _sent(self) -> None:
         self._folds += 1

@@ -94,10 +94,10 @@ class FastColumns:
             chute.set_aside(Entry(kind, at, b"".join(views), index, known.number, rows))
             return
         try:
-            if size > ring.room or size > ring.largest:
+            off = ring.off
+            if off + size > ring.limit or size > ring.largest:
                 chute.take(Entry(kind, at, b"".join(views), index, known.number, rows))
             else:
-                off = ring.off
                 memory = ring.view
                 start = first = off + HEAD.size
                 for view in views:
@@ -105,8 +105,9 @@ class FastColumns:
                     memory[start:end] = view.cast("B")
                     start = end
                 word = ring.word + ONE + size // ALIGN
-                crc = checksum(memory[first:start], (at + index + (known_tag | rows << 32)) % PRIME)
-                _pack(memory, off, length, crc, word, at, index, kind, known.number, rows)
+                which = known_tag | rows << 32
+                crc = checksum(memory[first:start], (at + index + which) % PRIME)
+                _pack(memory, off, length, crc, word, at, index, which)
                 ring.publish(word, size)
         except BaseException:
             chute.recover()

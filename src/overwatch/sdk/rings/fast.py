@@ -32,6 +32,8 @@ MAX_WRITTEN: Final = 64
 """Names of the largest update that a function is written for."""
 _WRITE_AT: Final = 2
 _WRITE_EVERY: Final = 256
+_PLAIN: Final = int(Kind.UPDATE)
+_INDEXED: Final = Kind.UPDATE | INDEXED
 _MAX_INDEX: Final = 1 << 62
 _FLOAT: Final = b"\xcb"
 _PREFIX: Final = "_ow_"
@@ -102,7 +104,7 @@ class Fast:
             self._slow(update, values)
             return
         self._owner.last_update = update
-        kind = Kind.UPDATE if update is None else Kind.UPDATE | INDEXED
+        kind = _PLAIN if update is None else _INDEXED
         self._rings.numbers.put(Entry(kind, at, data, update or 0, known.number))
         known.uses += 1
         if known.uses % _WRITE_EVERY == _WRITE_AT:
@@ -181,21 +183,20 @@ def update(*, update=None, {parameters}, **_ow_more):
     except IndexError:
         return _ow_chute.set_aside(_ow_entry(_ow_kind, _ow_at, _ow_data, _ow_index, _ow_form))
     try:
-        if _ow_ring.room < _ow_size:
+        _ow_off = _ow_ring.off
+        _ow_end = _ow_off + _ow_size
+        if _ow_end > _ow_ring.limit:
             _ow_chute.take(_ow_entry(_ow_kind, _ow_at, _ow_data, _ow_index, _ow_form))
         else:
-            _ow_off = _ow_ring.off
             _ow_word = _ow_ring.word + _ow_step
             _ow_pack(
-                _ow_view, _ow_off, _ow_length,
-                _ow_crc(_ow_data, (_ow_at + _ow_index + _ow_tag) % _ow_prime),
-                _ow_word, _ow_at, _ow_index, _ow_kind, _ow_form, 0, _ow_data,
+                _ow_view, _ow_off, _ow_length, _ow_crc(_ow_data, (_ow_at + _ow_index + _ow_tag) % _ow_prime),
+                _ow_word, _ow_at, _ow_index, _ow_tag, _ow_data,
             )
             {fence}
             _ow_words[_ow_published] = _ow_word
             _ow_ring.word = _ow_word
-            _ow_ring.off = _ow_off + _ow_size
-            _ow_ring.room -= _ow_size
+            _ow_ring.off = _ow_end
     except BaseException:
         _ow_chute.recover()
         raise
@@ -220,8 +221,8 @@ def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Upda
         "now": time_ns, "encode": _encode, "crc": zlib.crc32, "entry": Entry, "fence": FENCE,
         "missing": msgspec.Raw(b"\xc0"), "other": other, "owner": owner, "limit": _MAX_INDEX,
         "first": known.first, "tags": known.tags, "form": known.number,
-        "plain": int(Kind.UPDATE), "plain_tag": tag(Kind.UPDATE, known.number, 0), "prime": PRIME,
-        "indexed": Kind.UPDATE | INDEXED, "indexed_tag": tag(Kind.UPDATE | INDEXED, known.number, 0),
+        "plain": _PLAIN, "plain_tag": tag(_PLAIN, known.number, 0), "prime": PRIME,
+        "indexed": _INDEXED, "indexed_tag": tag(_INDEXED, known.number, 0),
         "chute": rings.numbers, "ring": ring, "token": ring.token, "view": ring.view, "words": ring.words,
         "pack": Struct(f"{HEAD.format}{known.length}s").pack_into, "length": length,
         "size": padded(length), "step": ONE + padded(length) // ALIGN, "published": W_PUBLISHED,

@@ -48,8 +48,8 @@ ONE: Final = 1 << PLACE_BITS
 """What one record adds to a mark besides its size in units of `ALIGN`."""
 MAX_DATA: Final = PLACE_MASK * ALIGN
 
-HEAD: Final = struct.Struct("<IIQqqHHI")
-"""Length with head, CRC, mark, time, index, kind, form, rows."""
+HEAD: Final = struct.Struct("<IIQqqQ")
+"""Length with head, CRC, mark, time, index, tag."""
 LAP: Final = 0xFFFF_FFFF
 """In place of a length: the next record is at the start."""
 FORM: Final = struct.Struct("<II")
@@ -97,14 +97,19 @@ def padded(length: int) -> int:
     return (length + ALIGN - 1) & -ALIGN
 
 
-def seed(at: int, index: int, kind: int, form: int, rows: int) -> int:
-    """What a record's CRC starts from, so that it covers the head as well."""
-    return (at + index + tag(kind, form, rows)) % PRIME
-
-
 def tag(kind: int, form: int, rows: int) -> int:
-    """The part of the seed that is the same for all records of a form."""
+    """What a payload is, as one word of the head."""
     return kind | form << 16 | rows << 32
+
+
+def untagged(tag: int) -> tuple[int, int, int]:
+    """Kind, form and rows of a tag."""
+    return tag & 0xFFFF, tag >> 16 & 0xFFFF, tag >> 32
+
+
+def seed(at: int, index: int, tag: int) -> int:
+    """What a record's CRC starts from, so that it covers the head as well."""
+    return (at + index + tag) % PRIME
 
 
 def checksum(payload: "bytes | memoryview", start: int) -> int:

@@ -30,6 +30,7 @@ from overwatch.sdk.rings.layout import (
     padded,
     seed,
     sequence_of,
+    untagged,
 )
 from overwatch.sdk.rings.writer import Entry
 
@@ -101,14 +102,15 @@ class RingReader:
     def _next(self) -> tuple[int, Entry] | None:
         """The record behind the last one, if it is whole."""
         start = self._start()
-        length, crc, at_mark, at, index, kind, form, rows = self._head(start)
+        length, crc, at_mark, at, index, which = self._head(start)
         end = start + padded(length)
         sequence = sequence_of(self._read) + 1
         if length < HEAD.size or end > self._file.size or at_mark != mark(sequence, end - self._file.data):
             return None
         payload = bytes(self._file.view[start + HEAD.size : start + length])
-        if checksum(payload, seed(at, index, kind, form, rows)) != crc:
+        if checksum(payload, seed(at, index, which)) != crc:
             return None
+        kind, form, rows = untagged(which)
         self._pass(at_mark, index if kind == Kind.FOLDED else 0)
         return sequence, Entry(kind, at, payload, index, form, rows)
 
@@ -119,11 +121,11 @@ class RingReader:
             return self._file.data
         return start
 
-    def _head(self, start: int) -> tuple[int, int, int, int, int, int, int, int]:
+    def _head(self, start: int) -> tuple[int, int, int, int, int, int]:
         if start + HEAD.size > self._file.size:
-            return (0,) * 8
-        length, crc, at_mark, at, index, kind, form, rows = HEAD.unpack_from(self._file.view, start)
-        return length, crc, at_mark, at, index, kind, form, rows
+            return (0,) * 6
+        length, crc, at_mark, at, index, which = HEAD.unpack_from(self._file.view, start)
+        return length, crc, at_mark, at, index, which
 
     def _pass(self, at_mark: int, folded: int) -> None:
         self._read = at_mark

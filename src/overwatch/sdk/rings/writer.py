@@ -30,6 +30,7 @@ from overwatch.sdk.rings.layout import (
     padded,
     seed,
     sequence_of,
+    tag,
 )
 
 _REASON: Final = {reason: W_DROPPED + place for place, reason in enumerate(REASONS)}
@@ -55,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True):
 class RingWriter:
     """Appends records. Every method but the constructor needs the token."""
 
-    __slots__ = ("closed", "data", "file", "largest", "off", "room", "token", "view", "word", "words")
+    __slots__ = ("closed", "data", "file", "largest", "limit", "off", "token", "view", "word", "words")
 
     def __init__(self, file: RingFile, share: int) -> None:
         self.file = file
@@ -70,8 +71,8 @@ class RingWriter:
         """Mark of the last record."""
         self.off = 0
         """Where the next record goes, from the start of the file."""
-        self.room = 0
-        """Bytes behind `off` that are known to be free."""
+        self.limit = 0
+        """Up to where it is known to be free; 0 makes the next record look."""
         self.resync()
 
     @property
@@ -83,21 +84,21 @@ class RingWriter:
         """Go on behind what is published."""
         self.word = self.words[W_PUBLISHED]
         self.off = self.data + end_of(self.word)
-        self.room = 0
+        self.limit = 0
 
     def append(self, entry: Entry) -> bool:
         """Write and publish a record; False when there is no room now."""
         payload, size = entry.payload, entry.size
-        if self.room < size and not self.make_room(size):
-            return False
         off = self.off
+        if off + size > self.limit:
+            if not self.make_room(size):
+                return False
+            off = self.off
         word = self.word + ONE + size // ALIGN
-        start = seed(entry.at, entry.index, entry.kind, entry.form, entry.rows)
+        which = tag(entry.kind, entry.form, entry.rows)
+        crc = checksum(payload, seed(entry.at, entry.index, which))
         length = HEAD.size + len(payload)
-        HEAD.pack_into(
-            self.view, off, length, checksum(payload, start), word,
-            entry.at, entry.index, entry.kind, entry.form, entry.rows,
-        )  # fmt: skip
+        HEAD.pack_into(self.view, off, length, crc, word, entry.at, entry.index, which)
         self.view[off + HEAD.size : off + length] = payload
         self.publish(word, size)
         return True
@@ -109,7 +110,6 @@ class RingWriter:
         self.words[W_PUBLISHED] = word
         self.word = word
         self.off += size
-        self.room -= size
 
     def make_room(self, size: int) -> bool:
         """See how far the reader is; may go to the next lap. Whether `size` bytes are free at `off`."""
@@ -117,20 +117,20 @@ class RingWriter:
         end, behind = self.file.size, self.data + end_of(released)
         is_empty = sequence_of(released) == sequence_of(self.word)
         if behind > self.off:
-            self.room = behind - self.off
+            self.limit = behind
         elif behind == self.off and not is_empty:
-            self.room = 0
+            self.limit = 0
         else:
-            self.room = end - self.off
-            if self.room < size <= behind - self.data:
+            self.limit = end
+            if self.off + size > end and size <= behind - self.data:
                 self._lap(behind)
-        return self.room >= size
+        return self.off + size <= self.limit
 
     def _lap(self, behind: int) -> None:
         if self.off < self.file.size:
             LENGTH.pack_into(self.view, self.off, LAP)
         self.word = sequence_of(self.word) * ONE
-        self.off, self.room = self.data, behind - self.data
+        self.off, self.limit = self.data, behind
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count records that are not written."""
@@ -154,7 +154,7 @@ class RingWriter:
         """Say that nothing follows, and unmap. The token stays taken."""
         self.words[W_CLOSED] = 1
         self.closed = True
-        self.room = 0
+        self.limit = 0
         self.file.close()
 
 
