@@ -139,8 +139,8 @@ def _scheme(protocol: Protocol, words: _Words) -> str:
 
 
 def _ascii(host: str) -> str:
-    """A host as it stands in a header; raises `UnicodeError`, a `ValueError`, where it cannot."""
-    return host if host.isascii() else host.encode("idna").decode()
+    """A host as it stands in a header and a look-up; raises `UnicodeError`, a `ValueError`, for no host."""
+    return host if ":" in host else host.encode("idna").decode()
 
 
 def _tls(words: _Words) -> Tls:

@@ -95,8 +95,18 @@ def test_an_unknown_compression_is_told(caplog: pytest.LogCaptureFixture) -> Non
     assert "zstd" in caplog.text
 
 
-@pytest.mark.parametrize("endpoint", ["ftp://host", "http://:4318", "unix:///run/x.sock", "http://host:port"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "ftp://host",
+        "http://:4318",
+        "unix:///run/x.sock",
+        "http://host:port",
+        "http://a..b",
+        "http://" + "a" * 64,
+    ],
+)
 def test_an_endpoint_that_is_no_server_is_an_error(endpoint: str) -> None:
     """The one thing that a person must put right."""
-    with pytest.raises(ValueError, match=r"endpoint|[Pp]ort"):
+    with pytest.raises(ValueError, match=r"endpoint|[Pp]ort|label"):
         find({}, asked=endpoint)

@@ -375,7 +375,7 @@ def test_a_name_without_address_is_tried_again() -> None:
 
 
 def test_a_resolver_that_hangs_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deadline holds while a name is looked up, one lookup is under way at most, and closing ends it."""
+    """The deadline holds while a name is looked up, and one lookup is under way at most."""
     real, release, lookups = socket.getaddrinfo, threading.Event(), []
 
     def find(host: str, port: int, **how: int) -> object:
@@ -395,7 +395,6 @@ def test_a_resolver_that_hangs_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -
         assert lookups == ["collector.example"]
         release.set()
         assert outlet.send(request(), time.monotonic() + LONG_S).verdict is Verdict.TAKEN
-        assert lookups == ["collector.example"]
         outlet.close()
 
 

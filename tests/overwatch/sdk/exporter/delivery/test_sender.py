@@ -376,6 +376,7 @@ def test_a_stopped_collector_gets_everything_in_order_once_it_goes_on(env: dict[
         source.put(request(1, b""))
         assert sender.drain(DEADLINE_S)
         os.kill(process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         for order in range(2, 302):
             source.put(request(order, b""))
         late = []
