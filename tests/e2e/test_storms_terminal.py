@@ -23,6 +23,13 @@ CASES = [
     if not (fault in ONE_LANE and size.startswith("1x"))
 ]
 
+SEED_EVENT = r"seeds +\d\d:\d\d:\d\d +(r\d+c\d+ +[A-Z]+>[A-Z]+ |CRASHED)"
+HAPPENED = {
+    "crash-storm": r"\d\d:\d\d:\d\d +CRASHED +at step [\d,]+: ",
+    "cull-storm": r"\d\d:\d\d:\d\d r\d+c\d+ [A-Z]+>PRUNED +G\d:? [a-z ]+ [\d.]+ < [\d.]+",
+}
+"""What the drawer of the first offender tells of it, by fault."""
+
 
 class Screen:
     """One tmux session of its own server."""
@@ -73,7 +80,7 @@ def _replaying(folder: Path, at_s: int) -> Iterator[Screen]:
 
 @pytest.mark.parametrize(("fault", "size"), CASES)
 def test_the_terminal_shows_the_offender_and_enter_opens_it(storm: StormMaker, fault: str, size: str) -> None:
-    """First the cause on the first screen, then the drawer with why, slots and what happened."""
+    """First the cause on the first screen, then the drawer with why, slots and what became of its seeds."""
     wait, reads = SHOWN[fault]
     with _replaying(*storm(fault, size, wait)) as screen:
         screen.until("REPLAY paused")
@@ -84,4 +91,7 @@ def test_the_terminal_shows_the_offender_and_enter_opens_it(storm: StormMaker, f
         assert re.search(r"┌ env \d+", drawer)
         assert re.search(r"slots +slot +stage", drawer)
         assert re.search(r"r\d+c\d+ . [A-Z]+", drawer)
+        assert re.search(SEED_EVENT, drawer)
+        if fault in HAPPENED:
+            screen.until(HAPPENED[fault])
         screen.press("q")

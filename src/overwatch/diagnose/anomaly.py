@@ -15,7 +15,7 @@ An env's status is the worst of its factors':
 | ok        | nothing, or slow with its lane                             |                                   |
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -92,4 +92,4 @@ def _weighed(rule: Rule, fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     factor = rule(fleet, limits) if times > 0 else None
     if factor is None or times == 1.0:
         return factor
-    return Factor(name=factor.name, status=factor.status, weight=factor.weight * times, say=factor.say)
+    return replace(factor, weight=factor.weight * times)

@@ -24,7 +24,13 @@ class Factor:
     weight: Floats
     """Per env, shape (n,); 0 where the factor does not apply."""
     say: Callable[[int], str]
-    """The reason for one row, short, with numbers."""
+    """The reason for one row, short, with numbers; it stands alone."""
+    tell: Callable[[int], str] | None = None
+    """The same as it stands beside the name, with the numbers that a row of the board has no room for."""
+
+    def told(self, row: int) -> str:
+        """The reason for one row as it stands beside the name."""
+        return (self.tell or self.say)(row)
 
 
 Rule: TypeAlias = Callable[[Fleet, AnomalyLimits], Factor | None]

@@ -119,7 +119,7 @@ def _standing_out(fleet: Fleet, anomalies: Anomalies) -> npt.NDArray[np.bool_]:
     """Envs with far more culls or failed gates than the fleet, shape (n,)."""
     odd = np.zeros(fleet.n, dtype=np.bool_)
     for factor in anomalies.factors:
-        if factor.name in ("cull-rate", "gate-fails"):
+        if factor.name in ("cull rate", "gate fails"):
             odd |= factor.weight > 0
     return odd
 

@@ -1,12 +1,13 @@
 """The selected env: its row, its reasons with weights, its trends, what it did and what happened to it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from overwatch.diagnose.assess import Judged
 from overwatch.projection.board import BoardRows, env_view, number
+from overwatch.projection.lifecycle import seed_events
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe
 from overwatch.snapshot import Detail, Reason, Trend
@@ -14,6 +15,7 @@ from overwatch.state.envs import RETURNS
 from overwatch.state.run import Entry, RunState
 
 EVENTS: Final = 32
+"""Newest facts about the env that are told, and lines of its lifecycle."""
 SHOWN: Final = 24
 """Points of a trend."""
 
@@ -27,20 +29,22 @@ def detail(rows: BoardRows, judged: Judged, env_id: int) -> Detail:
     place = np.flatnonzero(rows.order == row)
     lane = int(rows.state.envs.lane[row])
     bound = judged.bounds.get(rows.state.lane_names.words[lane]) if lane >= 0 else None
+    facts = [entry for entry in rows.state.facts.items if entry.env_id == env_id]
     return Detail(
         env_id=env_id,
         history={"return": returns},
         actions=_actions(rows.state, row),
-        events=tuple(_event(entry) for entry in _events(rows.state, env_id)),
+        events=tuple(_event(entry) for entry in facts[-EVENTS:]),
         env=env_view(rows, row),
         rank=int(place[0]) + 1 if place.size else None,
         num_envs=rows.state.envs.n,
         reasons=tuple(
-            Reason(name=factor.name, weight=float(factor.weight[row]), text=safe(factor.say(row)))
+            Reason(name=factor.name, weight=float(factor.weight[row]), text=safe(factor.told(row)))
             for factor in judged.anomalies.found(row)
         ),
         bound=None if bound is None else bound_view(bound),
         trends=_trends(rows.state, row, returns),
+        seed_events=seed_events(facts[-2 * EVENTS :])[:EVENTS],
     )
 
 
@@ -94,11 +98,6 @@ def _actions(state: RunState, row: int) -> tuple[str, ...]:
 
 def _word(words: Sequence[str], code: int) -> str:
     return "" if code < 0 else words[code]
-
-
-def _events(state: RunState, env_id: int) -> Iterable[Entry]:
-    """The newest facts about one env, oldest first."""
-    return [entry for entry in state.facts.items if entry.env_id == env_id][-EVENTS:]
 
 
 def _event(entry: Entry) -> str:

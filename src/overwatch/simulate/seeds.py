@@ -21,6 +21,7 @@ from overwatch.simulate.lifecycle import (
     PAYING,
     RETRYING,
     WAYS,
+    Way,
 )
 from overwatch.simulate.settings import Settings
 
@@ -160,7 +161,7 @@ class Seeds:
             at=at, env_id=env, slot=self._names[slot], seed_id=self._seed_id(env, slot), gate=way.gate,
             passed=passed, score=round(score, 4), checks_passed=check if passed else (),
             checks_failed=() if passed else check,
-            message=None if passed else f"{way.check.replace('_', ' ')} {score:.3g} < {way.need:g}",
+            message=None if passed else _missed(way, score),
         )  # fmt: skip
         return [gate, self._change(env, slot, after, step, at, reason=None if passed else "gate")]
 
@@ -249,6 +250,12 @@ class Seeds:
         varied = grad[learning] * (1.0 + 0.05 * self._gradients.noise(int(learning.sum())))
         told[learning] = np.clip(varied, 0.0, 1.0)
         return told
+
+
+def _missed(way: Way, score: float) -> str:
+    """`gradient ratio 0.04 < 0.10`; a need below a tenth takes one more decimal."""
+    places = 2 if way.need >= 0.1 else 3
+    return f"{way.check.replace('_', ' ')} {score:.{places}f} < {way.need:.{places}f}"
 
 
 def words(codes: Ints, labels: tuple[str, ...]) -> Column:

@@ -31,7 +31,7 @@ from overwatch.events import (
     SeedStageChanged,
 )  # fmt: skip
 from overwatch.state.arrays import Ints
-from overwatch.state.feed import entry_of
+from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure, settle_stop
 from overwatch.state.policy import rebase
 from overwatch.state.run import Entry, Phase, RunState
@@ -202,8 +202,9 @@ def _gate(state: RunState, event: GateEvaluated) -> None:
     if not event.passed:
         state.envs.gate_fails.add(rows, event.at)
         state.envs.failed_gate[event.env_id] = event.gate
-        if event.checks_failed:
-            state.envs.failed_check[event.env_id] = event.checks_failed[0]
+        check = event.checks_failed[0] if event.checks_failed else ""
+        state.envs.failed_check[event.env_id] = check.replace("_", " ")
+        state.envs.failed_why[event.env_id] = measured(event.message, check, score_text(event))
     state.envs.touch(rows, event.at)
 
 

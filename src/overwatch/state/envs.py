@@ -51,7 +51,9 @@ class Envs(msgspec.Struct, kw_only=True):
     failed_gate: dict[int, str] = msgspec.field(default_factory=dict)
     """Name of the gate that each env failed last, by env id."""
     failed_check: dict[int, str] = msgspec.field(default_factory=dict)
-    """First check that failed there."""
+    """First check that failed there; empty where none was named."""
+    failed_why: dict[int, str] = msgspec.field(default_factory=dict)
+    """What was measured there, e.g. `gradient ratio 0.04 < 0.10`; empty where nothing was told."""
     crashed_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of the crash; 0 while the env lives."""
     non_finite_at: Ints = msgspec.field(default_factory=lambda: ints(0))

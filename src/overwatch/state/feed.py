@@ -1,7 +1,7 @@
 """Which events become a line of the feed, and what the line says. Structured first, pretty second."""
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.events import (
@@ -22,6 +22,11 @@ from overwatch.events import (
     SeedStageChanged,
 )  # fmt: skip
 from overwatch.state.run import Entry
+
+MOVE: Final = "seed_stage_changed"
+GATE: Final = "gate_evaluated"
+CRASH: Final = "env_crashed"
+"""Kinds of lines that tell what became of a seed."""
 
 
 def entry_of(event: Event) -> Entry | None:
@@ -76,7 +81,7 @@ def _run_finished(event: RunFinished) -> Entry:
 def _seed(event: SeedStageChanged) -> Entry:
     fields = {"reason": event.reason, "age": event.age, "blueprint": event.blueprint, **event.fields}
     return Entry(
-        at=event.at, severity="info", subsystem="kasmina", kind="seed_stage_changed",
+        at=event.at, severity="info", subsystem="kasmina", kind=MOVE,
         message=f"{event.before.label}>{event.after.label}", env_id=event.env_id, slot=event.slot,
         seed_id=event.seed_id, fields=_present(fields),
     )  # fmt: skip
@@ -85,20 +90,32 @@ def _seed(event: SeedStageChanged) -> Entry:
 def _gate(event: GateEvaluated) -> Entry:
     fields = {
         "passed": "yes" if event.passed else "no",
-        "score": None if event.score is None else f"{event.score:.3g}",
+        "score": score_text(event),
         "failed": ",".join(event.checks_failed) or None,
         "why": event.message,
     }
     return Entry(
         at=event.at, severity="info" if event.passed else "warning", subsystem="kasmina",
-        kind="gate_evaluated", message=f"gate={event.gate}", env_id=event.env_id, slot=event.slot,
+        kind=GATE, message=f"gate={event.gate}", env_id=event.env_id, slot=event.slot,
         seed_id=event.seed_id, fields=_present(fields),
     )  # fmt: skip
 
 
+def score_text(event: GateEvaluated) -> str | None:
+    """The score as shown, where the gate measures one."""
+    return None if event.score is None else f"{event.score:.3g}"
+
+
+def measured(message: str | None, check: str | None, score: str | None) -> str:
+    """What a gate measured, in its own words or from its numbers: `gradient ratio 0.04`; empty if unsaid."""
+    if message:
+        return message
+    return " ".join(word for word in ((check or "").replace("_", " "), score or "") if word)
+
+
 def _crash(event: EnvCrashed) -> Entry:
     return Entry(
-        at=event.at, severity="critical", subsystem="tolaria", kind="env_crashed", message="crashed",
+        at=event.at, severity="critical", subsystem="tolaria", kind=CRASH, message="crashed",
         env_id=event.env_id, fields=_present({"step": event.step, "error": event.error}),
     )  # fmt: skip
 

@@ -23,8 +23,11 @@ def _cull(at: int, env_id: int) -> SeedStageChanged:
     )
 
 
-def _gate(at: int, env_id: int, *, passed: bool = False) -> GateEvaluated:
-    return GateEvaluated(at=at, env_id=env_id, slot="s", seed_id="s", gate="G2", passed=passed)
+def _gate(at: int, env_id: int, *, passed: bool = False, **told: object) -> GateEvaluated:
+    return GateEvaluated(
+        at=at, env_id=env_id, slot="s", seed_id="s", gate="G2", passed=passed,
+        **told,  # type: ignore[arg-type]  # the test names real fields
+    )  # fmt: skip
 
 
 def _episodes(*returns_of_0: float) -> list[Event]:
@@ -114,6 +117,44 @@ def test_the_factor_fires_for_its_env_alone_and_says_why(name: str) -> None:
     assert np.flatnonzero(anomalies.scores > 0).tolist() == [0]
     assert anomalies.status(0) == status
     assert anomalies.reasons(0) == (reason,)
+
+
+BESIDE_ITS_NAME: dict[str, str] = {
+    "crashed": "crashed | at step 12: boom",
+    "non_finite": "non-finite | nan in reward",
+    "slow_step": "slow step | 9.6× the median",
+    "slow_lane": "slow lane | slow with their lane",
+    "silent": "silent | for 12s while others step",
+    "reward_collapse": "reward collapse | return 269.0 mad low",
+    "rent_without_gain": "rent, no gain | rent 0.52, acc +0.00 in 50 steps",
+    "cull_rate": "cull rate | 4 in 60s (usual 0.0)",
+    "gate_failures": "gate fails | 4 at G2",
+}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_beside_its_name_the_factor_has_room_for_more(name: str) -> None:
+    """The drawer shows name and text side by side: no word twice, more numbers than a row has."""
+    (factor,) = _scored(FIRES[name][0]).found(0)
+
+    assert f"{factor.name} | {factor.told(0)}" == BESIDE_ITS_NAME[name]
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"message": "gradient ratio 0.04 < 0.10", "score": 0.04}, "4 at G2: gradient ratio 0.04 < 0.10"),
+        ({"checks_failed": ("gradient_ratio",), "score": 0.041}, "4 at G2: gradient ratio 0.041"),
+        ({"checks_failed": ("min_age", "alpha")}, "4 at G2: min age"),
+        ({"score": 0.041}, "4 at G2: 0.041"),
+    ],
+    ids=["its own words", "check and score", "checks alone", "score alone"],
+)
+def test_failed_gates_say_what_was_measured(told: dict[str, object], says: str) -> None:
+    """As far as the newest failed gate told it; the board's short reason stays the same."""
+    (factor,) = _scored([*NORMAL, *[_gate(START_NS + i, 0, **told) for i in range(4)]]).found(0)
+
+    assert (factor.told(0), factor.say(0)) == (says, "4 fails at G2")
 
 
 @pytest.mark.parametrize("name", QUIET)

@@ -121,7 +121,7 @@ def test_the_drawer_tells_all_of_one_env() -> None:
     assert detail is not None
     assert detail.env is not None
     assert (detail.env.env_id, detail.env.status, detail.rank, detail.num_envs) == (3, "degraded", 1, 6)
-    assert [(reason.name, reason.text) for reason in detail.reasons] == [("gate-fails", "5 fails at G2")]
+    assert [(reason.name, reason.text) for reason in detail.reasons] == [("gate fails", "5 at G2: x")]
     assert detail.reasons[0].weight == detail.env.anomaly.score > 0
     assert detail.actions == ("199 WAIT", "198 GERMINATE a conv")
     assert detail.events == ("a gate=G2 passed=no failed=x",) * 5

@@ -14,7 +14,11 @@ def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
     if not weight.any():
         return None
     return Factor(
-        name="crashed", status="crashed", weight=weight, say=lambda row: envs.crashes[int(fleet.ids[row])]
+        name="crashed",
+        status="crashed",
+        weight=weight,
+        say=lambda row: envs.crashes[int(fleet.ids[row])],
+        tell=lambda row: envs.crashes[int(fleet.ids[row])].removeprefix("crashed").lstrip(": "),
     )
 
 
@@ -30,4 +34,5 @@ def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         status="diverging",
         weight=np.where(recent, HARD - 1, 0.0),
         say=lambda row: f"non-finite: {envs.non_finite[int(fleet.ids[row])]}",
+        tell=lambda row: envs.non_finite[int(fleet.ids[row])],
     )

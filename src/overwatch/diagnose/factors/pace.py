@@ -25,10 +25,11 @@ def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     if not slow.any():
         return None
     return Factor(
-        name="slow-step",
+        name="slow step",
         status="stalled",
         weight=np.where(slow, np.minimum(times / limits.slow_step, SOFT_CAP), 0.0),
         say=lambda row: f"step {times[row]:.1f}× the median",
+        tell=lambda row: f"{times[row]:.1f}× the median",
     )
 
 
@@ -38,7 +39,7 @@ def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     if not slow.any():
         return None
     return Factor(
-        name="slow-lane",
+        name="slow lane",
         status="ok",
         weight=np.where(slow, WITH_LANE, 0.0),
         say=lambda _row: "slow with their lane",
@@ -58,6 +59,7 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         status="stalled",
         weight=np.where(mute, np.minimum(1.0 + quiet_s / (4 * limits.silent_s), SOFT_CAP), 0.0),
         say=lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
+        tell=lambda row: f"for {quiet_s[row]:.0f}s while others step",
     )
 
 

@@ -34,7 +34,7 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     if not fell.any() or int(fell.sum()) > limits.crowd * num_judged:
         return None
     return Factor(
-        name="reward-collapse",
+        name="reward collapse",
         status="degraded",
         weight=np.where(fell, np.minimum(1.0 + low / limit, SOFT_CAP), 0.0),
         say=lambda row: f"return {low[row] * NORMAL:.1f} mad low",

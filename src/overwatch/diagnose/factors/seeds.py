@@ -1,6 +1,6 @@
 """Envs whose seeds go wrong: culls and failed gates far above the fleet's, rent that buys nothing."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,11 +16,15 @@ from overwatch.state.trends import SAMPLES
 def cull_rate(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """More of its seeds were culled in the last minute than chance gives to any env of the fleet."""
     counts = fleet.state.envs.culls.recent(fleet.n, fleet.state.last_at)
-    return _many(
-        "cull-rate",
-        counts,
-        limits,
-        lambda row: f"{counts[row]} {_plural('cull', counts[row])} in {WINDOW_S}s",
+    many = _many(counts, limits)
+    if many is None:
+        return None
+    return Factor(
+        name="cull rate",
+        status="degraded",
+        weight=many.weight,
+        say=lambda row: f"{counts[row]} {_plural('cull', counts[row])} in {WINDOW_S}s",
+        tell=lambda row: f"{counts[row]} in {WINDOW_S}s (usual {many.usual:.1f})",
     )
 
 
@@ -28,13 +32,23 @@ def gate_failures(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """More of its seeds failed a gate in the last minute than chance gives to any env of the fleet."""
     envs = fleet.state.envs
     counts = envs.gate_fails.recent(fleet.n, fleet.state.last_at)
-    return _many(
-        "gate-fails",
-        counts,
-        limits,
-        lambda row: (
-            f"{counts[row]} {_plural('fail', counts[row])} at {envs.failed_gate[int(fleet.ids[row])]}"
-        ),
+    many = _many(counts, limits)
+    if many is None:
+        return None
+
+    def at_gate(row: int) -> str:
+        return f"at {envs.failed_gate[int(fleet.ids[row])]}"
+
+    def why(row: int) -> str:
+        said = envs.failed_why[int(fleet.ids[row])]
+        return f": {said}" if said else ""
+
+    return Factor(
+        name="gate fails",
+        status="degraded",
+        weight=many.weight,
+        say=lambda row: f"{counts[row]} {_plural('fail', counts[row])} {at_gate(row)}",
+        tell=lambda row: f"{counts[row]} {at_gate(row)}{why(row)}",
     )
 
 
@@ -77,8 +91,18 @@ def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     )
 
 
-def _many(name: str, counts: Ints, limits: AnomalyLimits, say: Callable[[int], str]) -> Factor | None:
-    """A factor for counts that stand out from those of all other envs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Many:
+    """Counts of which some stand out."""
+
+    weight: Floats
+    """Per env, shape (n,); 0 where the count is usual."""
+    usual: float
+    """Mean count of the other envs."""
+
+
+def _many(counts: Ints, limits: AnomalyLimits) -> _Many | None:
+    """The counts that stand out from those of all other envs; `None` where none does."""
     n, total = counts.size, int(counts.sum())
     if n < LEAST_REPORTING or int(counts.max(initial=0)) < limits.least_events:
         return None
@@ -92,12 +116,7 @@ def _many(name: str, counts: Ints, limits: AnomalyLimits, say: Callable[[int], s
     hit = counts >= limit
     if not hit.any():
         return None
-    return Factor(
-        name=name,
-        status="degraded",
-        weight=np.where(hit, np.minimum(counts / limit, SOFT_CAP), 0.0),
-        say=say,
-    )
+    return _Many(weight=np.where(hit, np.minimum(counts / limit, SOFT_CAP), 0.0), usual=usual)
 
 
 def _lately(fleet: Fleet, steps: int) -> tuple[Floats, Floats, Ints]:

@@ -341,14 +341,17 @@ def _flow(words: list[str], room: int, between: str, most: int) -> list[list[Spa
 def _seed_events(snapshot: Snapshot, detail: Detail, room: int, ctx: Context) -> list[list[Span]]:
     if not snapshot.run.slots_enabled:
         return []
-    return [_seed_event(event, room, ctx) for event in detail.seed_events]
+    slot = max((cells(clean(event.slot)) for event in detail.seed_events), default=0)
+    return [_seed_event(event, slot, room, ctx) for event in detail.seed_events]
 
 
-def _seed_event(event: SeedEvent, room: int, ctx: Context) -> list[Span]:
-    """Time, slot, move and why; the gaps close before the why is shortened."""
+def _seed_event(event: SeedEvent, slot: int, room: int, ctx: Context) -> list[Span]:
+    """Time, slot in so many cells, move and why; the gaps close before the why is shortened."""
     said, why = clean(event.text), clean(event.why)
     said = left(said, max(15, cells(said)))
-    start = f"{clock(event.time, ctx.zone, millis=False)} {clean(event.slot)} "
+    start = " ".join(
+        [clock(event.time, ctx.zone, millis=False), *([left(clean(event.slot), slot)] if slot else []), ""]
+    )
     gap = "   " if cells(f"{start}{said}   {why}") <= room else "  "
     return [
         Span(start, Role.MUTED), Span(said + gap), Span(_shortened(why, room - cells(start + said + gap))),
