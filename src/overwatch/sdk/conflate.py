@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from overwatch.catalog import BY_NAME, Limit, Metric, NonFinite, Scope
+from overwatch.catalog.judging import run_limits
 from overwatch.events import Column, Conflated, Measured, NonFiniteSeen, scalars
 
 MAX_NAMES: Final = 1024
@@ -97,10 +98,14 @@ class _Levels:
 
 
 class Conflator:
-    """Folds updates until they are taken. For one thread at a time."""
+    """Folds updates until they are taken, judged as a run of this preset and configuration is.
 
-    def __init__(self, preset: str = "ppo") -> None:
+    For one thread at a time.
+    """
+
+    def __init__(self, preset: str = "ppo", config: Mapping[str, str] | None = None) -> None:
         self._preset = preset
+        self._config = config or {}
         self._levels: dict[str, _Levels] = {}
         self._values: dict[str, Series] = {}
         self._at = 0
@@ -137,7 +142,7 @@ class Conflator:
 
     def _levels_of(self, name: str) -> _Levels:
         row = BY_NAME.get(name)
-        limits = None if row is None else row.limits_for(self._preset)
+        limits = None if row is None else run_limits(row, self._preset, self._config)
         found = _Levels(
             warning=None if limits is None else _absolute(limits.warning),
             critical=None if limits is None else _absolute(limits.critical),

@@ -45,6 +45,16 @@ def test_one_breach_among_many_is_told() -> None:
     assert event.conflated.warnings == {KL: 1}
 
 
+def test_breaches_are_counted_by_the_limits_of_the_run() -> None:
+    """A run that declared a target for KL is judged by it here as in the tower."""
+    conflator = Conflator(config={"target_kl": "0.1"})
+    for at, value in enumerate((0.05, 0.15, 0.25)):
+        conflator.add(at, {KL: value})
+    found = conflator.flush()
+    assert found is not None
+    assert (found.values[KL].warnings, found.values[KL].criticals) == (1, 1)
+
+
 def test_a_value_that_was_not_finite_is_a_fact() -> None:
     """A NaN and an infinity before a finite last value are told, each kind once with its count."""
     events = list(folded([0.01, math.nan, math.nan, math.inf, 0.01]).events())

@@ -108,6 +108,8 @@ class Chute(ABC):
         self._write(entry)
 
     def _write(self, entry: Entry) -> None:
+        if self.ring.closed:
+            return
         if entry.size > self.ring.largest:
             self.ring.drop("too_large")
         elif (self._is_holding and not self._drain()) or not self.ring.append(entry):

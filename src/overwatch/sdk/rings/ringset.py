@@ -9,7 +9,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -75,11 +75,14 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RingSet:
-    """The writing side. Raises `OSError` when no folder has room; `name` must be new."""
+    """The writing side. Raises `OSError` when no folder has room; `name` must be new.
+
+    Preset and configuration are the run's: updates that are folded are judged by them.
+    """
 
     def __init__(
         self, name: str, limits: RingLimits | None = None, *, preset: str = "ppo",
-        folders: Sequence[Path] | None = None,
+        config: Mapping[str, str] | None = None, folders: Sequence[Path] | None = None,
     ) -> None:  # fmt: skip
         limits = limits or RingLimits()
         if not name or "/" in name or "\0" in name:
@@ -88,9 +91,10 @@ class RingSet:
         """What a reader is given."""
         self._forms: dict[int, Form] = {}
         self._is_over = False
+        self._last: Account | None = None
         self._idle: list[None] = [None]
         self.facts = FactChute(facts, self._wake, limits.backlog_bytes)
-        self.numbers = NumberChute(numbers, self._wake, Conflator(preset), self._forms.__getitem__)
+        self.numbers = NumberChute(numbers, self._wake, Conflator(preset, config), self._forms.__getitem__)
 
     def put(self, frame: Frame) -> None:
         """Hand in a frame."""
@@ -122,7 +126,9 @@ class RingSet:
         return number
 
     def account(self) -> Account:
-        """What became of everything so far; exact while nobody writes."""
+        """What became of everything so far; exact while nobody writes, and the last word after `close`."""
+        if self._last is not None:
+            return self._last
         chutes = (self.numbers, self.facts)
         accepted = sum(chute.accepted for chute in chutes)
         waiting = sum(chute.waiting for chute in chutes)
@@ -169,7 +175,7 @@ class RingSet:
         for chute, is_mine in zip((self.facts, self.numbers), mine, strict=True):
             if is_mine:
                 chute.give_up()
-        account = self.account()
+        account = self._last = self.account()
         for chute, is_mine in zip((self.facts, self.numbers), mine, strict=True):
             if is_mine:
                 chute.ring.close()
@@ -180,6 +186,7 @@ class RingSet:
         self._is_over = True
         for ring in (self.facts.ring, self.numbers.ring):
             ring.closed = True
+            ring.limit = 0
             ring.token.clear()
 
     def unlink(self) -> None:

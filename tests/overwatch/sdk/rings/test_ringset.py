@@ -305,11 +305,13 @@ def test_closing_without_a_reader_counts_the_rest(rings: RingSet) -> None:
 
 
 def test_speaking_after_the_end_is_harmless(rings: RingSet) -> None:
-    """Calls after `close` do nothing."""
-    rings.close(0.0)
+    """Calls after `close` do nothing; the account stays as it was, also when closed again."""
     rings.put(fact(1))
-    rings.put(update(1))
+    account = rings.close(0.0)
+    rings.put(fact(2))
+    rings.put(update(2))
     rings.count_drop("invalid")
+    assert rings.account() == rings.close(0.0) == account
 
 
 def test_a_name_cannot_leave_its_folder(tmp_path: Path) -> None:
