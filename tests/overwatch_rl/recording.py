@@ -4,15 +4,16 @@ from typing import TypeVar, cast
 
 from overwatch.sdk import Run
 from overwatch.sdk.frames import Frame
-from overwatch.sdk.pipe import Outcome, Pipe
+from overwatch.sdk.link import Link, Outcome
 
 F = TypeVar("F")
 
 
-class KeptPipe:
-    """Takes the place of the pipe to the exporter process."""
+class KeptLink:
+    """Takes the place of the link to the exporter process."""
 
     exporter_pid = None
+    rings = None
 
     def __init__(self) -> None:
         self.refused: list[str] = []
@@ -21,18 +22,18 @@ class KeptPipe:
         """What the run could not take."""
         self.refused.append(reason)
 
-    def close(self, timeout: float) -> Outcome:  # noqa: ARG002 the seam of the real pipe
+    def close(self, timeout: float) -> Outcome:  # noqa: ARG002 the seam of the real link
         """Everything arrived."""
-        return Outcome(accepted=0, dropped={})
+        return Outcome(accepted=0, delivered=0, kept=0, dropped={})
 
 
 class KeptRun(Run):
-    """A real run over a kept pipe."""
+    """A real run over a kept link."""
 
     def __init__(self, n_envs: int | None = None) -> None:
-        self.pipe = KeptPipe()
+        self.link = KeptLink()
         self.frames: list[Frame] = []
-        super().__init__("kept", cast("Pipe", self.pipe), n_envs)
+        super().__init__("kept", cast("Link", self.link), n_envs)
 
     def _send(self, frame: Frame) -> None:
         self.frames.append(frame)

@@ -61,7 +61,7 @@ def flown(tmp_path_factory: pytest.TempPathFactory) -> Flown:
 
 def test_nothing_was_refused(flown: Flown) -> None:
     """The SDK took every call and every value."""
-    assert flown.run.pipe.refused == []
+    assert flown.run.link.refused == []
     assert flown.run.close().refused == 0
 
 

@@ -20,6 +20,7 @@ from overwatch.events.facts import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvsRemoved,
     EpisodeEnded,
     GateEvaluated,
     LogLine,
@@ -41,6 +42,7 @@ __all__ = [
     "CurriculumChanged",
     "EarlyStopped",
     "EnvCrashed",
+    "EnvsRemoved",
     "EpisodeEnded",
     "Event",
     "GateEvaluated",
@@ -60,7 +62,8 @@ __all__ = [
 
 Event: TypeAlias = (
     RunStarted | RunFinished | Measured | EpisodeEnded | ActionTaken | SeedStageChanged | GateEvaluated
-    | EnvCrashed | NonFiniteSeen | EarlyStopped | CurriculumChanged | CheckpointSaved | PhaseEnded | LogLine
+    | EnvCrashed | EnvsRemoved | NonFiniteSeen | EarlyStopped | CurriculumChanged | CheckpointSaved
+    | PhaseEnded | LogLine
 )  # fmt: skip
 
 

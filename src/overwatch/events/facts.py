@@ -67,6 +67,14 @@ class EnvCrashed(Fact, frozen=True, kw_only=True, tag="env_crashed"):
     traceback: str | None = None
 
 
+class EnvsRemoved(Fact, frozen=True, kw_only=True, tag="envs_removed"):
+    """Envs that are no more, one row an env; one that speaks again later is another env of the same id."""
+
+    env_id: Column
+    metrics: tuple[str, ...] = ()
+    """Catalogue names of the only values that ended; empty where the envs themselves did."""
+
+
 class NonFiniteSeen(Fact, frozen=True, kw_only=True, tag="non_finite_seen"):
     """A value that must be finite was not."""
 

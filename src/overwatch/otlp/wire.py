@@ -18,6 +18,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvsRemoved,
     EpisodeEnded,
     Event,
     GateEvaluated,
@@ -61,8 +62,8 @@ RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (
     RunStarted, RunFinished, Measured, EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated,
-    EnvCrashed, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved, PhaseEnded,
-    LogLine,
+    EnvCrashed, EnvsRemoved, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved,
+    PhaseEnded, LogLine,
 )  # fmt: skip
 TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in EVENT_TYPES}
 BY_EVENT_NAME: Final[dict[str, type[Event]]] = {f"{EVENT_PREFIX}{tag}": kind for kind, tag in TAGS.items()}
@@ -83,7 +84,7 @@ FIELDS: Final = {kind: _fields(kind) for kind in EVENT_TYPES}
 BY_ATTRIBUTE: Final = {
     kind: {attribute_of(field): field for field in fields} for kind, fields in FIELDS.items()
 }
-COLUMNAR: Final = frozenset({EpisodeEnded, ActionTaken, CurriculumChanged})
+COLUMNAR: Final = frozenset({EpisodeEnded, ActionTaken, CurriculumChanged, EnvsRemoved})
 """Facts with a row an env: their columns travel in the body."""
 
 SEVERITY_NUMBER: Final = {

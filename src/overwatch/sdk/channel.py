@@ -1,7 +1,7 @@
 """What every method of a run rests on: the guard around it, names, columns, sending, and the end.
 
-Owns the counts of what could not be sent, and what happens at exit and in a forked child. Must not know
-which facts there are.
+Owns the counts of what could not be sent, values that a device still computes, and what happens at exit and
+in a forked child. Must not know which facts there are.
 """
 
 import atexit
@@ -15,15 +15,29 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
 from overwatch.catalog import CUSTOM_PREFIX, Scope, find, of_scope
 from overwatch.events import Column, Measured, RunFinished
-from overwatch.sdk.frames import Frame, Update, encode
-from overwatch.sdk.pipe import Outcome, Pipe
-from overwatch.sdk.values import Numbers, RefusedError, common_rows, maybe_text, numbers, text
+from overwatch.sdk.device import DeviceValues
+from overwatch.sdk.frames import Frame
+from overwatch.sdk.link import Link, Outcome
+from overwatch.sdk.packing import Tensor, is_tensor
+from overwatch.sdk.values import (
+    Numbers,
+    Numeric,
+    RefusedError,
+    common_rows,
+    maybe_text,
+    number,
+    numbers,
+    text,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -37,16 +51,34 @@ C = TypeVar("C", bound="Channel")
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of everything a run was told; `accepted` is what was delivered plus what was dropped."""
+    """What became of everything a run was told; `accepted` is delivered plus kept plus dropped."""
 
     delivered: bool
     """Every accepted record was taken by the collector."""
     accepted: int
     """Records handed in."""
     dropped: dict[str, int]
-    """Records that did not arrive, by reason."""
+    """Records that are gone, by reason."""
+    kept: int = 0
+    """Records on disk: the next start delivers them, or `overwatch sync`."""
     refused: int = 0
     """Single values that could not be taken, e.g. text for a number."""
+
+
+class Values:
+    """Columns of one length; those on a device are kept apart."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.columns: dict[str, Column] = {}
+        self.late: dict[str, Tensor] = {}
+
+    def add(self, name: str, values: Numbers) -> None:
+        """Take one column, or one number for all rows; raises `RefusedError`."""
+        if is_tensor(values):
+            self.late[name] = values
+        else:
+            self.columns[name] = numbers(values, self.rows)
 
 
 def guarded(method: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C, P], None]:
@@ -54,9 +86,10 @@ def guarded(method: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C
 
     @functools.wraps(method)
     def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        if self._pipe is None:
+        if self._link is None:
             return
         try:
+            self._device.poll()
             method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 the border: counted, and training goes on
             self._invalid(method.__name__, error)
@@ -65,14 +98,16 @@ def guarded(method: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C
 
 
 class Channel:
-    """A run's way out. A channel without a pipe takes everything and sends nothing."""
+    """A run's way out. A channel without a link takes everything and sends nothing."""
 
-    def __init__(self, run_id: str, pipe: Pipe | None, n_envs: int | None = None) -> None:
+    def __init__(self, run_id: str, link: Link | None, n_envs: int | None = None) -> None:
         self.run_id = run_id
         """The run's id, shared by all of its processes."""
-        self._pipe = pipe
+        self._link = link
+        self._device = DeviceValues(self._drop, self._refuse)
         self._n_envs = n_envs
-        self._update: int | None = None
+        self.last_update: int | None = None
+        """Number of the newest update."""
         self._names = {row.short: row.name for row in of_scope(Scope.POLICY)}
         self._custom: set[str] = set()
         self._env_ids = Column(dtype="<i4", data=b"")
@@ -80,23 +115,59 @@ class Channel:
         self._said: set[str] = set()
         self._report: Report | None = None
         self._closing = threading.Lock()
-        if pipe is not None:
+        if link is not None:
             _OPEN.add(self)
 
     @property
     def exporter_pid(self) -> int | None:
         """Id of the process that sends, while one lives."""
-        return None if self._pipe is None else self._pipe.exporter_pid
+        return None if self._link is None else self._link.exporter_pid
 
     def _send(self, frame: Frame) -> None:
-        pipe = self._pipe
-        if pipe is not None:
-            pipe.send(encode(frame), fact=not isinstance(frame, Update | Measured))
+        link = self._link
+        if link is not None:
+            link.send(frame)
 
-    def _measured(
-        self, scope: Scope, keys: dict[str, Column], values: dict[str, Column], index: int | None
+    def _drop(self, reason: str) -> None:
+        """Count a record that could not be made."""
+        link = self._link
+        if link is not None:
+            link.count_drop(reason)
+
+    def _measured(self, scope: Scope, keys: dict[str, Column], values: Values, index: int | None) -> None:
+        """Tell columns; those on a device are waited for elsewhere, and told with the moment of now."""
+        at = time.time_ns()
+
+        def tell(columns: dict[str, Column]) -> None:
+            self._send(Measured(at=at, scope=scope, keys=keys, values=columns, index=index))
+
+        self._when_there(values, tell)
+
+    def _when_there(self, values: Values, tell: Callable[[dict[str, Column]], None]) -> None:
+        """Call `tell` with all columns once those on a device are there, in the order of the calls."""
+        rows = values.rows
+        if not values.late and not self._device.waiting:
+            tell(values.columns)
+            return
+
+        def arrived(arrays: "dict[str, np.ndarray]") -> None:
+            late = {}
+            for name, array in arrays.items():
+                whole = array if len(array) == rows else array.repeat(rows)
+                late[name] = Column.of(whole)
+            tell({**values.columns, **late})
+
+        self._device.offer_columns(values.late, arrived)
+
+    def _numbers_when_there(
+        self, values: Mapping[str, Numeric], tell: Callable[[dict[str, float]], None]
     ) -> None:
-        self._send(Measured(at=time.time_ns(), scope=scope, keys=keys, values=values, index=index))
+        """Call `tell` with plain numbers, at once or when a device has computed them."""
+        if not self._device.waiting and not any(map(is_tensor, values.values())):
+            tell({name: number(value) for name, value in values.items()})
+            return
+        plain = {name: value if is_tensor(value) else number(value) for name, value in values.items()}
+        self._device.offer(cast("Mapping[str, Tensor | float]", plain), tell)
 
     def _rows(self, env_id: Numbers | None, columns: Mapping[str, Numbers]) -> int:
         if env_id is not None:
@@ -110,16 +181,19 @@ class Channel:
             self._env_ids = Column(dtype="<i4", data=struct.pack(f"<{rows}i", *range(rows)))
         return self._env_ids
 
-    def _columns(self, scope: Scope, columns: Mapping[str, Numbers], rows: int) -> dict[str, Column]:
+    def _columns(self, scope: Scope, columns: Mapping[str, Numbers], rows: int) -> Values:
         """Columns under their full names; one that cannot be taken is left out and counted."""
-        taken: dict[str, Column] = {}
+        taken = Values(rows=rows)
         for name, values in columns.items():
             try:
-                row = find(name, scope)
-                taken[self._custom_name(name) if row is None else row.name] = numbers(values, rows)
+                taken.add(self._full_name(name, scope), values)
             except RefusedError as error:
                 self._refuse(name, error)
         return taken
+
+    def _full_name(self, name: str, scope: Scope) -> str:
+        row = find(name, scope)
+        return self._custom_name(name) if row is None else row.name
 
     def _policy_name(self, name: str) -> str:
         row = find(name, Scope.POLICY)
@@ -147,8 +221,7 @@ class Channel:
         self._say(f"value {name}", f"{name[:MAX_NAME]}: {error}; left out, counted in the report")
 
     def _invalid(self, method: str, error: Exception) -> None:
-        if self._pipe is not None:
-            self._pipe.count_drop("invalid")
+        self._drop("invalid")
         self._say(f"call {method}", f"run.{method}: {type(error).__name__}: {error}; left out, counted")
 
     def _say(self, about: str, message: str) -> None:
@@ -174,19 +247,49 @@ class Channel:
             self._closing.release()
 
     def _end(self, timeout: float, outcome: str, reason: str | None) -> Report:
+        deadline = time.monotonic() + max(timeout, 0.0)
+        self._drain_device(max(timeout, 0.0) / 4)
         self._finished(outcome, reason)
-        pipe, self._pipe = self._pipe, None
+        link, self._link = self._link, None
         _OPEN.discard(self)
-        if pipe is None:
+        self._shut()
+        if link is None:
             return Report(delivered=False, accepted=0, dropped={}, refused=self._refused)
         try:
-            ended = pipe.close(max(timeout, 0.0))
+            ended = link.close(max(deadline - time.monotonic(), 0.0))
         except Exception as error:  # noqa: BLE001 the border: an exit is never spoilt by telemetry
             self._say("close", f"closing: {type(error).__name__}: {error}")
-            ended = Outcome(accepted=0, dropped={"unconfirmed": 1})
+            ended = Outcome(accepted=0, delivered=0, kept=0, dropped={"unconfirmed": 1})
         return Report(
-            delivered=not ended.dropped, accepted=ended.accepted, dropped=ended.dropped, refused=self._refused
+            delivered=not ended.dropped and not ended.kept,
+            accepted=ended.accepted,
+            dropped=ended.dropped,
+            kept=ended.kept,
+            refused=self._refused,
         )
+
+    def flush(self, timeout: float = EXIT_S) -> bool:
+        """Wait until everything told so far has reached the collector, at most `timeout` seconds.
+
+        True only when it did, and nothing of it was dropped meanwhile.
+        """
+        link = self._link
+        if link is None:
+            return False
+        deadline = time.monotonic() + max(timeout, 0.0)
+        try:
+            self._device.settle(max(timeout, 0.0))
+            return not self._device.waiting and link.flush(max(deadline - time.monotonic(), 0.0))
+        except Exception as error:  # noqa: BLE001 the border between training and telemetry
+            self._invalid("flush", error)
+            return False
+
+    @guarded
+    def _drain_device(self, timeout: float) -> None:
+        self._device.drain(timeout)
+
+    def _shut(self) -> None:
+        """Nothing is told any more."""
 
     @guarded
     def _finished(self, outcome: str, reason: str | None) -> None:
@@ -194,9 +297,11 @@ class Channel:
 
     def _abandon(self) -> None:
         """In a forked child: this run belongs to the parent."""
-        pipe, self._pipe = self._pipe, None
-        if pipe is not None:
-            pipe.abandon()
+        link, self._link = self._link, None
+        self._device.abandon()
+        self._shut()
+        if link is not None:
+            link.abandon()
 
     def __enter__(self) -> Self:
         return self

@@ -161,6 +161,12 @@ class DeviceValues:
     def drain(self, timeout_s: float) -> None:
         """The end: deliver what comes within the timeout, count the rest; later offers are dropped."""
         self._over.set()
+        self.settle(timeout_s)
+        self._ended = True
+        self._sweep()
+
+    def settle(self, timeout_s: float) -> None:
+        """Deliver what comes within the timeout."""
         deadline = time.monotonic() + max(timeout_s, 0.0)
         while self._turn.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             try:
@@ -171,8 +177,6 @@ class DeviceValues:
             if not is_blocked or left <= 0:
                 break
             time.sleep(min(_RETRY_S, left))
-        self._ended = True
-        self._sweep()
 
     def abandon(self) -> None:
         """In a forked child: what waits is the parent's, and CUDA must not be touched, not even to free."""

@@ -66,6 +66,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     delivered: int = 0
     dropped: dict[str, int] = {}
+    settled: dict[str, int] = {}
+    """By ring, the record up to which everything was delivered or dropped."""
     final: bool = False
     """The exporter is done; nothing will change."""
 

@@ -1,4 +1,4 @@
-"""Starting a run: what the trainer says of itself becomes the first frame of a new exporter process.
+"""Starting a run: what the trainer says of itself greets a new exporter process.
 
 Rules: a disabled or impossible telemetry is a run that sends nothing, never an error. Must not know how a
 run speaks afterwards.
@@ -11,20 +11,19 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import msgspec
+from urllib.parse import urlsplit
 
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.sdk import identity
-from overwatch.sdk.frames import Hello, encode
-from overwatch.sdk.pipe import Pipe, PipeLimits
+from overwatch.sdk.frames import Hello
+from overwatch.sdk.link import Link, LinkLimits
 from overwatch.sdk.run import Run
 from overwatch.sdk.torchlanes import torch_lanes
 from overwatch.sdk.values import maybe_text, text, whole
 
 log: Final = logging.getLogger("overwatch.sdk")
 
-LIMITS: Final = PipeLimits()
+LIMITS: Final = LinkLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +66,18 @@ class Options:
     """Sample GPUs and host of this machine."""
 
     def __post_init__(self) -> None:
-        if self.endpoint is not None and "://" not in self.endpoint:
+        if self.endpoint is not None and not _is_url(self.endpoint):
             raise ValueError(f"endpoint {self.endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
         if self.metric is not None and not isinstance(self.metric, MetricInfo):
             raise TypeError(f"metric is a {type(self.metric).__name__}; pass overwatch.events.MetricInfo")
+
+
+def _is_url(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def begin(options: Options) -> Run:
@@ -92,18 +99,11 @@ def begin(options: Options) -> Run:
         started=_started(options, who),
     )
     try:
-        pipe = Pipe(lambda life: _hello(hello, life), LIMITS)
+        link = Link(hello, LIMITS)
     except OSError as error:
         log.warning("telemetry is off: the exporter process could not be started: %s", error)
         return Run(run_id, None, n_envs)
-    return Run(run_id, pipe, n_envs)
-
-
-def _hello(hello: Hello, life: int) -> bytes:
-    """The first frame of the exporter's `life`; each later one is a new epoch of the same run."""
-    if life:
-        hello = msgspec.structs.replace(hello, epoch=str(uuid.uuid4()))
-    return encode(hello)
+    return Run(run_id, link, n_envs)
 
 
 def _started(options: Options, who: identity.Identity) -> RunStarted:

@@ -1,37 +1,42 @@
-"""The exporter process as the trainer holds it: the writing end of its input, and its own account.
+"""The exporter process as the trainer holds it: its life, its standard input, and its account.
 
-Rules: nothing here waits longer than it is told. The account is an anonymous file that is the exporter's
-standard output, so it can be read at any time, even after the process died. Must not know frames' content.
+Rules: nothing here waits longer than it is told, but `watch`, which has a thread to itself. The account is
+an anonymous file that is the exporter's standard output, so it can be read at any time, even after the
+process died. Standard input carries the farewell; its end says that the trainer is gone. Must not know
+rings.
 """
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
-from overwatch.sdk.frames import Progress
+from overwatch.sdk.frames import Close, Progress, encode
 
-PIPE_BYTES: Final = 1 << 20
-_F_SETPIPE_SZ: Final = getattr(fcntl, "F_SETPIPE_SZ", None)
 _COMMAND: Final = ("-P", "-m", "overwatch.sdk.exporter")
+_GRACE_S: Final = 0.1
 
 
 class ExporterProcess:
-    """One life of the exporter. Raises `OSError` when it cannot be started."""
+    """One life of the exporter of some rings. Raises `OSError` when it cannot be started."""
 
-    def __init__(self) -> None:
+    def __init__(self, rings: Path) -> None:
         if not sys.executable:
             raise FileNotFoundError("this interpreter does not say where its executable is")
         self._account: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 lives as long as the process
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *_COMMAND], stdin=subprocess.PIPE, stdout=self._account, bufsize=0
+                [sys.executable, *_COMMAND, str(rings)],
+                stdin=subprocess.PIPE,
+                stdout=self._account,
+                bufsize=0,
             )
         except OSError:
             self._account.close()
@@ -40,39 +45,44 @@ class ExporterProcess:
         if stdin is None:
             raise BrokenPipeError("the exporter was started without an input")
         self._stdin = stdin
-        self.fd = stdin.fileno()
-        """Writing end; non-blocking."""
-        os.set_blocking(self.fd, False)
-        if _F_SETPIPE_SZ is not None:
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(self.fd, _F_SETPIPE_SZ, PIPE_BYTES)
-        self.written = 0
-        """Records that went into the pipe whole."""
+        os.set_blocking(stdin.fileno(), False)
+        self._ended = threading.Event()
+        self._owner = os.getpid()
 
     @property
     def pid(self) -> int:
         """Id of the process."""
         return self._process.pid
 
-    def write(self, data: bytes | memoryview) -> int:
-        """Write what fits; 0 when nothing does. Raises `BrokenPipeError` when the process is gone."""
-        try:
-            if signal.getsignal(signal.SIGPIPE) == signal.SIG_DFL:
-                return self._write_masked(data)
-            return os.write(self.fd, data)
-        except BlockingIOError:
-            return 0
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended, as far as `watch` saw."""
+        return not self._ended.is_set()
 
-    def _write_masked(self, data: bytes | memoryview) -> int:
-        """Write where a broken pipe would kill the trainer: the signal is held back and taken."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
-        try:
-            return os.write(self.fd, data)
-        except BrokenPipeError:
-            signal.sigtimedwait({signal.SIGPIPE}, 0)
-            raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    def watch(self) -> None:
+        """Wait for its end, however long that takes."""
+        self._process.wait()
+        self._ended.set()
+
+    def say_close(self, deadline: float) -> None:
+        """Ask it to deliver what there is until `deadline` (monotonic seconds) and end."""
+        with contextlib.suppress(OSError):
+            _write(self._stdin.fileno(), encode(Close(deadline=deadline)))
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+
+    def finish(self, timeout_s: float) -> bool:
+        """Wait for its end; one that takes longer is killed. Whether it ended by itself."""
+        if self._ended.wait(max(timeout_s, 0.0)):
+            return True
+        self.kill()
+        return False
+
+    def kill(self) -> None:
+        """End it at once."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        self._ended.wait(_GRACE_S)
 
     def progress(self) -> Progress:
         """What the exporter last said became of the records."""
@@ -82,25 +92,25 @@ class ExporterProcess:
         except (OSError, ValueError):
             return Progress()
 
-    def end_input(self) -> None:
-        """Nothing will be written any more."""
-        self._stdin.close()
-
-    def finish(self, timeout_s: float) -> Progress:
-        """The exporter's last account, within `timeout_s`; a process that takes longer is killed."""
-        self.end_input()
-        try:
-            self._process.wait(max(timeout_s, 0.0))
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.1)
-        progress = self.progress()
+    def release(self) -> None:
+        """Let go of the account and of the input."""
+        with contextlib.suppress(OSError):
+            self._stdin.close()
         self._account.close()
-        return progress
 
     def abandon(self) -> None:
         """Let go in a forked child: the process is the parent's."""
         self._process.returncode = 0
-        self._stdin.close()
-        self._account.close()
+        self.release()
+
+
+def _write(fd: int, data: bytes) -> None:
+    """Write where a broken pipe must not kill the trainer: the signal is held back and taken."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        os.write(fd, data)
+    except BrokenPipeError:
+        signal.sigtimedwait({signal.SIGPIPE}, 0)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

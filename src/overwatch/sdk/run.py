@@ -1,34 +1,23 @@
-"""A run as its trainer speaks of it: every method is one kind of event.
+"""A run as its trainer speaks of it: numbers of updates, envs and slots, phases, and the facts.
 
-Rules: no method raises into training and none waits; what cannot be sent is counted and said once. Must not
-know OTLP; loads NumPy with the first column of many values.
+Rules: no method raises into training and none waits; what cannot be sent is counted and said once. What
+comes often has a short way (`overwatch.sdk.rings`), everything else and everything odd the long one. Must
+not know OTLP; loads NumPy with the first column of many values.
 """
 
 import contextlib
-import os
 import time
-import traceback as tracebacks
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping
 
-from overwatch.catalog import Scope, Stage, find
-from overwatch.events import (
-    ActionTaken,
-    CheckpointSaved,
-    CurriculumChanged,
-    EarlyStopped,
-    EnvCrashed,
-    EpisodeEnded,
-    GateEvaluated,
-    LogLine,
-    NonFiniteSeen,
-    PhaseEnded,
-    SeedStageChanged,
-    Severity,
-    scalars,
-)
-from overwatch.sdk.channel import Channel, guarded
-from overwatch.sdk.frames import Update
+from overwatch.catalog import Scope, find
+from overwatch.events import Column, EpisodeEnded, Measured, PhaseEnded, scalars
+from overwatch.sdk.channel import Values, guarded
+from overwatch.sdk.facts import Facts
+from overwatch.sdk.frames import Update as Told
+from overwatch.sdk.link import Link
+from overwatch.sdk.packing import is_tensor
+from overwatch.sdk.rings.columns import FastColumns
+from overwatch.sdk.rings.fast import Fast, Update
 from overwatch.sdk.values import (
     Numbers,
     Numeric,
@@ -36,37 +25,59 @@ from overwatch.sdk.values import (
     Words,
     common_rows,
     ids,
-    maybe_text,
     number,
-    numbers,
-    severity_of,
-    stage_of,
     text,
     whole,
     words,
 )
-from overwatch.sdk.values import fields as text_fields
-
-MAX_OFFENDERS: Final = 16
 
 
-class Run(Channel):
+class Run(Facts):
     """One training process's part of a run. Made by `overwatch.sdk.start`."""
 
-    @guarded
+    def __init__(self, run_id: str, link: Link | None, n_envs: int | None = None) -> None:
+        super().__init__(run_id, link, n_envs)
+        self._fast: Fast | None = None
+        self._fast_envs: FastColumns | None = None
+        if link is not None and link.rings is not None:
+            self._fast = Fast(link.rings, self, self._policy_name, self._update_slowly, self._install)
+            self._fast_envs = FastColumns(link.rings, self._env_name, self._envs_slowly)
+
     def update(self, /, *, update: int | None = None, **values: Numeric) -> None:
-        """Numbers of one policy update, by their short names; an unknown name is a custom number."""
-        named: dict[str, float] = {}
+        """Numbers of one policy update, by their short names; an unknown name is a custom number.
+
+        A value may be a tensor on any device: it is told when the device has computed it.
+        """
+        if self._fast is not None and not self._device.waiting:
+            self._fast.update(update=update, **values)
+        else:
+            self._update_slowly(update, values)
+
+    def _install(self, update: Update) -> None:
+        """From now on this is `update`, until the run is over."""
+        if self._fast is not None:
+            self.__dict__["update"] = update
+
+    def _shut(self) -> None:
+        self._fast = self._fast_envs = None
+        self.__dict__.pop("update", None)
+
+    @guarded
+    def _update_slowly(self, update: int | None, values: Mapping[str, Numeric]) -> None:
+        """Any values, one by one; what cannot be taken is left out and counted."""
+        at = time.time_ns()
+        named: dict[str, Numeric] = {}
         for name, value in values.items():
             try:
                 known = self._names.get(name) or self._policy_name(name)
-                named[known] = value if type(value) is float else number(value)
+                named[known] = value if is_tensor(value) else number(value)
             except RefusedError as error:
                 self._refuse(name, error)
-        self._update = None if update is None else whole(update)
-        self._send(Update(at=time.time_ns(), values=named, index=self._update))
+        index = self.last_update = None if update is None else whole(update)
+        self._numbers_when_there(named, lambda told: self._send(Told(at=at, values=told, index=index)))
+        if self._device.waiting:
+            self._shut()
 
-    @guarded
     def envs(
         self,
         /,
@@ -78,15 +89,26 @@ class Run(Channel):
     ) -> None:
         """Numbers of one env step: for each name one value an env, or one for all of them.
 
-        Without `env_id` the envs are 0, 1, 2, ...
+        Without `env_id` the envs are 0, 1, 2, ... A column may be a tensor on any device.
         """
+        if self._fast_envs is not None and lane is None and not self._device.waiting:
+            self._fast_envs.put(env_id, step, columns)
+        else:
+            self._envs_slowly(env_id, step, columns, lane)
+
+    @guarded
+    def _envs_slowly(
+        self, env_id: Numbers | None, step: int | None, columns: Mapping[str, Numbers], lane: Words = None
+    ) -> None:
         rows = self._rows(env_id, columns)
         keys = {"env_id": self._first_envs(rows) if env_id is None else ids(env_id, rows)}
         values = self._columns(Scope.ENV, columns, rows)
         if lane is not None:
-            values["lane"] = words(lane, rows)
-        index = None if step is None else whole(step)
-        self._measured(Scope.ENV, keys, values, index)
+            values.columns["lane"] = words(lane, rows)
+        self._measured(Scope.ENV, keys, values, None if step is None else whole(step))
+
+    def _env_name(self, name: str) -> str:
+        return self._full_name(name, Scope.ENV)
 
     @guarded
     def slots(
@@ -107,9 +129,9 @@ class Run(Channel):
         keys = {"env_id": ids(env_id, rows), "slot": words(slot, rows)}
         given = {"alpha": alpha, "age": age, **columns}
         values = self._columns(Scope.SLOT, {k: v for k, v in given.items() if v is not None}, rows)
-        values["overwatch.slot.stage"] = words(stage, rows)
+        values.columns["overwatch.slot.stage"] = words(stage, rows)
         if blueprint is not None:
-            values["blueprint"] = words(blueprint, rows)
+            values.columns["blueprint"] = words(blueprint, rows)
         self._measured(Scope.SLOT, keys, values, None if step is None else whole(step))
 
     @guarded
@@ -122,229 +144,17 @@ class Run(Channel):
         metric: Numbers | None = None,
     ) -> None:
         """Episodes that ended at this step, one entry an env."""
-        rows = common_rows(env_id, episode_return)
-        event = EpisodeEnded(
-            at=time.time_ns(),
-            env_id=ids(env_id, rows),
-            episode_return=numbers(episode_return, rows),
-            length=None if length is None else numbers(length, rows),
-            metric=None if metric is None else numbers(metric, rows),
-        )
-        self._send(event)
+        rows, at = common_rows(env_id, episode_return), time.time_ns()
+        envs = ids(env_id, rows)
+        values = Values(rows)
+        for name, column in (("episode_return", episode_return), ("length", length), ("metric", metric)):
+            if column is not None:
+                values.add(name, column)
 
-    @guarded
-    def actions(
-        self,
-        *,
-        env_id: Numbers,
-        op: Words,
-        slot: Words = None,
-        blueprint: Words = None,
-        step: int | None = None,
-    ) -> None:
-        """What the policy did at this step, one entry an env; operations are words."""
-        rows = common_rows(env_id, op)
-        event = ActionTaken(
-            at=time.time_ns(),
-            env_id=ids(env_id, rows),
-            op=words(op, rows),
-            slot=None if slot is None else words(slot, rows),
-            blueprint=None if blueprint is None else words(blueprint, rows),
-            step=None if step is None else whole(step),
-        )
-        self._send(event)
+        def tell(columns: dict[str, Column]) -> None:
+            self._send(EpisodeEnded(at=at, env_id=envs, **columns))
 
-    @guarded
-    def seed_stage_changed(
-        self,
-        /,
-        *,
-        env_id: int,
-        slot: str,
-        seed_id: str,
-        before: Stage | str,
-        after: Stage | str,
-        blueprint: str | None = None,
-        alpha: Numeric | None = None,
-        age: int | None = None,
-        reason: str | None = None,
-        **fields: object,
-    ) -> None:
-        """A seed moved from one stage to the next; `age` is how many steps it spent in the first."""
-        event = SeedStageChanged(
-            at=time.time_ns(),
-            env_id=whole(env_id),
-            slot=text(slot),
-            seed_id=text(seed_id),
-            before=stage_of(before),
-            after=stage_of(after),
-            blueprint=maybe_text(blueprint),
-            alpha=None if alpha is None else number(alpha),
-            age=None if age is None else whole(age),
-            reason=maybe_text(reason),
-            fields=text_fields(fields),
-        )
-        self._send(event)
-
-    @guarded
-    def gate_evaluated(
-        self,
-        *,
-        env_id: int,
-        slot: str,
-        seed_id: str,
-        gate: str,
-        passed: bool,
-        score: Numeric | None = None,
-        checks_passed: Sequence[str] = (),
-        checks_failed: Sequence[str] = (),
-        message: str | None = None,
-    ) -> None:
-        """A gate of the seed lifecycle was checked."""
-        event = GateEvaluated(
-            at=time.time_ns(),
-            env_id=whole(env_id),
-            slot=text(slot),
-            seed_id=text(seed_id),
-            gate=text(gate),
-            passed=bool(passed),
-            score=None if score is None else number(score),
-            checks_passed=tuple(text(check) for check in checks_passed),
-            checks_failed=tuple(text(check) for check in checks_failed),
-            message=maybe_text(message),
-        )
-        self._send(event)
-
-    @guarded
-    def env_crashed(
-        self,
-        env_id: int,
-        error: BaseException | str,
-        *,
-        step: int | None = None,
-        traceback: str | None = None,
-    ) -> None:
-        """An environment died; of an exception the traceback goes along."""
-        said = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
-        if traceback is None and isinstance(error, BaseException) and error.__traceback__ is not None:
-            traceback = "".join(tracebacks.format_exception(error))
-        event = EnvCrashed(
-            at=time.time_ns(),
-            env_id=whole(env_id),
-            error=text(said),
-            step=None if step is None else whole(step),
-            traceback=maybe_text(traceback),
-        )
-        self._send(event)
-
-    @guarded
-    def non_finite(
-        self,
-        *,
-        scope: Scope | str,
-        metric: str,
-        kind: str = "nan",
-        count: int = 1,
-        env_ids: Sequence[int] = (),
-    ) -> None:
-        """A value that must be finite was not; at most sixteen of its envs are named."""
-        where = Scope(scope)
-        row = find(metric, where)
-        event = NonFiniteSeen(
-            at=time.time_ns(),
-            scope=where,
-            metric=text(metric) if row is None else row.name,
-            kind=text(kind),
-            count=whole(count),
-            env_ids=tuple(whole(env_id) for env_id in env_ids[:MAX_OFFENDERS]),
-        )
-        self._send(event)
-
-    @guarded
-    def early_stopped(
-        self, *, update: int, epoch: int, kl_divergence: Numeric, target: Numeric, minibatches_skipped: int
-    ) -> None:
-        """PPO stopped an update before its last epoch because the policy had moved far enough."""
-        event = EarlyStopped(
-            at=time.time_ns(),
-            update=whole(update),
-            epoch=whole(epoch),
-            kl_divergence=number(kl_divergence),
-            target=number(target),
-            minibatches_skipped=whole(minibatches_skipped),
-        )
-        self._send(event)
-
-    @guarded
-    def curriculum_changed(
-        self,
-        name: str,
-        *,
-        before: object = None,
-        after: object = None,
-        env_id: Numbers | None = None,
-    ) -> None:
-        """The task became another one, for all envs or for those named; `before` and `after` become text.
-
-        Returns from before are then no measure of those after: a drop is no collapse.
-        """
-        event = CurriculumChanged(
-            at=time.time_ns(),
-            name=text(name),
-            before=None if before is None else text(before),
-            after=None if after is None else text(after),
-            env_id=None if env_id is None else ids(env_id, common_rows(env_id)),
-        )
-        self._send(event)
-
-    @guarded
-    def checkpoint_saved(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        update: int | None = None,
-        size_bytes: int | None = None,
-        duration_s: Numeric | None = None,
-    ) -> None:
-        """A checkpoint is on disk; the update is the newest one that was told unless given."""
-        event = CheckpointSaved(
-            at=time.time_ns(),
-            path=text(os.fspath(path)),
-            update=self._update if update is None else whole(update),
-            size_bytes=None if size_bytes is None else whole(size_bytes),
-            duration_s=None if duration_s is None else number(duration_s),
-        )
-        self._send(event)
-
-    @guarded
-    def log(
-        self,
-        /,
-        message: str,
-        *,
-        severity: Severity | str = "info",
-        subsystem: str = "trainer",
-        env_id: int | None = None,
-        slot: str | None = None,
-        seed_id: str | None = None,
-        trace_id: str | None = None,
-        span_id: str | None = None,
-        **fields: object,
-    ) -> None:
-        """A line of log with its fields, and the span it was written in, as hex."""
-        event = LogLine(
-            at=time.time_ns(),
-            severity=severity_of(severity),
-            message=text(message),
-            subsystem=text(subsystem),
-            env_id=None if env_id is None else whole(env_id),
-            slot=maybe_text(slot),
-            seed_id=maybe_text(seed_id),
-            trace_id=maybe_text(trace_id),
-            span_id=maybe_text(span_id),
-            fields=text_fields(fields),
-        )
-        self._send(event)
+        self._when_there(values, tell)
 
     @guarded
     def gauge(self, /, **values: Numeric) -> None:
@@ -362,7 +172,7 @@ class Run(Channel):
                 self._refuse(name, error)
         for scope, told in ((Scope.HOST, of_host), (Scope.RUN, custom)):
             if told:
-                self._measured(scope, {}, scalars(told), None)
+                self._send(Measured(at=time.time_ns(), scope=scope, values=scalars(told)))
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -378,5 +188,5 @@ class Run(Channel):
 
     @guarded
     def _phase_ended(self, name: str, duration_s: float) -> None:
-        event = PhaseEnded(at=time.time_ns(), phase=text(name), duration_s=duration_s, update=self._update)
-        self._send(event)
+        at, update = time.time_ns(), self.last_update
+        self._send(PhaseEnded(at=at, phase=text(name), duration_s=duration_s, update=update))

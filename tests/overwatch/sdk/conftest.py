@@ -15,3 +15,4 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in (*LAUNCHERS, *(name for name in os.environ if name.startswith("OTEL_"))):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("OVERWATCH_SPOOL_DIR", str(tmp_path / "spool"))

@@ -1,127 +1,100 @@
-"""`python -m overwatch.sdk.exporter`: started by the SDK, reads frames from standard input.
+"""`python -m overwatch.sdk.exporter RINGS`: started by the SDK, reads the rings of its trainer.
 
-Rules: Ctrl-C and termination are the trainer's to handle; this process ends when its input does or its
-parent dies, within the deadline that the trainer gave, even if the collector never answers.
+Rules: Ctrl-C and termination are the trainer's to handle; this process ends when the trainer says so or
+is gone, within the deadline that it gave, even if the collector never answers.
 """
 
 import logging
 import os
+import select
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 from overwatch.sdk.exporter.account import Account
-from overwatch.sdk.exporter.endpoint import Signal, Target, target
-from overwatch.sdk.exporter.envs import global_envs
-from overwatch.sdk.exporter.instruments import Instruments
-from overwatch.sdk.exporter.intake import Intake
-from overwatch.sdk.exporter.outlet import outlet
-from overwatch.sdk.exporter.queue import SendQueue
-from overwatch.sdk.exporter.resource import host_name, resource, revision
-from overwatch.sdk.exporter.sampler import Sampler
-from overwatch.sdk.exporter.sender import Sender
-from overwatch.sdk.exporter.station import Station, started
-from overwatch.sdk.frames import Close, Dropped, Frame, FrameError, Hello, Progress, Update
+from overwatch.sdk.exporter.core import Exporter
+from overwatch.sdk.exporter.spool import Spool
+from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
+from overwatch.sdk.frames import Close, FrameError, FrameReader, Hello
+from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
+from overwatch.sdk.rings.file import RingError
+from overwatch.sdk.rings.ringset import remove
+from overwatch.sdk.rings.source import RingSource
 
 log: Final = logging.getLogger("overwatch.exporter")
 
 ORPHAN_S: Final = 5.0
 """How long the rest may take when the trainer went without a farewell."""
-_METRICS_S: Final = 1.0
+_READ: Final = 1 << 16
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Run until the trainer is done; the exit code."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     logging.basicConfig(format="overwatch: %(message)s", stream=sys.stderr, level=logging.WARNING)
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     account = Account()
-    intake = Intake(0)
-    stream = intake.frames()
-    hello = next((item[0] for item in stream if item is not None), None)
-    if not isinstance(hello, Hello):
-        log.error("the first frame is no greeting; this process is started by overwatch.sdk, not by hand")
+    if len(arguments) != 1:
+        log.error("this process is started by overwatch.sdk, not by hand")
         return 2
-    exporter = Exporter(hello, account)
-    deadline = None
+    rings = Path(arguments[0])
     try:
-        for item in stream:
-            if item is None:
-                exporter.tick(intake.malformed)
-            elif isinstance(item[0], Close):
-                deadline = item[0].deadline
-            else:
-                exporter.take(*item)
-    except FrameError as error:
-        log.warning("%s; nothing more is read", error)
-    exporter.finish(time.monotonic() + ORPHAN_S if deadline is None else deadline, intake.malformed)
+        hello, source = read_hello(rings), RingSource(rings)
+        spool = open_spool(hello, rings)
+    except (OSError, RingError, GreetingError) as error:
+        log.error("telemetry cannot be read: %s", error)  # noqa: TRY400 one line for a person
+        return 2
+    exporter = Exporter(hello, source, spool, account.write)
+    exporter.run(Input(0))
+    if exporter.is_emptied:
+        remove(rings)
+        forget_hello(rings)
     return 0
 
 
-class Exporter:
-    """Everything between the trainer's frames and the collector."""
+def open_spool(hello: Hello, rings: Path) -> Spool:
+    """The spool of this life of the trainer; raises `OSError` when another process has it."""
+    meta = SpoolMeta(
+        run_id=hello.run_id,
+        role=hello.role,
+        rank=hello.rank,
+        epoch=hello.epoch,
+        pid=os.getpid(),
+        rings=str(rings),
+        endpoint=hello.endpoint,
+        created=hello.started.at,
+    )
+    return Spool(spool_folder(spool_root(), meta), meta=meta)
 
-    def __init__(self, hello: Hello, account: Account) -> None:
-        self._account = account
-        self._env_offset = hello.started.env_offset
-        found, node = revision(), host_name()
-        described = resource(hello, found, node)
-        logs = target("logs", hello.endpoint)
-        self._queue = SendQueue()
-        self._sender = Sender(self._queue, lambda: outlet(logs), logs.shown)
-        self._instruments = Instruments(
-            described, _unless_off("metrics", hello.endpoint), _unless_off("traces", hello.endpoint)
-        )
-        self._station = Station(described, self._queue, self._instruments)
-        self._station.say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
-        self._sender.start(self._write_account)
-        self._sampler = Sampler(hello.run_id, self._station.say) if hello.sample else None
-        if self._sampler is not None:
-            self._sampler.start()
 
-    def take(self, frame: Frame, size: int) -> None:
-        """One frame of the trainer."""
+class Input:
+    """The trainer's end as standard input tells it: a farewell, or nothing more."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._parent = os.getppid()
+        self._reader = FrameReader()
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
+
+    def wait(self, timeout_s: float) -> float | None:
+        """Wait so long; when to be done (monotonic seconds), `None` while the trainer goes on."""
+        if not self._poll.poll(timeout_s * 1000):
+            return None if os.getppid() == self._parent else time.monotonic() + ORPHAN_S
+        data = os.read(self._fd, _READ)
         try:
-            if not isinstance(frame, Hello | Update | Dropped | Close):
-                frame = global_envs(frame, self._env_offset)
-            self._station.take(frame, size)
-        except (ValueError, TypeError, LookupError, OverflowError) as error:
-            self._station.malformed += 1
-            log.warning("a %s could not be said: %s", type(frame).__name__, error)
-
-    def tick(self, malformed: int) -> None:
-        """A moment without frames: tell what was dropped."""
-        self._station.tell_drops(malformed)
-
-    def finish(self, deadline: float, malformed: int) -> None:
-        """Send what waits until `deadline` (monotonic seconds), then write the last account."""
-        if self._sampler is not None:
-            self._sampler.stop()
-        self._station.tell_drops(malformed, now=True)
-        self._sender.drain(deadline - time.monotonic())
-        self._instruments.flush(min(max(deadline - time.monotonic(), 0.0), _METRICS_S))
-        self._write_account(malformed=malformed, final=True)
-
-    def _write_account(self, *, malformed: int = 0, final: bool = False) -> None:
-        delivered, dropped = self._queue.delivered, dict(self._queue.dropped)
-        invalid = malformed + self._station.malformed
-        if invalid:
-            dropped["invalid"] = invalid
-        if final and (pending := self._queue.pending):
-            dropped["undelivered"] = pending
-        self._account.write(Progress(delivered=delivered, dropped=dropped, final=final))
-
-
-def _unless_off(signal_name: Signal, endpoint: str | None) -> Target | None:
-    """The target of a signal that the environment has not switched off."""
-    if os.environ.get(f"OTEL_{signal_name.upper()}_EXPORTER", "").strip().lower() == "none":
-        return None
-    return target(signal_name, endpoint)
+            farewells = [frame for frame, _ in self._reader.feed(data) if isinstance(frame, Close)]
+        except FrameError:
+            return time.monotonic() + ORPHAN_S
+        if farewells:
+            return farewells[0].deadline
+        return None if data else time.monotonic() + ORPHAN_S
 
 
 if __name__ == "__main__":
-    code = main()
+    code = main(sys.argv[1:])
     sys.stderr.flush()
     os._exit(code)

@@ -14,6 +14,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvsRemoved,
     EpisodeEnded,
     Event,
     GateEvaluated,
@@ -39,7 +40,7 @@ def global_envs(event: Event, offset: int) -> Event:
             if column is None:
                 return event
             return msgspec.structs.replace(event, keys={**event.keys, _ENV: _moved(column, offset)})
-        case EpisodeEnded() | ActionTaken():
+        case EpisodeEnded() | ActionTaken() | EnvsRemoved():
             return msgspec.structs.replace(event, env_id=_moved(event.env_id, offset))
         case CurriculumChanged():
             column = event.env_id

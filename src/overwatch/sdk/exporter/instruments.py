@@ -7,20 +7,21 @@ repeating the last one. Overwatch itself never reads these back. Must not know f
 import math
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from overwatch.catalog import BY_NAME, Kind, Metric, Scope
 from overwatch.catalog.run import EPISODES, NON_FINITE, STEPS, UPDATES
 from overwatch.events import EpisodeEnded, Event, Measured, NonFiniteSeen, PhaseEnded
-from overwatch.sdk.exporter.endpoint import Target
+from overwatch.journal import Signal
+from overwatch.sdk.exporter.spooling import MetricSpooler, SpanSpooler, Store
 
 INTERVAL_MS: Final = 2000
 _SCOPES: Final = frozenset({Scope.POLICY, Scope.GPU, Scope.HOST, Scope.RUN})
@@ -30,13 +31,13 @@ _NAME: Final = "overwatch"
 class Instruments:
     """The newest values of a run as instruments, its phases as spans."""
 
-    def __init__(self, resource: Resource, metrics: Target | None, traces: Target | None) -> None:
-        readers = [] if metrics is None else [_reader(metrics)]
+    def __init__(self, resource: Resource, store: Store, wanted: Collection[Signal]) -> None:
+        readers = [_reader(store)] if Signal.METRICS in wanted else []
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         self._meter = self._meters.get_meter(_NAME)
         self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-        if traces is not None:
-            self._tracers.add_span_processor(BatchSpanProcessor(_span_exporter(traces)))
+        if Signal.TRACES in wanted:
+            self._tracers.add_span_processor(BatchSpanProcessor(SpanSpooler(store)))
         self._tracer = self._tracers.get_tracer(_NAME)
         self._lock = threading.Lock()
         self._newest: dict[str, dict[str, float]] = {}
@@ -69,7 +70,7 @@ class Instruments:
 
     def _measured(self, event: Measured) -> None:
         if event.scope is Scope.POLICY:
-            self._add(UPDATES, 1)
+            self._add(UPDATES, 1 if event.conflated is None else event.conflated.n)
         elif event.scope is Scope.ENV and event.index is not None:
             before = event.index - 1 if self._step is None else self._step
             self._step = max(event.index, before)
@@ -118,27 +119,7 @@ class Instruments:
         self._tracer.start_span(event.phase, start_time=begin, attributes=attributes).end(event.at)
 
 
-def _reader(target: Target) -> PeriodicExportingMetricReader:
+def _reader(store: Store) -> PeriodicExportingMetricReader:
     asked = os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", "")
     interval = float(asked) if asked.isdecimal() and int(asked) else INTERVAL_MS
-    return PeriodicExportingMetricReader(_metric_exporter(target), export_interval_millis=interval)
-
-
-def _metric_exporter(target: Target) -> MetricExporter:
-    if target.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as Grpc
-
-        return Grpc(endpoint=target.endpoint)
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-
-    return OTLPMetricExporter(endpoint=target.endpoint)
-
-
-def _span_exporter(target: Target) -> SpanExporter:
-    if target.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
-
-        return Grpc(endpoint=target.endpoint)
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter(endpoint=target.endpoint)
+    return PeriodicExportingMetricReader(MetricSpooler(store), export_interval_millis=interval)

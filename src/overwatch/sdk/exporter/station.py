@@ -1,12 +1,16 @@
-"""The exporter's middle: a frame comes in, its records go to the queue, numbered.
+"""The exporter's middle: events come in, numbered log records leave for the spool a tenth of a second later.
 
-Rules: every record gets the next number of this epoch when it is said, so a dropped one leaves a gap that
-the tower sees. Must not know sockets or the trainer's pipe.
+Rules: every record gets the next number of this epoch, so a lost one leaves a gap that the tower sees; what
+came out of a ring leaves in one request of its kind, so that a crash neither loses nor repeats it. Safe from
+any thread. Must not know sockets or how rings are read.
 """
 
+import logging
 import threading
 import time
-from typing import Final
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
 
 import msgspec
 from opentelemetry._logs import LogRecord, SeverityNumber
@@ -27,112 +31,169 @@ from overwatch.otlp import wire
 from overwatch.otlp.encode import encode
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.nonfinite import non_finite
-from overwatch.sdk.exporter.queue import SendQueue, Waiting
-from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Update
+from overwatch.sdk.exporter.spooling import LogSpooler, Parcel
+from overwatch.sdk.exporter.window import LimitsOf, Window
+from overwatch.sdk.frames import Hello
+
+log: Final = logging.getLogger("overwatch.exporter")
 
 TELL_S: Final = 1.0
 """How often a changed number of drops is told."""
+FULL_BYTES: Final = 1 << 20
+"""A window of this size is not added to."""
 _OWN_SIZE: Final = 512
 
 
-class QueueProcessor(LogRecordProcessor):
-    """OpenTelemetry's door to the queue."""
+class Ring(Enum):
+    """Which ring a record came out of; the value names it in the spool."""
 
-    def __init__(self, queue: SendQueue) -> None:
-        self._queue = queue
-        self.ticket = (0, _OWN_SIZE, False, False)
-        """Number, size, fact, counted: of the record that is being said, set under the station's lock."""
+    NUMBERS = "numbers"
+    FACTS = "facts"
+
+
+class Place(NamedTuple):
+    """Where a record of the trainer was."""
+
+    ring: Ring
+    sequence: int
+
+
+class Gatherer(LogRecordProcessor):
+    """OpenTelemetry's door: records gather until they are exported as one batch."""
+
+    def __init__(self, spooler: LogSpooler) -> None:
+        self._spooler = spooler
+        self._batch: list[ReadableLogRecord] = []
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
         """Let a record wait."""
-        order, size, fact, counted = self.ticket
-        readable = ReadableLogRecord(
-            log_record=log_record.log_record,
-            resource=log_record.resource or Resource.get_empty(),
-            instrumentation_scope=log_record.instrumentation_scope,
-            limits=log_record.limits,
+        self._batch.append(
+            ReadableLogRecord(
+                log_record=log_record.log_record,
+                resource=log_record.resource or Resource.get_empty(),
+                instrumentation_scope=log_record.instrumentation_scope,
+                limits=log_record.limits,
+            )
         )
-        self._queue.put(Waiting(record=readable, order=order, size=size, fact=fact, counted=counted))
+
+    def export(self, parcel: Parcel) -> None:
+        """Export what gathered; raises what encoding raises."""
+        batch, self._batch = self._batch, []
+        if batch or parcel.rings:
+            self._spooler.parcel = parcel
+            self._spooler.export(batch)
 
     def shutdown(self) -> None:
         """Nothing more comes."""
-        self._queue.close()
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until nothing waits."""
-        return self._queue.wait_empty(timeout_millis / 1000)
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 its interface
+        """Whether nothing waits."""
+        return not self._batch
 
 
 class Station:
-    """Says events."""
+    """Says events. `said` is the last number that was used before."""
 
-    def __init__(self, resource: Resource, queue: SendQueue, instruments: Instruments) -> None:
-        self._queue = queue
+    def __init__(
+        self,
+        resource: Resource,
+        spooler: LogSpooler,
+        instruments: Instruments,
+        limits_of: LimitsOf,
+        said: int = 0,
+    ) -> None:
         self._instruments = instruments
-        self._processor = QueueProcessor(queue)
+        self._gatherer = Gatherer(spooler)
         limits = LogRecordLimits(
             max_log_record_attributes=LogRecordLimits.UNSET,
             max_log_record_attribute_length=LogRecordLimits.UNSET,
         )
         provider = LoggerProvider(resource=resource, shutdown_on_exit=False, log_record_limits=limits)
-        provider.add_log_record_processor(self._processor)
+        provider.add_log_record_processor(self._gatherer)
         self._logger = provider.get_logger(wire.OURS, overwatch.__version__)
         self._lock = threading.Lock()
-        self._seq = 0
-        self._dropped_before = 0
-        self._told = -1
+        self._window = Window(limits_of)
+        self._seq = said
+        self._rings: dict[Ring, int] = {}
+        self._told = 0
         self._told_at = 0.0
-        self.malformed = 0
-        """Frames of the trainer that could not be said."""
+        self.unsayable = 0
+        """Records of the trainer that could not be encoded."""
 
-    def take(self, frame: Frame, size: int) -> None:
-        """Say what a frame of the trainer holds."""
-        match frame:
-            case Hello() | Close():
-                return
-            case Dropped():
-                self._dropped_before = frame.total
-            case Update():
-                values = scalars(frame.values)
-                event = Measured(at=frame.at, scope=Scope.POLICY, values=values, index=frame.index)
-                self.say(event, size=size, counted=True)
-            case _:
-                self.say(frame, size=size, counted=True)
+    def take(self, event: Event, place: Place, *, size: int, counted: int) -> None:
+        """Take an event that the trainer said; it stands for `counted` records."""
+        with self._lock:
+            self._window.add(event, size=size, counted=counted)
+            self._note(event)
+            self._rings[place.ring] = place.sequence
 
-    def say(self, event: Event, *, size: int = _OWN_SIZE, counted: bool = False) -> None:
-        """Say an event, and the facts that follow from its numbers."""
-        self._emit(event, size=size, counted=counted)
-        self._instruments.note(event)
-        if isinstance(event, Measured):
-            for seen in non_finite(event):
-                self._emit(seen, size=_OWN_SIZE, counted=False)
-                self._instruments.note(seen)
+    def skip(self, place: Place, *, counted: int) -> None:
+        """Pass over records that say nothing."""
+        with self._lock:
+            self.unsayable += counted
+            self._rings[place.ring] = place.sequence
 
-    def tell_drops(self, malformed: int = 0, *, now: bool = False) -> None:
-        """Say how many records this side has dropped, when that has changed; `malformed` were no frames."""
-        total = self._dropped_before + sum(self._queue.dropped.values()) + self.malformed + malformed
+    def say(self, event: Event) -> None:
+        """Take an event of the exporter's own."""
+        with self._lock:
+            self._window.add(event, size=_OWN_SIZE, counted=0)
+            self._note(event)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the window should leave before more is taken."""
+        return self._window.size_bytes >= FULL_BYTES
+
+    def flush(self) -> Mapping[str, int]:
+        """Send the window to the spool; by ring, the last record that is safe there now."""
+        with self._lock:
+            passed, done, self._rings = self._window.take(), self._rings, {}
+            self._export(passed.numbers, Ring.NUMBERS, passed.counted_numbers, done)
+            self._export(passed.facts, Ring.FACTS, passed.counted_facts, done)
+            return {ring.value: sequence for ring, sequence in done.items()}
+
+    def tell_drops(self, total: int, *, now: bool = False) -> None:
+        """Say how many records this producer has dropped, when that has changed."""
         if total == self._told or (not now and time.monotonic() - self._told_at < TELL_S):
             return
         self._told, self._told_at = total, time.monotonic()
         values = scalars({SDK_DROPPED.name: float(total)})
         self.say(Measured(at=time.time_ns(), scope=Scope.TOWER, values=values))
 
-    def _emit(self, event: Event, *, size: int, counted: bool) -> None:
-        pieces = encode(event)
-        with self._lock:
-            self._seq += 1
-            self._processor.ticket = (self._seq, size, not isinstance(event, Measured), counted)
-            self._logger.emit(
-                LogRecord(
-                    timestamp=event.at,
-                    severity_number=SeverityNumber(pieces.severity),
-                    body=pieces.body,
-                    attributes={**pieces.attributes, wire.SEQ: self._seq},
-                    event_name=pieces.event_name,
-                    trace_id=int.from_bytes(pieces.trace_id),
-                    span_id=int.from_bytes(pieces.span_id),
-                )
+    def _note(self, event: Event) -> None:
+        """Draw an event for third parties, and add the facts that follow from its numbers."""
+        self._instruments.note(event)
+        if isinstance(event, Measured):
+            for seen in non_finite(event):
+                self._window.add(seen, size=_OWN_SIZE, counted=0)
+                self._instruments.note(seen)
+
+    def _export(self, events: tuple[Event, ...], ring: Ring, counted: int, done: Mapping[Ring, int]) -> None:
+        unsaid = min(sum(not self._emit(event) for event in events), counted)
+        self.unsayable += unsaid
+        place = {ring.value: done[ring]} if ring in done else {}
+        parcel = Parcel(is_fact=ring is Ring.FACTS, records=counted - unsaid, last_seq=self._seq, rings=place)
+        self._gatherer.export(parcel)
+
+    def _emit(self, event: Event) -> bool:
+        try:
+            pieces = encode(event)
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            log.warning("a %s could not be said: %s", type(event).__name__, error)
+            return False
+        self._seq += 1
+        self._logger.emit(
+            LogRecord(
+                timestamp=event.at,
+                severity_number=SeverityNumber(pieces.severity),
+                body=pieces.body,
+                attributes={**pieces.attributes, wire.SEQ: self._seq},
+                event_name=pieces.event_name,
+                trace_id=int.from_bytes(pieces.trace_id),
+                span_id=int.from_bytes(pieces.span_id),
             )
+        )
+        return True
 
 
 def started(hello: Hello, *, node: str, sha: str | None, dirty: bool | None) -> Event:

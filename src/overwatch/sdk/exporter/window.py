@@ -118,8 +118,8 @@ class Window:
     def __bool__(self) -> bool:
         return bool(self._open or self._facts)
 
-    def add(self, event: Event, *, size: int = 0, counted: bool = True) -> None:
-        """Take one event of `size` bytes; `counted` when the trainer said it."""
+    def add(self, event: Event, *, size: int = 0, counted: int = 1) -> None:
+        """Take one event of `size` bytes, which stands for so many records of the trainer."""
         self.size_bytes += size
         if not isinstance(event, Measured):
             self._facts.append(event)

@@ -90,7 +90,7 @@ def test_facts_stay_in_order_and_are_never_conflated() -> None:
     facts = [PhaseEnded(at=START_NS, phase="update", duration_s=0.5)] * 2
     for fact in facts:
         window.add(fact)
-    window.add(PhaseEnded(at=START_NS, phase="sync", duration_s=0.1), counted=False)
+    window.add(PhaseEnded(at=START_NS, phase="sync", duration_s=0.1), counted=0)
     passed = window.take()
     assert [fact.phase for fact in passed.facts if isinstance(fact, PhaseEnded)] == [
         "update",

@@ -1,0 +1,209 @@
+"""The exporter: reads the trainer's rings, says what is in them, delivers it, and accounts for all of it.
+
+Runs as a process of its own or, where none can be had, as a thread of the trainer. Rules: it ends when the
+trainer says so or is gone, within the deadline it is given, even if the collector never answers; what was
+not delivered by then stays in the spool. Must not know how the trainer's farewell comes.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
+
+from overwatch.catalog import Limits, Metric, Scope
+from overwatch.catalog.judging import run_limits
+from overwatch.events import Event, Measured, scalars
+from overwatch.journal import Signal
+from overwatch.sdk.conflate import Folded
+from overwatch.sdk.exporter.delivery.destination import Destination, destination
+from overwatch.sdk.exporter.delivery.outlet import outlet
+from overwatch.sdk.exporter.delivery.sender import Sender
+from overwatch.sdk.exporter.endpoint import DEFAULT_HTTP, target
+from overwatch.sdk.exporter.endpoint import Signal as SignalName
+from overwatch.sdk.exporter.envs import global_envs
+from overwatch.sdk.exporter.gpus import Trainer, lane_map
+from overwatch.sdk.exporter.instruments import Instruments
+from overwatch.sdk.exporter.ledger import Ledger
+from overwatch.sdk.exporter.resource import host_name, resource, revision
+from overwatch.sdk.exporter.sampler import Sampler
+from overwatch.sdk.exporter.spool import Spool
+from overwatch.sdk.exporter.spooling import LogSpooler
+from overwatch.sdk.exporter.station import Place, Ring, Station, started
+from overwatch.sdk.frames import Close, Dropped, Hello, Progress, Update
+from overwatch.sdk.rings.source import Item, RingSource
+
+log: Final = logging.getLogger("overwatch.exporter")
+
+WINDOW_S: Final = 0.1
+"""How long numbers gather before they are told: ten requests a second at most."""
+_RINGS: Final = (Ring.NUMBERS, Ring.FACTS)
+_BUSY_S: Final = 0.01
+_IDLE_S: Final = 0.05
+_METRICS_S: Final = 1.0
+_STOP_S: Final = 0.05
+_READ: Final = 2048
+
+_NAMES: Final[dict[Signal, SignalName]] = {
+    Signal.LOGS: "logs",
+    Signal.METRICS: "metrics",
+    Signal.TRACES: "traces",
+}
+Tell: TypeAlias = Callable[[Progress], None]
+
+
+class Farewell(Protocol):
+    """How the trainer's end is heard of."""
+
+    def wait(self, timeout_s: float) -> float | None:
+        """Wait so long; when to be done (monotonic seconds), `None` while the trainer goes on."""
+
+
+class Exporter:
+    """Everything between the rings and the collector."""
+
+    def __init__(self, hello: Hello, source: RingSource, spool: Spool, tell: Tell) -> None:
+        self._hello, self._source, self._spool, self._tell = hello, source, spool, tell
+        found, node = revision(), host_name()
+        trainer = Trainer(node=node, pid=hello.pid)
+        self._lanes = lane_map(trainer, hello.started)
+        described = resource(hello, found, node)
+        ways = destinations(hello.endpoint)
+        self._ledger = Ledger(spool, spool.spooled)
+        self._sender = Sender(self._ledger, lambda: outlet(ways), ways[Signal.LOGS].shown)
+        self._instruments = Instruments(described, spool, frozenset(ways))
+        self._spooler = LogSpooler(spool)
+        said = spool.next_seq - 1
+        self._station = Station(described, self._spooler, self._instruments, self._limits, said)
+        self._before = spool.spooled
+        self._items: list[Item] = []
+        self._due = time.monotonic() + WINDOW_S
+        if not said:
+            self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
+            self._flush()
+        self._sampler = Sampler(hello.join or hello.run_id, self._say, trainer) if hello.sample else None
+
+    def run(self, farewell: Farewell) -> None:
+        """Work until the trainer is done."""
+        self._sender.start(self._write_account)
+        if self._sampler is not None:
+            self._sampler.start()
+        deadline, pause = None, _BUSY_S
+        while deadline is None:
+            deadline = farewell.wait(pause)
+            pause = _BUSY_S if self._read() else min(pause * 1.5, _IDLE_S)
+            if time.monotonic() >= self._due:
+                self._flush()
+        self._finish(deadline)
+
+    def _read(self) -> int:
+        """Take what the rings hold; how many records that were."""
+        items = self._source.read(_READ)
+        for item in items:
+            self._items.append(item)
+            if item.sequence > self._before.get(_RINGS[item.ring].value, 0):
+                self._take(item)
+            if self._station.is_full:
+                self._flush()
+        return len(items)
+
+    def _take(self, item: Item) -> None:
+        place, counted = Place(_RINGS[item.ring], item.sequence), item.count
+        for event in _events(item):
+            known = self._lanes.translate(global_envs(event, self._hello.started.env_offset))
+            self._station.take(known, place, size=item.size, counted=counted)
+            counted = 0
+        if counted:
+            self._station.skip(place, counted=counted)
+
+    def _say(self, event: Event) -> None:
+        self._station.say(self._lanes.translate(event))
+
+    def _flush(self) -> None:
+        """Bring what gathered to the spool, then let go of it in the rings."""
+        self._due = time.monotonic() + WINDOW_S
+        self._station.tell_drops(self._dropped())
+        rings = self._station.flush()
+        if rings:
+            self._ledger.put(self._spooler.order, rings)
+        items, self._items = self._items, []
+        for item in items:
+            self._source.done(item)
+        if items:
+            self._write_account()
+
+    def _finish(self, deadline: float) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+        while self._read() or (self._source.waiting and time.monotonic() < deadline):
+            pass
+        self._station.tell_drops(self._dropped(), now=True)
+        self._flush()
+        self._instruments.flush(min(max(deadline - time.monotonic(), 0.0) / 2, _METRICS_S))
+        self._sender.drain(deadline - time.monotonic() - _STOP_S)
+        self._sender.stop(_STOP_S)
+        self._write_account(final=True)
+        self._spool.close(discard=True)
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether nothing of the trainer's is left in the rings."""
+        return not self._source.waiting and not self._items
+
+    def _limits(self, row: Metric) -> Limits:
+        return run_limits(row, self._hello.started.preset, self._hello.started.config)
+
+    def _dropped(self) -> int:
+        own = self._source.malformed + self._station.unsayable
+        return own + sum(self._spool.dropped.values()) + sum(self._source.dropped().values())
+
+    def _write_account(self, *, final: bool = False) -> None:
+        dropped = dict(self._spool.dropped)
+        invalid = self._source.malformed + self._station.unsayable
+        if invalid:
+            dropped["invalid"] = dropped.get("invalid", 0) + invalid
+        if final and self._spool.degraded and (waiting := self._spool.waiting):
+            dropped["not_kept"] = waiting
+        self._tell(
+            Progress(
+                delivered=self._spool.delivered, dropped=dropped, settled=self._ledger.settled(), final=final
+            )
+        )
+
+
+def destinations(endpoint: str | None) -> dict[Signal, Destination]:
+    """Where each signal goes that the environment has not switched off; logs always go."""
+    wanted = [
+        signal
+        for signal in (Signal.LOGS, Signal.METRICS, Signal.TRACES)
+        if signal is Signal.LOGS or _exporter(signal) != "none"
+    ]
+    return {signal: _destination(signal, endpoint) for signal in wanted}
+
+
+def _destination(signal: Signal, endpoint: str | None) -> Destination:
+    to = target(_NAMES[signal], endpoint)
+    try:
+        return destination(signal, to)
+    except ValueError as error:
+        log.warning("%s; sending to %s", error, DEFAULT_HTTP)
+        return destination(signal, target(_NAMES[signal], DEFAULT_HTTP))
+
+
+def _exporter(signal: Signal) -> str:
+    return os.environ.get(f"OTEL_{signal.name}_EXPORTER", "").strip().lower()
+
+
+def _events(item: Item) -> list[Event]:
+    """What a record says, as events."""
+    match item.said:
+        case Folded():
+            return list(item.said.events())
+        case Update():
+            update = item.said
+            values = scalars(update.values)
+            return [Measured(at=update.at, scope=Scope.POLICY, values=values, index=update.index)]
+        case Hello() | Close() | Dropped():
+            return []
+        case _:
+            return [item.said]

@@ -1,0 +1,179 @@
+"""A run's link to its exporter: the rings it writes, the process that reads them, and who looks after both.
+
+Rules: nothing here waits but `flush` and `close`, each for its own time and no longer; a dead exporter is
+followed by another that goes on where it stopped; where no process or no shared file can be had, the
+exporter is a thread. Must not know what records mean.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from overwatch.sdk.frames import Frame, Hello, Progress
+from overwatch.sdk.greeting import forget_hello, write_hello
+from overwatch.sdk.process import ExporterProcess
+from overwatch.sdk.rings.ringset import RingLimits, RingSet
+
+log: Final = logging.getLogger("overwatch.sdk")
+
+_POLL_S: Final = 0.01
+_ROOM_SHARE: Final = 0.75
+"""Of the time to close, what may go by until the last facts have found room in their ring."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLimits:
+    """How often a dead exporter is followed by another."""
+
+    restarts: int = 5
+    """Starts in a row; counted anew once an exporter lived for `steady_s`."""
+    backoff_s: float = 0.2
+    """Wait before the first; doubles with each."""
+    steady_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.restarts < 0 or self.backoff_s < 0 or self.steady_s <= 0:
+            raise ValueError(f"an exporter is started again a number of times, after a while: {self}")
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the records; `accepted` is `delivered` plus `kept` plus what was dropped."""
+
+    accepted: int
+    delivered: int
+    kept: int
+    """On disk, to be delivered by the next start or by `overwatch sync`."""
+    dropped: dict[str, int]
+    """Records that are gone, by reason."""
+
+
+class Link:
+    """One run's way to its exporter. Raises `OSError` when there can be none."""
+
+    def __init__(
+        self, hello: Hello, limits: LinkLimits | None = None, rings: RingLimits | None = None
+    ) -> None:
+        self._limits = limits or LinkLimits()
+        self.rings = RingSet(hello.epoch, rings, preset=hello.started.preset)
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        """Held while an exporter is exchanged for another."""
+        try:
+            write_hello(self.rings.path, hello)
+            self._exporter: ExporterProcess | None = ExporterProcess(self.rings.path)
+        except OSError:
+            self._clean()
+            raise
+        self._keeper = threading.Thread(target=self._keep, name="overwatch-keeper", daemon=True)
+        self._keeper.start()
+
+    @property
+    def exporter_pid(self) -> int | None:
+        """The exporter's process id while one lives."""
+        exporter = self._exporter
+        return exporter.pid if exporter is not None and exporter.is_alive else None
+
+    def send(self, frame: Frame) -> None:
+        """Hand over one record."""
+        self.rings.put(frame)
+
+    def count_drop(self, reason: str) -> None:
+        """Count a record that could not even be made."""
+        self.rings.count_drop(reason)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything handed over so far was delivered; whether it was."""
+        deadline = time.monotonic() + timeout_s
+        while self.rings.account().waiting and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if self.rings.account().waiting:
+            return False
+        wanted = {"numbers": self.rings.numbers.ring.published, "facts": self.rings.facts.ring.published}
+        lost = self._lost()
+        while True:
+            progress = self._progress()
+            if all(progress.settled.get(ring, 0) >= number for ring, number in wanted.items()):
+                return self._lost() == lost
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(min(_POLL_S, max(deadline - time.monotonic(), 0.0)))
+
+    def close(self, timeout_s: float) -> Outcome:
+        """Deliver what there is and end the exporter, within `timeout_s`; what became of everything."""
+        deadline = time.monotonic() + timeout_s
+        account = self.rings.close(timeout_s * _ROOM_SHARE)
+        self._over.set()
+        if self._lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            self._lock.release()
+        exporter, progress = self._exporter, Progress()
+        if exporter is not None:
+            grace = min(0.1, timeout_s / 10)
+            exporter.say_close(deadline - grace)
+            exporter.finish(deadline - time.monotonic())
+            progress = exporter.progress()
+            exporter.release()
+        return _outcome(account.accepted, account.dropped, progress)
+
+    def abandon(self) -> None:
+        """Let go of everything in a forked child."""
+        self._over.set()
+        self.rings.abandon()
+        exporter, self._exporter = self._exporter, None
+        if exporter is not None:
+            exporter.abandon()
+
+    def _lost(self) -> int:
+        return sum(self.rings.account().dropped.values()) + sum(self._progress().dropped.values())
+
+    def _progress(self) -> Progress:
+        exporter = self._exporter
+        return Progress() if exporter is None else exporter.progress()
+
+    def _keep(self) -> None:
+        """The keeper: waits for the exporter's end and starts another."""
+        starts = 0
+        while (exporter := self._exporter) is not None:
+            began = time.monotonic()
+            exporter.watch()
+            if self._over.is_set():
+                return
+            if time.monotonic() - began >= self._limits.steady_s:
+                starts = 0
+            if starts >= self._limits.restarts:
+                log.warning("telemetry is kept back: its exporter ended %d times in a row", starts + 1)
+                return
+            if self._over.wait(self._limits.backoff_s * 2**starts):
+                return
+            starts += 1
+            self._replace(exporter)
+
+    def _replace(self, ended: ExporterProcess) -> None:
+        with self._lock:
+            if self._over.is_set():
+                return
+            try:
+                self._exporter = ExporterProcess(self.rings.path)
+            except OSError as error:
+                log.warning("the telemetry exporter could not be started again: %s", error)
+                return
+        ended.release()
+        log.warning("the telemetry exporter ended and was started again")
+
+    def _clean(self) -> None:
+        forget_hello(self.rings.path)
+        self.rings.close(0.0)
+        self.rings.unlink()
+
+
+def _outcome(accepted: int, dropped: Mapping[str, int], progress: Progress) -> Outcome:
+    """Everything that was handed over; what is neither delivered nor dropped lies on disk."""
+    gone = dict(dropped)
+    for reason, count in progress.dropped.items():
+        gone[reason] = gone.get(reason, 0) + count
+    kept = accepted - progress.delivered - sum(gone.values())
+    return Outcome(accepted=accepted, delivered=progress.delivered, kept=max(kept, 0), dropped=gone)
