@@ -141,9 +141,9 @@ def _slots(state: RunState, row: int) -> dict[str, Slot]:
     envs = state.envs
     if not envs.stage.shape[1]:
         return {}
-    env_id = int(envs.ids[row])
+    gates = envs.gates.get(int(envs.ids[row]), {})
     return {
-        safe(name): _slot(state, row, code, envs.gates.get(f"{env_id}/{name}"))
+        safe(name): _slot(state, row, code, gates.get(name))
         for code, name in enumerate(state.slot_names.words)
         if code < envs.stage.shape[1] and envs.stage[row, code] >= 0
     }

@@ -18,6 +18,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvsRemoved,
     EpisodeEnded,
     GateEvaluated,
     LogLine,
@@ -34,6 +35,7 @@ from overwatch.state.arrays import Ints
 from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure, settle_stop
 from overwatch.state.policy import rebase
+from overwatch.state.removal import forget_late, remove
 from overwatch.state.run import Entry, Phase, RunState
 from overwatch.state.sources import Source, source_key
 
@@ -54,7 +56,10 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
     source.heard(stamp, event.at)
     state.last_stamp = max(state.last_stamp, stamp)
     state.last_at = max(state.last_at, event.at)
+    known = state.envs.n
     _fold(state, source, record, stamp)
+    if state.envs.n > known and event.at <= state.envs.removed_at:
+        forget_late(state)
     entry = entry_of(event)
     if entry is not None:
         _note_line(state, entry)
@@ -94,6 +99,8 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _gate(state, event)
         case EnvCrashed():
             _crash(state, event)
+        case EnvsRemoved():
+            remove(state, event)
         case NonFiniteSeen():
             _non_finite(state, event)
         case PhaseEnded():
@@ -197,8 +204,8 @@ def _move_seed(state: RunState, event: SeedStageChanged) -> None:
 
 
 def _gate(state: RunState, event: GateEvaluated) -> None:
-    state.envs.gates[f"{event.env_id}/{event.slot}"] = f"{event.gate} {_result(event)}"
     rows = np.array([state.envs.row(event.env_id)])
+    state.envs.gates.setdefault(event.env_id, {})[event.slot] = f"{event.gate} {_result(event)}"
     if not event.passed:
         state.envs.gate_fails.add(rows, event.at)
         state.envs.failed_gate[event.env_id] = event.gate
@@ -218,7 +225,7 @@ def _result(event: GateEvaluated) -> str:
 
 def _crash(state: RunState, event: EnvCrashed) -> None:
     row = state.envs.row(event.env_id)
-    state.envs.seen_at[row] = max(int(state.envs.seen_at[row]), event.at)
+    state.envs.touch(np.array([row]), event.at)
     state.envs.crashed_at[row] = event.at
     state.envs.crash_tally.add(np.array([row]), event.at)
     at_step = "" if event.step is None else f" at step {event.step:,}"
@@ -232,6 +239,7 @@ def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
     state.non_finite_last = f"{event.kind} in {event.metric}"
     for env_id in event.env_ids:
         row = state.envs.row(env_id)
+        state.envs.touch(np.array([row]), event.at)
         state.envs.non_finite_at[row] = event.at
         state.envs.non_finite[env_id] = f"{event.kind} in {event.metric}"
 

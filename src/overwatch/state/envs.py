@@ -1,11 +1,16 @@
 """The envs of one run as a struct of arrays, with their slots as a grid (env × slot).
 
-Owns which env has which row. Rows are never reused for another env, so an index stays valid.
-A value counts as present when its time is above 0. Arrays fold whole columns at once.
+Owns which env has which row. When envs are removed the last rows move into their places: a row's life number
+tells whose it is from one tick to the next. A value counts as present when its time is above 0. Arrays fold
+whole columns at once.
 """
+
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from overwatch.catalog import Stage
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
@@ -16,20 +21,39 @@ RETURNS = 32
 """Finished episodes remembered per env."""
 SHOWN_RETURNS = 10
 """Newest finished episodes whose mean is an env's return."""
+MAX_GONE: Final = 1 << 16
+"""Removed envs remembered; beyond it the earliest removal is forgotten."""
+_FILLS: Final = {
+    "ids": 0, "lives": 0, "seen_at": 0, "born_at": 0, "lane": -1, "episodes": 0, "outdated": 0,
+    "episode_at": 0, "crashed_at": 0, "non_finite_at": 0,
+}  # fmt: skip
+"""Arrays of shape (C,), with what an unused row holds."""
+_GRID: Final = {"stage": -1, "blueprint": -1, "alpha": np.nan, "age": -1, "grad": np.nan}
+"""Arrays of shape (C, slots)."""
 _BARE = np.array([stage.code for stage in Stage if not stage.shows_blueprint] + [Stage.GERMINATED.code])
 """Stages without a seed that has learned: what was measured of an earlier one is over."""
 
 
 class Envs(msgspec.Struct, kw_only=True):
-    """All envs seen. Arrays have capacity C ≥ n rows; only the first n are in use."""
+    """All envs that are there. Arrays have capacity C ≥ n rows; only the first n are in use."""
 
     n: int = 0
     ids: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Env id of each row."""
     by_id: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Rows in order of their env ids, shape (n,)."""
+    lives: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Number of each row's life; an env that was removed and came back has another one."""
+    lived: int = 0
+    """Lives so far."""
+    gone: dict[int, int] = msgspec.field(default_factory=dict)
+    """Producer's time at which each env was last removed, by env id; also of those that came back."""
+    removed_at: int = 0
+    """The newest of them; 0 while none was."""
     seen_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of the env's newest record."""
+    born_at: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Producer's time of the env's first record."""
     lane: Ints = msgspec.field(default_factory=lambda: ints(0, fill=-1))
     """Index into the run's lane names; -1 unknown."""
     values: dict[str, Floats] = msgspec.field(default_factory=lambda: {name: floats(0) for name in MEASURES})
@@ -68,16 +92,12 @@ class Envs(msgspec.Struct, kw_only=True):
     age: Ints = msgspec.field(default_factory=lambda: ints(0, 0, fill=-1))
     grad: Floats = msgspec.field(default_factory=lambda: floats(0, 0))
     """Gradient health of each slot's seed; NaN where none was measured."""
-    gates: dict[str, str] = msgspec.field(default_factory=dict)
-    """Last gate of a seed's slot, by `env/slot`, as shown: `G2 0.71`, `G2 fail: health`."""
+    gates: dict[int, dict[str, str]] = msgspec.field(default_factory=dict)
+    """Last gate of a seed's slot, by env id, then by slot, as shown: `G2 0.71`, `G2 fail: health`."""
 
     def rows(self, env_ids: Ints) -> Ints:
         """Row of each env id, shape (k,); unseen ids get new rows."""
-        known = self.ids[self.by_id]
-        places = np.searchsorted(known, env_ids)
-        seen = np.zeros(env_ids.size, dtype=np.bool_)
-        inside = places < known.size
-        seen[inside] = known[places[inside]] == env_ids[inside]
+        places, seen = self._places(env_ids)
         if not seen.all():
             self._add(np.unique(env_ids[~seen]))
             places = np.searchsorted(self.ids[self.by_id], env_ids)
@@ -96,6 +116,7 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def touch(self, rows: Ints, at: int) -> None:
         """These envs were spoken of at `at`."""
+        self.born_at[rows] = np.where(self.born_at[rows] == 0, at, self.born_at[rows])
         self.seen_at[rows] = np.maximum(self.seen_at[rows], at)
 
     def report(self, rows: Ints, at: int) -> None:
@@ -154,6 +175,48 @@ class Envs(msgspec.Struct, kw_only=True):
         bare = np.isin(stages, _BARE)
         self.grad[rows[bare], slots[bare]] = np.nan
 
+    def remove(self, env_ids: Ints, at: int) -> None:
+        """These envs, each named once, ended at `at`; those that spoke after it live on as new ones."""
+        for env_id in env_ids.tolist():
+            self.gone[env_id] = max(at, self.gone.pop(env_id, 0))
+        for env_id in list(self.gone)[: max(0, len(self.gone) - MAX_GONE)]:
+            del self.gone[env_id]
+        self.removed_at = max(self.removed_at, at)
+        places, seen = self._places(env_ids)
+        rows = self.by_id[places[seen]]
+        again = rows[self.seen_at[rows] > at]
+        ids, lanes, seen_at = self.ids[again], self.lane[again], self.seen_at[again]
+        values = {name: (self.values[name][again], self.times[name][again]) for name in MEASURES}
+        self._drop(rows)
+        rows = self.rows(ids)
+        self.lane[rows], self.seen_at[rows] = lanes, seen_at
+        self.born_at[rows] = at
+        for name, (told, times) in values.items():
+            fresh = times > at
+            self.measure(name, rows[fresh], told[fresh], 0)
+            self.times[name][rows[fresh]] = times[fresh]
+
+    def end(self, env_ids: Ints, names: Sequence[str], at: int) -> Ints:
+        """Forget these measures, unless they were told after `at`; the ids of those that have none left."""
+        places, seen = self._places(env_ids)
+        rows = self.by_id[places[seen]]
+        touched = np.zeros(rows.size, dtype=np.bool_)
+        for name in names:
+            over = (self.times[name][rows] > 0) & (self.times[name][rows] <= at)
+            self._end(name, rows[over])
+            touched |= over
+        left = np.zeros(rows.size, dtype=np.bool_)
+        for name in MEASURES:
+            left |= self.times[name][rows] > 0
+        return self.ids[rows[touched & ~left]]
+
+    def drop_late(self) -> bool:
+        """Drop removed envs of which nothing was heard since; whether there were any."""
+        newest = self.ids[: self.n].tolist()
+        late = [row for row, env_id in enumerate(newest) if self.seen_at[row] <= self.gone.get(env_id, -1)]
+        self._drop(np.array(late, dtype=np.int64))
+        return bool(late)
+
     def fit_slots(self, num_slots: int) -> None:
         """Make room for `num_slots` slots in the grid."""
         if num_slots <= self.stage.shape[1]:
@@ -161,20 +224,64 @@ class Envs(msgspec.Struct, kw_only=True):
         shape = (self.stage.shape[0], max(num_slots, 2 * self.stage.shape[1]))
         self._resize_grid(shape)
 
+    def _end(self, name: str, rows: Ints) -> None:
+        self.values[name][rows] = np.nan
+        self.times[name][rows] = 0
+        if name in self.trends.values:
+            self.trends.values[name][rows] = np.nan
+        if name == "return":
+            self.returns[rows] = np.nan
+            self.episodes[rows] = self.outdated[rows] = self.episode_at[rows] = 0
+
+    def _places(self, env_ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """Places of env ids in `by_id`, and which of them are there."""
+        known = self.ids[self.by_id]
+        places = np.searchsorted(known, env_ids)
+        seen = np.zeros(env_ids.size, dtype=np.bool_)
+        inside = places < known.size
+        seen[inside] = known[places[inside]] == env_ids[inside]
+        return places, seen
+
+    def _drop(self, rows: Ints) -> None:
+        """Forget these rows; the last ones move into their places."""
+        if not rows.size:
+            return
+        words = (self.failed_gate, self.failed_check, self.crashes, self.non_finite, self.gates)
+        for env_id in self.ids[rows].tolist():
+            for said in words:
+                said.pop(env_id, None)
+        left = self.n - rows.size
+        drop = np.zeros(self.n, dtype=np.bool_)
+        drop[rows] = True
+        holes, movers = np.flatnonzero(drop[:left]), left + np.flatnonzero(~drop[left:])
+        for array, fill in self._arrays():
+            array[holes] = array[movers]
+            array[left : self.n] = fill
+        self.n = left
+        self.by_id = np.argsort(self.ids[:left], kind="stable")
+
+    def _arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """Everything that has a row an env, with what an unused row holds."""
+        yield from ((getattr(self, name), fill) for name, fill in (*_FILLS.items(), *_GRID.items()))
+        yield self.returns, np.nan
+        yield from ((self.values[name], np.nan) for name in MEASURES)
+        yield from ((self.times[name], 0) for name in MEASURES)
+        for table in (self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally):
+            yield from table.arrays()
+
     def _add(self, env_ids: Ints) -> None:
         need = self.n + env_ids.size
         capacity = self.ids.shape[0]
         if need > capacity:
             self._resize(max(need, 2 * capacity, 16))
         self.ids[self.n : need] = env_ids
+        self.lives[self.n : need] = np.arange(self.lived, self.lived + env_ids.size)
+        self.lived += env_ids.size
         self.n = need
         self.by_id = np.argsort(self.ids[:need], kind="stable")
 
     def _resize(self, rows: int) -> None:
-        for name, fill in (
-            ("ids", 0), ("seen_at", 0), ("lane", -1), ("episodes", 0), ("outdated", 0), ("episode_at", 0),
-            ("crashed_at", 0), ("non_finite_at", 0),
-        ):  # fmt: skip
+        for name, fill in _FILLS.items():
             setattr(self, name, grown(getattr(self, name), (rows,), fill))
         for table in (self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally):
             table.resize(rows)
@@ -185,8 +292,5 @@ class Envs(msgspec.Struct, kw_only=True):
         self._resize_grid((rows, self.stage.shape[1]))
 
     def _resize_grid(self, shape: tuple[int, int]) -> None:
-        self.stage = grown(self.stage, shape, -1)
-        self.blueprint = grown(self.blueprint, shape, -1)
-        self.alpha = grown(self.alpha, shape, np.nan)
-        self.age = grown(self.age, shape, -1)
-        self.grad = grown(self.grad, shape, np.nan)
+        for name, fill in _GRID.items():
+            setattr(self, name, grown(getattr(self, name), shape, fill))

@@ -10,6 +10,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvsRemoved,
     EpisodeEnded,
     Event,
     GateEvaluated,
@@ -22,6 +23,9 @@ from overwatch.events import (
     SeedStageChanged,
 )  # fmt: skip
 from overwatch.state.run import Entry
+
+NAMED: Final = 16
+"""Envs that a line names one by one."""
 
 MOVE: Final = "seed_stage_changed"
 GATE: Final = "gate_evaluated"
@@ -44,6 +48,8 @@ def entry_of(event: Event) -> Entry | None:
             return _gate(event)
         case EnvCrashed():
             return _crash(event)
+        case EnvsRemoved():
+            return _removed(event)
         case NonFiniteSeen():
             return _non_finite(event)
         case EarlyStopped():
@@ -117,6 +123,20 @@ def _crash(event: EnvCrashed) -> Entry:
     return Entry(
         at=event.at, severity="critical", subsystem="tolaria", kind=CRASH, message="crashed",
         env_id=event.env_id, fields=_present({"step": event.step, "error": event.error}),
+    )  # fmt: skip
+
+
+def _removed(event: EnvsRemoved) -> Entry | None:
+    """Values that ended are no news; envs are."""
+    ids = event.env_id.array().tolist()
+    if event.metrics or not ids:
+        return None
+    more = f" and {len(ids) - NAMED:,} more" if len(ids) > NAMED else ""
+    return Entry(
+        at=event.at, severity="info", subsystem="tolaria", kind="envs_removed",
+        message="env removed" if len(ids) == 1 else f"{len(ids):,} envs removed",
+        env_id=int(ids[0]) if len(ids) == 1 else None,
+        fields=_present({"envs": ",".join(map(str, ids[:NAMED])) + more if len(ids) > 1 else None}),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ Rules: producer time decides the bucket, never the clock; a late event counts in
 Must not know what is counted.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -31,6 +32,11 @@ class Tally(msgspec.Struct, kw_only=True):
         """Make room for `rows` envs."""
         self.counts = grown(self.counts, (rows, BUCKETS), 0)
         self.totals = grown(self.totals, (rows,), 0)
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield self.counts, 0
+        yield self.totals, 0
 
     def add(self, rows: Ints, at: int) -> None:
         """Count one event for each of these rows; a row may be named more than once."""

@@ -4,6 +4,7 @@ Rules: one sample at most each `STRIDE` steps and `STRIDE_NS`, so a window spans
 envs of a record are sampled at once. Must not know what a trend means.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -46,6 +47,11 @@ class Trends(msgspec.Struct, kw_only=True):
         self.count = grown(self.count, (rows,), 0)
         self.now = grown(self.now, (rows,), 0)
 
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield from ((values, np.nan) for values in self.values.values())
+        yield from ((array, 0) for array in (self.step, self.at, self.count, self.now))
+
     def sample(self, rows: Ints, step: int | None, at: int, current: dict[str, Floats]) -> None:
         """Take a sample of those rows that are due; without a step number each record is one step."""
         self.now[rows] = self.now[rows] + 1 if step is None else np.maximum(self.now[rows], step)
@@ -81,6 +87,11 @@ class Actions(msgspec.Struct, kw_only=True):
         for name in ("op", "slot", "blueprint", "step"):
             setattr(self, name, grown(getattr(self, name), (rows, ACTIONS), -1))
         self.count = grown(self.count, (rows,), 0)
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield from ((array, -1) for array in (self.op, self.slot, self.blueprint, self.step))
+        yield self.count, 0
 
     def add(self, rows: Ints, op: Ints, slot: Ints, blueprint: Ints, step: int) -> None:
         """Remember one operation a row."""

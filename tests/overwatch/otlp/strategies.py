@@ -16,6 +16,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvsRemoved,
     EpisodeEnded,
     Event,
     GateEvaluated,
@@ -169,6 +170,14 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         message=_opt(WORDS),
     ),
     st.builds(EnvCrashed, at=TIMES, env_id=INTS, error=WORDS, step=_opt(INTS), traceback=_opt(WORDS)),
+    st.integers(0, 4).flatmap(
+        lambda length: st.builds(
+            EnvsRemoved,
+            at=TIMES,
+            env_id=numbers(length),
+            metrics=st.lists(WORDS, max_size=3).map(tuple),
+        )
+    ),
     st.builds(
         NonFiniteSeen,
         at=TIMES,

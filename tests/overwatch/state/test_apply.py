@@ -129,7 +129,7 @@ def test_a_seed_moves_through_its_slot() -> None:
 
     assert state.envs.stage[0, slot] == Stage.GERMINATED.code
     assert state.blueprint_names.words[state.envs.blueprint[0, slot]] == "mlp_small"
-    assert state.envs.gates["3/r0c1"] == "G1 passed"
+    assert state.envs.gates[3]["r0c1"] == "G1 passed"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_gate_says_its_score_or_what_failed(
         checks_failed=failed,
     )  # fmt: skip
 
-    assert fakes.folded([gate]).envs.gates["3/r0c1"] == shown
+    assert fakes.folded([gate]).envs.gates[3]["r0c1"] == shown
 
 
 def test_gradient_health_stays_with_the_seed_it_was_measured_of() -> None:
