@@ -14,11 +14,11 @@ from overwatch.diagnose.bounds import Bound, judge_lanes, judge_run
 from overwatch.diagnose.converged import has_converged
 from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
-from overwatch.diagnose.follow import Followed, Open, follow, standing
+from overwatch.diagnose.follow import Followed, Open, follow, forget, standing
 from overwatch.diagnose.held import Held, hold
 from overwatch.diagnose.lanes import lanes_of
 from overwatch.diagnose.link import LinkJudgement, judge_link
-from overwatch.diagnose.ranking import rank
+from overwatch.diagnose.ranking import Lives, carried, rank
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints
 from overwatch.state.run import RunState
 
@@ -29,6 +29,8 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     tick: int = 0
     order: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Env rows, worst first."""
+    lives: Lives = Lives()
+    """Whose rows those are."""
     held: Floats = msgspec.field(default_factory=lambda: floats(0))
     """The score each env is ranked by."""
     bounds: dict[str, Held] = {}
@@ -65,7 +67,10 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
         fleet = fleet_of(state)
         anomalies = score_envs(fleet, limits)
     link = judge_link(state, tick)
-    order, held = rank(anomalies.scores, previous.held, previous.order)
+    lives = Lives(numbers=state.envs.lives[: fleet.n].copy(), env_ids=fleet.ids.copy())
+    known = carried(previous.lives, previous.held, previous.order, lives)
+    order, held = rank(anomalies.scores, known.held, known.order)
+    followed = forget(previous.followed, known.lost)
     lanes = lanes_of(state, fleet, tick)
     held_bounds = hold(previous.bounds, judge_lanes(lanes, limits), tick)
     bounds = {name: item.bound for name, item in held_bounds.items()}
@@ -77,15 +82,16 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
         bounds=bounds,
         link=link,
         limits=limits,
-        standing=standing(previous.followed),
+        standing=standing(followed),
     )
     return Judged(
         assessment=Assessment(
             tick=tick,
             order=order,
+            lives=lives,
             held=held,
             bounds=held_bounds,
-            followed=follow(previous.followed, problems(seen), tick),
+            followed=follow(followed, problems(seen), tick),
         ),
         anomalies=anomalies,
         fleet=fleet,

@@ -1,11 +1,13 @@
 """Findings over time: what is wrong now, joined with what was open, waiting or cooling down before. Pure."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from overwatch.diagnose.problem import Problem
+from overwatch.diagnose.problem import Problem, env_of
+
+T = TypeVar("T")
 
 LINGER_NS: Final = 5_000_000_000
 """A finding stays this long after it cleared, so that a flicker can be read."""
@@ -71,6 +73,21 @@ def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
 
 def _as_it_opened(problem: Problem, before: Problem) -> Problem:
     return msgspec.structs.replace(problem, usual=before.usual, stands=before.stands)
+
+
+def forget(before: Followed, env_ids: frozenset[int]) -> Followed:
+    """Findings without those about these envs: who is not there is neither ill nor healed."""
+    if not env_ids:
+        return before
+    return Followed(
+        open=_without(before.open, env_ids),
+        waiting=_without(before.waiting, env_ids),
+        cooling=_without(before.cooling, env_ids),
+    )
+
+
+def _without(items: dict[str, T], env_ids: frozenset[int]) -> dict[str, T]:
+    return {key: item for key, item in items.items() if env_of(key) not in env_ids}
 
 
 def standing(before: Followed) -> dict[str, Problem]:

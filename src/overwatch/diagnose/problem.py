@@ -52,3 +52,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """Stable identity: what, about whom."""
         return f"{self.code}:{self.scope}:{self.subject or ''}"
+
+
+def env_of(problem_id: str) -> int | None:
+    """The env that a problem of this id is about, `None` where it is about something else."""
+    _code, scope, subject = problem_id.split(":", 2)
+    return int(subject) if scope == "env" else None

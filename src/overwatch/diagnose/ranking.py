@@ -4,13 +4,56 @@ An env keeps the score it was ranked by until its score moves by more than a mar
 reorder the board; ties keep the order they had. Pure.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
-from overwatch.state.arrays import Floats, Ints
+from overwatch.state.arrays import Floats, Ints, ints
 
 MARGIN: Final = 0.5
+
+
+class Lives(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose row each row is, at one tick; both of shape (n,)."""
+
+    numbers: Ints = msgspec.field(default_factory=lambda: ints(0))
+    env_ids: Ints = msgspec.field(default_factory=lambda: ints(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the last tick left about envs, by rows of now."""
+
+    held: Floats
+    """Score each env was ranked by, shape (n,); NaN of those that are new."""
+    order: Ints
+    """Rows, worst first; new ones last, in order of their birth."""
+    lost: frozenset[int]
+    """Ids of envs whose life ended since."""
+
+
+def carried(before: Lives, held: Floats, order: Ints, now: Lives) -> Remembered:
+    """The last tick's scores and order by rows of now, which may have moved, gone or been given away."""
+    if np.array_equal(before.numbers, now.numbers):
+        return Remembered(held=held, order=order, lost=frozenset())
+    place = np.argsort(now.numbers, kind="stable")
+    at = np.searchsorted(now.numbers[place], before.numbers)
+    there = np.zeros(before.numbers.size, dtype=np.bool_)
+    inside = at < place.size
+    there[inside] = now.numbers[place[at[inside]]] == before.numbers[inside]
+    row = np.full(before.numbers.size, -1, dtype=np.int64)
+    row[there] = place[at[there]]
+    scores = np.full(now.numbers.size, np.nan)
+    scores[row[there]] = held[there]
+    known = row[order][there[order]]
+    fresh = place[np.isin(place, known, invert=True)]
+    return Remembered(
+        held=scores,
+        order=np.concatenate([known, fresh]),
+        lost=frozenset(before.env_ids[~there].tolist()),
+    )
 
 
 def rank(scores: Floats, held: Floats, order: Ints) -> tuple[Ints, Floats]:

@@ -14,7 +14,7 @@ from overwatch.diagnose.anomaly import Anomalies
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.problem import STEADY, Problem
 from overwatch.diagnose.robust import most_events
-from overwatch.state.arrays import Ints
+from overwatch.state.arrays import Floats, Ints
 from overwatch.state.tally import WINDOW_S
 
 CRASHES: Final = 5
@@ -59,12 +59,15 @@ def crash_storms(fleet: Fleet) -> Iterator[Problem]:
 def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Problem]) -> Iterator[Problem]:
     """Lanes on which seeds are culled far more often than usual; a storm that goes on never becomes usual."""
     culls, state = fleet.state.envs.culls, fleet.state
-    before_s = (state.last_at - state.first_at) / 1e9 - NEW_S
-    if before_s < BEFORE_S or int(culls.recent(fleet.n, state.last_at).sum()) < CULLS:
+    if int(culls.recent(fleet.n, state.last_at).sum()) < CULLS:
         return
     newest = culls.recent(fleet.n, state.last_at, NEW_S)
     odd = _standing_out(fleet, anomalies)
+    past_s = _past_s(fleet)
     for name, on in _groups(fleet):
+        before_s = float(past_s[on].mean())
+        if before_s < BEFORE_S:
+            continue
         usual = float(culls.totals[: fleet.n][on].sum() - newest[on].sum()) / before_s * WINDOW_S
         storm = _storm(fleet, name, on, usual, int((odd & on).sum()))
         open_one = standing.get(storm.id)
@@ -73,6 +76,12 @@ def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Probl
                 yield _storm(fleet, name, on, open_one.usual, storm.symptoms)
         elif _is_storm(newest, on, usual, bool((odd & on).any())):
             yield storm
+
+
+def _past_s(fleet: Fleet) -> Floats:
+    """How long each env was there before the newest half minute, in seconds, shape (n,)."""
+    ages_s: Floats = (fleet.state.last_at - fleet.state.envs.born_at[: fleet.n]) / 1e9
+    return np.maximum(ages_s - NEW_S, 0.0)
 
 
 def _is_storm(newest: Ints, on: npt.NDArray[np.bool_], usual: float, odd: bool) -> bool:  # noqa: FBT001 a fact

@@ -21,15 +21,16 @@ SHOWN: Final = 24
 
 
 def detail(rows: BoardRows, judged: Judged, env_id: int) -> Detail:
-    """Everything about one env; an env never seen has its id alone."""
+    """Everything about one env; one never seen has its id alone, a removed one also when that was."""
     row = rows.state.envs.find(env_id)
+    gone_at = rows.state.envs.gone.get(env_id, 0)
     if row is None:
-        return Detail(env_id=env_id)
+        return Detail(env_id=env_id, removed_at=gone_at / 1e9 if gone_at else None)
     returns = _returns(rows, row)
     place = np.flatnonzero(rows.order == row)
     lane = int(rows.state.envs.lane[row])
     bound = judged.bounds.get(rows.state.lane_names.words[lane]) if lane >= 0 else None
-    facts = [entry for entry in rows.state.facts.items if entry.env_id == env_id]
+    facts = [entry for entry in rows.state.facts.items if entry.env_id == env_id and entry.at > gone_at]
     return Detail(
         env_id=env_id,
         history={"return": returns},

@@ -22,7 +22,7 @@ def run_view(state: RunState, link: LinkJudgement) -> Run:
         node=safe_or_none(started.node if started else None),
         devices=tuple(safe(lane) for lane in state.lane_names.words),
         ranks=len({name.split("/")[1] for name in state.sources}),
-        n_envs=(started.n_envs if started else None) or state.envs.n or None,
+        n_envs=_n_envs(state),
         slots_enabled=bool(state.slot_names.words),
         git_sha=safe_or_none(started.git_sha if started else None),
         dirty=started.dirty if started else None,
@@ -46,6 +46,13 @@ def run_view(state: RunState, link: LinkJudgement) -> Run:
         outcome=finished.outcome if finished else None,
         reason=safe_or_none(finished.reason) if finished else None,
     )
+
+
+def _n_envs(state: RunState) -> int | None:
+    """As many as the run said it has; once it removed some, as many as there are."""
+    if state.envs.removed_at:
+        return state.envs.n
+    return (state.started.n_envs if state.started else None) or state.envs.n or None
 
 
 def _metric(state: RunState) -> Metric | None:

@@ -114,7 +114,9 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first, with the step where it is known: `88,214 PRUNE r1c1`."""
     events: tuple[str, ...] = ()
     env: Env | None = None
-    """Its row of the board, which the board itself may hide; absent for an env never seen."""
+    """Its row of the board, which the board itself may hide; absent for an env that is not there."""
+    removed_at: float | None = None
+    """When the trainer removed it, Unix seconds; absent for an env that is there or never was."""
     rank: int | None = None
     """Its place among all envs, 1 being the worst."""
     num_envs: int | None = None
