@@ -48,7 +48,7 @@ def narrow(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Li
     """The content of the box, each line `width` cells."""
     env, detail = env_of(snapshot, env_id), detail_of(snapshot, env_id)
     if env is None:
-        return [fit([Span("waiting for this environment", Role.MUTED)], width)]
+        return [fit([Span(_missing(detail, ctx), Role.MUTED)], width)]
     parts = [
         ("why", _why(env, detail, width - LABEL)),
         ("bound", _bound(env, detail)),
@@ -69,7 +69,7 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
     """The content of the full screen, each line `width` cells."""
     env, detail = env_of(snapshot, env_id), detail_of(snapshot, env_id)
     if env is None:
-        return [fit([Span(" waiting for this environment", Role.MUTED)], width)]
+        return [fit([Span(f" {_missing(detail, ctx)}", Role.MUTED)], width)]
     roomy = not ctx.short
     indent = LABEL + 1 if roomy else LABEL
     why = _flow(_said(env, detail, brief=not roomy), width - indent - 1, "   ", 4)
@@ -87,6 +87,13 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
     if events:
         lines += [rule("SEED EVENTS", [], width), *(fit([Span(" "), *row], width) for row in events)]
     return lines
+
+
+def _missing(detail: Detail, ctx: Context) -> str:
+    """Why there is nothing to show."""
+    if detail.removed_at is None:
+        return "waiting for this environment"
+    return f"the trainer removed this environment at {clock(detail.removed_at, ctx.zone, millis=False)}"
 
 
 def _labelled(label: str, row: list[Span], indent: int, width: int) -> Line:
