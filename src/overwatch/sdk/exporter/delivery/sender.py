@@ -84,6 +84,8 @@ class Sender:
         self._is_stopping = False
         self._drains = 0
         self._is_cut = False
+        self._in_trouble = False
+        """The last try came to no end; a refusal is one."""
         self._progress: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="overwatch-sender", daemon=True)
         self.faults = 0
@@ -102,7 +104,7 @@ class Sender:
         deadline = time.monotonic() + timeout_s
         with self._changed:
             self._drains += 1
-            in_trouble = self._fortune.is_up is False
+            in_trouble = self._in_trouble
             self._is_cut = self._is_cut or in_trouble
             stuck = self._outlet
             self._changed.notify_all()
@@ -143,6 +145,7 @@ class Sender:
         while not self._is_stopping:
             self._renew()
             answer = self._try(request)
+            self._in_trouble = answer.verdict is Verdict.AGAIN
             tries += 1
             faults += answer is _FAULT
             if faults >= _MOST_FAULTS:
@@ -203,7 +206,7 @@ class _Fortune:
     """Says once how the collector takes it, and keeps quiet while that changes to and fro."""
 
     def __init__(self, shown: str) -> None:
-        self.is_up: bool | None = None
+        self._is_up: bool | None = None
         self._shown = shown
         self._said_at: dict[str, float] = {}
         self._told_down = False
@@ -213,13 +216,13 @@ class _Fortune:
     def note(self, answer: Answer) -> None:
         """Take an answer."""
         is_up = answer.verdict is Verdict.TAKEN
-        if is_up is not self.is_up:
+        if is_up is not self._is_up:
             if not is_up:
                 self._say_down(answer)
             elif self._told_down:
                 log.warning("the collector at %s takes telemetry again", self._shown)
                 self._told_down = False
-            self.is_up = is_up
+            self._is_up = is_up
         if answer.rejected:
             self._say_rejected(answer)
 

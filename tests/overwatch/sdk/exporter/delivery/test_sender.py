@@ -160,6 +160,27 @@ def test_a_drain_cuts_a_hanging_try_off_for_a_new_one() -> None:
         assert source.delivered == [1, 2, 3]
 
 
+def test_a_drain_cuts_no_try_because_the_one_before_was_refused() -> None:
+    """A refusal is an answer: the collector is there, and what is under way is sent once."""
+    go_on = threading.Event()
+
+    def script(call: Call) -> None:
+        call.hear()
+        call.say(reply("500 No"))
+        call.hear()
+        go_on.wait(DEADLINE_S)
+        call.say(OK)
+        call.hold()
+
+    source = Waiting(2)
+    with evil(script) as server, sending(source, server.endpoint) as sender:
+        server.wait(lambda it: len(it.asked) == 2)
+        assert not sender.drain(0.3)
+        go_on.set()
+        assert sender.drain(DEADLINE_S)
+        assert len(server.asked) == 2
+
+
 def test_a_lost_reply_sends_the_same_bytes_again() -> None:
     """At least once, in order: the collector knows records that it has by their numbers."""
     replies = iter(range(1000))
