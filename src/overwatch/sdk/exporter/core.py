@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
-from overwatch.catalog import Limits, Metric, Scope
-from overwatch.catalog.judging import run_limits
+from overwatch.catalog import Scope
 from overwatch.events import Event, Measured, scalars
 from overwatch.journal import Signal
 from overwatch.sdk.conflate import Folded
@@ -28,8 +27,7 @@ from overwatch.sdk.exporter.ledger import Ledger
 from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool
-from overwatch.sdk.exporter.spooling import LogSpooler
-from overwatch.sdk.exporter.station import Place, Ring, Station, started
+from overwatch.sdk.exporter.station import INVALID, Place, Ring, Station, started
 from overwatch.sdk.frames import Close, Dropped, Hello, Progress, Update
 from overwatch.sdk.rings.source import Item, RingSource
 
@@ -72,10 +70,10 @@ class Exporter:
         self._ledger = Ledger(spool, spool.spooled)
         self._sender = Sender(self._ledger, lambda: outlet(ways), ways[Signal.LOGS].shown)
         self._instruments = Instruments(described, spool, frozenset(ways))
-        self._spooler = LogSpooler(spool)
         said = spool.next_seq - 1
-        self._station = Station(described, self._spooler, self._instruments, self._limits, said)
+        self._station = Station(described, spool, self._instruments, hello.started, said)
         self._before = spool.spooled
+        self._malformed = 0
         self._items: list[Item] = []
         self._due = time.monotonic() + WINDOW_S
         if not said:
@@ -123,9 +121,12 @@ class Exporter:
         """Bring what gathered to the spool, then let go of it in the rings."""
         self._due = time.monotonic() + WINDOW_S
         self._station.tell_drops(self._dropped())
+        known, self._malformed = self._malformed, self._source.malformed
+        if self._malformed > known:
+            self._spool.refuse(self._malformed - known, INVALID, {})
         rings = self._station.flush()
         if rings:
-            self._ledger.put(self._spooler.order, rings)
+            self._ledger.put(self._station.order, rings)
         items, self._items = self._items, []
         for item in items:
             self._source.done(item)
@@ -150,18 +151,11 @@ class Exporter:
         """Whether nothing of the trainer's is left in the rings."""
         return not self._source.waiting and not self._items
 
-    def _limits(self, row: Metric) -> Limits:
-        return run_limits(row, self._hello.started.preset, self._hello.started.config)
-
     def _dropped(self) -> int:
-        own = self._source.malformed + self._station.unsayable
-        return own + sum(self._spool.dropped.values()) + sum(self._source.dropped().values())
+        return sum(self._spool.dropped.values()) + sum(self._source.dropped().values())
 
     def _write_account(self, *, final: bool = False) -> None:
         dropped = dict(self._spool.dropped)
-        invalid = self._source.malformed + self._station.unsayable
-        if invalid:
-            dropped["invalid"] = dropped.get("invalid", 0) + invalid
         if final and self._spool.degraded and (waiting := self._spool.waiting):
             dropped["not_kept"] = waiting
         self._tell(

@@ -131,6 +131,16 @@ class Spool:
             self._note_changes()
             return request
 
+    def refuse(self, records: int, reason: str, rings: Mapping[str, int]) -> None:
+        """Account for records of which no request could be made, and for the ring positions behind them."""
+        with self._changed:
+            self._seen = self._seen.after(self._seen.order, self._seen.last_seq, rings)
+            books = self._stock.facts.books
+            books.accepted += records
+            books.drop(reason, records)
+            self._stock.facts.is_dirty = True
+            self._note_changes()
+
     def take(self, timeout_s: float) -> Request | None:
         """The oldest request, waiting up to `timeout_s` for one; the same again until it is settled."""
         with self._changed:

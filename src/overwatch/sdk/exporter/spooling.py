@@ -39,6 +39,9 @@ class Store(Protocol):
     ) -> Request:
         """Keep one request."""
 
+    def refuse(self, records: int, reason: str, rings: Mapping[str, int]) -> None:
+        """Account for records of which no request could be made, and for the ring positions behind them."""
+
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the log records that are exported next."""

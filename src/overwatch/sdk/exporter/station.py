@@ -26,17 +26,19 @@ from opentelemetry.sdk.resources import Resource
 import overwatch
 from overwatch.catalog import Scope
 from overwatch.catalog.run import SDK_DROPPED
-from overwatch.events import Event, Measured, scalars
+from overwatch.events import Event, Measured, RunStarted, scalars
 from overwatch.otlp import wire
 from overwatch.otlp.encode import encode
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.nonfinite import non_finite
-from overwatch.sdk.exporter.spooling import LogSpooler, Parcel
-from overwatch.sdk.exporter.window import LimitsOf, Window
+from overwatch.sdk.exporter.spooling import LogSpooler, Parcel, Store
+from overwatch.sdk.exporter.window import Window
 from overwatch.sdk.frames import Hello
 
 log: Final = logging.getLogger("overwatch.exporter")
 
+INVALID: Final = "invalid"
+"""Why a record is gone that cannot be read or said."""
 TELL_S: Final = 1.0
 """How often a changed number of drops is told."""
 FULL_BYTES: Final = 1 << 20
@@ -79,7 +81,7 @@ class Gatherer(LogRecordProcessor):
     def export(self, parcel: Parcel) -> None:
         """Export what gathered; raises what encoding raises."""
         batch, self._batch = self._batch, []
-        if batch or parcel.rings:
+        if batch:
             self._spooler.parcel = parcel
             self._spooler.export(batch)
 
@@ -97,13 +99,15 @@ class Station:
     def __init__(
         self,
         resource: Resource,
-        spooler: LogSpooler,
+        store: Store,
         instruments: Instruments,
-        limits_of: LimitsOf,
+        started: RunStarted,
         said: int = 0,
     ) -> None:
         self._instruments = instruments
-        self._gatherer = Gatherer(spooler)
+        self._store = store
+        self._spooler = LogSpooler(store)
+        self._gatherer = Gatherer(self._spooler)
         limits = LogRecordLimits(
             max_log_record_attributes=LogRecordLimits.UNSET,
             max_log_record_attribute_length=LogRecordLimits.UNSET,
@@ -112,13 +116,13 @@ class Station:
         provider.add_log_record_processor(self._gatherer)
         self._logger = provider.get_logger(wire.OURS, overwatch.__version__)
         self._lock = threading.Lock()
-        self._window = Window(limits_of)
+        self._window = Window(started.preset, started.config)
         self._seq = said
         self._rings: dict[Ring, int] = {}
         self._told = 0
         self._told_at = 0.0
-        self.unsayable = 0
-        """Records of the trainer that could not be encoded."""
+        self._unsaid = 0
+        """Records that say nothing, since the last window."""
 
     def take(self, event: Event, place: Place, *, size: int, counted: int) -> None:
         """Take an event that the trainer said; it stands for `counted` records."""
@@ -130,7 +134,7 @@ class Station:
     def skip(self, place: Place, *, counted: int) -> None:
         """Pass over records that say nothing."""
         with self._lock:
-            self.unsayable += counted
+            self._unsaid += counted
             self._rings[place.ring] = place.sequence
 
     def say(self, event: Event) -> None:
@@ -138,6 +142,11 @@ class Station:
         with self._lock:
             self._window.add(event, size=_OWN_SIZE, counted=0)
             self._note(event)
+
+    @property
+    def order(self) -> int:
+        """Of the newest request."""
+        return self._spooler.order
 
     @property
     def is_full(self) -> bool:
@@ -169,11 +178,20 @@ class Station:
                 self._instruments.note(seen)
 
     def _export(self, events: tuple[Event, ...], ring: Ring, counted: int, done: Mapping[Ring, int]) -> None:
+        """One request of a ring's kind; what cannot be said in it is accounted for with its place."""
         unsaid = min(sum(not self._emit(event) for event in events), counted)
-        self.unsayable += unsaid
+        if ring is Ring.FACTS:
+            unsaid, self._unsaid = unsaid + self._unsaid, 0
         place = {ring.value: done[ring]} if ring in done else {}
-        parcel = Parcel(is_fact=ring is Ring.FACTS, records=counted - unsaid, last_seq=self._seq, rings=place)
-        self._gatherer.export(parcel)
+        is_fact, records = ring is Ring.FACTS, counted - min(unsaid, counted)
+        parcel = Parcel(is_fact=is_fact, records=records, last_seq=self._seq, rings=place)
+        try:
+            self._gatherer.export(parcel)
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            log.warning("%d records could not be encoded: %s", len(events), error)
+            unsaid += records
+        if unsaid or (place and not events):
+            self._store.refuse(unsaid, INVALID, place)
 
     def _emit(self, event: Event) -> bool:
         try:

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.catalog import KL, Metric
-from overwatch.catalog.judging import run_limits
-from overwatch.catalog.metric import Limits
+from overwatch.catalog import KL
 from overwatch.events import Measured, PhaseEnded
 from overwatch.sdk.exporter.window import Window
 from tests import fakes
@@ -17,25 +15,20 @@ from tests.fakes import START_NS
 KL_NAME = KL.name
 
 
-def _limits(row: Metric) -> Limits:
-    return run_limits(row, "ppo", {})
-
-
 def _update(index: int, kl: float) -> Measured:
     return fakes.policy(START_NS + index, index=index, kl_divergence=kl, entropy=0.5)
 
 
 def test_one_measurement_goes_through_as_it_is() -> None:
     """Nothing is conflated that came alone."""
-    window = Window(_limits)
+    window = Window()
     window.add(_update(1, 0.01))
     assert window.take().numbers == (_update(1, 0.01),)
-    assert not window
 
 
 def test_twenty_updates_are_one_record_that_tells_the_breach_between_them() -> None:
     """The newest value, how many, the extremes of rows with limits, and each breach."""
-    window = Window(_limits)
+    window = Window()
     for index in range(1, 21):
         window.add(_update(index, {7: 0.2, 9: 0.02}.get(index, 0.001)))
     passed = window.take()
@@ -49,22 +42,21 @@ def test_twenty_updates_are_one_record_that_tells_the_breach_between_them() -> N
 
 
 def test_what_was_conflated_before_counts_fully() -> None:
-    """A record that stood for several is taken for all of them."""
-    first, second = Window(_limits), Window(_limits)
+    """A record that stands for several stays as it is, in its place."""
+    first, second = Window(), Window()
     for index, kl in enumerate((0.2, 0.001, 0.002), start=1):
         first.add(_update(index, kl))
-    second.add(first.take().numbers[0])
-    second.add(_update(4, 0.05))
-    (event,) = second.take().numbers
-    assert event.conflated is not None
-    assert event.conflated.n == 4
-    assert event.conflated.criticals == {KL_NAME: 2}
-    assert event.conflated.high[KL_NAME].first() == 0.2
+    (told,) = first.take().numbers
+    second.add(_update(0, 0.05))
+    second.add(told, counted=3)
+    passed = second.take()
+    assert passed.numbers == (_update(0, 0.05), told)
+    assert passed.counted_numbers == 4
 
 
 def test_columns_of_the_same_envs_merge_and_others_stay_apart() -> None:
     """A column that only some steps tell keeps its newest value."""
-    window = Window(_limits)
+    window = Window()
     window.add(fakes.envs(START_NS, [0, 1], index=1, reward=[1.0, 2.0], metric=[0.1, 0.2]))
     window.add(fakes.envs(START_NS + 1, [0, 1], index=2, reward=[3.0, 4.0]))
     window.add(fakes.envs(START_NS + 2, [5], index=2, reward=[9.0]))
@@ -77,7 +69,7 @@ def test_columns_of_the_same_envs_merge_and_others_stay_apart() -> None:
 
 def test_a_change_of_stage_is_never_conflated_away() -> None:
     """Training, pruned, dormant within a tenth of a second are three records."""
-    window = Window(_limits)
+    window = Window()
     for number, stage in enumerate(("training", "training", "pruned", "dormant")):
         window.add(fakes.slots(START_NS + number, [0], ["r0c0"], [stage]))
     stages = [event.values["overwatch.slot.stage"].words() for event in window.take().numbers]
@@ -86,7 +78,7 @@ def test_a_change_of_stage_is_never_conflated_away() -> None:
 
 def test_facts_stay_in_order_and_are_never_conflated() -> None:
     """Two equal facts are two facts."""
-    window = Window(_limits)
+    window = Window()
     facts = [PhaseEnded(at=START_NS, phase="update", duration_s=0.5)] * 2
     for fact in facts:
         window.add(fact)
@@ -103,7 +95,7 @@ def test_facts_stay_in_order_and_are_never_conflated() -> None:
 @given(st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=30))
 def test_counts_and_extremes_are_those_of_the_values(values: list[float]) -> None:
     """Whatever comes, non-finite values between included."""
-    window = Window(_limits)
+    window = Window()
     for index, value in enumerate(values, start=1):
         window.add(_update(index, value))
     (event,) = window.take().numbers
