@@ -26,7 +26,7 @@ CASES = [
 SEED_EVENT = r"seeds +\d\d:\d\d:\d\d +(r\d+c\d+ +[A-Z]+>[A-Z]+ |CRASHED)"
 HAPPENED = {
     "crash-storm": r"\d\d:\d\d:\d\d +CRASHED +at step [\d,]+: ",
-    "cull-storm": r"\d\d:\d\d:\d\d r\d+c\d+ [A-Z]+>PRUNED +G\d:? [a-z ]+ [\d.]+ < [\d.]+",
+    "cull-storm": r"\d\d:\d\d:\d\d r\d+c\d+ [A-Z]+>PRUNED +G\d:? ([a-z ]+ )?[\d.]+ < [\d.]+",
 }
 """What the drawer of the first offender tells of it, by fault."""
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from overwatch import codec
-from overwatch.snapshot import Bound, Lane, Slot, Snapshot, System, Trend
+from overwatch.snapshot import Bound, Lane, SeedEvent, Slot, Snapshot, System, Trend
 from overwatch.tui import once
 from overwatch.tui.context import Context, Ui, replayed
 from overwatch.tui.keys import Mode
@@ -139,6 +139,29 @@ def test_the_numbers_of_a_slot_stay_in_their_columns(
     snapshot = msgspec.structs.replace(snapshot, envs=envs)
 
     assert any(shown in line for line in _drawn(snapshot, drawers.looking(snapshot, 120, 40)))
+
+
+@pytest.mark.parametrize(
+    ("slot", "text", "why", "shown"),
+    [
+        ("r0c0", "GERMINATED>PRUNED", "G1: seed health 0.32 < 0.50",
+         "r0c0 GERMINATED>PRUNED  G1 0.32 < 0.50 "),
+        ("r0c0", "TRAINING>BLENDING", "G2 0.71", "r0c0 TRAINING>BLENDING   G2 0.71 "),
+        ("", "CRASHED", "at step 601: CUDA error 700: an illegal memory access",
+         "CRASHED  at step 601: CUDA error 700: an il…"),
+    ],
+)  # fmt: skip
+def test_the_numbers_of_a_seed_event_outlast_its_words(slot: str, text: str, why: str, shown: str) -> None:
+    """Words between a gate and its numbers go first; a message is cut at its end; no slot takes no room."""
+    event = SeedEvent(time=scenario.NOW, slot=slot, text=text, why=why)
+    snapshot = drawers.opened()
+    assert snapshot.detail is not None
+    detail = msgspec.structs.replace(snapshot.detail, seed_events=(event,))
+    snapshot = msgspec.structs.replace(snapshot, detail=detail)
+
+    assert any(
+        f"seeds 12:41:09 {shown}" in line for line in _drawn(snapshot, drawers.looking(snapshot, 120, 40))
+    )
 
 
 def test_a_trend_shows_all_of_its_window() -> None:

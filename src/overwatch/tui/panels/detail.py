@@ -19,6 +19,8 @@ from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, r
 
 LABEL: Final = 6
 _SHORTER: Final = ((": ", " "), ("gradient ratio", "grad"), ("gradient", "grad"))
+_MEASURED: Final = re.compile(r"^(\S+) .*?([-+.\d]+ [<>] [-+.\d]+)$")
+"""A gate, what it checked, and the numbers: `G2 seed health 0.32 < 0.50`."""
 _TREND_SPECS: Final = {
     "return": ("+.2f", 5), "reward": ("+.2f", 5), "metric": (".2f", 5), "rent": (".2f", 4), "fps": (".0f", 4),
 }  # fmt: skip
@@ -348,27 +350,26 @@ def _flow(words: list[str], room: int, between: str, most: int) -> list[list[Spa
 def _seed_events(snapshot: Snapshot, detail: Detail, room: int, ctx: Context) -> list[list[Span]]:
     if not snapshot.run.slots_enabled:
         return []
-    slot = max((cells(clean(event.slot)) for event in detail.seed_events), default=0)
-    return [_seed_event(event, slot, room, ctx) for event in detail.seed_events]
+    return [_seed_event(event, room, ctx) for event in detail.seed_events]
 
 
-def _seed_event(event: SeedEvent, slot: int, room: int, ctx: Context) -> list[Span]:
-    """Time, slot in so many cells, move and why; the gaps close before the why is shortened."""
-    said, why = clean(event.text), clean(event.why)
-    said = left(said, max(15, cells(said)))
-    start = " ".join(
-        [clock(event.time, ctx.zone, millis=False), *([left(clean(event.slot), slot)] if slot else []), ""]
-    )
+def _seed_event(event: SeedEvent, room: int, ctx: Context) -> list[Span]:
+    """Time, slot, move and why; the gaps close before the why is shortened. Without a slot nothing aligns."""
+    said, why, slot = clean(event.text), clean(event.why), clean(event.slot)
+    said = left(said, max(15, cells(said))) if slot else said
+    start = f"{clock(event.time, ctx.zone, millis=False)} " + (f"{slot} " if slot else "")
     gap = "   " if cells(f"{start}{said}   {why}") <= room else "  "
-    return [
-        Span(start, Role.MUTED), Span(said + gap), Span(_shortened(why, room - cells(start + said + gap))),
-    ]  # fmt: skip
+    left_over = max(0, room - cells(start + said + gap))
+    shown = _shortened(why, left_over) if slot else cut(why, left_over)
+    return [Span(start, Role.MUTED), Span(said + gap), Span(shown)]
 
 
 def _shortened(why: str, room: int) -> str:
-    """Usual words made shorter one after the other, before anything is cut."""
+    """Usual words made shorter one after the other, then all but gate and numbers; numbers are cut last."""
     for long, brief in _SHORTER:
         if cells(why) <= room:
             break
         why = why.replace(long, brief)
-    return cut(why, max(0, room))
+    if cells(why) > room:
+        why = _MEASURED.sub(r"\1 \2", why)
+    return cut(why, room)
