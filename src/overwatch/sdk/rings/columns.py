@@ -128,21 +128,23 @@ class FastColumns:
         return known
 
     def _learn(self, names: tuple[str, ...], letters: str, *, has_ids: bool) -> _Known | None:
-        try:
-            full = tuple(self._resolve(name) for name in names)
-        except RefusedError:
-            return None
-        if len(set(full)) < len(full) or (has_ids and letters[0] not in _IDS):
+        if has_ids and letters[0] not in _IDS:
             return None
         dtypes = tuple(_DTYPES[letter] for letter in letters)
-        form = Form(
-            names=("env_id", *full) if has_ids else full,
-            dtypes=dtypes,
-            scope=self._scope,
-            keys=int(has_ids),
-            first_ids=not has_ids,
-        )
-        number = self._rings.add_form(form)
+        try:
+            full = tuple(self._resolve(name) for name in names)
+            if len(set(full)) < len(full):
+                return None
+            form = Form(
+                names=("env_id", *full) if has_ids else full,
+                dtypes=dtypes,
+                scope=self._scope,
+                keys=int(has_ids),
+                first_ids=not has_ids,
+            )
+            number = self._rings.add_form(form)
+        except (RefusedError, UnicodeError):
+            return None
         if number is None:
             return None
         width = sum(int(dtype[2:]) for dtype in dtypes)

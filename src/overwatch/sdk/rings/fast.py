@@ -9,7 +9,10 @@ Rules: everything unusual goes to `slow`, which must end in `RingSet.put`. Never
 `slow` raises. Must not know the catalogue.
 """
 
+import contextlib
+import functools
 import keyword
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +40,6 @@ _INDEXED: Final = Kind.UPDATE | INDEXED
 _MAX_INDEX: Final = 1 << 62
 _FLOAT: Final = b"\xcb"
 _PREFIX: Final = "_ow_"
-_NUMBERS: Final = frozenset((float, int))
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -124,11 +126,9 @@ class Fast:
     def _learn(self, names: tuple[str, ...]) -> _Known | None:
         try:
             full = tuple(self._resolve(name) for name in names)
-        except RefusedError:
+            number = self._rings.add_form(Form(names=full)) if len(set(full)) == len(full) else None
+        except (RefusedError, UnicodeError):
             return None
-        if len(set(full)) < len(full):
-            return None
-        number = self._rings.add_form(Form(names=full))
         if number is None:
             return None
         first = 1 if len(names) < 16 else 3 if len(names) < 1 << 16 else 5
@@ -136,8 +136,7 @@ class Fast:
 
     def _write(self, known: _Known) -> None:
         """Write and install the function for a form."""
-        plain = all(name.isidentifier() and name.isascii() and name[0] != "_" for name in known.names)
-        if plain and len(known.names) <= MAX_WRITTEN and not any(map(keyword.iskeyword, known.names)):
+        if len(known.names) <= MAX_WRITTEN:
             self._install(_written(known, self._rings, self._owner, self.update))
 
 
@@ -146,22 +145,34 @@ def _is_index(update: object) -> bool:
 
 
 def _payload(known: _Known, values: Mapping[str, Any]) -> bytes | None:
-    """The numbers as msgpack; `None` when one is neither a float nor an int."""
+    """The numbers as msgpack; `None` when the type of one is not known to be a plain number's."""
     numbers = list(values.values())
-    try:
+    with contextlib.suppress(Exception):  # what a stranger raises; the long way says which value it is
         data = _encode(numbers)
         if data[known.first :: 9] == known.tags:
             return data
-        if _NUMBERS.issuperset(map(type, numbers)):
-            return _encode([float(number) for number in numbers])
-    except Exception:  # noqa: BLE001 the long way says what is wrong with which value
+    if not _plain_types("numpy" in sys.modules).issuperset(map(type, numbers)):
         return None
+    with contextlib.suppress(OverflowError):
+        return _encode([float(number) for number in numbers])
     return None
 
 
+@functools.cache
+def _plain_types(has_numpy: bool) -> frozenset[type]:  # noqa: FBT001
+    """Types whose `float()` is quick and runs nobody's code."""
+    plain: set[type] = {float, int, bool}
+    if has_numpy:
+        import numpy as np
+
+        plain |= {np.dtype(letter).type for letter in "?bBhHiIlLqQefdg"}
+    return frozenset(plain)
+
+
 _BODY: Final = """
-def update(*, update=None, {parameters}, **_ow_more):
+def update(*, update=None, {parameters}**_ow_more):
     _ow_at = _ow_now()
+    {odd}
     if update is None:
         _ow_index, _ow_kind, _ow_tag = 0, _ow_plain, _ow_plain_tag
     elif type(update) is int and -_ow_limit < update < _ow_limit:
@@ -209,11 +220,17 @@ def update(*, update=None, {parameters}, **_ow_more):
 
 def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Update:
     """The function for one form; values it was not written for go to `other`."""
-    ring, names = rings.numbers.ring, known.names
+    ring = rings.numbers.ring
+    places = {name: name if _is_parameter(name) else f"_ow_{i}" for i, name in enumerate(known.names)}
     source = _BODY.format(
-        parameters=", ".join(f"{name}=_ow_missing" for name in names),
-        names=", ".join(names),
-        pairs=", ".join(f"{name!r}: {name}" for name in names),
+        parameters="".join(f"{name}=_ow_missing, " for name in known.names if _is_parameter(name)),
+        odd="; ".join(
+            f"{place} = _ow_more.pop({name!a}, _ow_missing)"
+            for name, place in places.items()
+            if not _is_parameter(name)
+        ),
+        names=", ".join(places.values()),
+        pairs=", ".join(f"{name!a}: {place}" for name, place in places.items()),
         fence="" if FENCE is None else "_ow_fence()",
     )
     length = HEAD.size + known.length
@@ -231,3 +248,9 @@ def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Upda
     exec(source, made)  # noqa: S102 the text is ours; the names in it are identifiers
     written: Update = made["update"]
     return written
+
+
+def _is_parameter(name: str) -> bool:
+    """Whether a name can be a parameter and is none of the function's own."""
+    plain = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
+    return plain and name[0] != "_"

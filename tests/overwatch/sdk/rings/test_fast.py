@@ -91,9 +91,15 @@ def test_every_call_says_the_same_whichever_way_it_goes(trainer: Trainer) -> Non
     assert trainer.written == 1
 
 
-@pytest.mark.parametrize("number", [-1.5, math.inf, -math.inf, 0.0, 5e-324, 1, -7, 2**53 + 1, 2**64 - 1])
-def test_exact_numbers_go_the_short_way(warm: Trainer, number: float) -> None:
-    """Floats and ints, also among each other, arrive as doubles."""
+PLAIN = [
+    -1.5, math.inf, -math.inf, 0.0, 5e-324, 1, -7, 2**53 + 1, 10**300, True,
+    np.float64(0.1), np.float32(0.1), np.float16(0.1), np.int64(-3), np.uint8(200), np.bool_(1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", PLAIN, ids=lambda number: type(number).__name__)
+def test_plain_numbers_go_the_short_way(warm: Trainer, number: float) -> None:
+    """Floats, ints and NumPy's scalars, also among each other, arrive as doubles."""
     warm.update(kl=number, loss=0.5)
     assert values_of(warm.said()) == [{"full.kl": float(number), "full.loss": 0.5}]
     assert warm.slow == []
@@ -111,16 +117,23 @@ class Asked:
     def __float__(self) -> float:
         raise AssertionError("the value was asked")
 
-    __index__ = __bool__ = __len__ = __iter__ = __str__ = __repr__ = __float__  # type: ignore[assignment]
+    __array__ = __index__ = __bool__ = __len__ = __iter__ = __str__ = __repr__ = __float__  # type: ignore[assignment]
+
+
+class OwnFloat(float):
+    """A float with a way of its own."""
+
+    def __float__(self) -> float:
+        raise AssertionError("the value was asked")
 
 
 @pytest.mark.parametrize(
     "value",
-    [Asked(), None, True, "1.00000", b"1.000000", [1.0], 10**300, 10**400, np.float32(1.0), np.ones(1)],
+    [Asked(), OwnFloat(1.0), None, "1.00000", b"1.000000", [1.0], 10**400, np.complex64(1.0), np.ones(1)],
     ids=lambda value: type(value).__name__,
 )
 def test_everything_else_goes_the_long_way_unasked(trainer: Trainer, value: object) -> None:
-    """A value that is no exact number reaches `slow` as it is, before and after the function is written."""
+    """A value that is no plain number reaches `slow` as it is, before and after the function is written."""
     trainer.update(update=1, kl=value, loss=0.5)
     for _ in range(3):
         trainer.update(kl=0.0, loss=0.0)
@@ -133,7 +146,7 @@ def test_everything_else_goes_the_long_way_unasked(trainer: Trainer, value: obje
     assert trainer.slow[0][1]["kl"] is trainer.slow[1][1]["loss"] is trainer.slow[2][1]["more"] is value
 
 
-@pytest.mark.parametrize("index", [True, 1.0, "7", 1 << 70, np.int64(3)])
+@pytest.mark.parametrize("index", [True, 1.0, "7", 1 << 70, np.int64(3), Asked()])
 def test_a_number_of_the_update_that_is_no_small_int_goes_the_long_way(warm: Trainer, index: Any) -> None:
     """`slow` judges it."""
     warm.update(update=index, kl=0.5, loss=0.5)
@@ -149,13 +162,31 @@ def test_the_owner_knows_the_last_update(warm: Trainer) -> None:
     assert warm.last_update is None
 
 
-def test_names_that_are_no_parameters_are_no_trouble(trainer: Trainer) -> None:
-    """Keywords, dots, the function's own names and foreign letters work through the long signature."""
-    for name in ("lambda", "a.b", "_ow_ring", "__debug__", "ﬁ", "self", "now", "", "x y", "None"):
-        for _ in range(3):
-            trainer.update(**{name: 1.5})
-        assert values_of(trainer.said()) == [{f"full.{name}": 1.5}] * 3
-    assert trainer.slow == []
+ODD = ["return", "a.b", "_ow_ring", "_ow_0", "__debug__", "ﬁ", "é", "self", "now", "", "x y", "'"]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_names_that_are_no_parameters_are_no_trouble(trainer: Trainer, name: str) -> None:
+    """Keywords, dots, the function's own names and foreign letters go the short way as well."""
+    said = {name: 1.5, "kl": 0.5}
+    for _ in range(3):
+        trainer.update(**said)
+    assert trainer.written == 1
+    trainer.update(update=7, **said)
+    trainer.update(kl=2.5)
+    trainer.update(kl=2.5, more=3.5, **{name: 1.0})
+    trainer.update(kl="text", **{name: 1.0})
+    full = {f"full.{key}": value for key, value in said.items()}
+    assert trainer.slow == [(None, {"kl": "text", name: 1.0})]
+    more = {"full.kl": 2.5, f"full.{name}": 1.0, "full.more": 3.5}
+    assert values_of(trainer.said()) == [full, full, full, full, {"full.kl": 2.5}, more]
+
+
+def test_a_name_that_is_no_text_goes_the_long_way(trainer: Trainer) -> None:
+    """A lone surrogate cannot be written; `slow` says so."""
+    for _ in range(3):
+        trainer.update(**{"\ud800": 1.5})
+    assert len(trainer.slow) == 3
 
 
 def test_names_that_are_refused_or_meet_go_the_long_way(trainer: Trainer) -> None:
