@@ -175,6 +175,15 @@ class Envs(msgspec.Struct, kw_only=True):
         bare = np.isin(stages, _BARE)
         self.grad[rows[bare], slots[bare]] = np.nan
 
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """Everything that has a row an env, with what an unused row holds."""
+        yield from ((getattr(self, name), fill) for name, fill in (*_FILLS.items(), *_GRID.items()))
+        yield self.returns, np.nan
+        yield from ((self.values[name], np.nan) for name in MEASURES)
+        yield from ((self.times[name], 0) for name in MEASURES)
+        for table in (self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally):
+            yield from table.arrays()
+
     def remove(self, env_ids: Ints, at: int) -> None:
         """These envs, each named once, ended at `at`; those that spoke after it live on as new ones."""
         for env_id in env_ids.tolist():
@@ -254,20 +263,11 @@ class Envs(msgspec.Struct, kw_only=True):
         drop = np.zeros(self.n, dtype=np.bool_)
         drop[rows] = True
         holes, movers = np.flatnonzero(drop[:left]), left + np.flatnonzero(~drop[left:])
-        for array, fill in self._arrays():
+        for array, fill in self.arrays():
             array[holes] = array[movers]
             array[left : self.n] = fill
         self.n = left
         self.by_id = np.argsort(self.ids[:left], kind="stable")
-
-    def _arrays(self) -> Iterator[tuple[np.ndarray, float]]:
-        """Everything that has a row an env, with what an unused row holds."""
-        yield from ((getattr(self, name), fill) for name, fill in (*_FILLS.items(), *_GRID.items()))
-        yield self.returns, np.nan
-        yield from ((self.values[name], np.nan) for name in MEASURES)
-        yield from ((self.times[name], 0) for name in MEASURES)
-        for table in (self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally):
-            yield from table.arrays()
 
     def _add(self, env_ids: Ints) -> None:
         need = self.n + env_ids.size
