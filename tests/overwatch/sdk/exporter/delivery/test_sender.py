@@ -336,8 +336,8 @@ def test_a_fault_of_our_own_ends_no_delivery(
     faults: float, delivered: list[int], dropped: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is tried again, then passed over, counted, and told once."""
-    source = Waiting(2)
-    sender = Sender(source, lambda: Broken(faults), "somewhere", FAST)
+    source, broken = Waiting(2), Broken(faults)
+    sender = Sender(source, lambda: broken, "somewhere", FAST)
     sender.start()
     assert sender.drain(DEADLINE_S)
     assert sender.stop()
