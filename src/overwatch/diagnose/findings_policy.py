@@ -134,7 +134,8 @@ def _converged(state: RunState, entropy: Series) -> Problem:
 
 
 def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
-    lately = len({number for number in state.early_stops.items if 0 <= update - number < STOPPED_LATELY})
+    told = {stop.update for stop in state.early_stops.items}
+    lately = sum(0 <= update - number < STOPPED_LATELY for number in told)
     return Problem(
         code="early-stop",
         severity="info",

@@ -33,11 +33,12 @@ from overwatch.events import (
 )  # fmt: skip
 from overwatch.state.arrays import Ints
 from overwatch.state.feed import entry_of, measured, score_text
-from overwatch.state.measure import MARK_NS, codes, measure, settle_stop
+from overwatch.state.measure import MARK_NS, codes, measure
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
 from overwatch.state.run import Entry, Phase, RunState
 from overwatch.state.sources import Source, source_key
+from overwatch.state.stops import settle_stops
 
 
 def new_run(record: Record) -> RunState:
@@ -246,8 +247,8 @@ def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
 
 def _stop_early(state: RunState, event: EarlyStopped) -> None:
     state.early_stop = event
-    state.early_stops.push(event.update)
-    settle_stop(state)
+    state.early_stops.push(event)
+    settle_stops(state)
 
 
 def _change_task(state: RunState, event: CurriculumChanged) -> None:

@@ -8,13 +8,13 @@ import numpy as np
 
 from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
-from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.machine import THROTTLE
 from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import Ints
-from overwatch.state.policy import Many, forgive, new_series, observe, observe_conflated, share_above
+from overwatch.state.policy import Many, new_series, observe, observe_conflated, share_above
 from overwatch.state.run import Gauge, RunState, Throttle
+from overwatch.state.stops import settle_stops
 from overwatch.state.trends import MEASURES
 
 MARK_NS = 250_000_000
@@ -53,7 +53,9 @@ def _policy(state: RunState, event: Measured, stamp: int) -> None:
     if event.index is None or event.index != state.update:
         state.updates += 1 if event.conflated is None else max(event.conflated.n, 1)
     state.update = state.updates if event.index is None else event.index
-    settle_stop(state)
+    if state.kl_rest is not None and KL.name in event.values:
+        state.kl_rest.last = state.update
+    settle_stops(state)
     state.last_update_at = max(state.last_update_at, event.at)
 
 
@@ -71,8 +73,11 @@ def _numbers(state: RunState, event: Measured, stamp: int) -> None:
         limits = NO_LIMITS if row is None else state.limits(row)
         if event.conflated is None:
             observe(series, row, limits, column.first())
+            rest = None
         else:
-            observe_conflated(series, row, limits, column.first(), _many(event.conflated, name))
+            rest = observe_conflated(series, row, limits, column.first(), _many(event.conflated, name))
+        if row is KL:
+            state.kl_rest = rest
         series.at, series.stamp = event.at, stamp
 
 
@@ -95,18 +100,6 @@ def _clipped(state: RunState, at: int, stamp: int) -> None:
     series = state.policy.setdefault(GRAD_CLIPPED.name, new_series())
     observe(series, GRAD_CLIPPED, state.limits(GRAD_CLIPPED), share_above(norms, limit))
     series.at, series.stamp = at, stamp
-
-
-def settle_stop(state: RunState) -> None:
-    """An early stop that kept its update's KL within twice the target worked: that KL is no breach.
-
-    The stop and the numbers of its update come in either order.
-    """
-    stop, kl = state.early_stop, state.policy.get(KL.name)
-    if stop is None or kl is None or kl.value is None or stop.update != state.update:
-        return
-    if kl.value <= STOPPED_WITHIN * stop.target:
-        forgive(kl)
 
 
 def _envs(state: RunState, event: Measured, rank: int) -> None:

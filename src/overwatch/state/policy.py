@@ -76,26 +76,70 @@ def observe(series: Series, row: Metric | None, limits: Limits, value: float) ->
         _count(series, series.judgement.status)
 
 
-def observe_conflated(series: Series, row: Metric | None, limits: Limits, value: float, many: Many) -> None:
-    """Fold several updates, of which `value` is the last.
+class Rest(msgspec.Struct, kw_only=True):
+    """The updates of one record before its last: their breaches, and how many of those were answered."""
+
+    n: int
+    warnings: int
+    criticals: int
+    last: int = 0
+    """Number of the record's last update."""
+    excused_warnings: int = 0
+    excused_criticals: int = 0
+
+
+def observe_conflated(series: Series, row: Metric | None, limits: Limits, value: float, many: Many) -> Rest:
+    """Fold several updates, of which `value` is the last; returns what is known of those before it.
 
     A hold looks at the newest updates, so of many it sees a sample with the same shares of bad ones.
     """
     own_median = _own_median(series)
-    extremes = [judge(end, limits, own_median).status for end in (many.low, many.high) if end is not None]
     last = judge(value, limits, own_median).status if math.isfinite(value) else Status.CRITICAL
-    worst = max(extremes, default=Status.OK)
-    criticals = max(many.criticals, worst is Status.CRITICAL) - (last is Status.CRITICAL)
-    warnings = max(many.warnings, worst is Status.WARNING) - (last is Status.WARNING)
-    criticals, warnings = max(criticals, 0), max(warnings, 0)
-    for status in _sample(many.n - 1, warnings, criticals):
+    warnings, criticals = _breaches(many, limits, own_median)
+    rest = Rest(
+        n=many.n - 1,
+        warnings=max(warnings - (last is Status.WARNING), 0),
+        criticals=max(criticals - (last is Status.CRITICAL), 0),
+    )
+    for status in _sample(rest.n, rest.warnings, rest.criticals):
         series.statuses.push(int(status))
-    series.warnings += warnings
-    series.criticals += criticals
-    series.updates += many.n - 1
+    series.warnings += rest.warnings
+    series.criticals += rest.criticals
+    series.updates += rest.n
     if many.high is not None:
         series.highest = many.high if series.highest is None else max(series.highest, many.high)
     observe(series, row, limits, value)
+    return rest
+
+
+def _breaches(many: Many, limits: Limits, own_median: float | None) -> tuple[int, int]:
+    """Warnings and criticals: as counted by the sender, and no worse than the extremes allow.
+
+    The sender may count by other limits than those of this run; the extremes are judged by these.
+    """
+    extremes = [judge(end, limits, own_median).status for end in (many.low, many.high) if end is not None]
+    if not extremes:
+        return many.warnings, many.criticals
+    worst = max(extremes)
+    if worst is Status.OK:
+        return 0, 0
+    if worst is Status.WARNING:
+        return max(many.warnings + many.criticals, 1), 0
+    return many.warnings, max(many.criticals, 1)
+
+
+def excuse(series: Series, rest: Rest, *, warnings: int, criticals: int) -> None:
+    """So many breaches before the last update of the newest record were none."""
+    warnings, criticals = min(warnings, rest.warnings), min(criticals, rest.criticals)
+    if (warnings, criticals) == (rest.excused_warnings, rest.excused_criticals):
+        return
+    series.warnings -= warnings - rest.excused_warnings
+    series.criticals -= criticals - rest.excused_criticals
+    rest.excused_warnings, rest.excused_criticals = warnings, criticals
+    items = series.statuses.items
+    sample = _sample(rest.n, rest.warnings - warnings, rest.criticals - criticals)
+    newest = [*(int(status) for status in sample), *items[-1:]][-len(items) :]
+    items[-len(newest) :] = newest
 
 
 def _sample(n: int, warnings: int, criticals: int) -> list[Status]:

@@ -11,7 +11,7 @@ from overwatch.events import CheckpointSaved, EarlyStopped, Origin, RunFinished,
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
 from overwatch.state.lanes import LaneIds
-from overwatch.state.policy import Series
+from overwatch.state.policy import Rest, Series
 from overwatch.state.ranks import Ranks
 from overwatch.state.ring import Ring
 from overwatch.state.sources import Source
@@ -20,6 +20,8 @@ FEED = 200
 FACTS = 4096
 """Facts about single envs remembered, whatever else the feed holds."""
 READINGS = 10
+STOPS = 256
+"""Early stops remembered: as many as one record of many updates can hold, and more."""
 PHASES = 16
 ACTIONS = 64
 """Steps whose actions make up the action mix."""
@@ -134,8 +136,10 @@ class RunState(msgspec.Struct, kw_only=True):
     crashes: int = 0
     early_stop: EarlyStopped | None = None
     """The newest one."""
-    early_stops: Ring[int] = msgspec.field(default_factory=lambda: Ring(READINGS))
-    """Updates of the newest ones."""
+    early_stops: Ring[EarlyStopped] = msgspec.field(default_factory=lambda: Ring(STOPS))
+    """The newest ones."""
+    kl_rest: Rest | None = None
+    """Of the newest record of KL, the updates before its last; `None` where it tells one update."""
     checkpoint: CheckpointSaved | None = None
     """The newest one."""
     task_changed_at: int = 0

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
+from overwatch.catalog import KL
 from overwatch.diagnose import Assessment, assess
 from overwatch.diagnose.findings import WARM_UP_UPDATES
 from overwatch.diagnose.problem import Problem
-from overwatch.events import Column, CurriculumChanged, EarlyStopped, Event
+from overwatch.events import Column, Conflated, CurriculumChanged, EarlyStopped, Event
 from overwatch.projection import project
 from overwatch.snapshot import Snapshot, View
 from overwatch.state import apply
@@ -273,3 +275,21 @@ def test_a_harder_task_does_not_make_a_solved_policy_sick() -> None:
 
     assert _found([*easy, *hard]) == {"policy-entropy": "critical"}
     assert _found([*easy, change, *hard]) == {"converged": "info"}
+
+
+@pytest.mark.parametrize(("stopped", "found"), [(10, {}), (3, {"policy-kl-divergence": "warning"})])
+def test_stops_within_a_record_of_many_updates_worked_too(stopped: int, found: dict[str, str]) -> None:
+    """At a hundred updates a second, where each of ten stops KL near its target, nothing is wrong with it."""
+    events = _updates(40, {"target_kl": "0.02"}, kl_divergence=[0.01])
+    for record in range(5):
+        last = 49 + 10 * record
+        at = START_NS + (40 + record) * SECOND
+        many = Conflated(
+            n=10, high={KL.name: Column.scalar(0.032)}, low={KL.name: Column.scalar(0.01)},
+            warnings={KL.name: 10},
+        )  # fmt: skip
+        told = fakes.policy(at, index=last, kl_divergence=0.032)
+        events += [_stop(last - i, 0.032) for i in range(stopped)]
+        events.append(msgspec.structs.replace(told, conflated=many))
+
+    assert {code: severity for code, severity in _found(events).items() if code != "early-stop"} == found
