@@ -82,7 +82,10 @@ class FastColumns:
         self._slow(env_id, step, columns)
 
     def _put(self, known: _Known, views: list[memoryview], at: int, step: int | None) -> None:
-        kind, known_tag, index = (_PLAIN, known.plain, 0) if step is None else (_INDEXED, known.indexed, step)
+        if step is None:
+            kind, which, index = _PLAIN, known.plain, 0
+        else:
+            kind, which, index = _INDEXED, known.indexed, step
         rows = len(views[0])
         length = HEAD.size + known.width * rows
         size = (length + ALIGN - 1) & -ALIGN
@@ -105,7 +108,7 @@ class FastColumns:
                     memory[start:end] = view.cast("B")
                     start = end
                 word = ring.word + ONE + size // ALIGN
-                which = known_tag | rows << 32
+                which |= rows << 32
                 crc = checksum(memory[first:start], (at + index + which) % PRIME)
                 _pack(memory, off, length, crc, word, at, index, which)
                 ring.publish(word, size)

@@ -93,6 +93,8 @@ class RingSet:
         self._is_over = False
         self._last: Account | None = None
         self._idle: list[None] = [None]
+        self.helper_errors = 0
+        """How often the helper ended with an error and was replaced."""
         self.facts = FactChute(facts, self._wake, limits.backlog_bytes)
         self.numbers = NumberChute(numbers, self._wake, Conflator(preset, config), self._forms.__getitem__)
 
@@ -151,16 +153,24 @@ class RingSet:
             self._idle.append(None)
 
     def _help(self) -> None:
-        """Write what waits whenever there is room; ends when nothing waits."""
+        """The helper: looks after what waits, and never leaves its place taken."""
+        try:
+            self._tend()
+        except Exception:  # noqa: BLE001 the border of a thread: counted, and another helper goes on
+            self.helper_errors += 1
+        finally:
+            self._idle.append(None)
+        if not self._is_over and (self.facts.waits or self.numbers.waits):
+            self._wake()
+
+    def _tend(self) -> None:
+        """Write what waits whenever there is room, until nothing waits."""
         pause, longest = _POLL_S
         while not self._is_over:
             time.sleep(pause)
             pause = min(pause * 2, longest)
             if self._settled():
-                break
-        self._idle.append(None)
-        if not self._is_over and (self.facts.waits or self.numbers.waits):
-            self._wake()
+                return
 
     def _settled(self) -> bool:
         return self.facts.flush() & self.numbers.flush()

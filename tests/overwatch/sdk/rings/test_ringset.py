@@ -157,6 +157,23 @@ def test_a_burst_of_twenty_thousand_facts_loses_none(tmp_path: Path) -> None:
     rings.close(0.0)
 
 
+def test_a_helper_that_dies_is_replaced(rings: RingSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that runs out in the helper costs no fact; another helper sends what is held."""
+    settled, failures = rings._settled, iter([True, True])
+
+    def failing() -> bool:
+        if next(failures, False):
+            raise MemoryError
+        return settled()
+
+    monkeypatch.setattr(rings, "_settled", failing)
+    for at in range(300):
+        rings.put(fact(at))
+    items = drain_until(RingSource(rings.path), lambda items: len(items) >= 300)
+    assert [item.said for item in items] == [fact(at) for at in range(300)]
+    assert rings.helper_errors == 2
+
+
 def test_a_signal_handler_may_speak_in_the_middle_of_a_record(rings: RingSet) -> None:
     """Facts of a handler that interrupts the same thread anywhere are neither lost nor do they harm."""
     said = 0
