@@ -1,0 +1,287 @@
+"""What the tests of faults and kills share: trainers and collectors as processes, and the checking ear.
+
+The ear takes everything that a collector ever accepted, over all of its lives, by producer and sequence
+number: what comes twice must be the same both times, and counts once.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from overwatch.catalog import Scope
+from overwatch.events import EpisodeEnded, LogLine, Measured, Record
+from overwatch.journal import Signal
+from overwatch.otlp.decode import decode
+from overwatch.sdk.greeting import SUFFIX, read_hello
+from overwatch.sdk.rings.ringset import places, remove
+from tests.e2e.sdk.recorder import HEAD
+from tests.e2e.sdk.trainer import Ending, Plan
+from tests.overwatch.sdk.sink import free_port
+
+HERE = Path(__file__).parent
+DEADLINE_S = 60.0
+LATE_S = 0.2
+"""How much longer than asked a flush or a close may take."""
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout_s: float = DEADLINE_S) -> None:
+    """Wait until a condition holds, or fail with what was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
+        time.sleep(0.01)
+
+
+class Ear:
+    """Everything that a recording collector accepted."""
+
+    def __init__(self, bodies: list[tuple[str, bytes]]) -> None:
+        found = [decode(Signal.LOGS, body) for path, body in bodies if path == "/v1/logs"]
+        assert not any(one.problems for one in found)
+        self.arrived: list[Record] = [record for one in found for record in one.records]
+        self.by_number: dict[tuple[str | None, int | None], Record] = {}
+        """Each record once, in the order of its first arrival."""
+        for record in self.arrived:
+            first = self.by_number.setdefault((record.origin.epoch, record.seq), record)
+            assert first == record, f"number {record.seq} came with two contents"
+
+    @property
+    def records(self) -> list[Record]:
+        """Each record once."""
+        return list(self.by_number.values())
+
+    @property
+    def duplicates(self) -> int:
+        """Records that came again."""
+        return len(self.arrived) - len(self.by_number)
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines' texts."""
+        return [record.event.message for record in self.records if isinstance(record.event, LogLine)]
+
+    @property
+    def episodes(self) -> list[int]:
+        """The steps whose episodes ended."""
+        ended = [record.event for record in self.records if isinstance(record.event, EpisodeEnded)]
+        return [int(number) for event in ended for number in event.episode_return.array()]
+
+    @property
+    def updates(self) -> int:
+        """Policy updates that the measurements stand for."""
+        told = [record.event for record in self.records if isinstance(record.event, Measured)]
+        policy = [event for event in told if event.scope is Scope.POLICY]
+        return sum(event.conflated.n if event.conflated is not None else 1 for event in policy)
+
+    def is_in_order(self) -> bool:
+        """Whether, of each producer, first arrivals came by number and left no gap."""
+        numbers: dict[str | None, list[int | None]] = {}
+        for record in self.records:
+            numbers.setdefault(record.origin.epoch, []).append(record.seq)
+        return all(found == list(range(1, len(found) + 1)) for found in numbers.values())
+
+    def assert_whole(self, steps: int) -> None:
+        """Everything of the steps 1 to `steps` is here once, in order."""
+        assert self.lines == [f"line {step}" for step in range(1, steps + 1)]
+        assert self.episodes == list(range(1, steps + 1))
+        assert self.updates == steps
+        assert self.is_in_order()
+
+
+class Collector:
+    """A recording collector on one port, over several lives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self._file = folder / "arrived"
+        self._file.touch()
+        self._mute = folder / "mute"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin a life."""
+        command = [sys.executable, "-S", str(HERE / "recorder.py"), str(self.port), str(self._file)]
+        self._process = subprocess.Popen([*command, str(self._mute)])
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End its life at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def mute(self, *, muted: bool) -> None:
+        """Swallow the answers, or no longer."""
+        if muted:
+            self._mute.touch()
+        else:
+            self._mute.unlink()
+
+    @property
+    def size(self) -> int:
+        """Bytes that have arrived."""
+        return self._file.stat().st_size
+
+    def ear(self) -> Ear:
+        """What has arrived; a write that a kill has cut was never answered."""
+        data, at, bodies = self._file.read_bytes(), 0, []
+        while at + HEAD.size <= len(data):
+            path_size, body_size = HEAD.unpack_from(data, at)
+            start, end = at + HEAD.size + path_size, at + HEAD.size + path_size + body_size
+            if end > len(data):
+                break
+            bodies.append((data[at + HEAD.size : start].decode(), data[start:end]))
+            at = end
+        return Ear(bodies)
+
+
+@contextlib.contextmanager
+def recording(folder: Path, *, started: bool = True) -> Iterator[Collector]:
+    """A recording collector; it ends with the block."""
+    collector = Collector(folder)
+    if started:
+        collector.start()
+    try:
+        yield collector
+    finally:
+        collector.kill()
+
+
+class Trainer:
+    """A trainer process that follows a plan; its spool and its runtime folder are its test's own."""
+
+    def __init__(self, folder: Path, endpoint: str | None, **plan: object) -> None:
+        self._until = folder / "until"
+        self._diary = folder / "diary"
+        self.spool = folder / "spool"
+        self.plan = Plan(diary=str(self._diary), endpoint=endpoint, until=str(self._until), **plan)  # type: ignore[arg-type]
+        command = [sys.executable, str(HERE / "trainer.py"), json.dumps(asdict(self.plan))]
+        self._errors = (folder / "trainer.log").open("w+b")
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._errors, env=environment(folder)
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def numbers(self, word: str) -> list[int]:
+        """Numbers after a word in the diary: `p` the first exporter, `b` steps begun, `a` steps said."""
+        with contextlib.suppress(FileNotFoundError):
+            whole, _, _ = self._diary.read_bytes().rpartition(b"\n")
+            entries = [line.split() for line in whole.decode().splitlines()]
+            return [int(number) for found, number in entries if found == word]
+        return []
+
+    def wait_steps(self, more: int) -> None:
+        """Wait until it has gone on by so many steps."""
+        goal = len(self.numbers("a")) + more
+        wait_for(lambda: len(self.numbers("a")) >= goal or self._process.poll() is not None, f"step {goal}")
+        assert self._process.poll() is None, self.errors()
+
+    def exporters(self) -> list[int]:
+        """Ids of its exporter processes, the living ones."""
+        return children(self.pid)
+
+    def ending(self) -> Ending:
+        """Tell it to end, and check what every ending has: no exception, no lateness, an exact account."""
+        self._until.touch()
+        said, _ = self._process.communicate(timeout=DEADLINE_S)
+        assert self._process.returncode == 0, self.errors()
+        assert "Traceback" not in self.errors()
+        ending = Ending(**json.loads(said))
+        assert_truthful(ending, self.plan)
+        return ending
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End it without a word."""
+        self._process.send_signal(number)
+        self._process.wait()
+
+    def errors(self) -> str:
+        """What it and its exporter logged."""
+        self._errors.flush()
+        return Path(self._errors.name).read_text()
+
+    def clear(self) -> None:
+        """Leave nothing behind: no process, no rings."""
+        for pid in self.exporters():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+        remove_rings(self.pid)
+
+
+def assert_truthful(ending: Ending, plan: Plan) -> None:
+    """An ending that keeps its times, and whose account adds up."""
+    assert ending.close_took_s <= plan.close_s + LATE_S
+    assert plan.flush_s is None or ending.flush_took_s <= plan.flush_s + LATE_S
+    assert ending.accepted == 4 * ending.steps + 1
+    assert ending.refused == 0
+    assert ending.delivered == (ending.kept == 0 and not ending.dropped)
+    assert 0 <= ending.kept + sum(ending.dropped.values()) <= ending.accepted
+    assert not ending.flushed or not ending.kept
+
+
+@contextlib.contextmanager
+def training(folder: Path, endpoint: str | None, **plan: object) -> Iterator[Trainer]:
+    """A trainer; whatever is left of it goes with the block."""
+    trainer = Trainer(folder, endpoint, **plan)
+    try:
+        yield trainer
+    finally:
+        trainer.clear()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """No launcher, no `OTEL_*`, and folders of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "SLURM_"))}
+    for name in ("OVERWATCH_RUN_ID", "TORCHELASTIC_RUN_ID", "RANK"):
+        kept.pop(name, None)
+    own = {"OVERWATCH_SPOOL_DIR": str(folder / "spool"), "XDG_RUNTIME_DIR": str(folder)}
+    return {**kept, **own, "PYTHONWARNINGS": "error"}
+
+
+def children(pid: int) -> list[int]:
+    """Ids of a process's living children."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def remove_rings(pid: int) -> None:
+    """Remove the rings of a trainer that was killed."""
+    for folder in places():
+        for path in folder.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError, ValueError):
+                rings = path.with_suffix("")
+                if read_hello(rings).pid == pid:
+                    remove(rings)
+                    path.unlink()
+
+
+def has_mounts() -> bool:
+    """Whether this process may mount filesystems in a namespace of its own."""
+    if shutil.which("unshare") is None:
+        return False
+    tried = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
+    return tried.returncode == 0
