@@ -1,10 +1,11 @@
 """All runs, tick by tick: routing, quarantine, ticks, what is recorded."""
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overwatch import codec
-from overwatch.events import Event, Origin
+from overwatch.events import Column, EnvsRemoved, Event, Origin
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import origin_attributes, request
@@ -191,3 +192,51 @@ def test_a_look_is_what_a_watched_view_would_have_been() -> None:
     assert fold.look([(None, view), ("no such run", view)]) == {
         ("run-1", view): watched.snapshots["run-1", view]
     }
+
+
+FIRST_ID = 77_700
+IDS = st.lists(st.integers(FIRST_ID, FIRST_ID + 9), min_size=1, max_size=6, unique=True)
+
+
+def _say(kind: str, at: int, ids: list[int]) -> list[Event]:
+    match kind:
+        case "numbers":
+            return [fakes.envs(at, ids, step_time=[0.01 * (env % 7) for env in ids])]
+        case "episodes":
+            return [fakes.ended(at, ids, [float(env % 5) for env in ids])]
+        case "slots":
+            return [fakes.slots(at, ids, ["r0c0"] * len(ids), ["pruned"] * len(ids))]
+        case "crash":
+            return [fakes.crashed(at, env) for env in ids]
+        case "late":
+            return [fakes.envs(at - 10 * SECOND, ids, reward=[1.0] * len(ids))]
+        case _:
+            return [EnvsRemoved(at=at, env_id=Column.of(ids))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["numbers", "episodes", "slots", "crash", "late", "remove"]), IDS),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_a_removed_env_is_nowhere_but_in_the_feed(steps: list[tuple[str, list[int]]]) -> None:
+    """However envs come and go: nothing is quarantined, and no view has a word of one that went."""
+    fold = Fold()
+    spoke: dict[int, int] = {}
+    gone: dict[int, int] = {}
+    views = [(None, View(filter="crash")), (None, View(sort="metric", grouped=False))]
+    for i, (kind, ids) in enumerate(steps):
+        at = START_NS + (i + 1) * SLOW_NS
+        last = at - 10 * SECOND if kind == "late" else at
+        frame = fold.advance(at, [_batch(at, _say(kind, at, ids), first_seq=10 * i + 1)], views)
+        told = gone if kind == "remove" else spoke
+        told.update({env: max(last, told.get(env, 0)) for env in ids})
+        living = {env for env, when in spoke.items() if when > gone.get(env, 0)}
+        assert frame.tower.problems == 0
+        for snapshot in frame.snapshots.values():
+            text = codec.encode(msgspec.structs.replace(snapshot, feed=())).decode()
+            absent = [str(env) for env in range(FIRST_ID, FIRST_ID + 10) if env not in living]
+            assert not [env for env in absent if env in text]

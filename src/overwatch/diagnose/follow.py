@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 LINGER_NS: Final = 5_000_000_000
 """A finding stays this long after it cleared, so that a flicker can be read."""
+REMOVED: Final = "the env to look at was removed"
+"""Hint of a finding that named one."""
 SEVERITIES: Final = ("critical", "warning", "info")
 """Worst first."""
 
@@ -80,10 +82,18 @@ def forget(before: Followed, env_ids: frozenset[int]) -> Followed:
     if not env_ids:
         return before
     return Followed(
-        open=_without(before.open, env_ids),
+        open={key: _unnamed(item, env_ids) for key, item in _without(before.open, env_ids).items()},
         waiting=_without(before.waiting, env_ids),
         cooling=_without(before.cooling, env_ids),
     )
+
+
+def _unnamed(item: Open, env_ids: frozenset[int]) -> Open:
+    """A finding whose hint leads to no env that is not there any more."""
+    if item.problem.names not in env_ids:
+        return item
+    problem = msgspec.structs.replace(item.problem, hint=REMOVED, names=None)
+    return msgspec.structs.replace(item, problem=problem)
 
 
 def _without(items: dict[str, T], env_ids: frozenset[int]) -> dict[str, T]:

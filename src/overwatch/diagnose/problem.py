@@ -43,6 +43,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     patience: Patience = FACT
     absorbs: tuple[str, ...] = ()
     """Codes of findings that this one takes over: they leave at once, they have not cleared."""
+    names: int | None = None
+    """The env that the hint names, where it is about more than one."""
     usual: float | None = None
     """What was usual when it opened, in the rule's own unit: what it does later must not become usual."""
     stands: float | None = None

@@ -51,6 +51,7 @@ def crash_storms(fleet: Fleet) -> Iterator[Problem]:
             at=fleet.state.last_at,
             message=f"crash storm: {events} crashes in {WINDOW_S}s over {over} envs",
             hint=f"open env {int(fleet.ids[newest])}: last actions, events, traceback",
+            names=int(fleet.ids[newest]),
             symptoms=int(down.sum()),
             absorbs=("env-crashed",),
         )

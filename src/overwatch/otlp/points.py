@@ -2,7 +2,8 @@
 
 Rules: metrics of Overwatch's own SDK are for third parties and yield nothing here; points of one moment
 and the same subjects become one `Measured`, so one export of a policy is one update; a non-finite value
-of a critical row adds `NonFiniteSeen`. Must not know who sent the request.
+of a critical row adds `NonFiniteSeen`; an env's point without a recorded value ends that value of the env.
+Must not know who sent the request.
 """
 
 import math
@@ -14,7 +15,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags, Metric, N
 
 from overwatch import catalog
 from overwatch.catalog import Kind, NonFinite, Scope
-from overwatch.events import Column, Measured, NonFiniteSeen, Origin, Record
+from overwatch.events import Column, EnvsRemoved, Measured, NonFiniteSeen, Origin, Record
 from overwatch.otlp import wire
 from overwatch.otlp.origin import Resource, resource_of, run_id_of, with_run
 from overwatch.otlp.result import Decoded, Problem
@@ -57,6 +58,8 @@ class _Gathering:
 
     def __init__(self) -> None:
         self._moments: dict[_Moment, dict[str, dict[Subject, float]]] = {}
+        self._ended: dict[tuple[Origin, int], dict[str, list[int]]] = {}
+        """Envs whose value has no more points, by moment, then by metric."""
         self._problems: list[Problem] = []
         self._unattributed = 0
         self._unmapped = 0
@@ -72,6 +75,8 @@ class _Gathering:
                 self._unmapped += 1
             elif not point.flags & _STALE:
                 self._add_point(with_run(resource, run_id), row, point, resource.attributes)
+            elif row.scope is Scope.ENV:
+                self._add_end(with_run(resource, run_id), row, point, resource.attributes)
         self._add_unreadable(resource, metric)
 
     def _add_unreadable(self, resource: Resource, metric: Metric) -> None:
@@ -104,6 +109,18 @@ class _Gathering:
             moment = self._moments.setdefault(key, {})
             moment.setdefault(row.name, {})[subject] = value
 
+    def _add_end(
+        self, origin: Origin, row: catalog.Metric, point: NumberDataPoint, shared: dict[str, Value]
+    ) -> None:
+        subject = _subject(row.scope, {**shared, **attributes_to_python(point.attributes)})
+        if not 0 < point.time_unix_nano <= _LAST_TIME:
+            self._reject("no_time", f"{row.name} has time {point.time_unix_nano}; set TimeUnixNano")
+        elif subject is None:
+            self._reject("malformed", f"{row.name} needs {_NEEDS[row.scope]} on its points")
+        else:
+            moment = self._ended.setdefault((origin, point.time_unix_nano), {})
+            moment.setdefault(row.name, []).append(int(subject[0]))
+
     def _reject(self, reason: str, detail: str) -> None:
         self._problems.append(Problem(reason=reason, detail=detail))
 
@@ -112,6 +129,8 @@ class _Gathering:
         records = [
             record for moment, metrics in self._moments.items() for record in _records(moment, metrics)
         ]
+        for (origin, at), ended in self._ended.items():
+            records += (Record(origin=origin, event=event) for event in _ends(at, ended))
         return Decoded(
             records=tuple(records),
             problems=tuple(self._problems),
@@ -190,6 +209,15 @@ def _records(moment: _Moment, metrics: dict[str, dict[Subject, float]]) -> Itera
         seen = _non_finite(at, scope, name, points)
         if seen is not None:
             yield Record(origin=origin, event=seen)
+
+
+def _ends(at: int, ended: dict[str, list[int]]) -> Iterator[EnvsRemoved]:
+    """The values that ended at one moment, those of the same envs together."""
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name, env_ids in ended.items():
+        alike.setdefault(tuple(sorted(set(env_ids))), []).append(name)
+    for envs, names in alike.items():
+        yield EnvsRemoved(at=at, env_id=Column.of(envs), metrics=tuple(names))
 
 
 def _keys(scope: Scope, subjects: tuple[Subject, ...]) -> dict[str, Column]:

@@ -133,7 +133,9 @@ def trend(history: list[float | None]) -> str | None:
     middle, mean = (n - 1) / 2, sum(values) / n
     spread = sum((i - middle) * (i - middle) for i in range(n))
     slope = sum((i - middle) * (value - mean) for i, value in enumerate(values)) / spread
-    residual = sum((value - mean - slope * (i - middle)) ** 2 for i, value in enumerate(values))
+    apart = [value - mean - slope * (i - middle) for i, value in enumerate(values)]
+    # A product that is too large is infinite, a power raises.
+    residual = sum(distance * distance for distance in apart)
     scatter = (residual / n) ** 0.5
     rise = slope * (n - 1)
     if abs(rise) <= max(TREND_RESIDUALS * scatter, 0.02 * abs(mean)):

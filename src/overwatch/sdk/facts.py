@@ -16,6 +16,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvsRemoved,
     GateEvaluated,
     LogLine,
     NonFiniteSeen,
@@ -149,6 +150,11 @@ class Facts(Channel):
             traceback=maybe_text(traceback),
         )
         self._send(event)
+
+    @guarded
+    def envs_removed(self, env_id: Numbers) -> None:
+        """These envs are no more: nothing waits for them, and their ids may be given to new ones."""
+        self._send(EnvsRemoved(at=time.time_ns(), env_id=ids(env_id, common_rows(env_id))))
 
     @guarded
     def non_finite(

@@ -8,9 +8,20 @@ from hypothesis import given, settings
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags
 
 from overwatch.catalog import KL, Scope
-from overwatch.events import LogLine, Measured, NonFiniteSeen, Origin, PhaseEnded, Record, Severity
+from overwatch.events import (
+    Column,
+    EnvsRemoved,
+    LogLine,
+    Measured,
+    NonFiniteSeen,
+    Origin,
+    PhaseEnded,
+    Record,
+    Severity,
+)
 from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.decode import Decoded, MalformedBody, decode
@@ -216,6 +227,38 @@ def test_a_lane_on_an_env_point_is_the_envs_lane() -> None:
     assert with_lane.event.values["lane"].words() == ["cuda:1", "cuda:0"]
     assert without.event.keys["env_id"].array().tolist() == [3]
     assert set(without.event.values) == {"overwatch.env.reward"}
+
+
+def test_an_env_point_without_a_recorded_value_ends_that_value() -> None:
+    """Ends of the same envs at one moment are one fact; other points of the metric are values as ever."""
+    message = points(
+        "overwatch.env.reward", [({"overwatch.env.id": env}, 1.0) for env in (1, 2, 3)], rl__run__id="r"
+    )
+    metrics = message.resource_metrics[0].scope_metrics[0].metrics
+    other = points(
+        "overwatch.env.rent", [({"overwatch.env.id": env}, 0.0) for env in (3, 2)], rl__run__id="r"
+    )
+    metrics.add().CopyFrom(other.resource_metrics[0].scope_metrics[0].metrics[0])
+    for point in (*metrics[0].gauge.data_points[1:], *metrics[1].gauge.data_points):
+        point.flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+        point.ClearField("value")
+    measured, ended = decode_points(message).records
+    assert isinstance(measured.event, Measured)
+    assert measured.event.keys["env_id"].array().tolist() == [1]
+    assert ended.event == EnvsRemoved(
+        at=5, env_id=Column.of([2, 3]), metrics=("overwatch.env.reward", "overwatch.env.rent")
+    )
+
+
+def test_an_end_without_its_env_is_a_problem_and_one_of_the_policy_is_nothing() -> None:
+    """Only envs come and go."""
+    of_nobody = points("overwatch.env.reward", [({}, 1.0)], rl__run__id="r")
+    of_policy = points(KL.name, [({}, 1.0)], rl__run__id="r")
+    for message in (of_nobody, of_policy):
+        (metric,) = message.resource_metrics[0].scope_metrics[0].metrics
+        metric.gauge.data_points[0].flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+    assert "overwatch.env.id" in decode_points(of_nobody).problems[0].detail
+    assert decode_points(of_policy) == Decoded()
 
 
 def test_a_slot_metric_without_its_slot_is_a_problem() -> None:

@@ -196,6 +196,7 @@ def test_progress_has_an_estimate() -> None:
         ([4.0, 3.0, None, 2.0, 1.0], "down"),
         ([1.0, 5.0, 1.0, 5.0, 1.0], "flat"),
         ([100.0, 100.1, 100.2, 100.3], "flat"),
+        ([0.0, 0.0, 0.0, 3.351951982485649e154], "flat"),
     ],
 )
 def test_a_trend_must_stand_out_from_its_scatter(values: list[float | None], word: str | None) -> None:

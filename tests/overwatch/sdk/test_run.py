@@ -17,6 +17,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvsRemoved,
     EpisodeEnded,
     GateEvaluated,
     LogLine,
@@ -74,6 +75,8 @@ def say_everything(run: overwatch.sdk.Run) -> None:
     run.early_stopped(update=3, epoch=2, kl_divergence=0.05, target=0.03, minibatches_skipped=12)
     run.curriculum_changed("level", before=3, after=4, env_id=[0, 2])
     run.curriculum_changed("food")
+    run.envs_removed([1, 2])
+    run.envs_removed(0)
     run.checkpoint_saved(Path("runs") / "a.pt", size_bytes=2048, duration_s=0.5)
     run.log("hello", severity="warn", env_id=4, took=1.5, where=None)
     run.gauge(loader_depth=3, loader_capacity=8, tokens_per_s=1e4)
@@ -83,6 +86,7 @@ def say_everything(run: overwatch.sdk.Run) -> None:
 
 def assert_everything(sink: Sink) -> None:
     """What `say_everything` said, as the collector heard it."""
+    assert [event.env_id.array().tolist() for event in sink.events(EnvsRemoved)] == [[1, 2], [0]]
     (update,) = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
     assert update.index == 3
     assert {name: column.first() for name, column in update.values.items()} == {
@@ -170,7 +174,7 @@ def test_every_event_arrives_over_http(sink: Sink) -> None:
     )
     say_everything(run)
     report = run.close(5.0, outcome="failed", reason="why")
-    assert report == overwatch.sdk.Report(delivered=True, accepted=18, dropped={})
+    assert report == overwatch.sdk.Report(delivered=True, accepted=20, dropped={})
     assert_everything(sink)
     records = sink.records()
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
@@ -352,13 +356,14 @@ def test_no_call_raises_whatever_it_is_given(sink: Sink, caplog: pytest.LogCaptu
         run.non_finite(scope=bad, metric=bad, count=bad, env_ids=bad)
         run.early_stopped(update=bad, epoch=bad, kl_divergence=bad, target=bad, minibatches_skipped=bad)
         run.curriculum_changed(bad, before=bad, after=bad, env_id=bad)
+        run.envs_removed(bad)
         run.checkpoint_saved(bad, update=bad, size_bytes=bad, duration_s=bad)
         run.log(bad, severity=bad, subsystem=bad, env_id=bad, slot=bad, extra=bad)
         with run.phase(bad):
             pass
     run.log("still here")
     report = run.close(10.0)
-    assert report.accepted == 14 * len(nonsense) + 2
+    assert report.accepted == 15 * len(nonsense) + 2
     assert set(report.dropped) == {"invalid"}
     assert report.refused > 0
     assert [event.message for event in sink.events(LogLine)][-1] == "still here"

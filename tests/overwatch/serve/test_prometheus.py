@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from overwatch.aggregator import Frame
+from overwatch.events import Column, EnvsRemoved
 from overwatch.serve.exposition import Exposition, Source, accepts_gzip
 from overwatch.serve.prometheus import families
 from tests import fakes
@@ -58,6 +59,25 @@ def test_the_run_is_on_the_page() -> None:
     assert one(frame, "overwatch_run_status", state="live") == 1
     assert one(frame, "overwatch_outlier_env", rank="1") == 3
     assert one(frame, "overwatch_policy_custom", name="my_own") == 7
+
+
+def test_a_removed_env_has_no_series_at_the_next_tick() -> None:
+    """Neither among the outliers nor in a count; without any env the fleet's series are gone."""
+    frames = Frames()
+    assert one(busy_run(frames), "overwatch_outlier_env", rank="1") == 3
+    frame = frames.tell("run-1", [EnvsRemoved(at=frames.now, env_id=Column.of([3]))])
+
+    ranks = {
+        labels: value for (name, labels), value in samples(frame).items() if name == "overwatch_outlier_env"
+    }
+    assert 3 not in ranks.values()
+    assert one(frame, "overwatch_run_envs", status="crashed") == 0
+    assert one(frame, "overwatch_run_envs", status="ok") == 31
+    assert one(frame, "overwatch_run_slots", seed_stage="training") == 31
+
+    frame = frames.tell("run-1", [EnvsRemoved(at=frames.now, env_id=Column.of(range(32)))])
+    names = {name for name, _ in samples(frame)}
+    assert not names & {"overwatch_outlier_env", "overwatch_outlier_anomaly", "overwatch_run_envs"}
 
 
 def test_a_lane_is_identified_by_its_uuid() -> None:
