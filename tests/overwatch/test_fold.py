@@ -1,14 +1,19 @@
 """All runs, tick by tick: routing, quarantine, ticks, what is recorded."""
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags
 
 from overwatch import codec
 from overwatch.events import Column, EnvsRemoved, Event, Origin
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import origin_attributes, request
+from overwatch.otlp.value import to_pairs
 from overwatch.snapshot import View
 from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
@@ -192,6 +197,40 @@ def test_a_look_is_what_a_watched_view_would_have_been() -> None:
     assert fold.look([(None, view), ("no such run", view)]) == {
         ("run-1", view): watched.snapshots["run-1", view]
     }
+
+
+def _gauges(at: int, names: Iterable[str], ids: Sequence[int], *, ended: bool = False) -> bytes:
+    message = ExportMetricsServiceRequest()
+    named = message.resource_metrics.add()
+    named.resource.attributes.extend(to_pairs({"rl.run.id": "foreign", "service.instance.id": "i"}))
+    for name in names:
+        gauge = named.scope_metrics.add().metrics.add(name=name).gauge
+        for env in ids:
+            point = gauge.data_points.add(time_unix_nano=at, attributes=to_pairs({"overwatch.env.id": env}))
+            if ended:
+                point.flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+            else:
+                point.as_double = 1.0
+    return message.SerializeToString()
+
+
+def test_an_env_of_a_third_party_is_gone_with_its_last_series() -> None:
+    """Points without a recorded value take one value each; after the last one the env is on no board."""
+    fold, names = Fold(), ("overwatch.env.reward", "overwatch.env.metric")
+    told = [
+        _gauges(START_NS, names, [1, 2, 3]),
+        _gauges(START_NS + 1, names[:1], [3], ended=True),
+        _gauges(START_NS + 2, names[1:], [3], ended=True),
+    ]
+    seen = []
+    for i, body in enumerate(told):
+        stamp = START_NS + i * FAST_NS
+        batch = Batch(sequence=i, stamp=stamp, signal=Signal.METRICS, body=body)
+        snapshot = fold.advance(stamp, [batch], ()).snapshots["foreign", View()]
+        seen.append({env.env_id: (env.reward, env.metric) for env in snapshot.envs})
+
+    both = {1: (1.0, 1.0), 2: (1.0, 1.0)}
+    assert seen == [{**both, 3: (1.0, 1.0)}, {**both, 3: (None, 1.0)}, both]
 
 
 FIRST_ID = 77_700
