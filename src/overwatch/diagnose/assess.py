@@ -18,7 +18,7 @@ from overwatch.diagnose.follow import Followed, Open, follow, forget, standing
 from overwatch.diagnose.held import Held, hold
 from overwatch.diagnose.lanes import lanes_of
 from overwatch.diagnose.link import LinkJudgement, judge_link
-from overwatch.diagnose.ranking import Lives, carried, rank
+from overwatch.diagnose.ranking import Lives, carried, lives_of, rank
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints
 from overwatch.state.run import RunState
 
@@ -67,8 +67,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
         fleet = fleet_of(state)
         anomalies = score_envs(fleet, limits)
     link = judge_link(state, tick)
-    lives = Lives(numbers=state.envs.lives[: fleet.n].copy(), env_ids=fleet.ids.copy())
-    known = carried(previous.lives, previous.held, previous.order, lives)
+    known = carried(previous.lives, previous.held, previous.order, lives_of(state.envs))
     order, held = rank(anomalies.scores, known.held, known.order)
     followed = forget(previous.followed, known.lost)
     lanes = lanes_of(state, fleet, tick)
@@ -88,7 +87,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
         assessment=Assessment(
             tick=tick,
             order=order,
-            lives=lives,
+            lives=known.lives,
             held=held,
             bounds=held_bounds,
             followed=follow(followed, problems(seen), tick),

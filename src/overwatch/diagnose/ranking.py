@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from overwatch.state.arrays import Floats, Ints, ints
+from overwatch.state.envs import Envs
 
 MARGIN: Final = 0.5
 
@@ -22,10 +23,17 @@ class Lives(msgspec.Struct, frozen=True, kw_only=True):
     env_ids: Ints = msgspec.field(default_factory=lambda: ints(0))
 
 
+def lives_of(envs: Envs) -> Lives:
+    """Whose rows they are now."""
+    return Lives(numbers=envs.lives[: envs.n].copy(), env_ids=envs.ids[: envs.n].copy())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
     """What the last tick left about envs, by rows of now."""
 
+    lives: Lives
+    """Of now."""
     held: Floats
     """Score each env was ranked by, shape (n,); NaN of those that are new."""
     order: Ints
@@ -37,7 +45,7 @@ class Remembered:
 def carried(before: Lives, held: Floats, order: Ints, now: Lives) -> Remembered:
     """The last tick's scores and order by rows of now, which may have moved, gone or been given away."""
     if np.array_equal(before.numbers, now.numbers):
-        return Remembered(held=held, order=order, lost=frozenset())
+        return Remembered(lives=now, held=held, order=order, lost=frozenset())
     place = np.argsort(now.numbers, kind="stable")
     at = np.searchsorted(now.numbers[place], before.numbers)
     there = np.zeros(before.numbers.size, dtype=np.bool_)
@@ -50,6 +58,7 @@ def carried(before: Lives, held: Floats, order: Ints, now: Lives) -> Remembered:
     known = row[order][there[order]]
     fresh = place[np.isin(place, known, invert=True)]
     return Remembered(
+        lives=now,
         held=scores,
         order=np.concatenate([known, fresh]),
         lost=frozenset(before.env_ids[~there].tolist()),

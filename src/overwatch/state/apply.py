@@ -105,9 +105,7 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
         case NonFiniteSeen():
             _non_finite(state, event)
         case PhaseEnded():
-            phase = state.phases.setdefault(source.rank, {}).setdefault(event.phase, Phase())
-            phase.seconds.push(event.duration_s)
-            phase.at = event.at
+            _end_phase(state, source, event)
         case CurriculumChanged():
             _change_task(state, event)
         case EarlyStopped():
@@ -232,6 +230,12 @@ def _crash(state: RunState, event: EnvCrashed) -> None:
     at_step = "" if event.step is None else f" at step {event.step:,}"
     state.envs.crashes[event.env_id] = f"crashed{at_step}: {event.error}"
     state.crashes += 1
+
+
+def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
+    phase = state.phases.setdefault(source.rank, {}).setdefault(event.phase, Phase())
+    phase.seconds.push(event.duration_s)
+    phase.at = event.at
 
 
 def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
