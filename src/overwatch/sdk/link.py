@@ -5,10 +5,11 @@ followed by another that goes on where it stopped; where no process or no shared
 exporter is a thread. Must not know what records mean.
 """
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ import msgspec
 
 from overwatch.sdk.frames import Frame, Hello, Progress
 from overwatch.sdk.greeting import forget_hello, write_hello
-from overwatch.sdk.process import ExporterProcess
+from overwatch.sdk.process import AccountFile, ExporterProcess
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 
 log: Final = logging.getLogger("overwatch.sdk")
@@ -24,6 +25,8 @@ log: Final = logging.getLogger("overwatch.sdk")
 _POLL_S: Final = 0.01
 _ROOM_SHARE: Final = 0.75
 """Of the time to close, what may go by until the last facts have found room in their ring."""
+_LIFE_S: Final = 0.5
+"""With less time left no other exporter is started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +62,18 @@ class Link:
         self, hello: Hello, limits: LinkLimits | None = None, rings: RingLimits | None = None
     ) -> None:
         self._limits = limits or LinkLimits()
-        self.rings = RingSet(hello.epoch, rings, preset=hello.started.preset)
         self._over = threading.Event()
         self._lock = threading.Lock()
         """Held while an exporter is exchanged for another."""
+        self._account = AccountFile()
+        try:
+            self.rings = RingSet(hello.epoch, rings, preset=hello.started.preset)
+        except OSError:
+            self._account.close()
+            raise
         try:
             write_hello(self.rings.path, hello)
-            self._exporter: ExporterProcess | None = ExporterProcess(self.rings.path)
+            self._exporter: ExporterProcess | None = ExporterProcess(self.rings.path, self._account)
         except OSError:
             self._clean()
             raise
@@ -96,7 +104,7 @@ class Link:
         wanted = {"numbers": self.rings.numbers.ring.published, "facts": self.rings.facts.ring.published}
         lost = self._lost()
         while True:
-            progress = self._progress()
+            progress = self._account.read()
             if all(progress.settled.get(ring, 0) >= number for ring, number in wanted.items()):
                 return self._lost() == lost
             if time.monotonic() >= deadline:
@@ -110,14 +118,23 @@ class Link:
         self._over.set()
         if self._lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             self._lock.release()
-        exporter, progress = self._exporter, Progress()
-        if exporter is not None:
-            grace = min(0.1, timeout_s / 10)
-            exporter.say_close(deadline - grace)
+        for exporter in self._last_lives(deadline):
+            exporter.say_close(deadline - min(0.1, timeout_s / 10))
             exporter.finish(deadline - time.monotonic())
-            progress = exporter.progress()
             exporter.release()
+        progress = self._account.read()
+        self._account.close()
         return _outcome(account.accepted, account.dropped, progress)
+
+    def _last_lives(self, deadline: float) -> Iterator[ExporterProcess]:
+        """Who is to deliver the rest: the exporter, and one more if that has died of something else."""
+        exporter = self._exporter
+        if exporter is None:
+            return
+        yield exporter
+        if not self._account.read().final and time.monotonic() + _LIFE_S < deadline:
+            with contextlib.suppress(OSError, RuntimeError):
+                yield ExporterProcess(self.rings.path, self._account)
 
     def abandon(self) -> None:
         """Let go of everything in a forked child."""
@@ -126,13 +143,10 @@ class Link:
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
             exporter.abandon()
+            self._account.close()
 
     def _lost(self) -> int:
-        return sum(self.rings.account().dropped.values()) + sum(self._progress().dropped.values())
-
-    def _progress(self) -> Progress:
-        exporter = self._exporter
-        return Progress() if exporter is None else exporter.progress()
+        return sum(self.rings.account().dropped.values()) + sum(self._account.read().dropped.values())
 
     def _keep(self) -> None:
         """The keeper: waits for the exporter's end and starts another."""
@@ -157,7 +171,7 @@ class Link:
             if self._over.is_set():
                 return
             try:
-                self._exporter = ExporterProcess(self.rings.path)
+                self._exporter = ExporterProcess(self.rings.path, self._account)
             except OSError as error:
                 log.warning("the telemetry exporter could not be started again: %s", error)
                 return
@@ -166,6 +180,7 @@ class Link:
 
     def _clean(self) -> None:
         forget_hello(self.rings.path)
+        self._account.close()
         self.rings.close(0.0)
         self.rings.unlink()
 

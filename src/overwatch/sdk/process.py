@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import IO, Final
 
@@ -22,25 +23,52 @@ from overwatch.sdk.frames import Close, Progress, encode
 
 _COMMAND: Final = ("-P", "-m", "overwatch.sdk.exporter")
 _GRACE_S: Final = 0.1
+_LOOK_S: Final = 0.02
+
+
+class AccountFile:
+    """Where the exporters of some rings, one after the other, leave their account: memory, if it can be.
+
+    Raises `OSError`.
+    """
+
+    def __init__(self) -> None:
+        memory = getattr(os, "memfd_create", None)
+        self._file: IO[bytes]
+        if memory is not None:
+            self._file = os.fdopen(memory("overwatch-account"), "r+b", 0)
+        else:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 lives as long as the run
+
+    def fileno(self) -> int:
+        """The open file."""
+        return self._file.fileno()
+
+    def read(self) -> Progress:
+        """What was last said."""
+        try:
+            data = os.pread(self._file.fileno(), 1 << 16, 0)
+            return msgspec.json.decode(data.strip(b" \0") or b"{}", type=Progress)
+        except (OSError, ValueError):
+            return Progress()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._file.close()
 
 
 class ExporterProcess:
     """One life of the exporter of some rings. Raises `OSError` when it cannot be started."""
 
-    def __init__(self, rings: Path) -> None:
+    def __init__(self, rings: Path, account: AccountFile) -> None:
         if not sys.executable:
             raise FileNotFoundError("this interpreter does not say where its executable is")
-        self._account: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 lives as long as the process
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, *_COMMAND, str(rings)],
-                stdin=subprocess.PIPE,
-                stdout=self._account,
-                bufsize=0,
-            )
-        except OSError:
-            self._account.close()
-            raise
+        self._process = subprocess.Popen(
+            [sys.executable, *_COMMAND, str(rings)],
+            stdin=subprocess.PIPE,
+            stdout=account,
+            bufsize=0,
+        )
         stdin = self._process.stdin
         if stdin is None:
             raise BrokenPipeError("the exporter was started without an input")
@@ -56,7 +84,7 @@ class ExporterProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended, as far as `watch` saw."""
+        """Whether it has not ended, as far as `watch` or `finish` saw."""
         return not self._ended.is_set()
 
     def watch(self) -> None:
@@ -73,30 +101,27 @@ class ExporterProcess:
 
     def finish(self, timeout_s: float) -> bool:
         """Wait for its end; one that takes longer is killed. Whether it ended by itself."""
-        if self._ended.wait(max(timeout_s, 0.0)):
-            return True
-        self.kill()
-        return False
+        deadline = time.monotonic() + timeout_s
+        while not self._ended.wait(min(max(deadline - time.monotonic(), 0.0), _LOOK_S)):
+            if self._process.poll() is not None:
+                self._ended.set()
+            elif time.monotonic() >= deadline:
+                self.kill()
+                return False
+        return True
 
     def kill(self) -> None:
         """End it at once."""
         with contextlib.suppress(OSError):
             self._process.kill()
-        self._ended.wait(_GRACE_S)
-
-    def progress(self) -> Progress:
-        """What the exporter last said became of the records."""
-        try:
-            data = os.pread(self._account.fileno(), 1 << 16, 0)
-            return msgspec.json.decode(data.strip(b" \0") or b"{}", type=Progress)
-        except (OSError, ValueError):
-            return Progress()
+        deadline = time.monotonic() + _GRACE_S
+        while self._process.poll() is None and time.monotonic() < deadline:
+            self._ended.wait(_LOOK_S)
 
     def release(self) -> None:
-        """Let go of the account and of the input."""
+        """Let go of the input."""
         with contextlib.suppress(OSError):
             self._stdin.close()
-        self._account.close()
 
     def abandon(self) -> None:
         """Let go in a forked child: the process is the parent's."""

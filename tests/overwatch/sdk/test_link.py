@@ -120,6 +120,35 @@ def test_a_killed_exporter_is_replaced_and_nothing_is_lost_or_doubled(sink: Sink
     assert report == msgspec.structs.replace(report, delivered=True, accepted=said + 1, kept=0, dropped={})
 
 
+def test_an_exporter_that_dies_before_the_close_is_followed_for_the_close(sink: Sink) -> None:
+    """Between two exporters a close does not give up: it delivers, and its account forgets nothing."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.log("before")
+    assert run.flush(10.0)
+    pid = run.exporter_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: run.exporter_pid is None)
+    run.log("after")
+    report = run.close(10.0)
+    assert report == overwatch.sdk.Report(delivered=True, accepted=3, dropped={})
+    assert [event.message for event in sink.events(LogLine)] == ["before", "after"]
+
+
+def test_an_account_outlives_the_exporter_that_gave_it(sink: Sink) -> None:
+    """A close without the time for another exporter still knows what the dead one had delivered."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.log("before")
+    assert run.flush(10.0)
+    pid = run.exporter_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: run.exporter_pid is None)
+    run.log("after")
+    report = run.close(0.1)
+    assert (report.accepted, report.kept, report.dropped) == (3, 2, {})
+
+
 def test_an_exporter_that_always_dies_is_given_up_and_all_is_kept(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@ The process's standard output is a file that the trainer holds; the newest accou
 Nothing else may print there, so standard output is moved aside first. Must not know the network.
 """
 
+import contextlib
 import os
 
 import msgspec
@@ -17,10 +18,11 @@ class Account:
     def __init__(self) -> None:
         self._fd = os.dup(1)
         os.dup2(2, 1)
-        self._length = 0
+        self._length = os.fstat(self._fd).st_size
 
     def write(self, progress: Progress) -> None:
         """Replace the account; padded, so that no rest of a longer one is read."""
         data = msgspec.json.encode(progress)
         self._length = max(self._length, len(data))
-        os.pwrite(self._fd, data.ljust(self._length), 0)
+        with contextlib.suppress(OSError):  # a disk without room: the trainer reads an older account
+            os.pwrite(self._fd, data.ljust(self._length), 0)
