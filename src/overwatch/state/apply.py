@@ -14,7 +14,6 @@ from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
-    Column,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -31,7 +30,7 @@ from overwatch.events import (
     RunStarted,
     SeedStageChanged,
 )  # fmt: skip
-from overwatch.state.arrays import Ints
+from overwatch.state.envs import ids_in
 from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure
 from overwatch.state.policy import rebase
@@ -168,7 +167,7 @@ def _note_drops(state: RunState, source: Source, event: Measured) -> None:
 
 
 def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
-    rows = state.envs.rows(_ids(event.env_id))
+    rows = state.envs.rows(ids_in(event.env_id))
     state.envs.finish_episodes(rows, event.episode_return.array().astype(np.float64), event.at)
     if event.metric is not None:
         state.envs.measure("metric", rows, event.metric.array().astype(np.float64), event.at)
@@ -177,7 +176,7 @@ def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
 
 
 def _act(state: RunState, event: ActionTaken) -> None:
-    rows = state.envs.rows(_ids(event.env_id))
+    rows = state.envs.rows(ids_in(event.env_id))
     nothing = np.full(rows.size, -1, dtype=np.int64)
     ops = codes(event.op, state.op_names.code)
     slots = nothing if event.slot is None else codes(event.slot, state.slot_names.code)
@@ -258,7 +257,7 @@ def _stop_early(state: RunState, event: EarlyStopped) -> None:
 def _change_task(state: RunState, event: CurriculumChanged) -> None:
     """What was earned before is no measure of what is earned now."""
     envs = state.envs
-    rows = None if event.env_id is None else envs.rows(_ids(event.env_id))
+    rows = None if event.env_id is None else envs.rows(ids_in(event.env_id))
     envs.begin_task(np.arange(envs.n) if rows is None else rows)
     if rows is not None and 2 * rows.size < envs.n:
         return
@@ -266,7 +265,3 @@ def _change_task(state: RunState, event: CurriculumChanged) -> None:
     for row in (RETURN, VALUE_LOSS):
         if row.name in state.policy:
             rebase(state.policy[row.name])
-
-
-def _ids(column: Column) -> Ints:
-    return column.array().astype(np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.catalog import Stage
+from overwatch.events import Column
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
 from overwatch.state.tally import Tally
 from overwatch.state.trends import MEASURES, Actions, Trends
@@ -30,8 +31,20 @@ _FILLS: Final = {
 """Arrays of shape (C,), with what an unused row holds."""
 _GRID: Final = {"stage": -1, "blueprint": -1, "alpha": np.nan, "age": -1, "grad": np.nan}
 """Arrays of shape (C, slots)."""
+_WHOLE = 2.0**53
+"""Size up to which a double tells whole numbers apart."""
 _BARE = np.array([stage.code for stage in Stage if not stage.shows_blueprint] + [Stage.GERMINATED.code])
 """Stages without a seed that has learned: what was measured of an earlier one is over."""
+
+
+def ids_in(column: Column) -> Ints:
+    """The ids in a column, shape (k,); raises `ValueError` where one is not a whole number of 64 bits."""
+    told = column.array()
+    if told.dtype.kind != "f":
+        return told.astype(np.int64)
+    if not ((np.abs(told) < _WHOLE) & (told == np.floor(told))).all():
+        raise ValueError("an env id is not a whole number")
+    return told.astype(np.int64)
 
 
 class Envs(msgspec.Struct, kw_only=True):

@@ -12,6 +12,7 @@ from overwatch.catalog.machine import THROTTLE
 from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import Ints
+from overwatch.state.envs import ids_in
 from overwatch.state.policy import Many, new_series, observe, observe_conflated, share_above
 from overwatch.state.run import Gauge, RunState, Throttle
 from overwatch.state.stops import settle_stops
@@ -19,6 +20,8 @@ from overwatch.state.trends import MEASURES
 
 MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""
+MAX_AGE = 2.0**53
+"""Steps; what is more, or less than none, is no age."""
 MAX_CUSTOM = 256
 """Most policy values that no row knows."""
 
@@ -103,7 +106,7 @@ def _clipped(state: RunState, at: int, stamp: int) -> None:
 
 
 def _envs(state: RunState, event: Measured, rank: int) -> None:
-    rows = state.envs.rows(event.keys["env_id"].array().astype(np.int64))
+    rows = state.envs.rows(ids_in(event.keys["env_id"]))
     lane = event.values.get("lane")
     if lane is not None:
         state.envs.lane[rows] = codes(lane, state.lane_code)
@@ -133,7 +136,7 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
 
 def _slots(state: RunState, event: Measured) -> None:
     envs = state.envs
-    rows = envs.rows(event.keys["env_id"].array().astype(np.int64))
+    rows = envs.rows(ids_in(event.keys["env_id"]))
     slots = codes(event.keys["slot"], state.slot_names.code)
     envs.fit_slots(len(state.slot_names.words))
     stage = event.values.get("overwatch.slot.stage")
@@ -148,7 +151,7 @@ def _slots(state: RunState, event: Measured) -> None:
     age = event.values.get("overwatch.slot.age")
     if age is not None:
         ages = age.array().astype(np.float64)
-        envs.age[rows, slots] = np.where(np.isfinite(ages), ages, -1).astype(np.int64)
+        envs.age[rows, slots] = np.where((ages >= 0) & (ages < MAX_AGE), ages, -1).astype(np.int64)
     grad = event.values.get(GRADIENT_HEALTH.name)
     if grad is not None:
         envs.grad[rows, slots] = grad.array()

@@ -8,13 +8,14 @@ import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.events import EnvsRemoved
+from overwatch.state.envs import ids_in
 from overwatch.state.run import RunState
 from overwatch.state.trends import MEASURES
 
 
 def remove(state: RunState, event: EnvsRemoved) -> None:
     """Forget the envs, or the values of them that ended; an env without any value left ends too."""
-    ids = np.unique(event.env_id.array().astype(np.int64))
+    ids = np.unique(ids_in(event.env_id))
     if event.metrics:
         rows = [BY_NAME[name] for name in event.metrics if name in BY_NAME]
         shorts = [row.short for row in rows if row.scope is Scope.ENV and row.short in MEASURES]

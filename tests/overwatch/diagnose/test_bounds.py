@@ -73,6 +73,30 @@ EXAMPLES: dict[str, tuple[LaneFacts, str, str]] = {
 }  # fmt: skip
 
 
+NEARLY: dict[str, LaneFacts] = {
+    "throttled": LaneFacts(name="gpu1", age_s=0, throttle=("power",), **{**BUSY, "clock": 0.85}),
+    "oom_risk": LaneFacts(
+        name="gpu1",
+        age_s=0,
+        memory=0.96,
+        memory_used=76 * GIB,
+        memory_total=80 * GIB,
+        memory_rate=GIB / 100,
+        util=0.9,
+    ),
+    "straggler": LaneFacts(name="gpu1", age_s=0, pace=1.2, step_s=1.92, **BUSY),
+    "sync_bound": LaneFacts(
+        name="gpu0", age_s=0, util=0.62, step_s=0.9, slowest="gpu1", slowest_s=1.0, sync_phase=0.1
+    ),
+    "io_bound": LaneFacts(name="gpu1", age_s=0, util=0.3, loader=0.5, loader_text="loader 4/8", io_phase=0.2),
+    "compute_bound": LaneFacts(name="gpu1", age_s=0, util=0.97, power=0.55),
+    "memory_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, memory=0.9),
+    "host_bound": LaneFacts(name="gpu1", age_s=0, util=0.85, power=0.25),
+    "idle": LaneFacts(name="gpu1", age_s=0, util=0.06, power=0.1),
+}
+"""All signals of the rule, short of its limits."""
+
+
 def _bound(lane: LaneFacts) -> Bound:
     return judge_lanes([lane], AnomalyLimits())[lane.name]
 
@@ -91,6 +115,14 @@ def test_the_rule_speaks_with_its_reason(name: str) -> None:
     assert (bound.state + bound.mark, bound.why) == (state, why)
     assert 0 <= bound.confidence <= 1
     assert bound.evidence
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "unknown"])
+def test_the_rule_keeps_quiet_within_its_limits(name: str) -> None:
+    """Every rule but the last, which speaks where no other does, has an example that it says nothing of."""
+    rule = next(rule for rule in RULES if rule.__name__ == name)
+
+    assert rule(NEARLY[name], AnomalyLimits()) is None
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "unknown"])

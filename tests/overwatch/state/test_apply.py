@@ -10,6 +10,7 @@ from overwatch.catalog import KL, Scope, Stage
 from overwatch.catalog.policy import EXPLAINED_VARIANCE
 from overwatch.events import (
     Column,
+    EpisodeEnded,
     Event,
     GateEvaluated,
     Measured,
@@ -314,3 +315,21 @@ def test_kl_is_judged_by_the_target_that_the_run_declared(config: dict[str, str]
         found.append(judgement.status.word)
 
     assert found == words
+
+
+@pytest.mark.parametrize("wrong", [0.5, float("nan"), float("inf"), -1e300])
+def test_an_env_id_that_is_no_whole_number_is_refused(wrong: float) -> None:
+    """A record of it is malformed: it makes no env of another number, and leaves the others alone."""
+    state = fakes.folded([fakes.envs(START_NS, [0, 1], reward=[0.0, 1.0])])
+    bad = EpisodeEnded(at=START_NS, env_id=Column.of([0.0, wrong]), episode_return=Column.of([1.0, 1.0]))
+    with pytest.raises(ValueError, match="an env id is not a whole number"):
+        apply(state, Record(origin=ORIGIN, event=bad, seq=2), START_NS)
+
+    assert state.envs.n == 2
+
+
+def test_env_ids_may_come_as_whole_floats() -> None:
+    """Some trainers know no other numbers."""
+    told = EpisodeEnded(at=START_NS, env_id=Column.of([3.0, 7.0]), episode_return=Column.of([1.0, 1.0]))
+
+    assert fakes.folded([told]).envs.ids[:2].tolist() == [3, 7]
