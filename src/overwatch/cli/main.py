@@ -121,3 +121,18 @@ def replay(
     from overwatch.cli.replay import replay as run_replay
 
     sys.exit(run_replay(path, ReplayOptions(every_s=every_s, at_s=at_s, run_id=run_id, digest=digest)))
+
+
+@main.command()
+@click.argument("spool", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False)
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; where the trainer wanted it without.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=60, show_default=True,
+              help="Seconds for each producer.")  # fmt: skip
+def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
+    """Deliver what killed trainers left on this machine.
+
+    SPOOL is a folder of spools, or one spool; this user's own without.
+    """
+    from overwatch.cli.sync import sync as run_sync
+
+    sys.exit(run_sync(spool, endpoint, timeout_s))

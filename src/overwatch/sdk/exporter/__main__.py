@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.sdk.exporter.account import Account
-from overwatch.sdk.exporter.core import Exporter
-from overwatch.sdk.exporter.spool import Spool
-from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
-from overwatch.sdk.frames import Close, FrameError, FrameReader, Hello
+from overwatch.sdk.exporter.adopt import Adopter
+from overwatch.sdk.exporter.core import Exporter, open_spool
+from overwatch.sdk.frames import Close, FrameError, FrameReader
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
 from overwatch.sdk.rings.file import RingError
 from overwatch.sdk.rings.ringset import remove
@@ -47,27 +46,12 @@ def main(arguments: list[str]) -> int:
     except (OSError, RingError, GreetingError) as error:
         log.error("telemetry cannot be read: %s", error)  # noqa: TRY400 one line for a person
         return 2
-    exporter = Exporter(hello, source, spool, account.write)
+    exporter = Exporter(hello, source, spool, account.write, Adopter().begin)
     exporter.run(Input(0))
     if exporter.is_emptied:
         remove(rings)
         forget_hello(rings)
     return 0
-
-
-def open_spool(hello: Hello, rings: Path) -> Spool:
-    """The spool of this life of the trainer; raises `OSError` when another process has it."""
-    meta = SpoolMeta(
-        run_id=hello.run_id,
-        role=hello.role,
-        rank=hello.rank,
-        epoch=hello.epoch,
-        pid=os.getpid(),
-        rings=str(rings),
-        endpoint=hello.endpoint,
-        created=hello.started.at,
-    )
-    return Spool(spool_folder(spool_root(), meta), meta=meta)
 
 
 class Input:

@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from overwatch.catalog import Scope
@@ -27,6 +28,7 @@ from overwatch.sdk.exporter.ledger import Ledger
 from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool
+from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
 from overwatch.sdk.exporter.station import INVALID, Place, Ring, Station, started
 from overwatch.sdk.frames import Close, Dropped, Hello, Progress, Update
 from overwatch.sdk.rings.source import Item, RingSource
@@ -36,6 +38,8 @@ log: Final = logging.getLogger("overwatch.exporter")
 WINDOW_S: Final = 0.1
 """How long numbers gather before they are told: ten requests a second at most."""
 _RINGS: Final = (Ring.NUMBERS, Ring.FACTS)
+BACKLOG_S: Final = 1.0
+"""How long they wait for company behind a backlog, which then drains in fewer requests."""
 _BUSY_S: Final = 0.01
 _IDLE_S: Final = 0.05
 _METRICS_S: Final = 1.0
@@ -60,8 +64,13 @@ class Farewell(Protocol):
 class Exporter:
     """Everything between the rings and the collector."""
 
-    def __init__(self, hello: Hello, source: RingSource, spool: Spool, tell: Tell) -> None:
+    def __init__(
+        self, hello: Hello, source: RingSource, spool: Spool, tell: Tell,
+        delivers: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """`tell` gets each account, `delivers` is called when something has reached the collector."""
         self._hello, self._source, self._spool, self._tell = hello, source, spool, tell
+        self._delivers = delivers
         found, node = revision(), host_name()
         trainer = Trainer(node=node, pid=hello.pid)
         self._lanes = lane_map(trainer, hello.started)
@@ -75,15 +84,15 @@ class Exporter:
         self._before = spool.spooled
         self._malformed = 0
         self._items: list[Item] = []
-        self._due = time.monotonic() + WINDOW_S
+        self._due = self._export_at = time.monotonic()
         if not said:
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
-            self._flush()
+            self._export()
         self._sampler = Sampler(hello.join or hello.run_id, self._say, trainer) if hello.sample else None
 
     def run(self, farewell: Farewell) -> None:
         """Work until the trainer is done."""
-        self._sender.start(self._write_account)
+        self._sender.start(self._progressed)
         if self._sampler is not None:
             self._sampler.start()
         deadline, pause = None, _BUSY_S
@@ -91,7 +100,7 @@ class Exporter:
             deadline = farewell.wait(pause)
             pause = _BUSY_S if self._read() else min(pause * 1.5, _IDLE_S)
             if time.monotonic() >= self._due:
-                self._flush()
+                self._close_window()
         self._finish(deadline)
 
     def _read(self) -> int:
@@ -102,7 +111,7 @@ class Exporter:
             if item.sequence > self._before.get(_RINGS[item.ring].value, 0):
                 self._take(item)
             if self._station.is_full:
-                self._flush()
+                self._export()
         return len(items)
 
     def _take(self, item: Item) -> None:
@@ -117,14 +126,23 @@ class Exporter:
     def _say(self, event: Event) -> None:
         self._station.say(self._lanes.translate(event))
 
-    def _flush(self) -> None:
-        """Bring what gathered to the spool, then let go of it in the rings."""
-        self._due = time.monotonic() + WINDOW_S
+    def _close_window(self) -> None:
+        """A tenth of a second is over; with a backlog before it what it held waits for company."""
+        now = time.monotonic()
+        self._due = now + WINDOW_S
         self._station.tell_drops(self._dropped())
+        if now >= self._export_at or self._spool.is_empty or self._station.is_full:
+            self._export()
+        else:
+            self._station.close_window()
+
+    def _export(self) -> None:
+        """Bring what gathered to the spool, then let go of it in the rings."""
+        self._export_at = time.monotonic() + BACKLOG_S
         known, self._malformed = self._malformed, self._source.malformed
         if self._malformed > known:
             self._spool.refuse(self._malformed - known, INVALID, {})
-        rings = self._station.flush()
+        rings = self._station.export()
         if rings:
             self._ledger.put(self._station.order, rings)
         items, self._items = self._items, []
@@ -139,7 +157,7 @@ class Exporter:
         while self._read() or (self._source.waiting and time.monotonic() < deadline):
             pass
         self._station.tell_drops(self._dropped(), now=True)
-        self._flush()
+        self._export()
         self._instruments.flush(min(max(deadline - time.monotonic(), 0.0) / 2, _METRICS_S))
         self._sender.drain(deadline - time.monotonic() - _STOP_S)
         self._sender.stop(_STOP_S)
@@ -154,6 +172,12 @@ class Exporter:
     def _dropped(self) -> int:
         return sum(self._spool.dropped.values()) + sum(self._source.dropped().values())
 
+    def _progressed(self) -> None:
+        """A request has been settled."""
+        self._write_account()
+        if self._spool.delivered:
+            self._delivers()
+
     def _write_account(self, *, final: bool = False) -> None:
         dropped = dict(self._spool.dropped)
         if final and self._spool.degraded and (waiting := self._spool.waiting):
@@ -163,6 +187,21 @@ class Exporter:
                 delivered=self._spool.delivered, dropped=dropped, settled=self._ledger.settled(), final=final
             )
         )
+
+
+def open_spool(hello: Hello, rings: Path) -> Spool:
+    """The spool of this life of the trainer; raises `OSError` when another process has it."""
+    meta = SpoolMeta(
+        run_id=hello.run_id,
+        role=hello.role,
+        rank=hello.rank,
+        epoch=hello.epoch,
+        pid=os.getpid(),
+        rings=str(rings),
+        endpoint=hello.endpoint,
+        created=hello.started.at,
+    )
+    return Spool(spool_folder(spool_root(), meta), meta=meta)
 
 
 def destinations(endpoint: str | None) -> dict[Signal, Destination]:

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -61,15 +62,17 @@ class Place(NamedTuple):
 
 
 class Gatherer(LogRecordProcessor):
-    """OpenTelemetry's door: records gather until they are exported as one batch."""
+    """OpenTelemetry's door: records gather, by ring, until they are exported as one batch."""
 
     def __init__(self, spooler: LogSpooler) -> None:
         self._spooler = spooler
-        self._batch: list[ReadableLogRecord] = []
+        self._batches: dict[Ring, list[ReadableLogRecord]] = {ring: [] for ring in Ring}
+        self.ring = Ring.FACTS
+        """Whose record is emitted next."""
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
         """Let a record wait."""
-        self._batch.append(
+        self._batches[self.ring].append(
             ReadableLogRecord(
                 log_record=log_record.log_record,
                 resource=log_record.resource or Resource.get_empty(),
@@ -78,19 +81,30 @@ class Gatherer(LogRecordProcessor):
             )
         )
 
-    def export(self, parcel: Parcel) -> None:
-        """Export what gathered; raises what encoding raises."""
-        batch, self._batch = self._batch, []
+    def export(self, ring: Ring, parcel: Parcel) -> bool:
+        """Export what gathered of a ring; whether there was anything. Raises what encoding raises."""
+        batch, self._batches[ring] = self._batches[ring], []
         if batch:
             self._spooler.parcel = parcel
             self._spooler.export(batch)
+        return bool(batch)
 
     def shutdown(self) -> None:
         """Nothing more comes."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 its interface
         """Whether nothing waits."""
-        return not self._batch
+        return not any(self._batches.values())
+
+
+@dataclass(slots=True)
+class _Held:
+    """What gathered of one ring since it was exported last."""
+
+    counted: int = 0
+    """Records of the trainer."""
+    unsaid: int = 0
+    """Those of them that could not be said."""
 
 
 class Station:
@@ -121,8 +135,8 @@ class Station:
         self._rings: dict[Ring, int] = {}
         self._told = 0
         self._told_at = 0.0
-        self._unsaid = 0
-        """Records that say nothing, since the last window."""
+        self._held = {ring: _Held() for ring in Ring}
+        self._size = 0
 
     def take(self, event: Event, place: Place, *, size: int, counted: int) -> None:
         """Take an event that the trainer said; it stands for `counted` records."""
@@ -134,7 +148,9 @@ class Station:
     def skip(self, place: Place, *, counted: int) -> None:
         """Pass over records that say nothing."""
         with self._lock:
-            self._unsaid += counted
+            held = self._held[place.ring]
+            held.counted += counted
+            held.unsaid += counted
             self._rings[place.ring] = place.sequence
 
     def say(self, event: Event) -> None:
@@ -150,15 +166,21 @@ class Station:
 
     @property
     def is_full(self) -> bool:
-        """Whether the window should leave before more is taken."""
-        return self._window.size_bytes >= FULL_BYTES
+        """Whether what gathered should leave before more is taken."""
+        return self._size + self._window.size_bytes >= FULL_BYTES
 
-    def flush(self) -> Mapping[str, int]:
-        """Send the window to the spool; by ring, the last record that is safe there now."""
+    def close_window(self) -> None:
+        """Say what the window holds; it waits for `export`."""
         with self._lock:
-            passed, done, self._rings = self._window.take(), self._rings, {}
-            self._export(passed.numbers, Ring.NUMBERS, passed.counted_numbers, done)
-            self._export(passed.facts, Ring.FACTS, passed.counted_facts, done)
+            self._close_window()
+
+    def export(self) -> Mapping[str, int]:
+        """Send all that gathered to the spool; by ring, the last record that is safe there now."""
+        with self._lock:
+            self._close_window()
+            done, self._rings, self._size = self._rings, {}, 0
+            for ring in (Ring.NUMBERS, Ring.FACTS):
+                self._export(ring, {ring.value: done[ring]} if ring in done else {})
             return {ring.value: sequence for ring, sequence in done.items()}
 
     def tell_drops(self, total: int, *, now: bool = False) -> None:
@@ -177,20 +199,29 @@ class Station:
                 self._window.add(seen, size=_OWN_SIZE, counted=0)
                 self._instruments.note(seen)
 
-    def _export(self, events: tuple[Event, ...], ring: Ring, counted: int, done: Mapping[Ring, int]) -> None:
+    def _close_window(self) -> None:
+        self._size += self._window.size_bytes
+        passed = self._window.take()
+        self._hold(Ring.NUMBERS, passed.numbers, passed.counted_numbers)
+        self._hold(Ring.FACTS, passed.facts, passed.counted_facts)
+
+    def _hold(self, ring: Ring, events: tuple[Event, ...], counted: int) -> None:
+        self._gatherer.ring = ring
+        held = self._held[ring]
+        held.counted += counted
+        held.unsaid += min(sum(not self._emit(event) for event in events), counted)
+
+    def _export(self, ring: Ring, place: Mapping[str, int]) -> None:
         """One request of a ring's kind; what cannot be said in it is accounted for with its place."""
-        unsaid = min(sum(not self._emit(event) for event in events), counted)
-        if ring is Ring.FACTS:
-            unsaid, self._unsaid = unsaid + self._unsaid, 0
-        place = {ring.value: done[ring]} if ring in done else {}
-        is_fact, records = ring is Ring.FACTS, counted - min(unsaid, counted)
-        parcel = Parcel(is_fact=is_fact, records=records, last_seq=self._seq, rings=place)
+        held, self._held[ring] = self._held[ring], _Held()
+        records, unsaid = held.counted - held.unsaid, held.unsaid
+        parcel = Parcel(is_fact=ring is Ring.FACTS, records=records, last_seq=self._seq, rings=place)
         try:
-            self._gatherer.export(parcel)
+            is_placed = self._gatherer.export(ring, parcel)
         except (ValueError, TypeError, LookupError, OverflowError) as error:
-            log.warning("%d records could not be encoded: %s", len(events), error)
-            unsaid += records
-        if unsaid or (place and not events):
+            log.warning("%d records could not be encoded: %s", records, error)
+            is_placed, unsaid = False, held.counted
+        if unsaid or (place and not is_placed):
             self._store.refuse(unsaid, INVALID, place)
 
     def _emit(self, event: Event) -> bool:

@@ -1,0 +1,175 @@
+"""What dead producers left behind: rings that nobody read to their end, spools that nobody delivers.
+
+Rules: what a living process still has a hand on is left alone; what is delivered is removed, what is not
+stays for the next time. Must not know who asks.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from overwatch.journal import FolderBusyError, Signal
+from overwatch.sdk.exporter.core import Exporter, destinations, open_spool
+from overwatch.sdk.exporter.delivery.outlet import outlet
+from overwatch.sdk.exporter.delivery.sender import Sender
+from overwatch.sdk.exporter.spool import Spool
+from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
+from overwatch.sdk.frames import Hello, Progress
+from overwatch.sdk.greeting import SUFFIX, GreetingError, forget_hello, read_hello
+from overwatch.sdk.rings.file import RingError
+from overwatch.sdk.rings.ringset import places, remove
+from overwatch.sdk.rings.source import RingSource
+
+log: Final = logging.getLogger("overwatch.exporter")
+
+_STOP_S: Final = 0.5
+_SAME_S: Final = 2.0
+"""A process that began later than this after a greeting is not the one that wrote it."""
+
+
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one producer's records that were left behind."""
+
+    run_id: str
+    records: int
+    """That the collector has now."""
+    kept: int
+    """That still wait."""
+    is_done: bool
+    """Nothing of it is left."""
+    dropped: dict[str, int]
+    """That are gone, by reason."""
+
+
+def deliver_all(root: Path | None, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+    """Deliver all that was left on this machine, each producer's within `timeout_s`.
+
+    `endpoint` is where to; else where the trainer wanted it. `root` holds the spools, or is one.
+    """
+    tried: set[str] = set()
+    if root is None:
+        for rings in left_rings():
+            tried.add(str(rings))
+            yield from _spool_rings(rings, endpoint, timeout_s)
+    for orphan in left_spools(spool_root() if root is None else root):
+        if orphan.meta.rings not in tried:
+            yield from _deliver(orphan, endpoint, timeout_s)
+
+
+def left_rings() -> list[Path]:
+    """The rings on this machine whose trainer is dead."""
+    found = [path.with_suffix("") for folder in places() for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    return [rings for rings in found if not _is_in_use(rings)]
+
+
+def left_spools(root: Path) -> list[Orphan]:
+    """The spools under `root`, or at it, that no process holds and no living trainer will fill."""
+    found = orphans(root) or [orphan for orphan in orphans(root.parent) if orphan.path == root]
+    return [
+        orphan for orphan in found if orphan.meta.rings is None or not _is_in_use(Path(orphan.meta.rings))
+    ]
+
+
+def _is_in_use(rings: Path) -> bool:
+    """Whether a living trainer writes these rings; what cannot be read is nobody's."""
+    try:
+        hello = read_hello(rings)
+    except FileNotFoundError:
+        return False
+    except (OSError, GreetingError):
+        return True
+    try:
+        return psutil.Process(hello.pid).create_time() <= hello.started.at / 1e9 + _SAME_S
+    except psutil.Error:
+        return False
+
+
+class _Now:
+    """The farewell of a trainer that is gone."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+
+    def wait(self, timeout_s: float) -> float | None:  # noqa: ARG002 there is nothing to wait for
+        """The deadline."""
+        return self._deadline
+
+
+def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+    """Read a dead trainer's rings to their end, and deliver what it left."""
+    try:
+        hello, source = read_hello(rings), RingSource(rings)
+    except (OSError, RingError, GreetingError) as error:
+        log.warning("rings at %s cannot be read: %s", rings, error)
+        return
+    try:
+        spool = open_spool(hello, rings)
+    except FolderBusyError:
+        source.close()
+        return
+    told: list[Progress] = [Progress()]
+    exporter = Exporter(_quiet(hello, endpoint), source, spool, told.append)
+    exporter.run(_Now(time.monotonic() + timeout_s))
+    if exporter.is_emptied:
+        remove(rings)
+        forget_hello(rings)
+    source.close()
+    yield _delivered(hello.run_id, spool)
+
+
+def _quiet(hello: Hello, endpoint: str | None) -> Hello:
+    """The greeting of a trainer that is dead: this machine is not sampled for it."""
+    return msgspec.structs.replace(hello, sample=False, endpoint=endpoint or hello.endpoint)
+
+
+def _deliver(orphan: Orphan, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+    try:
+        spool = Spool(orphan.path)
+    except FolderBusyError:
+        return
+    if not spool.is_empty:
+        ways = destinations(endpoint or orphan.meta.endpoint)
+        sender = Sender(spool, lambda: outlet(ways), ways[Signal.LOGS].shown)
+        sender.start()
+        sender.drain(timeout_s)
+        sender.stop(_STOP_S)
+    spool.close(discard=True)
+    yield _delivered(orphan.meta.run_id, spool)
+
+
+def _delivered(run_id: str, spool: Spool) -> Delivered:
+    return Delivered(
+        run_id=run_id,
+        records=spool.delivered,
+        kept=spool.waiting,
+        is_done=spool.is_empty,
+        dropped=dict(spool.dropped),
+    )
+
+
+class Adopter:
+    """Delivers what others left, beside one's own delivery, once that has succeeded."""
+
+    def __init__(self, timeout_s: float = 30.0) -> None:
+        self._timeout_s = timeout_s
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Once; the thread ends with the process."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="overwatch-adopter", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            for found in deliver_all(None, None, self._timeout_s):
+                if found.records:
+                    log.warning("delivered %d records that run %s had left", found.records, found.run_id)
+        except OSError as error:
+            log.warning("what others left could not be delivered: %s", error)
