@@ -45,7 +45,7 @@ def detail(rows: BoardRows, judged: Judged, env_id: int) -> Detail:
         ),
         bound=None if bound is None else bound_view(bound),
         trends=_trends(rows.state, row, returns),
-        seed_events=seed_events(facts[-2 * EVENTS :])[:EVENTS],
+        seed_events=seed_events(facts)[:EVENTS],
     )
 
 

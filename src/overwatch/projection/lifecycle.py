@@ -1,17 +1,21 @@
 """What happened to one env's seeds, newest first: moves with what decided them, gates, and a crash.
 
-A gate that decided a move is told in the move's line; one that nothing followed has a line of its own.
+A gate that decided a move is told in the move's line; one that nothing followed has a line of its own. How a
+slot is cleaned up after a cull goes by itself, and its slot shows it: those moves are left out.
 Pure; must not know which env is selected, or how many lines there is room for.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
+from overwatch.catalog import Stage
 from overwatch.projection.text import safe
 from overwatch.snapshot import SeedEvent
 from overwatch.state.feed import CRASH, GATE, MOVE, measured
 from overwatch.state.run import Entry
 
+CLEANING: Final = frozenset(stage.label for stage in (Stage.PRUNED, Stage.EMBARGOED, Stage.RESETTING))
+"""Stages that a slot leaves by itself."""
 DECIDED_NS: Final = 1_000_000_000
 """Longest time between a gate and the move that it decided."""
 
@@ -30,7 +34,8 @@ def seed_events(facts: Sequence[Entry]) -> tuple[SeedEvent, ...]:
                 gate = None
             if gate is not None:
                 told[place] = None
-            told.append(_event(fact, fact.message, _why(fact, gate)))
+            if fact.message.partition(">")[0] not in CLEANING:
+                told.append(_event(fact, fact.message, _why(fact, gate)))
         elif fact.kind == CRASH:
             told.append(_event(fact, "CRASHED", _crash(fact)))
     return tuple(event for event in reversed(told) if event is not None)

@@ -123,7 +123,7 @@ BESIDE_ITS_NAME: dict[str, str] = {
     "crashed": "crashed | at step 12: boom",
     "non_finite": "non-finite | nan in reward",
     "slow_step": "slow step | 9.6× the median",
-    "slow_lane": "slow lane | slow with their lane",
+    "slow_lane": "slow lane | all of its lane is slow",
     "silent": "silent | for 12s while others step",
     "reward_collapse": "reward collapse | return 269.0 mad low",
     "rent_without_gain": "rent, no gain | rent 0.52, acc +0.00 in 50 steps",

@@ -1,5 +1,8 @@
 """The drawer's seed events: moves with what decided them, gates on their own, a crash, newest first."""
 
+from itertools import pairwise
+
+import msgspec
 import pytest
 
 from overwatch.catalog import Stage
@@ -107,6 +110,17 @@ def test_a_passed_gate_and_a_named_one_belong_to_their_move() -> None:
 
     assert _lines(_gate(at, score=0.71), _moved(at + 1, "passed G2")) == ["r1c1 BLENDING>PRUNED: G2 0.71"]
     assert _lines(_gate(at, gate="G0"), _moved(at, "policy")) == ["r1c1 BLENDING>PRUNED: by policy, age 31"]
+
+
+def test_the_clean_up_after_a_cull_is_left_to_the_slots() -> None:
+    """From the cull to the next seed nobody decides anything; what was decided stays in sight."""
+    stages = [Stage.TRAINING, Stage.PRUNED, Stage.EMBARGOED, Stage.RESETTING, Stage.DORMANT, Stage.GERMINATED]
+    moves = [
+        msgspec.structs.replace(_moved(START_NS + i * SECOND, "policy"), before=before, after=after)
+        for i, (before, after) in enumerate(pairwise(stages))
+    ]
+
+    assert [event.text for event in _told(*moves)] == ["DORMANT>GERMINATED", "TRAINING>PRUNED"]
 
 
 def test_a_crash_is_told_among_the_seeds_events() -> None:

@@ -43,6 +43,7 @@ def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         status="ok",
         weight=np.where(slow, WITH_LANE, 0.0),
         say=lambda _row: "slow with their lane",
+        tell=lambda _row: "all of its lane is slow",
     )
 
 

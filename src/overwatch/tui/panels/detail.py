@@ -18,7 +18,8 @@ from overwatch.tui.panels.columns import metric_word
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, right, rule, wrapped
 
 LABEL: Final = 6
-_SHORTER: Final = ((": ", " "), ("gradient ratio", "grad"), ("gradient", "grad"))
+_SHORT_WORDS: Final = (("gradient ratio", "grad"), ("gradient", "grad"))
+_SHORTER: Final = ((": ", " "), *_SHORT_WORDS)
 _MEASURED: Final = re.compile(r"^(\S+) .*?([-+.\d]+ [<>] [-+.\d]+)$")
 """A gate, what it checked, and the numbers: `G2 seed health 0.32 < 0.50`."""
 _TREND_SPECS: Final = {
@@ -117,6 +118,9 @@ def _reason(reason: Reason, room: int) -> list[list[Span]]:
     aligned = left(name, max(11, cells(name))) + "  "
     if cells(weight + aligned + said) > room - 1:
         aligned = name + "  "
+    for long, brief in _SHORT_WORDS:
+        if cells(weight + aligned + said) > room - 1:
+            said = said.replace(long, brief)
     indent = cells(weight + aligned)
     first, *more = wrapped(said, max(12, room - 1 - indent))
     lines = [[Span(weight), Span(aligned, Role.TITLE), Span(first)]]
