@@ -56,7 +56,7 @@ def _why(move: Entry, gate: Entry | None) -> str:
     if gate is not None and (reason in (None, "gate") or _name(gate) in (reason or "")):
         said = _said(gate)
         return f"{_name(gate)} {said or 'passed'}" if _passed(gate) else f"{_name(gate)}: {said or 'failed'}"
-    words = [] if reason is None else [reason if " " in reason else f"by {reason}"]
+    words = [] if reason is None else [reason.removeprefix("pruned ") if " " in reason else f"by {reason}"]
     return ", ".join([*words, *([] if age is None else [f"age {age}"])])
 
 

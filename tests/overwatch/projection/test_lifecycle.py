@@ -65,13 +65,13 @@ def test_a_move_says_what_its_gate_measured(gate: dict[str, object], why: str, r
     ("reason", "why"),
     [
         ("policy", "by policy, age 31"),
-        ("pruned by the policy", "pruned by the policy, age 31"),
+        ("pruned by the policy", "by the policy, age 31"),
         ("gate", "by gate, age 31"),
         (None, "age 31"),
     ],
 )
 def test_a_move_without_a_gate_says_who_made_it_and_at_which_age(reason: str | None, why: str) -> None:
-    """A word is a doer, a sentence is told as it is."""
+    """A word is a doer, a sentence is told as it is but for what the move says itself."""
     assert _lines(_moved(START_NS, reason)) == [f"r1c1 BLENDING>PRUNED: {why}"]
 
 

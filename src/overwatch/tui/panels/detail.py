@@ -19,7 +19,7 @@ from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, r
 
 LABEL: Final = 6
 _SHORT_WORDS: Final = (("gradient ratio", "grad"), ("gradient", "grad"))
-_SHORTER: Final = ((": ", " "), *_SHORT_WORDS)
+_SHORTER: Final = ((": ", " "), *_SHORT_WORDS, ("by the ", "by "))
 _MEASURED: Final = re.compile(r"^(\S+) .*?([-+.\d]+ [<>] [-+.\d]+)$")
 """A gate, what it checked, and the numbers: `G2 seed health 0.32 < 0.50`."""
 _TREND_SPECS: Final = {
