@@ -100,8 +100,8 @@ def begin(options: Options) -> Run:
     )
     try:
         link = Link(hello, LIMITS)
-    except OSError as error:
-        log.warning("telemetry is off: the exporter process could not be started: %s", error)
+    except (OSError, RuntimeError) as error:
+        log.warning("telemetry is off: %s", error)
         return Run(run_id, None, n_envs)
     return Run(run_id, link, n_envs)
 

@@ -9,9 +9,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -55,6 +55,33 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Records that are gone, by reason."""
 
 
+class Exporter(Protocol):
+    """One life of what reads the rings and delivers: a process, or a thread."""
+
+    @property
+    def pid(self) -> int | None:
+        """Id of its process, if it has one to itself."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+
+    def watch(self) -> None:
+        """Wait for its end, however long that takes."""
+
+    def say_close(self, deadline: float) -> None:
+        """Ask it to deliver what there is until `deadline` (monotonic seconds) and end."""
+
+    def finish(self, timeout_s: float) -> bool:
+        """Wait for its end so long, then bring it about where that can be done; whether it came in time."""
+
+    def release(self) -> None:
+        """Let go of it."""
+
+    def abandon(self) -> None:
+        """Let go of it in a forked child."""
+
+
 class Link:
     """One run's way to its exporter. Raises `OSError` when there can be none."""
 
@@ -66,19 +93,39 @@ class Link:
         self._lock = threading.Lock()
         """Held while an exporter is exchanged for another."""
         self._account = AccountFile()
-        try:
-            self.rings = RingSet(hello.epoch, rings, preset=hello.started.preset)
-        except OSError:
-            self._account.close()
-            raise
-        try:
-            write_hello(self.rings.path, hello)
-            self._exporter: ExporterProcess | None = ExporterProcess(self.rings.path, self._account)
-        except OSError:
-            self._clean()
-            raise
+        self._start: Callable[[], Exporter]
+        self._exporter: Exporter | None = self._open_process(hello, rings) or self._open_thread(hello, rings)
         self._keeper = threading.Thread(target=self._keep, name="overwatch-keeper", daemon=True)
         self._keeper.start()
+
+    def _open_process(self, hello: Hello, limits: RingLimits | None) -> Exporter | None:
+        """An exporter of its own, with rings it can share; `None` where that cannot be."""
+        started = hello.started
+        try:
+            self.rings = RingSet(hello.epoch, limits, preset=started.preset, config=started.config)
+        except OSError as error:
+            log.warning("telemetry runs inside of the trainer: there is no room for its rings: %s", error)
+            return None
+        try:
+            write_hello(self.rings.path, hello)
+            exporter = ExporterProcess(self.rings.path, self._account)
+        except OSError as error:
+            log.warning("telemetry runs inside of the trainer: no process could be started: %s", error)
+            forget_hello(self.rings.path)
+            self.rings.close(0.0)
+            self.rings.unlink()
+            return None
+        self._start = lambda: ExporterProcess(self.rings.path, self._account)
+        return exporter
+
+    def _open_thread(self, hello: Hello, limits: RingLimits | None) -> Exporter:
+        """The exporter as a thread; OpenTelemetry is then loaded into the trainer."""
+        from overwatch.sdk.exporter.thread import ExporterThread
+
+        started = hello.started
+        self.rings = RingSet(hello.epoch, limits, preset=started.preset, config=started.config, shared=False)
+        self._start = lambda: ExporterThread(hello, self.rings, self._account.write)
+        return self._start()
 
     @property
     def exporter_pid(self) -> int | None:
@@ -126,7 +173,7 @@ class Link:
         self._account.close()
         return _outcome(account.accepted, account.dropped, progress)
 
-    def _last_lives(self, deadline: float) -> Iterator[ExporterProcess]:
+    def _last_lives(self, deadline: float) -> Iterator[Exporter]:
         """Who is to deliver the rest: the exporter, and one more if that has died of something else."""
         exporter = self._exporter
         if exporter is None:
@@ -134,7 +181,7 @@ class Link:
         yield exporter
         if not self._account.read().final and time.monotonic() + _LIFE_S < deadline:
             with contextlib.suppress(OSError, RuntimeError):
-                yield ExporterProcess(self.rings.path, self._account)
+                yield self._start()
 
     def abandon(self) -> None:
         """Let go of everything in a forked child."""
@@ -166,23 +213,17 @@ class Link:
             starts += 1
             self._replace(exporter)
 
-    def _replace(self, ended: ExporterProcess) -> None:
+    def _replace(self, ended: Exporter) -> None:
         with self._lock:
             if self._over.is_set():
                 return
             try:
-                self._exporter = ExporterProcess(self.rings.path, self._account)
+                self._exporter = self._start()
             except OSError as error:
                 log.warning("the telemetry exporter could not be started again: %s", error)
                 return
         ended.release()
         log.warning("the telemetry exporter ended and was started again")
-
-    def _clean(self) -> None:
-        forget_hello(self.rings.path)
-        self._account.close()
-        self.rings.close(0.0)
-        self.rings.unlink()
 
 
 def _outcome(accepted: int, dropped: Mapping[str, int], progress: Progress) -> Outcome:

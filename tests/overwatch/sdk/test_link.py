@@ -15,6 +15,7 @@ import pytest
 import overwatch.sdk
 from overwatch.catalog import Scope
 from overwatch.events import LogLine, Measured, RunFinished, RunStarted
+from overwatch.sdk.exporter.core import Exporter, Farewell
 from overwatch.sdk.link import LinkLimits
 from tests.overwatch.sdk.sink import DEADLINE_S, Sink, http_sink
 
@@ -169,15 +170,53 @@ def test_an_exporter_that_always_dies_is_given_up_and_all_is_kept(
     assert caplog.text.count("telemetry is kept back") == 1
 
 
-def test_a_process_that_cannot_start_means_no_telemetry(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_without_a_process_the_exporter_is_a_thread(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No executable: said once, training goes on."""
+    """No executable: said once, and everything arrives all the same."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    run = overwatch.sdk.start(sample=False)
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     run.update(kl_divergence=0.01)
-    assert "could not be started" in caplog.text
-    assert not run.close().delivered
+    run.log("from a thread")
+    assert run.exporter_pid is None
+    assert run.flush(10.0)
+    assert run.close(10.0).delivered
+    assert caplog.text.count("no process could be started") == 1
+    assert [event.message for event in sink.events(LogLine)] == ["from a thread"]
+
+
+def test_without_room_for_rings_the_exporter_is_a_thread(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither shared memory nor the temporary folder has room."""
+    monkeypatch.setattr("overwatch.sdk.rings.ringset.places", list)
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.log("from a thread")
+    assert run.close(10.0).delivered
+    assert "there is no room for its rings" in caplog.text
+    assert [event.message for event in sink.events(LogLine)] == ["from a thread"]
+
+
+def test_a_thread_that_dies_is_replaced(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper starts another; what the first had not brought to the spool is said by the second."""
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    threads: list[str] = []
+
+    def dies_once(self: Exporter, farewell: Farewell) -> None:
+        threads.append(threading.current_thread().name)
+        if len(threads) == 1:
+            raise MemoryError
+        real(self, farewell)
+
+    real = Exporter.run
+    monkeypatch.setattr(Exporter, "run", dies_once)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    run.log("still said")
+    assert run.flush(10.0)
+    assert len(threads) == 2
+    assert run.close(10.0).delivered
+    assert [event.message for event in sink.events(LogLine)] == ["still said"]
 
 
 def test_many_threads_lose_nothing(sink: Sink) -> None:

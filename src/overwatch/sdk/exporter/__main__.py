@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(ignored, signal.SIG_IGN)
     logging.basicConfig(format="overwatch: %(message)s", stream=sys.stderr, level=logging.WARNING)
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     account = Account()
     if len(arguments) != 1:
         log.error("this process is started by overwatch.sdk, not by hand")

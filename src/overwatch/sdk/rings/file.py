@@ -37,10 +37,10 @@ class RingError(ValueError):
 class RingFile:
     """A mapped ring. `view` is its bytes, `words` the same as unsigned 64-bit words."""
 
-    def __init__(self, path: Path, fd: int, size: int) -> None:
+    def __init__(self, path: Path, memory: mmap.mmap) -> None:
         self.path = path
-        self.size = size
-        self._map = mmap.mmap(fd, size)
+        self.size = len(memory)
+        self._map = memory
         self.view = memoryview(self._map)
         self.words = self.view.cast("Q")
 
@@ -49,8 +49,12 @@ class RingFile:
         """Where records begin."""
         return self.words[W_DATA]
 
+    def again(self) -> "RingFile":
+        """The same memory for a reader in this process."""
+        return RingFile(self.path, self._map)
+
     def close(self) -> None:
-        """Unmap; the file stays."""
+        """Unmap, unless the other side is in this process; the file stays."""
         self.words.release()
         self.view.release()
         with contextlib.suppress(BufferError):
@@ -59,22 +63,35 @@ class RingFile:
 
 def create(path: Path, size: int, forms: int) -> RingFile:
     """A new ring of `size` bytes, of which `forms` are for forms; raises `OSError`."""
-    data = HEADER_BYTES + forms
-    if not data + HEAD.size < size <= MAX_DATA or (size | forms) % _PAGE:
-        raise ValueError(f"a ring of {size} bytes with {forms} bytes of forms has no room for records")
+    _check(size, forms)
     fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _allocate(fd, size)
-        ring = RingFile(path, fd, size)
+        memory = mmap.mmap(fd, size)
     except BaseException:
         with contextlib.suppress(OSError):
             path.unlink()
         raise
     finally:
         os.close(fd)
-    for page in range(0, size, _PAGE):
+    return _begun(RingFile(path, memory), forms)
+
+
+def create_private(path: Path, size: int, forms: int) -> RingFile:
+    """A new ring in memory of this process, for a reader in it; there is no file at `path`."""
+    _check(size, forms)
+    return _begun(RingFile(path, mmap.mmap(-1, size)), forms)
+
+
+def _check(size: int, forms: int) -> None:
+    if not HEADER_BYTES + forms + HEAD.size < size <= MAX_DATA or (size | forms) % _PAGE:
+        raise ValueError(f"a ring of {size} bytes with {forms} bytes of forms has no room for records")
+
+
+def _begun(ring: RingFile, forms: int) -> RingFile:
+    for page in range(0, ring.size, _PAGE):
         ring.view[page] = 0
-    ring.words[W_SIZE], ring.words[W_DATA], ring.words[W_PID] = size, data, os.getpid()
+    ring.words[W_SIZE], ring.words[W_DATA], ring.words[W_PID] = ring.size, HEADER_BYTES + forms, os.getpid()
     ring.words[W_MAGIC] = MAGIC
     return ring
 
@@ -88,7 +105,7 @@ def open_ring(path: Path) -> RingFile:
             raise RingError(f"{path} is not a file of this user")
         if found.st_size < HEADER_BYTES:
             raise RingError(f"{path} has {found.st_size} bytes; a ring has more")
-        ring = RingFile(path, fd, found.st_size)
+        ring = RingFile(path, mmap.mmap(fd, found.st_size))
     finally:
         os.close(fd)
     words = ring.words

@@ -19,7 +19,7 @@ import msgspec
 from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.rings.chute import FactChute, NumberChute
-from overwatch.sdk.rings.file import create
+from overwatch.sdk.rings.file import create, create_private
 from overwatch.sdk.rings.records import Form, encode_form, entry, is_fact
 from overwatch.sdk.rings.writer import RingWriter
 
@@ -83,11 +83,16 @@ class RingSet:
     def __init__(
         self, name: str, limits: RingLimits | None = None, *, preset: str = "ppo",
         config: Mapping[str, str] | None = None, folders: Sequence[Path] | None = None,
+        shared: bool = True,
     ) -> None:  # fmt: skip
+        """Rings that are not `shared` lie in this process's memory, for a reader in it."""
         limits = limits or RingLimits()
         if not name or "/" in name or "\0" in name:
             raise ValueError(f"a ring's name is one part of a path, not {name!r}")
-        self.path, numbers, facts = _place(name, limits, places() if folders is None else folders)
+        if shared:
+            self.path, numbers, facts = _place(name, limits, places() if folders is None else folders)
+        else:
+            self.path, numbers, facts = _private(name, limits)
         """What a reader is given."""
         self._forms: dict[int, Form] = {}
         self._is_over = False
@@ -200,8 +205,9 @@ class RingSet:
             ring.token.clear()
 
     def unlink(self) -> None:
-        """Remove the files; a reader that has opened them goes on reading."""
-        remove(self.path)
+        """Remove the files, if there are any; a reader that has opened them goes on reading."""
+        if self.path.is_absolute():
+            remove(self.path)
 
 
 def remove(path: Path) -> None:
@@ -241,6 +247,14 @@ def _place(name: str, limits: RingLimits, folders: Sequence[Path]) -> tuple[Path
             continue
         return path, RingWriter(numbers, _NUMBERS_SHARE), RingWriter(facts, _FACTS_SHARE)
     raise refused
+
+
+def _private(name: str, limits: RingLimits) -> tuple[Path, RingWriter, RingWriter]:
+    """Both rings without a file; the path names nothing."""
+    path = Path(name)
+    numbers = create_private(part_of(path, NUMBERS), limits.numbers_bytes, limits.forms_bytes)
+    facts = create_private(part_of(path, FACTS), limits.facts_bytes, 0)
+    return path, RingWriter(numbers, _NUMBERS_SHARE), RingWriter(facts, _FACTS_SHARE)
 
 
 def _enter(folder: Path) -> None:

@@ -12,7 +12,7 @@ from overwatch.sdk.conflate import Folded
 from overwatch.sdk.rings.file import RingFile, open_ring
 from overwatch.sdk.rings.reader import RingReader
 from overwatch.sdk.rings.records import Form, RecordError, Said, decode_form, said
-from overwatch.sdk.rings.ringset import FACTS, NUMBERS, part_of
+from overwatch.sdk.rings.ringset import FACTS, NUMBERS, RingSet, part_of
 from overwatch.sdk.rings.writer import Entry, dropped
 
 
@@ -36,14 +36,9 @@ class Item:
 class RingSource:
     """Reads a `RingSet`'s rings. Raises `OSError` or `RingError` when there are none."""
 
-    def __init__(self, path: Path) -> None:
-        self._files: list[RingFile] = []
-        try:
-            for part in (NUMBERS, FACTS):
-                self._files.append(open_ring(part_of(path, part)))
-        except (OSError, ValueError):
-            self.close()
-            raise
+    def __init__(self, rings: Path | RingSet) -> None:
+        """`rings` is a path that a trainer gave, or rings that are written in this process."""
+        self._files = _opened(rings) if isinstance(rings, Path) else _mine(rings)
         self._readers = [RingReader(file) for file in self._files]
         self._forms: dict[int, Form] = {}
         self._numbers = self._readers[0]
@@ -112,3 +107,16 @@ class RingSource:
         """Let go of the files; they stay."""
         for file in self._files:
             file.close()
+
+
+def _opened(path: Path) -> list[RingFile]:
+    numbers = open_ring(part_of(path, NUMBERS))
+    try:
+        return [numbers, open_ring(part_of(path, FACTS))]
+    except (OSError, ValueError):
+        numbers.close()
+        raise
+
+
+def _mine(rings: RingSet) -> list[RingFile]:
+    return [chute.ring.file.again() for chute in (rings.numbers, rings.facts)]
