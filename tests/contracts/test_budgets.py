@@ -15,8 +15,9 @@ NUMERIC: Final = ("overwatch_rl/algos/", "overwatch_rl/trainer.py", "overwatch_r
 
 WIDE: Final[dict[str, str]] = {
     "overwatch/sdk/__init__.py:start": "the one entry point names all that a run can say of itself",
-    "overwatch/sdk/run.py:seed_stage_changed": "one keyword a field of the fact",
-    "overwatch/sdk/run.py:gate_evaluated": "one keyword a field of the fact",
+    "overwatch/sdk/facts.py:seed_stage_changed": "one keyword a field of the fact",
+    "overwatch/sdk/facts.py:gate_evaluated": "one keyword a field of the fact",
+    "overwatch/sdk/facts.py:log": "one keyword a field of the line",
     "overwatch/sdk/run.py:slots": "one keyword a column",
 }
 """Functions with more parameters, each with its reason."""

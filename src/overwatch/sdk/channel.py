@@ -160,7 +160,7 @@ class Channel:
         self._device.offer_columns(values.late, arrived)
 
     def _numbers_when_there(
-        self, values: Mapping[str, Numeric], tell: Callable[[dict[str, float]], None]
+        self, values: Mapping[str, Numeric | Tensor], tell: Callable[[dict[str, float]], None]
     ) -> None:
         """Call `tell` with plain numbers, at once or when a device has computed them."""
         if not self._device.waiting and not any(map(is_tensor, values.values())):

@@ -70,6 +70,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """By ring, the record up to which everything was delivered or dropped."""
     final: bool = False
     """The exporter is done; nothing will change."""
+    kept: int | None = None
+    """Records that lie on disk, known when everything was read."""
 
 
 class FrameError(ValueError):

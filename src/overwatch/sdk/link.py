@@ -25,6 +25,8 @@ log: Final = logging.getLogger("overwatch.sdk")
 _POLL_S: Final = 0.01
 _ROOM_SHARE: Final = 0.75
 """Of the time to close, what may go by until the last facts have found room in their ring."""
+LOST: Final = "spool_lost"
+"""Why records are gone that an exporter had only in its memory when it died."""
 _LIFE_S: Final = 0.5
 """With less time left no other exporter is started."""
 
@@ -232,4 +234,7 @@ def _outcome(accepted: int, dropped: Mapping[str, int], progress: Progress) -> O
     for reason, count in progress.dropped.items():
         gone[reason] = gone.get(reason, 0) + count
     kept = accepted - progress.delivered - sum(gone.values())
+    if progress.kept is not None and progress.kept < kept:
+        gone[LOST] = gone.get(LOST, 0) + kept - progress.kept
+        kept = progress.kept
     return Outcome(accepted=accepted, delivered=progress.delivered, kept=max(kept, 0), dropped=gone)

@@ -9,7 +9,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Final
+from typing import Any, Final
 
 from overwatch.sdk.run import Run
 
@@ -91,7 +91,7 @@ def current_span() -> tuple[str, str]:
     return (f"{context.trace_id:032x}", f"{context.span_id:016x}") if context.is_valid else ("", "")
 
 
-def _without_own_names(fields: Mapping[str, object]) -> dict[str, object]:
+def _without_own_names(fields: Mapping[str, object]) -> dict[str, Any]:
     """Fields named like parameters of `Run.log` keep their value under another name, but for a fit env id."""
     return {
         f"{key}_" if key in _TAKEN or _is_odd(key, value) else key: value for key, value in fields.items()

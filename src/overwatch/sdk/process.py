@@ -74,7 +74,7 @@ class ExporterProcess:
         self._process = subprocess.Popen(
             [sys.executable, *_COMMAND, str(rings)],
             stdin=subprocess.PIPE,
-            stdout=account,
+            stdout=account.fileno(),
             bufsize=0,
         )
         stdin = self._process.stdin

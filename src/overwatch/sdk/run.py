@@ -15,7 +15,7 @@ from overwatch.sdk.channel import Values, guarded
 from overwatch.sdk.facts import Facts
 from overwatch.sdk.frames import Update as Told
 from overwatch.sdk.link import Link
-from overwatch.sdk.packing import is_tensor
+from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.columns import FastColumns
 from overwatch.sdk.rings.fast import Fast, Update
 from overwatch.sdk.values import (
@@ -66,7 +66,7 @@ class Run(Facts):
     def _update_slowly(self, update: int | None, values: Mapping[str, Numeric]) -> None:
         """Any values, one by one; what cannot be taken is left out and counted."""
         at = time.time_ns()
-        named: dict[str, Numeric] = {}
+        named: dict[str, Numeric | Tensor] = {}
         for name, value in values.items():
             try:
                 known = self._names.get(name) or self._policy_name(name)

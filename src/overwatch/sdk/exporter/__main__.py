@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> int:
     except (OSError, RingError, GreetingError) as error:
         log.error("telemetry cannot be read: %s", error)  # noqa: TRY400 one line for a person
         return 2
+    if not spool.accepted:
+        account.go_on()
     exporter = Exporter(hello, source, spool, account.write, Adopter().begin)
     exporter.run(Input(0))
     if exporter.is_emptied:

@@ -79,7 +79,7 @@ class Exporter:
         self._ledger = Ledger(spool, spool.spooled)
         self._sender = Sender(self._ledger, lambda: outlet(ways), ways[Signal.LOGS].shown)
         self._instruments = Instruments(described, spool, frozenset(ways))
-        said = spool.next_seq - 1
+        said = max(spool.next_seq - 1, source.said)
         self._station = Station(described, spool, self._instruments, hello.started, said)
         self._before = spool.spooled
         self._malformed = 0
@@ -142,7 +142,11 @@ class Exporter:
         known, self._malformed = self._malformed, self._source.malformed
         if self._malformed > known:
             self._spool.refuse(self._malformed - known, INVALID, {})
+        self._station.close_window()
+        self._source.said = self._station.said
         rings = self._station.export()
+        if not self._spool.degraded:
+            self._source.said = 0
         if rings:
             self._ledger.put(self._station.order, rings)
         items, self._items = self._items, []
@@ -179,13 +183,14 @@ class Exporter:
             self._delivers()
 
     def _write_account(self, *, final: bool = False) -> None:
-        dropped = dict(self._spool.dropped)
-        if final and self._spool.degraded and (waiting := self._spool.waiting):
+        delivered, dropped, waiting = self._spool.delivered, dict(self._spool.dropped), self._spool.waiting
+        settled, kept = self._ledger.settled(), None
+        if final and self._spool.degraded and waiting:
             dropped["not_kept"] = waiting
+        if final and self.is_emptied:
+            kept = 0 if self._spool.degraded else waiting
         self._tell(
-            Progress(
-                delivered=self._spool.delivered, dropped=dropped, settled=self._ledger.settled(), final=final
-            )
+            Progress(delivered=delivered, dropped=dropped, settled=settled, final=final, kept=kept)
         )
 
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.context import Context
 from opentelemetry.sdk._logs import (
     LoggerProvider,
     LogRecordLimits,
@@ -23,13 +24,14 @@ from opentelemetry.sdk._logs import (
     ReadWriteLogRecord,
 )
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
 
 import overwatch
 from overwatch.catalog import Scope
 from overwatch.catalog.run import SDK_DROPPED
 from overwatch.events import Event, Measured, RunStarted, scalars
 from overwatch.otlp import wire
-from overwatch.otlp.encode import encode
+from overwatch.otlp.encode import Pieces, encode
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.nonfinite import non_finite
 from overwatch.sdk.exporter.spooling import LogSpooler, Parcel, Store
@@ -165,6 +167,11 @@ class Station:
         return self._spooler.order
 
     @property
+    def said(self) -> int:
+        """The last number that was used."""
+        return self._seq
+
+    @property
     def is_full(self) -> bool:
         """Whether what gathered should leave before more is taken."""
         return self._size + self._window.size_bytes >= FULL_BYTES
@@ -238,11 +245,19 @@ class Station:
                 body=pieces.body,
                 attributes={**pieces.attributes, wire.SEQ: self._seq},
                 event_name=pieces.event_name,
-                trace_id=int.from_bytes(pieces.trace_id),
-                span_id=int.from_bytes(pieces.span_id),
+                context=_context(pieces) if pieces.trace_id else _NO_SPAN,
             )
         )
         return True
+
+
+_NO_SPAN: Final = Context()
+
+
+def _context(pieces: Pieces) -> Context:
+    """The span that a line was written in, as OpenTelemetry hands it to a record."""
+    trace_id, span_id = int.from_bytes(pieces.trace_id), int.from_bytes(pieces.span_id)
+    return set_span_in_context(NonRecordingSpan(SpanContext(trace_id, span_id, is_remote=True)), _NO_SPAN)
 
 
 def started(hello: Hello, *, node: str, sha: str | None, dirty: bool | None) -> Event:

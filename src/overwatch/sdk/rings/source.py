@@ -10,6 +10,7 @@ from pathlib import Path
 
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.rings.file import RingFile, open_ring
+from overwatch.sdk.rings.layout import W_SAID
 from overwatch.sdk.rings.reader import RingReader
 from overwatch.sdk.rings.records import Form, RecordError, Said, decode_form, said
 from overwatch.sdk.rings.ringset import FACTS, NUMBERS, RingSet, part_of
@@ -74,6 +75,15 @@ class RingSource:
     def done(self, item: Item) -> None:
         """A record is safe elsewhere; its room is free once all before it in its ring are."""
         self._readers[item.ring].done(item.sequence)
+
+    @property
+    def said(self) -> int:
+        """What the reader leaves to the next: see `layout.W_SAID`."""
+        return self._files[0].words[W_SAID]
+
+    @said.setter
+    def said(self, number: int) -> None:
+        self._files[0].words[W_SAID] = number
 
     @property
     def waiting(self) -> int:
