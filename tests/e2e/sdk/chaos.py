@@ -20,7 +20,7 @@ from overwatch.catalog import Scope
 from overwatch.events import EpisodeEnded, LogLine, Measured, Record
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
-from overwatch.sdk.greeting import SUFFIX, read_hello
+from overwatch.sdk.greeting import SUFFIX, forget_hello, read_hello
 from overwatch.sdk.rings.ringset import places, remove
 from tests.e2e.sdk.recorder import HEAD
 from tests.e2e.sdk.trainer import Ending, Plan
@@ -233,7 +233,9 @@ class Trainer:
         self._process.kill()
         self._process.communicate()
         self._errors.close()
-        remove_rings(self.pid)
+        for rings in rings_of(self.pid):
+            remove(rings)
+            forget_hello(rings)
 
 
 def assert_truthful(ending: Ending, plan: Plan) -> None:
@@ -277,15 +279,14 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def remove_rings(pid: int) -> None:
-    """Remove the rings of a trainer that was killed."""
-    for folder in places():
-        for path in folder.glob(f"*{SUFFIX}"):
-            with contextlib.suppress(OSError, ValueError):
-                rings = path.with_suffix("")
-                if read_hello(rings).pid == pid:
-                    remove(rings)
-                    path.unlink()
+def rings_of(pid: int) -> list[Path]:
+    """The rings that a trainer has left."""
+    found = []
+    for path in (path for folder in places() for path in folder.glob(f"*{SUFFIX}")):
+        with contextlib.suppress(OSError, ValueError):
+            if read_hello(path.with_suffix("")).pid == pid:
+                found.append(path.with_suffix(""))
+    return found
 
 
 def has_mounts() -> bool:

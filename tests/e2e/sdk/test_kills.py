@@ -1,35 +1,146 @@
-"""Kill -9 of a trainer or of its exporter, at seeded random moments: what was accepted arrives once."""
+"""Kill -9 of a trainer, of its exporter, of both, at seeded random moments.
 
+What the diary says was accepted arrives once by number: at once, from the exporter that outlives its trainer,
+or by `overwatch sync`. Of the step that the kill has cut each call may have been accepted or not.
+"""
+
+import contextlib
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.sdk.chaos import Trainer, recording, training, wait_for
+from tests.e2e.sdk.chaos import Collector, Ear, Trainer, environment, recording, rings_of, training, wait_for
 
-CYCLES = 4
-
-
-def kill_exporter(trainer: Trainer, after_s: float) -> None:
-    """Kill the exporter that lives `after_s` from now."""
-    time.sleep(after_s)
-    for pid in trainer.exporters():
-        os.kill(pid, signal.SIGKILL)
+EXPORTERS = 4
+"""Kills of exporters in one trainer's life; after five in a minute it is left alone."""
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_exporters_killed_at_random_moments_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
-    """Whatever it was doing, its follower goes on where it stopped."""
+def kill(pids: list[int]) -> None:
+    """End processes without a word."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def assert_arrived(ear: Ear, trainer: Trainer) -> None:
+    """All that was accepted is there once and in order; at most the step that was cut besides."""
+    said, begun = len(trainer.numbers("a")), len(trainer.numbers("b"))
+    for numbers in ([int(line.split()[1]) for line in ear.lines], ear.episodes):
+        assert numbers in (list(range(1, said + 1)), list(range(1, begun + 1)))
+    assert ear.updates in (said, begun)
+
+
+def has_arrived(collector: Collector, trainer: Trainer) -> bool:
+    """Whether all that was accepted is there."""
+    said, ear = len(trainer.numbers("a")), collector.ear()
+    return min(len(ear.lines), len(ear.episodes), ear.updates) >= said
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended."""
+    with contextlib.suppress(OSError):
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    return True
+
+
+def kill_exporters(folder: Path, seed: int) -> None:
+    """Kill the exporters of one trainer, one after the other, starting or busy; nothing is lost."""
     moments = random.Random(seed)  # noqa: S311 a plan, not a secret
-    with recording(tmp_path) as collector, training(tmp_path, collector.endpoint) as trainer:
+    with recording(folder) as collector, training(folder, collector.endpoint) as trainer:
         trainer.wait_steps(10)
-        for _ in range(CYCLES):
-            kill_exporter(trainer, moments.uniform(0.0, 1.0))
-            wait_for(trainer.exporters, "another exporter")
+        for _ in range(EXPORTERS):
+            time.sleep(moments.uniform(0.0, 1.0))
+            victims = trainer.exporters()
+            kill(victims)
+            wait_for(lambda: set(trainer.exporters()) - set(victims), "another exporter")  # noqa: B023 called at once
         trainer.wait_steps(10)
         ending = trainer.ending()
         assert ending.delivered, (ending, trainer.errors())
-        collector.ear().assert_whole(ending.steps)
+        assert_arrived(collector.ear(), trainer)
+
+
+def kill_trainer(folder: Path, seed: int) -> None:
+    """Kill a trainer; its exporter delivers the rest by itself and ends."""
+    moment = random.Random(seed).uniform(0.0, 1.5)  # noqa: S311 a plan, not a secret
+    with recording(folder) as collector, training(folder, collector.endpoint) as trainer:
+        wait_for(lambda: trainer.numbers("p"), "the start")
+        time.sleep(moment)
+        exporters = trainer.exporters()
+        trainer.kill()
+        wait_for(lambda: has_arrived(collector, trainer), "all that was said")
+        wait_for(lambda: all(map(is_gone, exporters)), "the exporter's end")
+        assert_arrived(collector.ear(), trainer)
+        assert not rings_of(trainer.pid)
+
+
+def kill_both(folder: Path, seed: int) -> None:
+    """Kill both, with a collector or without; `overwatch sync` delivers what is left, and leaves nothing."""
+    plan = random.Random(seed)  # noqa: S311 a plan, not a secret
+    moment, is_there = plan.uniform(0.0, 1.5), plan.random() < 0.5
+    with (
+        recording(folder, started=is_there) as collector,
+        training(folder, collector.endpoint) as trainer,
+    ):
+        wait_for(lambda: trainer.numbers("p"), "the start")
+        time.sleep(moment)
+        victims = [trainer.pid, *trainer.exporters()]
+        plan.shuffle(victims)
+        kill(victims)
+        trainer.kill()
+        if not is_there:
+            collector.start()
+        synced = sync(folder)
+        assert synced.returncode == 0, synced.stderr
+        assert has_arrived(collector, trainer), synced.stdout + synced.stderr
+        assert_arrived(collector.ear(), trainer)
+        assert not rings_of(trainer.pid)
+        assert not list((folder / "spool").iterdir())
+        again = sync(folder)
+        assert again.returncode == 0, again.stderr
+        assert_arrived(collector.ear(), trainer)
+
+
+def sync(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run `overwatch sync` as a person would after a crash."""
+    command = [sys.executable, "-m", "overwatch.cli", "sync", "--timeout", "20"]
+    return subprocess.run(
+        command, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+CYCLES = {"exporters": kill_exporters, "trainer": kill_trainer, "both": kill_both}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_exporters_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
+    """Whatever one was doing, its follower goes on where it stopped: eight kills."""
+    kill_exporters(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_trainers_exporter_delivers_the_rest(tmp_path: Path, seed: int) -> None:
+    """The rings outlive their writer."""
+    kill_trainer(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sync_delivers_what_killed_processes_left(tmp_path: Path, seed: int) -> None:
+    """Rings and spool outlive both; a second sync finds nothing."""
+    kill_both(tmp_path, seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("kind", "cycles"), [("exporters", 25), ("trainer", 50), ("both", 50)])
+def test_a_hundred_kills_of_each(tmp_path: Path, kind: str, cycles: int) -> None:
+    """100 kills of exporters, 50 of trainers, 50 of both, each with its own seed."""
+    for seed in range(100, 100 + cycles):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        CYCLES[kind](folder, seed)
