@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
+BENCH_FLAGS ?=
 
-.PHONY: demo test check lint types imports long bench generate screenshots constraints clean
+.PHONY: demo test check lint types imports long bench bench-sdk generate screenshots constraints clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +41,9 @@ long: $(VENV)/.installed  ## what takes minutes: learning over five seeds and th
 
 bench: $(VENV)/.installed  ## ratios beside comparators in one run; never a gate
 	for file in tests/bench/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+bench-sdk: $(VENV)/.installed  ## what telemetry costs training; OVERWATCH_BENCH_PYTHON may have wandb, tensorboard
+	$(BIN)/python tests/bench/bench_sdk.py $(BENCH_FLAGS)
 
 generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
 	$(BIN)/python -m overwatch.generate

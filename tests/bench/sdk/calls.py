@@ -1,0 +1,140 @@
+"""What a call costs the training thread, beside OpenTelemetry, wandb and TensorBoard.
+
+Blocks of calls on end, one emitter after the other in each round, each in a process of its own; the clock's
+own cost is taken off. Overwatch runs twice, as an A/A control.
+"""
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.sdk.host import MISSING, Cores, Worker, collector, worker
+from tests.bench.sdk.stats import Cost, Goals, say
+
+PAUSE_S = 0.12
+"""Between two blocks, in which those in the background catch up."""
+
+
+@dataclass
+class Row:
+    """One kind of call."""
+
+    title: str
+    emitter: str
+    call: str
+    calls: int
+    """In a block; of ours no more than the rings have room for."""
+    blocks: list[list[float]] = field(default_factory=list)
+
+    @property
+    def cost(self) -> Cost | None:
+        """What was measured, if anything was."""
+        return Cost.of(self.blocks) if self.blocks else None
+
+
+ROWS = (
+    ("Overwatch, 12 numbers", "overwatch", "12", 1000),
+    ("Overwatch, 12 numbers, A/A", "overwatch again", "12", 1000),
+    ("Overwatch, 12 + a column of 192", "overwatch", "12+192", 300),
+    ("Overwatch, 8 columns of 4,096 float32", "overwatch", "8x4096 f4", 12),
+    ("Overwatch, 8 columns of 4,096 float64", "overwatch", "8x4096 f8", 6),
+    ("Overwatch, 12 tensors", "tensors", "12 tensors", 30),
+    ("  of it torch.stack alone", "tensors", "stack", 30),
+    ("Overwatch, OTEL_SDK_DISABLED, 12 numbers", "disabled", "12", 1000),
+    ("Overwatch, OTEL_SDK_DISABLED, column of 192", "disabled", "192", 1000),
+    ("OpenTelemetry, 12 gauges", "opentelemetry", "12", 200),
+    ("OpenTelemetry, 12 gauges, 2 attributes each", "opentelemetry", "12, 2 attributes", 200),
+    ("OpenTelemetry, 12 + 192 gauges", "opentelemetry", "12+192", 30),
+    ("wandb offline, 12", "wandb", "12", 60),
+    ("TensorBoard, 12", "tensorboard", "12", 60),
+)
+FOREIGN = ("wandb", "tensorboard")
+
+
+def measure(rounds: int, folder: Path, cores: Cores, goals: Goals) -> None:
+    """Measure and print all of it."""
+    rows = [Row(*row) for row in ROWS]
+    with contextlib.ExitStack() as stack:
+        endpoint = stack.enter_context(collector("healthy", cores))
+        workers: dict[str, Worker] = {}
+        for name in dict.fromkeys(row.emitter for row in rows):
+            started = _start(name, endpoint, folder, cores, stack)
+            if started is not None:
+                workers[name] = started
+        time.sleep(2.0)  # whatever starts in the background has started
+        odd = _rounds(rounds, rows, workers)
+    _print(rows, odd, {name: one.version for name, one in workers.items()})
+    _judge({row.title: row.cost for row in rows}, goals)
+
+
+def _start(
+    name: str, endpoint: str, folder: Path, cores: Cores, stack: contextlib.ExitStack
+) -> Worker | None:
+    place = folder / "calls" / name.replace(" ", "-")
+    kind = name.removesuffix(" again")
+    started = stack.enter_context(worker(kind, endpoint, place, cores, foreign=name in FOREIGN))
+    if started is None:
+        say(f"{name}: {MISSING}")
+    return started
+
+
+def _rounds(rounds: int, rows: list[Row], workers: dict[str, Worker]) -> dict[str, int]:
+    """Measure blocks in turn; how many records did not go the usual way, by reason."""
+    seen: dict[str, dict[str, int]] = {}
+    for number in range(rounds + 1):
+        for row in rows if number % 2 else reversed(rows):
+            if row.emitter not in workers:
+                continue
+            time.sleep(PAUSE_S)
+            told = workers[row.emitter].ask("time", call=row.call, calls=row.calls)
+            is_odd = told["dropped"] != seen.get(row.emitter, {})
+            seen[row.emitter] = told["dropped"]
+            if number and not is_odd:  # the first round warms up
+                row.blocks.append([one - told["floor"] for one in told["took"]])
+    total: dict[str, int] = {}
+    for dropped in seen.values():
+        for reason, count in dropped.items():
+            total[reason] = total.get(reason, 0) + count
+    return total
+
+
+def _print(rows: list[Row], odd: dict[str, int], versions: dict[str, str]) -> None:
+    say("versions: " + ", ".join(f"{name} {found}" for name, found in versions.items()))
+    say(f"{'µs a call':48} {'p50':>9} {'p99':>9} {'quartiles of p50':>18} {'worst':>10} {'blocks':>7}")
+    for row in rows:
+        say(f"{row.title:48} {row.cost or 'skipped'}")
+    if odd:
+        say(f"not as usual: {odd}; their blocks are left out")
+
+
+def _judge(costs: dict[str, Cost | None], goals: Goals) -> None:
+    ours, again = costs["Overwatch, 12 numbers"], costs["Overwatch, 12 numbers, A/A"]
+    both = costs["Overwatch, 12 + a column of 192"]
+    if ours is None or again is None or both is None:
+        say("Overwatch itself was not measured")
+        return
+    say(f"A/A control: {again.p50 / ours.p50:.3f} of p50, {again.p99 / ours.p99:.3f} of p99")
+    goals.most("12 numbers, p50", ours.p50, 1.0, " µs")
+    goals.most("12 numbers, p99", ours.p99, 2.0, " µs")
+    for title, limit in (
+        ("OpenTelemetry, 12 gauges", 50),
+        ("OpenTelemetry, 12 gauges, 2 attributes each", 50),
+        ("wandb offline, 12", 80),
+        ("TensorBoard, 12", 200),
+    ):
+        goals.least(f"12 numbers, times cheaper than {title}", _ratio(costs[title], ours), limit)
+    many = _ratio(costs["OpenTelemetry, 12 + 192 gauges"], both)
+    goals.least("12 + 192 envs, times cheaper than as many gauges", many, 300)
+    for kind in ("float32", "float64"):
+        found = costs[f"Overwatch, 8 columns of 4,096 {kind}"]
+        goals.most(f"8 columns of 4,096 {kind}, p50", found and found.p50, 30.0, " µs")
+    off = [costs[f"Overwatch, OTEL_SDK_DISABLED, {what}"] for what in ("12 numbers", "column of 192")]
+    goals.most("OTEL_SDK_DISABLED, p50", max((one.p50 for one in off if one), default=None), 1.0, " µs")
+    device = costs["Overwatch, 12 tensors"]
+    if device is not None:
+        say(f"stacking device tensors is apart: 12 tensors cost {device.p50 / ours.p50:.1f} times 12 numbers")
+
+
+def _ratio(other: Cost | None, ours: Cost) -> float | None:
+    return None if other is None else other.p50 / ours.p50

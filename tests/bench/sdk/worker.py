@@ -1,0 +1,182 @@
+"""A trainer that does as it is told: `python worker.py EMITTER ENDPOINT FOLDER REST_CORE TRAINER_CORE`.
+
+Reads one JSON command a line and answers with one line. The emitter's threads and processes are born on the
+rest core; then the training thread alone moves to the trainer core. Imports only the standard library and
+its neighbour, so that it runs in any Python.
+"""
+
+import ctypes
+import gc
+import itertools
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from emitters import EMITTERS, Emitter
+
+CHUNK = 64 << 10
+SCRATCH = 8 << 20
+_clock = time.perf_counter_ns
+
+
+class Work:
+    """What a trainer does between two calls: arithmetic that holds the interpreter, and cold memory."""
+
+    def __init__(self) -> None:
+        self._source = bytearray(os.urandom(SCRATCH))
+        self._target = memoryview(bytearray(SCRATCH))
+        self._place = 0
+        self.spin = 100
+
+    def piece(self) -> float:
+        """One piece of an update."""
+        found = 0.5
+        for _ in range(self.spin):
+            found = found * 0.999 + 0.001
+        place = self._place = (self._place + CHUNK) % SCRATCH
+        self._target[place : place + CHUNK] = self._source[place : place + CHUNK]
+        return found
+
+    def calibrate(self, piece_ns: int) -> int:
+        """Set the arithmetic so that a piece takes so long; the iterations."""
+        for _ in range(6):
+            took = []
+            for _ in range(200):
+                began = _clock()
+                self.piece()
+                took.append(_clock() - began)
+            middle = sorted(took)[len(took) // 2]
+            self.spin = max(int(self.spin * piece_ns / middle), 1) if self.spin > 1 else 50
+        return self.spin
+
+
+class Worker:
+    """One emitter and its trainer."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+        self._work = Work()
+
+    def hello(self) -> object:
+        """What is measured."""
+        return {"version": self._emitter.version, "calls": sorted(self._emitter.calls)}
+
+    def time(self, call: str, calls: int) -> object:
+        """Nanoseconds of each of so many calls on end, and the clock's own."""
+        one = self._emitter.calls[call]
+        took, empty = [0] * calls, [0] * calls
+        for i in range(calls):
+            began = _clock()
+            one(i)
+            took[i] = _clock() - began
+        for i in range(calls):
+            began = _clock()
+            empty[i] = _clock() - began
+        return {"took": took, "floor": sorted(empty)[calls // 2], "dropped": self._emitter.dropped()}
+
+    def calibrate(self, piece_ns: int, spin: int | None = None) -> object:
+        """Make a piece of work so long, or as long as another worker's."""
+        self._work.spin = spin or self._work.calibrate(piece_ns)
+        return {"spin": self._work.spin}
+
+    def loop(self, call: str | None, updates: int, pieces: int) -> object:
+        """Train so many updates: the durations of updates, of gaps between pieces, and of the calls."""
+        one: Callable[[int], object] = void if call is None else self._emitter.calls[call]
+        piece = self._work.piece
+        stamps, costs, errors = [_clock()], [], 0
+        before = resource.getrusage(resource.RUSAGE_THREAD)
+        for update in range(updates):
+            for _ in range(pieces):
+                piece()
+                stamps.append(_clock())
+            began = _clock()
+            try:
+                one(update)
+            except Exception:  # noqa: BLE001 that none reaches training is what is measured
+                errors += 1
+            costs.append(_clock() - began)
+        stamps.append(_clock())
+        after = resource.getrusage(resource.RUSAGE_THREAD)
+        return {
+            "updates": [stamps[i + pieces] - stamps[i] for i in range(0, updates * pieces, pieces)][1:],
+            "gaps": [later - earlier for earlier, later in itertools.pairwise(stamps)],
+            "costs": costs,
+            "errors": errors,
+            "total": stamps[-1] - stamps[0],
+            "switched": after.ru_nivcsw - before.ru_nivcsw,
+        }
+
+    def live(self, call: str, seconds: float, pieces: int) -> object:
+        """Train for so long; how many updates."""
+        one, piece = self._emitter.calls[call], self._work.piece
+        deadline, updates = time.monotonic() + seconds, 0
+        while time.monotonic() < deadline:
+            for _ in range(pieces):
+                piece()
+            one(updates)
+            updates += 1
+        return {"updates": updates, "dropped": self._emitter.dropped()}
+
+    def fill(self, seconds: float) -> object:
+        """Use up what may wait."""
+        return {"came": self._emitter.fill(seconds)}
+
+    def stop(self) -> object:
+        """Stop the process that sends."""
+        self._signal(signal.SIGSTOP)
+        return {}
+
+    def state(self) -> object:
+        """What did not go the usual way."""
+        return {"dropped": self._emitter.dropped(), "pid": self._emitter.pid()}
+
+    def close(self) -> object:
+        """End it."""
+        self._signal(signal.SIGCONT)
+        self._emitter.close()
+        return {}
+
+    def _signal(self, number: int) -> None:
+        pid = self._emitter.pid()
+        if pid is not None:
+            os.kill(pid, number)
+
+
+def void(_: int) -> None:
+    """The call of a trainer without telemetry."""
+
+
+def die_with_parent() -> None:
+    """A worker never outlives the benchmark."""
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until the input ends; 3 where the library is not installed."""
+    name, endpoint, folder, rest, trainer = arguments
+    die_with_parent()
+    os.sched_setaffinity(0, {int(rest)})
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        emitter = EMITTERS[name](endpoint, folder)
+    except ImportError as error:
+        sys.stderr.write(f"{error}\n")
+        return 3
+    os.sched_setaffinity(0, {int(trainer)})
+    worker = Worker(emitter)
+    for line in sys.stdin:
+        command: dict[str, Any] = json.loads(line)
+        gc.collect()
+        out.write(json.dumps(getattr(worker, command.pop("do"))(**command)) + "\n")
+        out.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
