@@ -16,3 +16,4 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("OVERWATCH_SPOOL_DIR", str(tmp_path / "spool"))
+    monkeypatch.setenv("OVERWATCH_RING_DIR", str(tmp_path / "rings"))

@@ -223,7 +223,12 @@ def part_of(path: Path, part: str) -> Path:
 
 
 def places() -> list[Path]:
-    """Folders for rings, the best first: memory, then this user's own below the temporary folder."""
+    """Folders for rings, the best first: memory, then this user's own below the temporary folder.
+
+    `OVERWATCH_RING_DIR` names the only one to use instead.
+    """
+    if given := os.environ.get("OVERWATCH_RING_DIR"):
+        return [Path(given).absolute()]
     own = Path(tempfile.gettempdir()) / f"overwatch-{os.geteuid()}"
     return [_SHM, own]
 

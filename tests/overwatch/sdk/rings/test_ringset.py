@@ -358,8 +358,9 @@ def test_the_next_folder_is_taken_when_the_first_has_no_room(tmp_path: Path) -> 
     rings.close(0.0)
 
 
-def test_memory_is_the_first_place() -> None:
+def test_memory_is_the_first_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rings lie in shared memory where there is any, else in a folder of this user."""
+    monkeypatch.delenv("OVERWATCH_RING_DIR")
     first, second = places()
     assert first == Path("/dev/shm")
     assert str(os.geteuid()) in second.name
@@ -414,3 +415,11 @@ def test_sizes_are_checked() -> None:
     ):
         with pytest.raises(ValueError, match=r"ring|sizes"):
             RingLimits(**limits)
+
+
+def test_the_environment_may_name_the_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """For a machine whose memory is not to be used."""
+    monkeypatch.setenv("OVERWATCH_RING_DIR", str(tmp_path / "own"))
+    rings = RingSet("named")
+    assert rings.path == tmp_path / "own" / "named"
+    rings.close(0.0)

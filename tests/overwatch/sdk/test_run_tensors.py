@@ -1,0 +1,115 @@
+"""A run takes tensors wherever it takes numbers, and the training thread reads none of them."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="tensors need PyTorch")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402 needs torch
+
+import overwatch.sdk  # noqa: E402
+from overwatch.catalog import KL, Scope  # noqa: E402
+from overwatch.events import EarlyStopped, EpisodeEnded, Measured  # noqa: E402
+from tests.overwatch.sdk.sink import Sink, http_sink  # noqa: E402
+
+READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero", "aten::equal")
+
+
+class Recorder(TorchDispatchMode):
+    """Every operation that torch runs in this thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN204
+        self.seen[func.name().partition(".")[0]] += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    """A collector over HTTP."""
+    with http_sink() as sink:
+        yield sink
+
+
+def say_tensors(run: overwatch.sdk.Run) -> None:
+    """A call of every kind that takes numbers, with tensors."""
+    weight = torch.tensor(3.0, requires_grad=True)
+    run.update(
+        update=torch.tensor(7).numpy().item(),
+        kl_divergence=torch.tensor(0.25, dtype=torch.bfloat16),
+        entropy=0.5,
+        policy_loss=weight * 2,
+        value_loss=torch.tensor([0.125]),
+        custom=torch.tensor(9),
+    )
+    run.envs(step=1, reward=torch.arange(4, dtype=torch.float32), metric=[1.0, 2.0, 3.0, 4.0])
+    run.envs(step=2, reward=torch.tensor(2.5), metric=np.ones(4), env_id=range(4))
+    run.episodes(env_id=[1, 3], episode_return=torch.tensor([10.0, 30.0]), length=5, metric=torch.tensor(0.5))
+    run.early_stopped(
+        update=7, epoch=1, kl_divergence=torch.tensor(0.5), target=torch.tensor(0.25), minibatches_skipped=3
+    )
+
+
+def test_tensors_arrive_as_the_numbers_they_are(sink: Sink) -> None:
+    """Scalars, columns and one value for all rows; other numbers of the same call come along."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    say_tensors(run)
+    report = run.close(10.0)
+    assert (report.delivered, report.refused) == (True, 0)
+    measured = {(event.scope, event.index): event for event in sink.events(Measured)}
+    update = {name: column.first() for name, column in measured[Scope.POLICY, 7].values.items()}
+    assert update == {
+        KL.name: 0.25,
+        "overwatch.policy.entropy": 0.5,
+        "overwatch.policy.loss": 6.0,
+        "overwatch.policy.value_loss": 0.125,
+        "overwatch.custom.custom": 9.0,
+    }
+    newest = measured[Scope.ENV, 2].values
+    assert newest["overwatch.env.reward"].array().tolist() == [2.5] * 4
+    assert newest["overwatch.env.metric"].array().tolist() == [1.0] * 4
+    (episodes,) = sink.events(EpisodeEnded)
+    assert episodes.episode_return.array().tolist() == [10.0, 30.0]
+    assert (episodes.length.array().tolist(), episodes.metric.array().tolist()) == ([5, 5], [0.5, 0.5])
+    (stop,) = sink.events(EarlyStopped)
+    assert (stop.kl_divergence, stop.target) == (0.5, 0.25)
+
+
+def test_the_training_thread_reads_no_tensor(sink: Sink) -> None:
+    """Nothing is asked for its value in this thread, whatever the call."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    with Recorder() as recorder:
+        say_tensors(run)
+    assert not [name for name in READS if recorder.seen[name]], recorder.seen
+    assert run.close(10.0).delivered
+
+
+def test_a_tensor_changed_after_the_call_was_told_as_it_was(sink: Sink) -> None:
+    """What is told is the value at the call, for numbers and for columns."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    number, column = torch.tensor(1.0), torch.ones(3)
+    run.update(update=1, entropy=number)
+    run.envs(step=1, reward=column)
+    number.fill_(math.nan)
+    column.fill_(math.nan)
+    assert run.close(10.0).delivered
+    told = [next(iter(event.values.values())).array().tolist() for event in sink.events(Measured)]
+    assert sorted(told) == [[1.0], [1.0, 1.0, 1.0]]
+
+
+def test_tensors_and_floats_in_turns_keep_their_order(sink: Sink) -> None:
+    """The short way for floats does not overtake the long one."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    for index in range(40):
+        run.update(update=index, entropy=torch.tensor(index / 40) if index % 3 else index / 40)
+    assert run.close(10.0).delivered
+    updates = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
+    assert sum(event.conflated.n if event.conflated else 1 for event in updates) == 40
+    assert (updates[-1].index, updates[-1].values["overwatch.policy.entropy"].first()) == (39, 39 / 40)
