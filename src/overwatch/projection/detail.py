@@ -30,7 +30,7 @@ def detail(rows: BoardRows, judged: Judged, env_id: int) -> Detail:
     place = np.flatnonzero(rows.order == row)
     lane = int(rows.state.envs.lane[row])
     bound = judged.bounds.get(rows.state.lane_names.words[lane]) if lane >= 0 else None
-    facts = [entry for entry in rows.state.facts.items if entry.env_id == env_id and entry.at > gone_at]
+    facts = [entry for entry in rows.state.facts.of(env_id) if entry.at > gone_at]
     return Detail(
         env_id=env_id,
         history={"return": returns},

@@ -30,6 +30,7 @@ from overwatch.events import (
     RunStarted,
     SeedStageChanged,
 )  # fmt: skip
+from overwatch.state.arrays import counted
 from overwatch.state.envs import ids_in
 from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure
@@ -73,7 +74,7 @@ def _note_line(state: RunState, entry: Entry) -> None:
     state.feed.push(entry)
     state.feed_total += 1
     if entry.env_id is not None and entry.kind != "log_line":
-        state.facts.push(entry)
+        state.facts.push(entry.env_id, entry)
 
 
 def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
@@ -163,7 +164,7 @@ def _note_drops(state: RunState, source: Source, event: Measured) -> None:
         if row is not None and len(column):
             state.tower[row.short] = column.first()
             if row.short == "sdk_dropped":
-                source.dropped = int(column.first())
+                source.dropped = counted(0, int(column.first()))
 
 
 def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
@@ -238,7 +239,7 @@ def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
 
 
 def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
-    state.non_finite += event.count
+    state.non_finite = counted(state.non_finite, event.count)
     state.non_finite_at = event.at
     state.non_finite_last = f"{event.kind} in {event.metric}"
     for env_id in event.env_ids:

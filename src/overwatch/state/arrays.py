@@ -13,6 +13,15 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 
+LARGEST = 2**53
+"""Where counters stop: up to it a double and a checkpoint hold every whole number."""
+
+
+def counted(total: int, more: int) -> int:
+    """A counter after `more`, however large that was told; what is negative does not count."""
+    return min(total + max(more, 0), LARGEST)
+
+
 def floats(rows: int, *more: int) -> Floats:
     """An array of shape (rows, *more) filled with NaN; whether a value is absent is told by its time."""
     return np.full((rows, *more), np.nan)

@@ -11,7 +11,7 @@ from overwatch.catalog.env import GRADIENT_HEALTH
 from overwatch.catalog.machine import THROTTLE
 from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Column, Conflated, Measured
-from overwatch.state.arrays import Ints
+from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.envs import ids_in
 from overwatch.state.policy import Many, new_series, observe, observe_conflated, share_above
 from overwatch.state.run import Gauge, RunState, Throttle
@@ -54,7 +54,7 @@ def _policy(state: RunState, event: Measured, stamp: int) -> None:
     if GRAD_NORM.name in event.values and GRAD_CLIPPED.name not in event.values:
         _clipped(state, event.at, stamp)
     if event.index is None or event.index != state.update:
-        state.updates += 1 if event.conflated is None else max(event.conflated.n, 1)
+        state.updates = counted(state.updates, 1 if event.conflated is None else max(event.conflated.n, 1))
     state.update = state.updates if event.index is None else event.index
     if state.kl_rest is not None and KL.name in event.values:
         state.kl_rest.last = state.update
@@ -87,7 +87,7 @@ def _numbers(state: RunState, event: Measured, stamp: int) -> None:
 def _many(conflated: Conflated, name: str) -> Many:
     low, high = conflated.low.get(name), conflated.high.get(name)
     return Many(
-        n=max(conflated.n, 1),
+        n=min(max(conflated.n, 1), LARGEST),
         low=low.first() if low else None,
         high=high.first() if high else None,
         warnings=conflated.warnings.get(name, 0),
@@ -128,7 +128,7 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
     before = state.step_index.get(rank, index - 1)
     if index <= before:
         return
-    state.steps += num_envs * (index - before)
+    state.steps = counted(state.steps, num_envs * (index - before))
     state.step_index[rank] = index
     if not marks.items or event.at - marks.items[-1][0] >= MARK_NS:
         marks.push((event.at, state.steps))

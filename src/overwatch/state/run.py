@@ -18,7 +18,9 @@ from overwatch.state.sources import Source
 
 FEED = 200
 FACTS = 4096
-"""Facts about single envs remembered, whatever else the feed holds."""
+"""Facts about single envs remembered in all, whatever else the feed holds."""
+FACTS_OF_ENV = 64
+"""The same about one env, so that a few busy ones do not crowd out the others."""
 READINGS = 10
 STOPS = 256
 """Early stops remembered: as many as one record of many updates can hold, and more."""
@@ -39,6 +41,36 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     slot: str | None = None
     seed_id: str | None = None
     fields: dict[str, str] = {}
+
+
+class Facts(msgspec.Struct, kw_only=True):
+    """The newest lines about each env."""
+
+    by_env: dict[int, list[Entry]] = {}
+    """Oldest line first; the env that was spoken of longest ago first."""
+    total: int = 0
+
+    def push(self, env_id: int, entry: Entry) -> None:
+        """Remember a line; what is beyond the env's share goes, else the oldest of the env quiet longest."""
+        told = self.by_env.pop(env_id, [])
+        self.by_env[env_id] = told
+        told.append(entry)
+        self.total += 1
+        if len(told) > FACTS_OF_ENV:
+            self._drop(env_id)
+        elif self.total > FACTS:
+            self._drop(next(iter(self.by_env)))
+
+    def of(self, env_id: int) -> list[Entry]:
+        """What is remembered of one env, oldest first."""
+        return self.by_env.get(env_id, [])
+
+    def _drop(self, env_id: int) -> None:
+        told = self.by_env[env_id]
+        del told[0]
+        self.total -= 1
+        if not told:
+            del self.by_env[env_id]
 
 
 class Gauge(msgspec.Struct, kw_only=True):
@@ -148,8 +180,8 @@ class RunState(msgspec.Struct, kw_only=True):
     feed_total: int = 0
     feed_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(64))
     """(producer time, lines so far), for the feed's rate."""
-    facts: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FACTS))
-    """Lines about one env each, oldest first."""
+    facts: Facts = msgspec.field(default_factory=Facts)
+    """Lines about one env each."""
 
     @property
     def preset(self) -> str:

@@ -155,6 +155,13 @@ def test_the_newest_events_are_kept() -> None:
     assert told[-1].time == START_NS / 1e9 + 100 - EVENTS
 
 
+def test_busy_envs_do_not_crowd_out_what_happened_to_a_quiet_one() -> None:
+    """Thousands of moves of others later, a crash is still told."""
+    busy = [_moved(START_NS + i * SECOND // 100, "policy", env_id=i % 8) for i in range(6000)]
+
+    assert _lines(EnvCrashed(at=START_NS, env_id=9, error="boom"), *busy) == [" CRASHED: boom"]
+
+
 def test_text_of_an_event_cannot_steer_a_terminal() -> None:
     """Slot, reason and error are made safe like everything that telemetry tells."""
     (told,) = _told(_moved(START_NS, "\x1b[31mred", slot="a\x07"))

@@ -10,6 +10,7 @@ from overwatch.catalog import KL, Scope, Stage
 from overwatch.catalog.policy import EXPLAINED_VARIANCE
 from overwatch.events import (
     Column,
+    Conflated,
     EpisodeEnded,
     Event,
     GateEvaluated,
@@ -333,3 +334,29 @@ def test_env_ids_may_come_as_whole_floats() -> None:
     told = EpisodeEnded(at=START_NS, env_id=Column.of([3.0, 7.0]), episode_return=Column.of([1.0, 1.0]))
 
     assert fakes.folded([told]).envs.ids[:2].tolist() == [3, 7]
+
+
+@pytest.mark.parametrize(("num_envs", "of_one", "in_all"), [(2, 64, 128), (5000, 1, 4096)])
+def test_facts_are_bounded_in_all_and_for_each_env(num_envs: int, of_one: int, in_all: int) -> None:
+    """Few envs keep their newest; of very many those spoken of last, and a dump keeps that order."""
+    rounds = 200 if num_envs == 2 else 1
+    told = [fakes.crashed(START_NS + i, i % num_envs) for i in range(num_envs * rounds)]
+    facts = load(dump(fakes.folded(told))).facts
+
+    assert (facts.total, sum(map(len, facts.by_env.values()))) == (in_all, in_all)
+    assert len(facts.of(num_envs - 1)) == of_one
+    assert facts.of(num_envs - 1)[-1].at == told[-1].at
+    assert next(reversed(facts.by_env)) == num_envs - 1
+
+
+def test_counters_that_are_told_too_large_still_fit_a_checkpoint() -> None:
+    """Steps, updates, non-finite values, lost events: beyond all reason they stop, and the run goes on."""
+    huge = 2**63 - 1
+    step = fakes.envs(START_NS, [0, 1, 2], index=huge, reward=[0.0] * 3)
+    bad = msgspec.structs.replace(fakes.non_finite(START_NS, "reward"), count=huge)
+    lost = Measured(at=START_NS, scope=Scope.TOWER, values=scalars({"overwatch.sdk.dropped": 1e30}))
+    many = msgspec.structs.replace(fakes.policy(START_NS, kl_divergence=0.1), conflated=Conflated(n=huge))
+    first = fakes.envs(START_NS, [0, 1, 2], index=0, reward=[0.0] * 3)
+    state = fakes.folded([first, step, bad, bad, bad, lost, many, many, many])
+
+    assert load(dump(state)).steps == state.updates == state.non_finite == 2**53
