@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.bench.sdk import calls
+from tests.bench.sdk import calls, drain, steps
 from tests.bench.sdk.host import Cores, Weather, about
 from tests.bench.sdk.stats import Goals, say
 
@@ -38,6 +38,8 @@ def main(arguments: list[str]) -> None:
 
 SECTIONS = {
     "calls": lambda is_quick, *rest: calls.measure(5 if is_quick else 30, *rest),
+    "steps": lambda is_quick, *rest: steps.measure(*((6, 100) if is_quick else (30, 250)), *rest),
+    "drain": lambda is_quick, *rest: drain.measure(5.0 if is_quick else 20.0, *rest),
 }
 
 if __name__ == "__main__":

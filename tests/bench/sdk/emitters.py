@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 NAMES = (
@@ -88,7 +89,7 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
         return folded | link.rings.account().dropped
 
     def fill(seconds: float) -> str:
-        return _fill(run, seconds)
+        return _fill(run, Path(folder) / "spool", seconds)
 
     return Emitter(
         version("esper-overwatch"),
@@ -100,18 +101,20 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
     )
 
 
-def _fill(run: Any, seconds: float) -> str:
-    """Send facts with long texts until the exporter says that its spool is full."""
-    line = "x" * (60 << 10)
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        told = run._link._progress().dropped
-        if told.get("spool_full"):
-            return "full"
-        for _ in range(20):
+def _fill(run: Any, spool: Path, seconds: float) -> str:
+    """Tell facts with long texts until the spool's files hold all that they may, and a second longer."""
+    from overwatch.sdk.exporter.spool import SpoolLimits
+
+    line = "".join(chr(32 + i * 7 % 90) for i in range(60 << 10))
+    deadline, budget = time.monotonic() + seconds, SpoolLimits().budget_bytes
+    while (held := sum(one.stat().st_size for one in spool.rglob("*") if one.is_file())) < 0.98 * budget:
+        if time.monotonic() > deadline:
+            return f"{held >> 20} MiB of {budget >> 20} MiB in {seconds:.0f} s"
+        for _ in range(10):
             run.env_crashed(env_id=0, error="RuntimeError: a long one", traceback=line)
         time.sleep(0.02)
-    return "not full in time"
+    time.sleep(1.0)
+    return f"full, {held >> 20} MiB"
 
 
 def void(_: object) -> None:

@@ -31,8 +31,9 @@ class Cores:
 class Worker:
     """A worker process, asked and answering in turn."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process = process
+        self._errors = errors
         self.version = ""
         self.calls: list[str] = []
 
@@ -45,7 +46,8 @@ class Worker:
         stdin.flush()
         answer = stdout.readline()
         if not answer:
-            raise RuntimeError(f"the worker ended with {self._process.wait()}")
+            said = self._errors.read_text()[-2000:]
+            raise RuntimeError(f"the worker ended with {self._process.wait()}: {said}")
         return json.loads(answer)
 
 
@@ -59,6 +61,7 @@ def worker(
     """
     python = os.environ.get(COMPARATORS, sys.executable) if foreign else sys.executable
     folder.mkdir(parents=True, exist_ok=True)
+    errors = folder / "stderr.txt"
     bare = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL_", "OVERWATCH_", "WANDB_"))}
     process = subprocess.Popen(
         [
@@ -72,17 +75,17 @@ def worker(
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=(folder / "stderr.txt").open("w"),
+        stderr=errors.open("w"),
         text=True,
         env=bare | {"OVERWATCH_SPOOL_DIR": str(folder / "spool"), "XDG_RUNTIME_DIR": str(folder)},
     )
-    one = Worker(process)
+    one = Worker(process, errors)
     try:
         said = one.ask("hello")
         one.version, one.calls = said["version"], said["calls"]
     except (RuntimeError, BrokenPipeError):
         if process.wait() != 3:
-            raise RuntimeError(f"{emitter}: {(folder / 'stderr.txt').read_text()[-2000:]}") from None
+            raise
         yield None
         return
     try:

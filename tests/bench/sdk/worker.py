@@ -25,34 +25,77 @@ _clock = time.perf_counter_ns
 
 
 class Work:
-    """What a trainer does between two calls: arithmetic that holds the interpreter, and cold memory."""
+    """What a trainer does between two calls; a piece takes about as long as another."""
 
     def __init__(self) -> None:
-        self._source = bytearray(os.urandom(SCRATCH))
-        self._target = memoryview(bytearray(SCRATCH))
-        self._place = 0
-        self.spin = 100
+        self.spin = 1
+        self.piece: Callable[[], object] = void_piece
 
-    def piece(self) -> float:
-        """One piece of an update."""
-        found = 0.5
-        for _ in range(self.spin):
-            found = found * 0.999 + 0.001
-        place = self._place = (self._place + CHUNK) % SCRATCH
-        self._target[place : place + CHUNK] = self._source[place : place + CHUNK]
-        return found
+    def choose(self, kind: str) -> str:
+        """Take up a kind of work; what it is. Where there is no torch, `torch` is arithmetic."""
+        if kind == "torch":
+            try:
+                self.piece = self._torch()
+            except ImportError:
+                kind = "arithmetic"
+        if kind != "torch":
+            self.piece = self._arithmetic(CHUNK if kind == "cold" else 0)
+        return kind
+
+    def _torch(self) -> Callable[[], object]:
+        """Layers of a small policy, one after the other, on one thread."""
+        import torch
+
+        torch.set_num_threads(1)
+        layers = [torch.randn(64, 64) / 8 for _ in range(16)]
+        rows = torch.randn(64, 64)
+        place = 0
+
+        @torch.no_grad()
+        def piece() -> object:
+            nonlocal place
+            found = rows
+            for _ in range(self.spin):
+                place = (place + 1) % 16
+                found = torch.tanh(found @ layers[place])
+            return found
+
+        return piece
+
+    def _arithmetic(self, chunk: int) -> Callable[[], object]:
+        """Arithmetic that holds the interpreter; with a chunk, memory that leaves no cache warm."""
+        source, target = bytearray(os.urandom(SCRATCH)), memoryview(bytearray(SCRATCH))
+        place = 0
+
+        def piece() -> object:
+            nonlocal place
+            found = 0.5
+            for _ in range(self.spin):
+                found = found * 0.999 + 0.001
+            if chunk:
+                place = (place + chunk) % SCRATCH
+                target[place : place + chunk] = source[place : place + chunk]
+            return found
+
+        return piece
 
     def calibrate(self, piece_ns: int) -> int:
-        """Set the arithmetic so that a piece takes so long; the iterations."""
-        for _ in range(6):
+        """Set how much of it a piece is, so that it takes so long."""
+        for spin in (1, 100, None, None, None):
+            self.spin = spin or self.spin
             took = []
             for _ in range(200):
                 began = _clock()
                 self.piece()
                 took.append(_clock() - began)
-            middle = sorted(took)[len(took) // 2]
-            self.spin = max(int(self.spin * piece_ns / middle), 1) if self.spin > 1 else 50
+            middle = sorted(took)[100]
+            if spin is None:
+                self.spin = max(round(self.spin * piece_ns / middle), 1)
         return self.spin
+
+
+def void_piece() -> None:
+    """No work yet."""
 
 
 class Worker:
@@ -79,10 +122,9 @@ class Worker:
             empty[i] = _clock() - began
         return {"took": took, "floor": sorted(empty)[calls // 2], "dropped": self._emitter.dropped()}
 
-    def calibrate(self, piece_ns: int, spin: int | None = None) -> object:
-        """Make a piece of work so long, or as long as another worker's."""
-        self._work.spin = spin or self._work.calibrate(piece_ns)
-        return {"spin": self._work.spin}
+    def work(self, kind: str, piece_ns: int) -> object:
+        """Take up a kind of work, in pieces of so long."""
+        return {"work": self._work.choose(kind), "spin": self._work.calibrate(piece_ns)}
 
     def loop(self, call: str | None, updates: int, pieces: int) -> object:
         """Train so many updates: the durations of updates, of gaps between pieces, and of the calls."""
