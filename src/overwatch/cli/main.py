@@ -127,7 +127,7 @@ def replay(
 @click.argument("spool", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False)
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; where the trainer wanted it without.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=60, show_default=True,
-              help="Seconds for each producer.")  # fmt: skip
+              help="Seconds in all.")  # fmt: skip
 def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
     """Deliver what killed trainers left on this machine.
 

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import psutil
 
-from overwatch.journal import FolderBusyError, Signal
+from overwatch.journal import FolderBusyError
 from overwatch.sdk.exporter.core import Exporter, destinations, open_spool
 from overwatch.sdk.exporter.delivery.outlet import outlet
 from overwatch.sdk.exporter.delivery.sender import Sender
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
 from overwatch.sdk.frames import Hello, Progress
-from overwatch.sdk.greeting import SUFFIX, GreetingError, forget_hello, read_hello
+from overwatch.sdk.greeting import SUFFIX, GreetingError, forget_hello, is_meant, read_hello
 from overwatch.sdk.rings.file import RingError
 from overwatch.sdk.rings.ringset import places, remove
 from overwatch.sdk.rings.source import RingSource
@@ -29,8 +28,7 @@ from overwatch.sdk.rings.source import RingSource
 log: Final = logging.getLogger("overwatch.exporter")
 
 _STOP_S: Final = 0.5
-_SAME_S: Final = 2.0
-"""A process that began later than this after a greeting is not the one that wrote it."""
+_LEAST_S: Final = 1.0
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,46 +46,36 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deliver_all(root: Path | None, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
-    """Deliver all that was left on this machine, each producer's within `timeout_s`.
+    """Deliver all that was left on this machine, within `timeout_s` in all.
 
     `endpoint` is where to; else where the trainer wanted it. `root` holds the spools, or is one.
     """
+    deadline = time.monotonic() + timeout_s
     tried: set[str] = set()
     if root is None:
         for rings in left_rings():
             tried.add(str(rings))
-            yield from _spool_rings(rings, endpoint, timeout_s)
+            yield from _spool_rings(rings, endpoint, _share(deadline))
     for orphan in left_spools(spool_root() if root is None else root):
         if orphan.meta.rings not in tried:
-            yield from _deliver(orphan, endpoint, timeout_s)
+            yield from _deliver(orphan, endpoint, _share(deadline))
+
+
+def _share(deadline: float) -> float:
+    """What one producer may take of the time that is left: never all of it, always a moment."""
+    return max((deadline - time.monotonic()) / 2, _LEAST_S)
 
 
 def left_rings() -> list[Path]:
     """The rings on this machine whose trainer is dead."""
     found = [path.with_suffix("") for folder in places() for path in sorted(folder.glob(f"*{SUFFIX}"))]
-    return [rings for rings in found if not _is_in_use(rings)]
+    return [rings for rings in found if not is_meant(rings)]
 
 
 def left_spools(root: Path) -> list[Orphan]:
     """The spools under `root`, or at it, that no process holds and no living trainer will fill."""
     found = orphans(root) or [orphan for orphan in orphans(root.parent) if orphan.path == root]
-    return [
-        orphan for orphan in found if orphan.meta.rings is None or not _is_in_use(Path(orphan.meta.rings))
-    ]
-
-
-def _is_in_use(rings: Path) -> bool:
-    """Whether a living trainer writes these rings; what cannot be read is nobody's."""
-    try:
-        hello = read_hello(rings)
-    except FileNotFoundError:
-        return False
-    except (OSError, GreetingError):
-        return True
-    try:
-        return psutil.Process(hello.pid).create_time() <= hello.started.at / 1e9 + _SAME_S
-    except psutil.Error:
-        return False
+    return [orphan for orphan in found if orphan.meta.rings is None or not is_meant(Path(orphan.meta.rings))]
 
 
 class _Now:
@@ -104,7 +92,9 @@ class _Now:
 def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
     """Read a dead trainer's rings to their end, and deliver what it left."""
     try:
-        hello, source = read_hello(rings), RingSource(rings)
+        hello, source = read_hello(rings), RingSource(rings, alone=True)
+    except BlockingIOError:
+        return
     except (OSError, RingError, GreetingError) as error:
         log.warning("rings at %s cannot be read: %s", rings, error)
         return
@@ -135,7 +125,7 @@ def _deliver(orphan: Orphan, endpoint: str | None, timeout_s: float) -> Iterator
         return
     if not spool.is_empty:
         ways = destinations(endpoint or orphan.meta.endpoint)
-        sender = Sender(spool, lambda: outlet(ways), ways[Signal.LOGS].shown)
+        sender = Sender(spool, lambda: outlet(ways), None)
         sender.start()
         sender.drain(timeout_s)
         sender.stop(_STOP_S)

@@ -145,8 +145,6 @@ class Exporter:
         self._station.close_window()
         self._source.said = self._station.said
         rings = self._station.export()
-        if not self._spool.degraded:
-            self._source.said = 0
         if rings:
             self._ledger.put(self._station.order, rings)
         items, self._items = self._items, []
@@ -189,9 +187,7 @@ class Exporter:
             dropped["not_kept"] = waiting
         if final and self.is_emptied:
             kept = 0 if self._spool.degraded else waiting
-        self._tell(
-            Progress(delivered=delivered, dropped=dropped, settled=settled, final=final, kept=kept)
-        )
+        self._tell(Progress(delivered=delivered, dropped=dropped, settled=settled, final=final, kept=kept))
 
 
 def open_spool(hello: Hello, rings: Path) -> Spool:

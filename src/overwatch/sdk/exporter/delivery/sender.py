@@ -73,8 +73,9 @@ class Sender:
     """Takes from a source, gives to a collector."""
 
     def __init__(
-        self, source: Source, open_outlet: Callable[[], Outlet], shown: str, pace: Pace | None = None
+        self, source: Source, open_outlet: Callable[[], Outlet], shown: str | None, pace: Pace | None = None
     ) -> None:
+        """`shown` is what a collector in trouble is called; without it nothing is said."""
         self._source = source
         self._open = open_outlet
         self._pace = pace or Pace()
@@ -205,7 +206,7 @@ _FAULT: Final = Answer(verdict=Verdict.AGAIN, code="fault", detail="an error of 
 class _Fortune:
     """Says once how the collector takes it, and keeps quiet while that changes to and fro."""
 
-    def __init__(self, shown: str) -> None:
+    def __init__(self, shown: str | None) -> None:
         self._is_up: bool | None = None
         self._shown = shown
         self._said_at: dict[str, float] = {}
@@ -228,6 +229,8 @@ class _Fortune:
 
     def _say_down(self, answer: Answer) -> None:
         now = time.monotonic()
+        if self._shown is None:
+            return
         if now - self._said_at.get(answer.code, -math.inf) >= _SAY_AGAIN_S:
             self._said_at[answer.code] = now
             self._told_down = True
