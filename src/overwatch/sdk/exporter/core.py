@@ -35,6 +35,8 @@ from overwatch.sdk.rings.source import Item, RingSource
 
 log: Final = logging.getLogger("overwatch.exporter")
 
+NOT_SENT: Final = "not_sent"
+"""Why updates are gone that a killed trainer had folded and not yet written."""
 WINDOW_S: Final = 0.1
 """How long numbers gather before they are told: ten requests a second at most."""
 _RINGS: Final = (Ring.NUMBERS, Ring.FACTS)
@@ -158,6 +160,8 @@ class Exporter:
             self._sampler.stop()
         while self._read() or (self._source.waiting and time.monotonic() < deadline):
             pass
+        if unsaid := self._source.unsaid:
+            self._spool.refuse(unsaid, NOT_SENT, {})
         self._station.tell_drops(self._dropped(), now=True)
         self._export()
         self._instruments.flush(min(max(deadline - time.monotonic(), 0.0) / 2, _METRICS_S))
