@@ -1,12 +1,14 @@
 """What a trainer says of itself, left beside its rings for whoever reads them, also after its death.
 
-Rules: made for this user only and never through a link. Must not know rings.
+Rules: made for this user only and never through a link; whoever left it holds a lock on it for as long as it
+lives, which is seen also from containers that share nothing but the folder. Must not know rings.
 """
 
 import contextlib
+import fcntl
 import os
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -20,11 +22,36 @@ class GreetingError(ValueError):
     """A file that is no greeting."""
 
 
-def write_hello(rings: Path, hello: Hello) -> None:
-    """Leave a greeting; raises `OSError`."""
+def write_hello(rings: Path, hello: Hello) -> IO[bytes]:
+    """Leave a greeting, which is meant until the file is closed; raises `OSError`."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path_of(rings), flags, 0o600), "wb") as file:
+    file = os.fdopen(os.open(path_of(rings), flags, 0o600), "wb")
+    try:
+        with contextlib.suppress(OSError):  # a place without locks: see `is_meant`
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.write(msgspec.msgpack.encode(hello))
+        file.flush()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def is_meant(rings: Path) -> bool:
+    """Whether somebody lives who left a greeting here; where that cannot be told, yes."""
+    try:
+        fd = os.open(path_of(rings), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def read_hello(rings: Path) -> Hello:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import IO, Final, Protocol
 
 import msgspec
 
@@ -95,6 +95,8 @@ class Link:
         self._lock = threading.Lock()
         """Held while an exporter is exchanged for another."""
         self._account = AccountFile()
+        self._greeting: IO[bytes] | None = None
+        """Held open for as long as the exporter is this link's."""
         self._start: Callable[[], Exporter]
         self._exporter: Exporter | None = self._open_process(hello, rings) or self._open_thread(hello, rings)
         self._keeper = threading.Thread(target=self._keep, name="overwatch-keeper", daemon=True)
@@ -109,11 +111,12 @@ class Link:
             log.warning("telemetry runs inside of the trainer: there is no room for its rings: %s", error)
             return None
         try:
-            write_hello(self.rings.path, hello)
+            self._greeting = write_hello(self.rings.path, hello)
             exporter = ExporterProcess(self.rings.path, self._account)
         except OSError as error:
             log.warning("telemetry runs inside of the trainer: no process could be started: %s", error)
             forget_hello(self.rings.path)
+            self._take_leave()
             self.rings.close(0.0)
             self.rings.unlink()
             return None
@@ -173,6 +176,7 @@ class Link:
             exporter.release()
         progress = self._account.read()
         self._account.close()
+        self._take_leave()
         return _outcome(account.accepted, account.dropped, progress)
 
     def _last_lives(self, deadline: float) -> Iterator[Exporter]:
@@ -189,10 +193,15 @@ class Link:
         """Let go of everything in a forked child."""
         self._over.set()
         self.rings.abandon()
+        self._take_leave()
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
             exporter.abandon()
             self._account.close()
+
+    def _take_leave(self) -> None:
+        if self._greeting is not None:
+            self._greeting.close()
 
     def _lost(self) -> int:
         return sum(self.rings.account().dropped.values()) + sum(self._account.read().dropped.values())

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
+
 from overwatch.catalog import Scope
 from overwatch.events import EpisodeEnded, LogLine, Measured, Record
 from overwatch.journal import Signal
@@ -167,7 +169,10 @@ def recording(folder: Path, *, started: bool = True) -> Iterator[Collector]:
 class Trainer:
     """A trainer process that follows a plan; its spool and its runtime folder are its test's own."""
 
-    def __init__(self, folder: Path, endpoint: str | None, small: Path | None = None, **plan: object) -> None:
+    def __init__(
+        self, folder: Path, endpoint: str | None, small: Path | None = None,
+        prefix: tuple[str, ...] = (), **plan: object,
+    ) -> None:  # fmt: skip
         """`small` becomes a filesystem of `SMALL` in the trainer's own namespace."""
         self._until = folder / "until"
         self._diary = folder / "diary"
@@ -176,10 +181,10 @@ class Trainer:
         command = [sys.executable, str(HERE / "trainer.py"), json.dumps(asdict(self.plan))]
         if small is not None:
             mount = f'mount -t tmpfs -o size={SMALL} none "$0" && exec "$@"'
-            command = ["unshare", "--mount", "sh", "-c", mount, str(small), *command]
+            prefix = ("unshare", "--mount", "sh", "-c", mount, str(small))
         self._errors = (folder / "trainer.log").open("w+b")
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._errors, env=environment(folder)
+            [*prefix, *command], stdout=subprocess.PIPE, stderr=self._errors, env=environment(folder)
         )
 
     @property
@@ -251,10 +256,11 @@ def assert_truthful(ending: Ending, plan: Plan) -> None:
 
 @contextlib.contextmanager
 def training(
-    folder: Path, endpoint: str | None, small: Path | None = None, **plan: object
-) -> Iterator[Trainer]:
+    folder: Path, endpoint: str | None, small: Path | None = None,
+    prefix: tuple[str, ...] = (), **plan: object,
+) -> Iterator[Trainer]:  # fmt: skip
     """A trainer; whatever is left of it goes with the block."""
-    trainer = Trainer(folder, endpoint, small, **plan)
+    trainer = Trainer(folder, endpoint, small, prefix, **plan)
     try:
         yield trainer
     finally:
@@ -295,3 +301,6 @@ def has_mounts() -> bool:
         return False
     tried = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
     return tried.returncode == 0
+
+
+needs_mounts = pytest.mark.skipif(not has_mounts(), reason="this user may not make namespaces")

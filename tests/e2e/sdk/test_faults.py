@@ -29,10 +29,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.sdk.chaos import has_mounts, recording, training, wait_for
+from tests.e2e.sdk.chaos import needs_mounts, recording, training, wait_for
 from tests.overwatch.sdk.sink import free_port
-
-needs_mounts = pytest.mark.skipif(not has_mounts(), reason="this user may not mount filesystems")
 
 
 def test_a_collector_that_was_never_there(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ W_RELEASED: Final = 32
 W_UNFOLDED: Final = 33
 """Of the folded updates, those whose record is released."""
 W_SAID: Final = 34
-"""Newest `overwatch.seq` that may have left without being on disk, 0 when all that left was there."""
+"""Newest `overwatch.seq` that the reader has given away."""
 
 REASONS: Final = (
     "ring_full", "too_large", "backlog_full", "contended", "invalid",

@@ -4,7 +4,9 @@ Rules: nothing leaves the files before it is released; a source made later goes 
 know where frames go.
 """
 
+import fcntl
 import heapq
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +39,18 @@ class Item:
 class RingSource:
     """Reads a `RingSet`'s rings. Raises `OSError` or `RingError` when there are none."""
 
-    def __init__(self, rings: Path | RingSet) -> None:
-        """`rings` is a path that a trainer gave, or rings that are written in this process."""
-        self._files = _opened(rings) if isinstance(rings, Path) else _mine(rings)
+    def __init__(self, rings: Path | RingSet, *, alone: bool = False) -> None:
+        """`rings` is a path that a trainer gave, or rings that are written in this process.
+
+        With `alone` nobody else reads with it until this source is closed; raises `BlockingIOError` when
+        somebody does.
+        """
+        self._claim = _claimed(rings) if isinstance(rings, Path) and alone else None
+        try:
+            self._files = _opened(rings) if isinstance(rings, Path) else _mine(rings)
+        except BaseException:
+            self._let_go()
+            raise
         self._readers = [RingReader(file) for file in self._files]
         self._forms: dict[int, Form] = {}
         self._numbers = self._readers[0]
@@ -117,6 +128,25 @@ class RingSource:
         """Let go of the files; they stay."""
         for file in self._files:
             file.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
+
+
+def _claimed(path: Path) -> int:
+    """A lock on reading rings, which goes with its process; raises `OSError`."""
+    fd = os.open(part_of(path, FACTS), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise
+    except OSError:
+        pass  # a place without locks: whoever comes reads
+    return fd
 
 
 def _opened(path: Path) -> list[RingFile]:
