@@ -136,3 +136,9 @@ def test_no_update_is_worse_than_the_extremes_of_its_record() -> None:
     assert _statuses(msgspec.structs.replace(told, conflated=by_preset)) == ([1] * 5, 9, 0)
     calm_event = fakes.policy(START_NS, index=30, kl_divergence=0.018)
     assert _statuses(msgspec.structs.replace(calm_event, conflated=calm)) == ([0] * 5, 0, 0)
+
+
+def test_steps_that_came_as_one_record_are_all_counted() -> None:
+    """The first record of a run may stand for several steps."""
+    event = fakes.envs(START_NS, range(4), index=12, reward=[0.0] * 4)
+    assert fakes.folded([msgspec.structs.replace(event, conflated=Conflated(n=12))]).steps == 48
