@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -177,7 +178,14 @@ class Trainer:
         self._until = folder / "until"
         self._diary = folder / "diary"
         self.spool = folder / "spool"
-        self.plan = Plan(diary=str(self._diary), endpoint=endpoint, until=str(self._until), **plan)  # type: ignore[arg-type]
+        run_id = f"chaos-{uuid.uuid4().hex[:8]}"
+        self.plan = Plan(
+            run_id=run_id,
+            diary=str(self._diary),
+            endpoint=endpoint,
+            until=str(self._until),
+            **plan,  # type: ignore[arg-type]
+        )
         command = [sys.executable, str(HERE / "trainer.py"), json.dumps(asdict(self.plan))]
         if small is not None:
             mount = f'mount -t tmpfs -o size={SMALL} none "$0" && exec "$@"'
@@ -274,6 +282,17 @@ def environment(folder: Path) -> dict[str, str]:
         kept.pop(name, None)
     own = {"OVERWATCH_SPOOL_DIR": str(folder / "spool"), "XDG_RUNTIME_DIR": str(folder)}
     return {**kept, **own, "PYTHONWARNINGS": "error"}
+
+
+def sync(folder: Path) -> str:
+    """Run `overwatch sync` as a person would after a crash; what it says.
+
+    What others have left on this machine is delivered too, or not: the exit code tells nothing here.
+    """
+    command = [sys.executable, "-m", "overwatch.cli", "sync", "--timeout", "20"]
+    return subprocess.run(
+        command, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
+    ).stdout
 
 
 def children(pid: int) -> list[int]:

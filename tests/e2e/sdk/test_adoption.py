@@ -2,28 +2,17 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 from overwatch.events import RunStarted
 from tests.e2e.sdk.chaos import (
-    environment,
     needs_mounts,
     recording,
     rings_of,
+    sync,
     training,
     wait_for,
 )
-
-
-def sync(folder: Path) -> str:
-    """Run `overwatch sync` with the spools of a folder; what it says."""
-    command = [sys.executable, "-m", "overwatch.cli", "sync", "--timeout", "20"]
-    done = subprocess.run(
-        command, env=environment(folder), capture_output=True, text=True, timeout=60, check=True
-    )
-    return done.stdout
 
 
 def unseen() -> tuple[str, ...]:
@@ -43,7 +32,7 @@ def test_a_living_trainer_in_another_container_is_left_alone(tmp_path: Path) -> 
         training(tmp_path, collector.endpoint, prefix=unseen()) as trainer,
     ):
         trainer.wait_steps(50)
-        assert "chaos" not in sync(other)
+        assert trainer.plan.run_id not in sync(other)
         trainer.wait_steps(50)
         ending = trainer.ending()
         assert ending.delivered
@@ -61,7 +50,7 @@ def test_an_exporter_that_still_reads_is_left_alone(tmp_path: Path) -> None:
         for pid in exporters:
             os.kill(pid, signal.SIGSTOP)
         trainer.kill()
-        assert "chaos" not in sync(other)
+        assert trainer.plan.run_id not in sync(other)
         for pid in exporters:
             os.kill(pid, signal.SIGCONT)
         said = len(trainer.numbers("a"))

@@ -13,15 +13,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FACTS_A_STEP = 2
-"""Records a step that must arrive: a line, and an episode's end."""
-CALLS_A_STEP = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What the trainer does."""
 
+    run_id: str
     diary: str
     endpoint: str | None
     steps: int = 1_000_000
@@ -31,7 +28,6 @@ class Plan:
     pace_s: float = 0.002
     flush_s: float | None = None
     close_s: float = 10.0
-    run_id: str = "chaos"
 
 
 @dataclass(frozen=True, slots=True)
