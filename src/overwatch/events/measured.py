@@ -17,6 +17,8 @@ class Conflated(msgspec.Struct, frozen=True, kw_only=True):
 
     n: int
     """Measurements; the values told are those of the last."""
+    first: int | None = None
+    """Number of the first, as `Measured.index` is of the last."""
     low: dict[str, Column] = {}
     """Smallest finite values, of the rows that have limits."""
     high: dict[str, Column] = {}

@@ -125,7 +125,8 @@ def _envs(state: RunState, event: Measured, rank: int) -> None:
 def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> None:
     """Each rank numbers its own steps."""
     index, marks = event.index or 0, state.step_marks
-    before = state.step_index.get(rank, index - (1 if event.conflated is None else event.conflated.n))
+    first = index if event.conflated is None or event.conflated.first is None else event.conflated.first
+    before = state.step_index.get(rank, first - 1)
     if index <= before:
         return
     state.steps = counted(state.steps, num_envs * (index - before))

@@ -69,6 +69,7 @@ NAMES = st.sampled_from(sorted(BY_NAME)) | WORDS | st.just("overwatch.scope")
 CONFLATED = st.builds(
     Conflated,
     n=st.integers(1, 1000),
+    first=st.none() | st.integers(0, 1000),
     low=st.dictionaries(st.sampled_from(["a", "b"]), st.builds(Column.scalar, st.floats())),
     high=st.dictionaries(st.sampled_from(["a", "b"]), st.builds(Column.scalar, st.floats())),
     warnings=st.dictionaries(st.sampled_from(["a", "b"]), st.integers(0, 9)),

@@ -141,4 +141,4 @@ def test_no_update_is_worse_than_the_extremes_of_its_record() -> None:
 def test_steps_that_came_as_one_record_are_all_counted() -> None:
     """The first record of a run may stand for several steps."""
     event = fakes.envs(START_NS, range(4), index=12, reward=[0.0] * 4)
-    assert fakes.folded([msgspec.structs.replace(event, conflated=Conflated(n=12))]).steps == 48
+    assert fakes.folded([msgspec.structs.replace(event, conflated=Conflated(n=3, first=1))]).steps == 48

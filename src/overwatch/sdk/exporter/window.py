@@ -33,6 +33,7 @@ class _Columns:
 
     def __init__(self, first: Measured) -> None:
         self.newest = first
+        self.first = first.index if first.conflated is None else first.conflated.first
         self.values: dict[str, Column] = {}
         self.n = 0
 
@@ -48,7 +49,7 @@ class _Columns:
     def event(self) -> Measured:
         if self.n == 1:
             return self.newest
-        return msgspec.structs.replace(self.newest, values=self.values, conflated=Conflated(n=self.n))
+        return msgspec.structs.replace(self.newest, values=self.values, conflated=Conflated(n=self.n, first=self.first))
 
 
 class Window:

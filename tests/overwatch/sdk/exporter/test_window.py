@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.catalog import KL
-from overwatch.events import Measured, PhaseEnded
+from overwatch.events import Conflated, Measured, PhaseEnded
 from overwatch.sdk.exporter.window import Window
 from tests import fakes
 from tests.fakes import START_NS
@@ -62,6 +62,7 @@ def test_columns_of_the_same_envs_merge_and_others_stay_apart() -> None:
     window.add(fakes.envs(START_NS + 2, [5], index=2, reward=[9.0]))
     both, other = window.take().numbers
     assert both.index == 2
+    assert both.conflated == Conflated(n=2, first=1)
     assert both.values["overwatch.env.reward"].array().tolist() == [3.0, 4.0]
     assert both.values["overwatch.env.metric"].array().tolist() == [0.1, 0.2]
     assert other.keys["env_id"].array().tolist() == [5]
