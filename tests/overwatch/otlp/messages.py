@@ -24,7 +24,7 @@ _VALUES = {
     FieldDescriptor.CPPTYPE_UINT64: st.integers(0, 2**64 - 1),
     FieldDescriptor.CPPTYPE_ENUM: st.integers(0, 24),
     FieldDescriptor.CPPTYPE_BOOL: st.booleans(),
-    FieldDescriptor.CPPTYPE_DOUBLE: st.floats().map(lambda number: math.nan if math.isnan(number) else number),
+    FieldDescriptor.CPPTYPE_DOUBLE: st.floats().map(lambda value: math.nan if math.isnan(value) else value),
 }
 """JSON has one NaN: no sign, no payload."""
 
