@@ -8,6 +8,7 @@ parses as protobuf survives the round trip. Must not know what the messages mean
 import base64
 import binascii
 import math
+import re
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Final, NamedTuple, TypeAlias
@@ -26,6 +27,7 @@ MAX_DEPTH: Final = 101
 
 _IDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WIDE: Final = frozenset(
     {
         FieldDescriptor.CPPTYPE_INT64,
@@ -202,7 +204,7 @@ def _read_double(value: Json) -> float:
         word = _WORDS.get(value)
         if word is not None:
             return word
-        if not value.lower().strip("+-").startswith(("n", "i")):
+        if _NUMBER.fullmatch(value):
             return float(value)
     raise ValueError(f"expected a number, got {_kind(value)}")
 
