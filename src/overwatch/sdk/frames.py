@@ -70,6 +70,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """By ring, the record up to which everything was delivered or dropped."""
     final: bool = False
     """The exporter is done; nothing will change."""
+    at_risk: int = 0
+    """Records that wait and may be lost with the exporter, because its disk is in trouble."""
     kept: int | None = None
     """Records that lie on disk, known when everything was read."""
 

@@ -25,6 +25,8 @@ log: Final = logging.getLogger("overwatch.sdk")
 _POLL_S: Final = 0.01
 _ROOM_SHARE: Final = 0.75
 """Of the time to close, what may go by until the last facts have found room in their ring."""
+NOT_KEPT: Final = "not_kept"
+"""Why records are gone that found no place on disk."""
 LOST: Final = "spool_lost"
 """Why records are gone that an exporter had only in its memory when it died."""
 _LIFE_S: Final = 0.5
@@ -242,6 +244,8 @@ def _outcome(accepted: int, dropped: Mapping[str, int], progress: Progress) -> O
     gone = dict(dropped)
     for reason, count in progress.dropped.items():
         gone[reason] = gone.get(reason, 0) + count
+    if progress.at_risk:
+        gone[NOT_KEPT] = gone.get(NOT_KEPT, 0) + progress.at_risk
     kept = accepted - progress.delivered - sum(gone.values())
     if progress.kept is not None and progress.kept < kept:
         gone[LOST] = gone.get(LOST, 0) + kept - progress.kept

@@ -9,6 +9,7 @@ import os
 
 import msgspec
 
+from overwatch.sdk.exporter.shelf import LOST
 from overwatch.sdk.frames import Progress
 
 
@@ -24,7 +25,9 @@ class Account:
     def go_on(self) -> None:
         """Add to what the exporter before this one said: nothing else remembers it."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            self._before = msgspec.json.decode(os.pread(self._fd, self._length, 0), type=Progress)
+            before = msgspec.json.decode(os.pread(self._fd, self._length, 0), type=Progress)
+            lost = Progress(dropped={LOST: before.at_risk} if before.at_risk else {})
+            self._before = _added(before, lost)
 
     def write(self, progress: Progress) -> None:
         """Replace the account; padded, so that no rest of a longer one is read."""

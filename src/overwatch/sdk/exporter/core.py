@@ -150,10 +150,10 @@ class Exporter:
         if rings:
             self._ledger.put(self._station.order, rings)
         items, self._items = self._items, []
-        for item in items:
-            self._source.done(item)
         if items:
             self._write_account()
+        for item in items:
+            self._source.done(item)
 
     def _finish(self, deadline: float) -> None:
         if self._sampler is not None:
@@ -187,11 +187,14 @@ class Exporter:
     def _write_account(self, *, final: bool = False) -> None:
         delivered, dropped, waiting = self._spool.delivered, dict(self._spool.dropped), self._spool.waiting
         settled, kept = self._ledger.settled(), None
-        if final and self._spool.degraded and waiting:
-            dropped["not_kept"] = waiting
+        at_risk = waiting if self._spool.degraded else 0
         if final and self.is_emptied:
-            kept = 0 if self._spool.degraded else waiting
-        self._tell(Progress(delivered=delivered, dropped=dropped, settled=settled, final=final, kept=kept))
+            kept = waiting - at_risk
+        self._tell(
+            Progress(
+                delivered=delivered, dropped=dropped, settled=settled, at_risk=at_risk, kept=kept, final=final
+            )
+        )
 
 
 def open_spool(hello: Hello, rings: Path) -> Spool:
