@@ -1,6 +1,8 @@
 """OTLP over gRPC at a real collector: the same meaning as over HTTP, in gRPC's words."""
 
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -10,7 +12,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from overwatch.collector import Service
 from overwatch.collector.signals import METRICS, TRACES, WIRES
 from overwatch.journal import Signal
-from tests.overwatch.collector.running import fill, run_started, running, told, update
+from tests.overwatch.collector.raw_http2 import begin_call
+from tests.overwatch.collector.running import eventually, fill, run_started, running, told, update
 
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 
@@ -97,3 +100,52 @@ def test_a_full_journal_is_unavailable_with_a_delay(service: Service, channel: g
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert retry.retry_delay.seconds == 2
     assert status_pb2.Status.FromString(trailing["grpc-status-details-bin"]).code == 14
+
+
+def test_calls_that_never_speak_block_no_one(tmp_path: Path) -> None:
+    """Calls without a message, more than there are workers, leave the door open to others, and are cut."""
+    with running(tmp_path, "receivers.otlp.protocols.grpc.read_timeout_s=1") as service:
+        address = str(service.endpoints.otlp_grpc).removeprefix("http://")
+        host, _, port = address.rpartition(":")
+        stalled = [begin_call(host, int(port), LOGS) for _ in range(12)]
+        try:
+            with grpc.insecure_channel(address) as channel:
+                assert send(channel, b"") == b""
+            answers = [_read_until(connection, b"grpc-status") for connection in stalled]
+        finally:
+            for connection in stalled:
+                connection.close()
+    assert all(b"grpc-status" in answer for answer in answers)
+
+
+def _read_until(connection: socket.socket, word: bytes) -> bytes:
+    """What comes up to a word, or up to the end."""
+    said = b""
+    while word not in said:
+        piece = connection.recv(4096)
+        if not piece:
+            break
+        said += piece
+    return said
+
+
+def test_a_crowd_of_calls_is_asked_to_come_back(tmp_path: Path) -> None:
+    """While as many calls as allowed are on their way, others get `UNAVAILABLE` with a delay."""
+    with running(tmp_path, "receivers.otlp.protocols.grpc.max_concurrent_calls=1") as service:
+        address = str(service.endpoints.otlp_grpc).removeprefix("http://")
+        host, _, port = address.rpartition(":")
+        with begin_call(host, int(port), LOGS), grpc.insecure_channel(address) as channel:
+            trailing = eventually(lambda: _refusal(channel))
+        retry = error_details_pb2.RetryInfo.FromString(trailing["google.rpc.retryinfo-bin"])
+        assert retry.retry_delay.seconds == 2
+
+
+def _refusal(channel: grpc.Channel) -> dict[str, bytes]:
+    """The trailing metadata of a call that was not available; nothing where it was."""
+    try:
+        send(channel, b"")
+    except grpc.RpcError as error:
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            return dict(error.trailing_metadata() or ())
+        raise
+    return {}

@@ -39,7 +39,7 @@ class OtlpReceiver:
     def __init__(self, config: OtlpConfig, context: Context) -> None:
         self._config = config.protocols
         self._context = context
-        self._grpc = OtlpGrpc(self._config.grpc, context.intake, context.signals)
+        self._grpc = OtlpGrpc(self._config.grpc, context.intake, context.signals, context.loop)
         http = OtlpHttp(self._config.http, context.intake, context.signals)
         self._http = Door(context.loop, parse(self._config.http.endpoint), http.app())
 

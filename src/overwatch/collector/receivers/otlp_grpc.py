@@ -1,22 +1,28 @@
 """OTLP over gRPC: the three `Export` methods as raw bytes, so that a body is parsed once and kept as sent.
 
-Rules: the same meaning as over HTTP in gRPC's words; success is answered after the journal has the bytes.
-Must not know HTTP or what a body means.
+Rules: the same meaning as over HTTP in gRPC's words; success is answered after the journal has the bytes; a
+call whose message does not come costs no thread, and is cut. Must not know HTTP or what a body means.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NoReturn, assert_never
+from typing import Final, NoReturn, TypeAlias, assert_never
 
 import grpc
+import grpc.aio
 import msgspec
 
 from overwatch.collector.intake import RETRY_AFTER_S, Intake, Reason, RefusedError
+from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import Address, AddressError, Listening, listen
 from overwatch.collector.receivers import status
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, response
 from overwatch.journal import Signal
+
+Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+Export: TypeAlias = Callable[[AsyncIterator[bytes], Call], Awaitable[bytes]]
 
 TRANSPORT: Final = "grpc"
 
@@ -30,8 +36,12 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Largest message in MiB, after decompression."""
     workers: int = 4
     """Threads that take requests in."""
-    max_concurrent_streams: int = 128
-    """Most requests in flight on one connection."""
+    max_concurrent_streams: int = 32
+    """Most requests in flight on one connection; a client keeps the others back."""
+    max_concurrent_calls: int = 1024
+    """Most requests in flight on all connections; beyond it senders are told to come back."""
+    read_timeout_s: float = 10.0
+    """Longest time for a whole message to arrive, in seconds."""
     max_connection_age_s: float | None = None
     """Connections are asked to reconnect after this many seconds, which rebalances them; never if unset."""
 
@@ -42,19 +52,27 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ValueError(f"workers {self.workers} is not in 1..64")
         if self.max_concurrent_streams < 1:
             raise ValueError(f"max_concurrent_streams {self.max_concurrent_streams} is not positive")
+        if self.max_concurrent_calls < 1:
+            raise ValueError(f"max_concurrent_calls {self.max_concurrent_calls} is not positive")
+        if self.read_timeout_s <= 0:
+            raise ValueError(f"read_timeout_s {self.read_timeout_s} is not positive")
         if self.max_connection_age_s is not None and self.max_connection_age_s <= 0:
             raise ValueError(f"max_connection_age_s {self.max_connection_age_s} is not positive")
 
 
 class OtlpGrpc:
-    """The gRPC server of the OTLP receiver."""
+    """The gRPC server of the OTLP receiver; it runs in the collector's loop."""
 
-    def __init__(self, config: GrpcConfig, intake: Intake, signals: frozenset[Signal]) -> None:
+    def __init__(
+        self, config: GrpcConfig, intake: Intake, signals: frozenset[Signal], loop: LoopThread
+    ) -> None:
         self._config = config
         self._intake = intake
         self._signals = signals
+        self._loop = loop
+        self._calls = 0
         self._pool: ThreadPoolExecutor | None = None
-        self._server: grpc.Server | None = None
+        self._server: grpc.aio.Server | None = None
         for signal in signals:
             intake.know(signal, TRANSPORT)
 
@@ -63,36 +81,38 @@ class OtlpGrpc:
         # gRPC binds by itself: a socket of ours finds the free port and names who holds a busy one.
         probe = listen(wanted)
         probe.sock.close()
-        self._pool = ThreadPoolExecutor(self._config.workers, thread_name_prefix="otlp-grpc")
-        server = grpc.server(
-            self._pool,
-            handlers=tuple(self._handler(signal) for signal in self._signals),
-            options=self._options(),
-            compression=grpc.Compression.NoCompression,
-        )
-        try:
-            server.add_insecure_port(str(probe.address))
-        except RuntimeError as error:
-            self._pool.shutdown()
-            raise AddressError(f"cannot listen at {probe.address} for gRPC: {error}") from error
-        server.start()
-        self._server = server
+        self._loop.call(self._serve(probe.address))
         return probe
 
     def close(self, grace_s: float) -> None:
         """Stop accepting and let requests in flight end within `grace_s` seconds."""
         if self._server is not None:
-            self._server.stop(grace_s).wait()
+            self._loop.call(self._server.stop(grace_s))
             self._server = None
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+    async def _serve(self, address: Address) -> None:
+        server = grpc.aio.server(
+            handlers=[self._handler(signal) for signal in self._signals],
+            options=self._options(),
+            compression=grpc.Compression.NoCompression,
+        )
+        try:
+            server.add_insecure_port(str(address))
+        except RuntimeError as error:
+            raise AddressError(f"cannot listen at {address} for gRPC: {error}") from error
+        self._pool = ThreadPoolExecutor(self._config.workers, thread_name_prefix="otlp-grpc")
+        await server.start()
+        self._server = server
 
     def _options(self) -> list[tuple[str, int]]:
         options = [
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", self._config.max_recv_msg_size_mib << 20),
             ("grpc.max_concurrent_streams", self._config.max_concurrent_streams),
+            ("grpc.server_handshake_timeout_ms", int(self._config.read_timeout_s * 1000)),
             ("grpc.keepalive_time_ms", 20_000),
             ("grpc.keepalive_timeout_ms", 10_000),
         ]
@@ -101,38 +121,53 @@ class OtlpGrpc:
         return options
 
     def _handler(self, signal: Signal) -> grpc.GenericRpcHandler:
-        method = grpc.unary_unary_rpc_method_handler(self._export(signal))
+        # On the wire a stream of one message is a unary call; a stream may be given up while it waits.
+        method = grpc.stream_unary_rpc_method_handler(self._export(signal))
         return grpc.method_handlers_generic_handler(WIRES[signal].service, {"Export": method})
 
-    def _export(self, signal: Signal) -> Callable[[bytes, grpc.ServicerContext], bytes]:
-        def export(body: bytes, context: grpc.ServicerContext) -> bytes:
+    def _export(self, signal: Signal) -> Export:
+        async def export(messages: AsyncIterator[bytes], call: Call) -> bytes:
+            self._calls += 1
             try:
-                accepted = self._intake.accept(signal, body, TRANSPORT)
+                return await self._answer(signal, messages, call)
             except RefusedError as error:
-                _abort(context, error)
-            return response(signal, accepted.rejected, accepted.message).SerializeToString()
+                await _abort(call, error)
+            finally:
+                self._calls -= 1
 
         return export
 
+    async def _answer(self, signal: Signal, messages: AsyncIterator[bytes], call: Call) -> bytes:
+        """The answer to one call; raises `RefusedError`."""
+        if self._calls > self._config.max_concurrent_calls:
+            said = f"{self._calls - 1} requests are being taken in already"
+            raise self._intake.refuse(Reason.BUSY, said, TRANSPORT)
+        try:
+            async with asyncio.timeout(self._config.read_timeout_s):
+                body = await anext(messages, None)
+        except TimeoutError:
+            said = f"the message did not arrive within {self._config.read_timeout_s:g} s"
+            await call.abort(grpc.StatusCode.DEADLINE_EXCEEDED, said)
+        if body is None:
+            await call.abort(grpc.StatusCode.UNIMPLEMENTED, "a call has exactly one message; it had none")
+        loop = asyncio.get_running_loop()
+        accepted = await loop.run_in_executor(self._pool, self._intake.accept, signal, body, TRANSPORT)
+        return response(signal, accepted.rejected, accepted.message).SerializeToString()
 
-def _abort(context: grpc.ServicerContext, error: RefusedError) -> NoReturn:
+
+async def _abort(call: Call, error: RefusedError) -> NoReturn:
     said = str(error)
     match error.reason:
         case Reason.MALFORMED:
             details = status.protobuf(Code.INVALID_ARGUMENT, said)
-            context.set_trailing_metadata((("grpc-status-details-bin", details),))
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, said)
+            trailing = (("grpc-status-details-bin", details),)
+            await call.abort(grpc.StatusCode.INVALID_ARGUMENT, said, trailing)
         case Reason.TOO_LARGE:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, said)
+            await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, said)
         case Reason.FULL | Reason.STOPPING | Reason.BUSY:
             details = status.protobuf(Code.UNAVAILABLE, said, RETRY_AFTER_S)
-            context.set_trailing_metadata(
-                (
-                    ("grpc-status-details-bin", details),
-                    ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S)),
-                )
-            )
-            context.abort(grpc.StatusCode.UNAVAILABLE, said)
+            retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
+            trailing = (("grpc-status-details-bin", details), retry)
+            await call.abort(grpc.StatusCode.UNAVAILABLE, said, trailing)
         case _:
             assert_never(error.reason)
-    raise AssertionError("abort does not return")
