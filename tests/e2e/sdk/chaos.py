@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from overwatch.catalog import Scope
 from overwatch.events import EpisodeEnded, LogLine, Measured, Record
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
+from overwatch.sdk.frames import Progress
 from overwatch.sdk.greeting import SUFFIX, forget_hello, read_hello
 from overwatch.sdk.rings.ringset import places, remove
 from tests.e2e.sdk.recorder import HEAD
@@ -218,12 +220,20 @@ class Trainer:
         """Ids of its exporter processes, the living ones."""
         return children(self.pid)
 
+    def account(self) -> Progress:
+        """What its exporter last said of the records."""
+        for open_file in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                if "overwatch-account" in str(open_file.readlink()):
+                    return msgspec.json.decode(open_file.read_bytes(), type=Progress)
+        return Progress()
+
     def ending(self) -> Ending:
         """Tell it to end, and check what every ending has: no exception, no lateness, an exact account."""
         self._until.touch()
         said, _ = self._process.communicate(timeout=DEADLINE_S)
         assert self._process.returncode == 0, self.errors()
-        assert "Traceback" not in self.errors()
+        assert "Traceback" not in self.errors(), self.errors()
         ending = Ending(**json.loads(said))
         assert_truthful(ending, self.plan)
         return ending

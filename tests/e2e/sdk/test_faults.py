@@ -107,9 +107,10 @@ def test_a_spool_without_room(tmp_path: Path) -> None:
     spool.mkdir()
     with (
         recording(tmp_path, started=False) as collector,
-        training(tmp_path, collector.endpoint, small=spool, pace_s=0.0, close_s=30.0) as trainer,
+        training(tmp_path, collector.endpoint, small=spool, pace_s=0.0005, close_s=30.0) as trainer,
     ):
-        trainer.wait_steps(5000)
+        wait_for(lambda: trainer.account().at_risk, "a full disk")
+        trainer.wait_steps(500)
         collector.start()
         ending = trainer.ending()
         assert ending.delivered, (ending, trainer.errors())
@@ -122,9 +123,10 @@ def test_a_spool_without_room_and_no_collector(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     spool.mkdir()
     with training(
-        tmp_path, f"http://127.0.0.1:{free_port()}", small=spool, pace_s=0.0, close_s=1.0
+        tmp_path, f"http://127.0.0.1:{free_port()}", small=spool, pace_s=0.0005, close_s=1.0
     ) as trainer:
-        trainer.wait_steps(5000)
+        wait_for(lambda: trainer.account().at_risk, "a full disk")
+        trainer.wait_steps(500)
         ending = trainer.ending()
         assert not ending.delivered
         assert ending.dropped.get("not_kept", 0) > 0

@@ -39,6 +39,8 @@ class Instruments:
         if Signal.TRACES in wanted:
             self._tracers.add_span_processor(BatchSpanProcessor(SpanSpooler(store)))
         self._tracer = self._tracers.get_tracer(_NAME)
+        self.late = 0
+        """How often there was no time to send all."""
         self._lock = threading.Lock()
         self._newest: dict[str, dict[str, float]] = {}
         """By metric, then by lane (empty where the metric has one subject)."""
@@ -65,8 +67,11 @@ class Instruments:
         worker.join(timeout_s)
 
     def _flush(self, timeout_ms: int) -> None:
-        self._meters.force_flush(timeout_ms)
-        self._tracers.force_flush(timeout_ms)
+        for flush in (self._meters.force_flush, self._tracers.force_flush):
+            try:
+                flush(timeout_ms)
+            except Exception:  # noqa: BLE001 a border: OpenTelemetry raises just that when the time is up
+                self.late += 1
 
     def _measured(self, event: Measured) -> None:
         if event.scope is Scope.POLICY:
