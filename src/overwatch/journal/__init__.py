@@ -3,13 +3,15 @@
 Owns the seam `Batch(sequence, stamp, signal, body)`. Under the journal's lock every accepted batch gets
 the next sequence number and the stamp `max(previous + 1 ns, now)`, so order and ticks are the same
 whenever the batches are read again. `MemoryJournal` keeps batches in memory until every reader has passed
-them; `Log` keeps records on disk, `CursorFile` a reader's place, `Folder` the lock on both.
+them, `DurableJournal` on disk: `Log` keeps its records, `CursorFile` a reader's place, `Folder` the lock.
 Must not know what the bytes mean.
 """
 
 from typing import Final
 
+from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Signal
 from overwatch.journal.cursors import CursorFile, Place
+from overwatch.journal.durable import Durability, DurableJournal, JournalLimits
 from overwatch.journal.folder import (
     DiskFiles,
     File,
@@ -19,7 +21,7 @@ from overwatch.journal.folder import (
     FolderLostError,
     is_held,
 )
-from overwatch.journal.memory import Batch, Cursor, JournalFullError, MemoryJournal, Signal
+from overwatch.journal.memory import MemoryJournal
 from overwatch.journal.parts import LogVersionError
 from overwatch.journal.reader import Reader
 from overwatch.journal.records import HEADER_BYTES, Record
@@ -32,12 +34,16 @@ __all__ = [
     "Cursor",
     "CursorFile",
     "DiskFiles",
+    "Durability",
+    "DurableJournal",
     "File",
     "Files",
     "Folder",
     "FolderBusyError",
     "FolderLostError",
+    "Journal",
     "JournalFullError",
+    "JournalLimits",
     "Log",
     "LogLimits",
     "LogSyncError",

@@ -7,38 +7,12 @@ drops what it accepted. Must not know what bodies mean.
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-import msgspec
-
-
-class Signal(Enum):
-    """What a batch's body holds."""
-
-    LOGS = "logs"
-    METRICS = "metrics"
-    TRACES = "traces"
-    START = "start"
-    """A collector's own start record; jumps the tick clock."""
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """One accepted request: OTLP protobuf bytes of an export request, or a start record."""
-
-    sequence: int
-    """1 for the first batch of a journal, then without gaps."""
-    stamp: int
-    """Receive time in Unix nanoseconds; strictly rising."""
-    signal: Signal
-    body: bytes
-
-
-class JournalFullError(RuntimeError):
-    """The journal's budget is used up by batches that some reader has not passed."""
-
+from overwatch.journal.batches import Batch, JournalFullError, Signal
+from overwatch.journal.cursors import CursorFile
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 
@@ -54,7 +28,7 @@ class MemoryJournal:
         self._first = 1
         self._next = 1
         self._floor = 0
-        self._cursors: list[Cursor] = []
+        self._cursors: list[MemoryCursor] = []
         self._changed = threading.Condition()
 
     def append(self, signal: Signal, body: bytes) -> Batch:
@@ -77,29 +51,33 @@ class MemoryJournal:
             self._changed.notify_all()
             return batch
 
-    def cursor(self, name: str) -> "Cursor":
+    def cursor(self, name: str, start: int | None = None) -> "MemoryCursor":  # noqa: ARG002 nothing is older
         """A new reader that sees every batch appended from now on."""
         with self._changed:
-            cursor = Cursor(self, name, self._next)
+            cursor = MemoryCursor(self, name, self._next)
             self._cursors.append(cursor)
             return cursor
+
+    def place(self, name: str) -> CursorFile | None:  # noqa: ARG002 as for every name
+        """Nothing here outlives the process."""
+        return None
 
     @property
     def held_bytes(self) -> int:
         """Bytes of bodies that some cursor has not passed."""
         return self._held
 
-    def _seal(self, cursor: "Cursor", tick: int) -> list[Batch]:
+    def _seal(self, cursor: "MemoryCursor", tick: int) -> list[Batch]:
         with self._changed:
             self._floor = max(self._floor, tick)
             return self._take(cursor, lambda batch: batch.stamp <= tick)
 
-    def _wait(self, cursor: "Cursor", timeout_s: float) -> list[Batch]:
+    def _wait(self, cursor: "MemoryCursor", timeout_s: float) -> list[Batch]:
         with self._changed:
             self._changed.wait_for(lambda: cursor.position < self._next, timeout_s)
             return self._take(cursor, lambda _: True)
 
-    def _take(self, cursor: "Cursor", wanted: Callable[[Batch], bool]) -> list[Batch]:
+    def _take(self, cursor: "MemoryCursor", wanted: Callable[[Batch], bool]) -> list[Batch]:
         taken: list[Batch] = []
         for batch in islice(self._batches, cursor.position - self._first, None):
             if not wanted(batch):
@@ -116,7 +94,7 @@ class MemoryJournal:
             self._first += 1
 
 
-class Cursor:
+class MemoryCursor:
     """One reader's place in a journal. Made by `MemoryJournal.cursor`."""
 
     def __init__(self, journal: MemoryJournal, name: str, position: int) -> None:
@@ -124,6 +102,13 @@ class Cursor:
         self.name = name
         self.position = position
         """Sequence number of the next batch to read."""
+
+    def earlier(self) -> Iterator[Batch]:
+        """Nothing: memory has no earlier life."""
+        return iter(())
+
+    def keep(self, position: int) -> None:
+        """Nothing to do: what was read is not kept."""
 
     def seal(self, tick: int) -> list[Batch]:
         """All unread batches stamped at or before `tick`; later ones will be stamped after it."""

@@ -1,0 +1,84 @@
+"""What a journal holds and how it is used: batches, the journal they go into, a reader's cursor.
+
+Rules: stamps strictly rise; a cursor's `seal(tick)` promises that no later batch gets a stamp at or before
+the tick; a full journal refuses, it never drops what it accepted. Must not know where batches are kept.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from overwatch.journal.cursors import CursorFile
+
+
+class Signal(Enum):
+    """What a batch's body holds."""
+
+    LOGS = "logs"
+    METRICS = "metrics"
+    TRACES = "traces"
+    START = "start"
+    """A collector's own start record; jumps the tick clock."""
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """One accepted request: OTLP protobuf bytes of an export request, or a start record."""
+
+    sequence: int
+    """1 for the first batch of a journal, then rising; a gap is a batch that was refused after all."""
+    stamp: int
+    """Receive time in Unix nanoseconds; strictly rising."""
+    signal: Signal
+    body: bytes
+
+
+class JournalFullError(RuntimeError):
+    """The journal cannot take a batch now: its budget is used up, or the disk refuses. Later it may."""
+
+
+class Cursor(Protocol):
+    """One reader's place in a journal."""
+
+    @property
+    def position(self) -> int:
+        """Sequence number of the next batch to read."""
+        ...
+
+    def earlier(self) -> Iterator[Batch]:
+        """Unread batches of earlier lives of the journal; the rest comes by `seal` or `wait`."""
+        ...
+
+    def seal(self, tick: int) -> list[Batch]:
+        """All unread batches stamped at or before `tick`; later ones will be stamped after it."""
+        ...
+
+    def wait(self, timeout_s: float) -> list[Batch]:
+        """Unread batches, up to some MiB; waits up to `timeout_s` seconds for the first."""
+        ...
+
+    def keep(self, position: int) -> None:
+        """Say that batches before `position` are not needed again by this reader, nor by its next life."""
+        ...
+
+
+class Journal(Protocol):
+    """Batches in order, for any number of cursors; safe from any thread."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of bodies taken in by this process that some cursor has not passed."""
+        ...
+
+    def append(self, signal: Signal, body: bytes) -> Batch:
+        """Accept one body; raises `JournalFullError`. What was accepted is kept as the journal promises."""
+        ...
+
+    def cursor(self, name: str, start: int | None = None) -> Cursor:
+        """A new reader: of every batch from now on, or of what is kept from sequence `start` on."""
+        ...
+
+    def place(self, name: str) -> CursorFile | None:
+        """Where a reader's place outlives this process; `None` where nothing does."""
+        ...

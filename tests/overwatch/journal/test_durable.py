@@ -1,0 +1,286 @@
+"""The journal on disk: order, restarts, what an acknowledgement is worth, full and failing disks."""
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, pairwise
+from pathlib import Path
+
+import pytest
+
+from overwatch.journal import (
+    Batch,
+    Durability,
+    DurableJournal,
+    Folder,
+    JournalFullError,
+    JournalLimits,
+    Signal,
+)
+from overwatch.journal.reading import PENDING_BYTES
+from tests.overwatch.journal.faults import Fault, FaultyFiles
+
+SMALL = JournalLimits(segment_bytes=2048, held_bytes=1 << 20, disk_bytes=1 << 20)
+
+
+class Opened:
+    """A journal and its folder."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fault: Fault | None = None,
+        limits: JournalLimits = SMALL,
+        now: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.said: list[str | None] = []
+        self.folder = Folder(path, lambda fd: FaultyFiles(fd, fault or Fault()))
+        self.journal = DurableJournal(self.folder, now, limits, report=self.said.append)
+
+    def __enter__(self) -> DurableJournal:
+        return self.journal
+
+    def __exit__(self, *_: object) -> None:
+        self.journal.close()
+        self.folder.close()
+
+
+def bodies(batches: list[Batch]) -> list[bytes]:
+    """What the batches hold."""
+    return [batch.body for batch in batches]
+
+
+def fill(journal: DurableJournal, first: int, last: int, size: int = 100) -> list[bytes]:
+    """Append numbered bodies."""
+    made = [f"{number} ".encode().ljust(size, b".") for number in range(first, last)]
+    for body in made:
+        journal.append(Signal.LOGS, body)
+    return made
+
+
+def test_what_was_accepted_is_read_in_order_and_again_by_the_next_life(tmp_path: Path) -> None:
+    """Bodies, signals, numbers and stamps are the same after a restart, from wherever a reader was."""
+    with Opened(tmp_path / "j", now=count(1000, 10).__next__) as journal:
+        cursor = journal.cursor("a", 1)
+        sent = fill(journal, 0, 60)
+        journal.append(Signal.METRICS, b"")
+        first = cursor.wait(0)
+    assert bodies(first) == [*sent, b""]
+    assert all(earlier.stamp < later.stamp for earlier, later in pairwise(first))
+
+    with Opened(tmp_path / "j", now=count(5).__next__) as journal:
+        again = journal.cursor("a", 31)
+        assert list(again.earlier()) == first[30:]
+        assert journal.append(Signal.LOGS, b"new").stamp > first[-1].stamp
+        assert bodies(again.wait(0)) == [b"new"]
+        assert journal.opened_at == 62
+
+
+def test_requests_that_come_together_are_synced_together(tmp_path: Path) -> None:
+    """While one sync is under way the others gather, so that many senders share the next one."""
+    fault = Fault()
+    with Opened(tmp_path / "j", fault=fault) as journal, ThreadPoolExecutor(16) as senders:
+        cursor = journal.cursor("a", 1)
+        before = fault.calls
+        list(senders.map(lambda n: journal.append(Signal.LOGS, bytes([n % 250])), range(400)))
+        assert len(cursor.wait(0)) == 400
+        assert fault.calls - before < 800
+
+
+def test_stamps_rise_over_a_restart_with_a_clock_that_went_back(tmp_path: Path) -> None:
+    """Neither a batch nor a sealed tick of the life before is overtaken."""
+    with Opened(tmp_path / "j", now=lambda: 500) as journal:
+        journal.append(Signal.LOGS, b"1")
+    folder = Folder(tmp_path / "j")
+    journal = DurableJournal(folder, lambda: 3, SMALL, floor=(1, 900))
+    assert journal.append(Signal.LOGS, b"2").stamp == 901
+    journal.close()
+    folder.close()
+
+
+def test_a_sealed_tick_gets_no_later_batch_while_others_write(tmp_path: Path) -> None:
+    """Whatever is stamped at or before a tick is in what sealing it returns, under load too."""
+    with Opened(tmp_path / "j") as journal:
+        cursor = journal.cursor("a", 1)
+        stop = threading.Event()
+
+        def send() -> int:
+            sent = 0
+            while not stop.is_set():
+                journal.append(Signal.LOGS, b"x" * 50)
+                sent += 1
+            return sent
+
+        with ThreadPoolExecutor(4) as senders:
+            sending = [senders.submit(send) for _ in range(4)]
+            taken: list[Batch] = []
+            for _ in range(50):
+                tick = time.time_ns()
+                batches = cursor.seal(tick)
+                assert all(batch.stamp <= tick for batch in batches)
+                assert not taken or not batches or taken[-1].stamp < batches[0].stamp
+                taken += batches
+            stop.set()
+            total = sum(sent.result() for sent in sending)
+        taken += cursor.wait(0)
+        assert [batch.sequence for batch in taken] == list(range(1, total + 1))
+
+
+def test_a_reader_that_falls_behind_reads_from_the_files_and_catches_up(tmp_path: Path) -> None:
+    """More than memory may hold is kept on disk, given in pieces, and nothing is missed or doubled."""
+    roomy = JournalLimits(segment_bytes=4 << 20, held_bytes=1 << 30)
+    with Opened(tmp_path / "j", limits=roomy) as journal:
+        slow, quick = journal.cursor("slow", 1), journal.cursor("quick")
+        size = PENDING_BYTES // 20
+        got: list[int] = []
+        for _ in range(50):
+            journal.append(Signal.LOGS, bytes(size))
+            assert len(quick.wait(0)) == 1
+        assert journal.held_bytes == 50 * size
+        while batches := slow.wait(0):
+            got += [batch.sequence for batch in batches]
+        journal.append(Signal.LOGS, b"after")
+        got += [batch.sequence for batch in slow.wait(0)]
+        assert got == list(range(1, 52))
+        assert len(quick.wait(0)) == 1
+        assert journal.held_bytes == 0
+        assert slow.lost == 0
+
+
+def test_files_go_once_every_reader_let_go_of_them(tmp_path: Path) -> None:
+    """A reader that must find its batches again after a restart holds them until it says so."""
+    with Opened(tmp_path / "j") as journal:
+        keeping, passing = journal.cursor("keeping", 1), journal.cursor("passing")
+        fill(journal, 0, 100)
+        keeping.wait(0)
+        passing.wait(0)
+        assert journal.first_sequence == 1
+        keeping.keep(50)
+        until(lambda: 30 < journal.first_sequence <= 50)
+        size = journal.disk_bytes
+        keeping.keep(101)
+        until(lambda: journal.disk_bytes < size)
+
+
+def until(look: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    deadline = time.monotonic() + 10
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_full_journal_refuses_until_there_is_room(tmp_path: Path) -> None:
+    """Beyond what readers may leave waiting, and beyond the disk's share, batches are refused."""
+    limits = JournalLimits(segment_bytes=1024, held_bytes=4096, disk_bytes=6000)
+    with Opened(tmp_path / "j", limits=limits) as journal:
+        cursor = journal.cursor("a", 1)
+        fill(journal, 0, 4, size=1000)
+        with pytest.raises(JournalFullError, match="a body of 1000 bytes does not fit"):
+            fill(journal, 4, 5, size=1000)
+        assert len(cursor.wait(0)) == 4
+        fill(journal, 4, 5, size=1000)
+        cursor.wait(0)
+        with pytest.raises(JournalFullError, match="on disk that readers or the next start need"):
+            fill(journal, 5, 6, size=1000)
+        cursor.keep(6)
+        until(lambda: journal.disk_bytes < 3000)
+        fill(journal, 5, 6, size=1000)
+
+
+def test_a_full_disk_refuses_and_takes_again_when_there_is_room(tmp_path: Path) -> None:
+    """What was accepted stays readable, what was refused is never seen, and no one has to help."""
+    fault = Fault()
+    opened = Opened(tmp_path / "j", fault=fault)
+    with opened as journal:
+        cursor = journal.cursor("a", 1)
+        sent = fill(journal, 0, 10)
+        fault.room = 50
+        for _ in range(3):
+            with pytest.raises(JournalFullError, match="disk refuses"):
+                journal.append(Signal.LOGS, b"refused" * 10)
+        assert "No space left" in str(opened.said[-1])
+        assert bodies(cursor.wait(0)) == sent
+        fault.room = None
+        sent += fill(journal, 10, 20)
+        assert opened.said[-1] is None
+        assert bodies(cursor.wait(0)) == sent[10:]
+    with Opened(tmp_path / "j") as journal:
+        assert bodies(list(journal.cursor("a", 1).earlier())) == sent
+
+
+def test_a_failed_sync_acknowledges_nothing_and_is_not_repeated(tmp_path: Path) -> None:
+    """A sender is told to come back, readers never see the batch, and later ones are durable."""
+    fault = Fault(error=errno.EIO)
+    with Opened(tmp_path / "j", fault=fault) as journal:
+        live = journal.cursor("live", 1)
+        fill(journal, 0, 1)
+        fault.refused = {"sync"}
+        with pytest.raises(JournalFullError, match="in doubt"):
+            journal.append(Signal.LOGS, b"doubtful")
+        fault.refused = set()
+        fill(journal, 1, 2)
+        assert [batch.sequence for batch in live.wait(0)] == [1, 3]
+        assert [batch.sequence for batch in journal.cursor("late", 1).wait(0)] == [1, 3]
+        assert live.wait(0) == []
+
+
+def test_a_start_is_accepted_on_a_full_disk_and_written_before_the_next_batch(tmp_path: Path) -> None:
+    """A collector starts without room, and the order on disk is that which readers saw."""
+    fault = Fault(room=0)
+    with Opened(tmp_path / "j", fault=fault) as journal:
+        cursor = journal.cursor("a", 1)
+        start = journal.append(Signal.START, b"{}")
+        with pytest.raises(JournalFullError):
+            journal.append(Signal.LOGS, b"x")
+        assert cursor.wait(0) == [start]
+        fault.room = None
+        batch = journal.append(Signal.LOGS, b"x")
+        assert cursor.wait(0) == [batch]
+    with Opened(tmp_path / "j") as journal:
+        assert list(journal.cursor("a", 1).earlier()) == [start, batch]
+
+
+def test_a_number_that_a_reader_has_seen_is_never_used_again(tmp_path: Path) -> None:
+    """Where files are lost, numbers go on after every place that a reader kept."""
+    from overwatch.journal import Place
+
+    with Opened(tmp_path / "j") as journal:
+        fill(journal, 0, 5)
+        journal.place("a").save(Place(position=6))
+    for file in (tmp_path / "j").glob("*.ow1"):
+        file.unlink()
+    with Opened(tmp_path / "j") as journal:
+        assert journal.append(Signal.LOGS, b"x").sequence == 6
+
+
+@pytest.mark.parametrize("durability", Durability)
+def test_power_loss_costs_no_acknowledged_batch_but_what_fast_allows(
+    tmp_path: Path, durability: Durability
+) -> None:
+    """In 200 lives that end so, all that `fsync` acknowledged comes back, once, unaltered, in order."""
+    limits = JournalLimits(segment_bytes=1024, durability=durability)
+    kept: list[bytes] = []
+    lost = 0
+    for life in range(200):
+        on_disk = {file.name: file.stat().st_size for file in (tmp_path / "j").glob("*.ow1")}
+        fault = Fault(sizes=dict(on_disk), ends=dict(on_disk))
+        opened = Opened(tmp_path / "j", fault=fault, limits=limits)
+        found = bodies(list(opened.journal.cursor("a", 1).earlier()))
+        assert found == kept[: len(found)]
+        lost += len(kept) - len(found)
+        kept = found + fill(opened.journal, life * 10, life * 10 + life % 5 + 1)
+        if life % 2 and durability is Durability.FSYNC:
+            # Power goes while a batch is on its way.
+            fault.refused = {"sync"}
+            with pytest.raises(JournalFullError):
+                opened.journal.append(Signal.LOGS, b"unacknowledged")
+        fault.refused = {"sync"}
+        opened.journal.close()
+        fault.lose_power(tmp_path / "j")
+        opened.folder.close()
+    assert (lost == 0) == (durability is Durability.FSYNC)
+    assert len(kept) > 0 or durability is Durability.FAST
