@@ -10,7 +10,7 @@ import ctypes
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -104,6 +104,11 @@ class DeviceValues:
     def waiting(self) -> int:
         """Offers that are not yet delivered; a hint, because other threads move them."""
         return len(self._waiting)
+
+    @property
+    def line(self) -> Sized:
+        """What waits, as it changes: empty while nothing does. In a forked child it is the parent's."""
+        return self._waiting
 
     def offer(self, values: Mapping[str, Tensor | float], then: Then) -> None:
         """Numbers by name, each a float or a tensor of one element; `then` is told all that were taken.

@@ -16,7 +16,7 @@ from overwatch.sdk.facts import Facts
 from overwatch.sdk.frames import Update as Told
 from overwatch.sdk.link import Link
 from overwatch.sdk.packing import Tensor, is_tensor
-from overwatch.sdk.rings.columns import FastColumns
+from overwatch.sdk.rings.columns import Envs, FastColumns, Home
 from overwatch.sdk.rings.fast import Fast, Update
 from overwatch.sdk.values import (
     Numbers,
@@ -41,7 +41,12 @@ class Run(Facts):
         self._fast_envs: FastColumns | None = None
         if link is not None and link.rings is not None:
             self._fast = Fast(link.rings, self, self._policy_name, self._update_slowly, self._install)
-            self._fast_envs = FastColumns(link.rings, self._env_name, self._envs_slowly)
+            self._fast_envs = FastColumns(
+                link.rings,
+                self._env_name,
+                self._envs_slowly,
+                home=Home(self.envs, self._install_envs, self._device.line),
+            )
 
     def update(self, /, *, update: int | None = None, **values: Numeric) -> None:
         """Numbers of one policy update, by their short names; an unknown name is a custom number.
@@ -58,9 +63,15 @@ class Run(Facts):
         if self._fast is not None:
             self.__dict__["update"] = update
 
+    def _install_envs(self, envs: Envs) -> None:
+        """From now on this is `envs`, until the run is over."""
+        if self._fast_envs is not None:
+            self.__dict__["envs"] = envs
+
     def _shut(self) -> None:
         self._fast = self._fast_envs = None
         self.__dict__.pop("update", None)
+        self.__dict__.pop("envs", None)
 
     @guarded
     def _update_slowly(self, update: int | None, values: Mapping[str, Numeric]) -> None:

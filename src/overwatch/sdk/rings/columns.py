@@ -1,19 +1,36 @@
 """The short way of `run.envs`: NumPy columns into the ring, each copied once.
 
+For the columns in use a function is written with their names as its parameters and their length as a
+constant: what is left for it is to see that nothing has changed, and to copy.
+
 Rules: takes only exact, one-dimensional, contiguous arrays of numbers of the same length, in the machine's
 byte order, which must be little-endian; everything else goes to `slow`, which must end in `RingSet.put`.
 Finds NumPy where it is loaded and never loads it. Must not know the catalogue.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from time import time_ns
 from typing import Any, Final, Protocol
 
 from overwatch.catalog import Scope
 from overwatch.events import MAX_ROWS
-from overwatch.sdk.rings.layout import ALIGN, HEAD, INDEXED, ONE, PRIME, Kind, checksum, tag
+from overwatch.sdk.rings.fast import is_parameter
+from overwatch.sdk.rings.layout import (
+    ALIGN,
+    HEAD,
+    INDEXED,
+    ONE,
+    PRIME,
+    WHOLE,
+    Kind,
+    checksum,
+    padded,
+    tag,
+)
 from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.writer import Entry
@@ -31,6 +48,10 @@ _PLAIN: Final = int(Kind.COLUMNS)
 _INDEXED: Final = Kind.COLUMNS | INDEXED
 _LITTLE: Final = sys.byteorder == "little"
 _IDS: Final = frozenset("lqihbIHB")
+_WRITE_AT: Final = 2
+_WRITE_EVERY: Final = 256
+_MAX_WRITTEN: Final = 64
+"""Columns of the largest step that a function is written for."""
 
 
 class Slow(Protocol):
@@ -40,7 +61,28 @@ class Slow(Protocol):
         """Numbers of one env step."""
 
 
+class Envs(Protocol):
+    """`run.envs`."""
+
+    def __call__(
+        self, /, *, env_id: Any = None, step: int | None = None, lane: Any = None, **columns: Any
+    ) -> None:
+        """Numbers of one env step, by their short names."""
+
+
 @dataclass(frozen=True, slots=True)
+class Home:
+    """Whose `envs` it is."""
+
+    envs: Envs
+    """Takes what a written function was not written for."""
+    install: Callable[[Envs], None]
+    """Is given each new function that is to be called from now on."""
+    waiting: Sized
+    """While anything is in it, everything goes to `envs`."""
+
+
+@dataclass(slots=True)
 class _Known:
     number: int
     width: int
@@ -49,23 +91,30 @@ class _Known:
     """Tag without rows of a record without index."""
     indexed: int
     """The same with index."""
+    uses: int = 0
 
 
 class FastColumns:
     """Takes env columns for a ring set.
 
     `resolve` gives the full name of a short one or raises `RefusedError`; `slow` takes what cannot go the
-    short way.
+    short way. With a home, functions are written for it.
     """
 
     def __init__(
-        self, rings: RingSet, resolve: Callable[[str], str], slow: Slow, scope: Scope = Scope.ENV
+        self,
+        rings: RingSet,
+        resolve: Callable[[str], str],
+        slow: Slow,
+        scope: Scope = Scope.ENV,
+        home: Home | None = None,
     ) -> None:
         self._rings = rings
         self._chute = rings.numbers
         self._resolve = resolve
         self._slow = slow
         self._scope = scope
+        self._home = home
         self._known: dict[tuple[tuple[str, ...], str], _Known | None] = {}
 
     def put(self, env_id: Any, step: int | None, columns: Mapping[str, Any]) -> None:
@@ -78,6 +127,9 @@ class FastColumns:
             known = self._known.get((names, letters)) or self._find(names, letters, env_id is not None)
             if known is not None:
                 self._put(known, views, at, step)
+                known.uses += 1
+                if known.uses % _WRITE_EVERY == _WRITE_AT and env_id is None:
+                    self._write(known, names, views)
                 return
         self._slow(env_id, step, columns)
 
@@ -119,6 +171,12 @@ class FastColumns:
             ring.token.append(None)
         if chute.aside:
             chute.flush()
+
+    def _write(self, known: _Known, names: tuple[str, ...], views: list[memoryview]) -> None:
+        """Write and install the function for columns like these."""
+        size = padded(HEAD.size + sum(view.nbytes for view in views))
+        if self._home is not None and len(names) <= _MAX_WRITTEN and size <= self._chute.ring.largest:
+            self._home.install(_written(known, names, views, self._rings, self._home))
 
     def _find(self, names: tuple[str, ...], letters: str, has_ids: bool) -> _Known | None:  # noqa: FBT001
         key = names, letters
@@ -174,3 +232,112 @@ def _views(env_id: Any, columns: Mapping[str, Any]) -> list[memoryview] | None:
     except (ValueError, TypeError):
         return None
     return views if 1 < rows <= MAX_ROWS else None
+
+
+_BODY: Final = """
+def envs(*, env_id=None, step=None, lane=None, {parameters}**_ow_more):
+    _ow_at = _ow_now()
+    {odd}
+    if step is None:
+        _ow_index, _ow_kind, _ow_tag = 0, _ow_plain, _ow_plain_tag
+    elif type(step) is int and _ow_least < step < _ow_limit:
+        _ow_index, _ow_kind, _ow_tag = step, _ow_indexed, _ow_indexed_tag
+    else:
+        _ow_kind = 0
+    if _ow_kind and {types}:
+        try:
+            {views}
+            if not ({fits}):
+                _ow_kind = 0
+        except Exception:
+            _ow_kind = 0
+    else:
+        _ow_kind = 0
+    if not _ow_kind or env_id is not None or lane is not None or _ow_more or _ow_waiting:
+        _ow_values = {{{pairs}}}
+        return _ow_other(
+            env_id=env_id, step=step, lane=lane,
+            **{{k: v for k, v in _ow_values.items() if v is not _ow_missing}}, **_ow_more
+        )
+    try:
+        del _ow_token[0]
+    except IndexError:
+        return _ow_chute.set_aside(
+            _ow_entry(_ow_kind, _ow_at, b"".join(({all},)), _ow_index, _ow_form, _ow_rows)
+        )
+    try:
+        _ow_off = _ow_ring.off
+        if _ow_off + _ow_size > _ow_ring.limit:
+            _ow_chute.take(
+                _ow_entry(_ow_kind, _ow_at, b"".join(({all},)), _ow_index, _ow_form, _ow_rows)
+            )
+        else:
+            {copies}
+            _ow_word = _ow_ring.word + _ow_step
+            _ow_crc = _ow_sum(
+                _ow_memory[_ow_off + {first}:_ow_off + {length}], (_ow_at + _ow_index + _ow_tag) % _ow_prime
+            )
+            _ow_pack(_ow_memory, _ow_off, {length}, _ow_crc, _ow_word, _ow_at, _ow_index, _ow_tag)
+            _ow_ring.publish(_ow_word, _ow_size)
+    except BaseException:
+        _ow_chute.recover()
+        raise
+    finally:
+        _ow_token.append(None)
+    if _ow_chute.aside:
+        _ow_chute.flush()
+"""
+
+
+def _written(
+    known: _Known, names: tuple[str, ...], views: list[memoryview], rings: RingSet, home: Home
+) -> Envs:
+    """The function for columns of these names, dtypes and this length; other ones go to the home's."""
+    places = [name if is_parameter(name) else f"_ow_{i}" for i, name in enumerate(names)]
+    given = [f"_ow_v{i}" for i in range(len(names))]
+    ends = list(accumulate((view.nbytes for view in views), initial=HEAD.size))
+    source = _BODY.format(
+        parameters="".join(f"{name}=_ow_missing, " for name in names if is_parameter(name)),
+        odd="; ".join(
+            f"{place} = _ow_more.pop({name!a}, _ow_missing)"
+            for name, place in zip(names, places, strict=True)
+            if name != place
+        ),
+        types=" and ".join(f"type({place}) is _ow_array" for place in places),
+        views="; ".join(
+            f"{view} = _ow_view({place})" for view, place in zip(given, places, strict=True)
+        ),
+        fits=" and ".join(
+            f"{name}.shape == _ow_shape and {name}.format == {view.format!a} and {name}.c_contiguous"
+            for name, view in zip(given, views, strict=True)
+        ),
+        pairs=", ".join(f"{name!a}: {place}" for name, place in zip(names, places, strict=True)),
+        all=", ".join(given),
+        copies="; ".join(
+            f"_ow_memory[_ow_off + {start}:_ow_off + {end}] = {view}.cast('B')"
+            for view, (start, end) in zip(given, pairwise(ends), strict=True)
+        ),
+        first=HEAD.size,
+        length=ends[-1],
+    )  # fmt: skip
+    made = {f"_ow_{name}": value for name, value in _scope(known, views, rings, home).items()}
+    exec(source, made)  # noqa: S102 the text is ours; the names in it are identifiers
+    written: Envs = made["envs"]
+    return written
+
+
+def _scope(known: _Known, views: list[memoryview], rings: RingSet, home: Home) -> dict[str, Any]:
+    """What a written function knows, by name."""
+    ring, rows = rings.numbers.ring, len(views[0])
+    payload = sum(view.nbytes for view in views)
+    size = padded(HEAD.size + payload)
+    return {
+        "now": time_ns, "view": memoryview, "array": sys.modules["numpy"].ndarray, "entry": Entry,
+        "missing": object(), "other": home.envs, "waiting": home.waiting,
+        "limit": _MAX_INDEX, "least": -_MAX_INDEX, "prime": PRIME,
+        "plain": _PLAIN, "plain_tag": known.plain | rows << 32,
+        "indexed": _INDEXED, "indexed_tag": known.indexed | rows << 32,
+        "form": known.number, "rows": rows, "shape": (rows,), "size": size, "step": ONE + size // ALIGN,
+        "sum": zlib.crc32 if payload <= WHOLE else checksum, "pack": _pack,
+        "chute": rings.numbers, "ring": ring, "token": ring.token, "memory": ring.view,
+    }  # fmt: skip

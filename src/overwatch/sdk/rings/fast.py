@@ -9,6 +9,7 @@ Rules: everything unusual goes to `slow`, which must end in `RingSet.put`. Never
 `slow` raises. Must not know the catalogue.
 """
 
+import builtins
 import contextlib
 import functools
 import keyword
@@ -175,7 +176,7 @@ def update(*, update=None, {parameters}**_ow_more):
     {odd}
     if update is None:
         _ow_index, _ow_kind, _ow_tag = 0, _ow_plain, _ow_plain_tag
-    elif type(update) is int and -_ow_limit < update < _ow_limit:
+    elif type(update) is int and _ow_least < update < _ow_limit:
         _ow_index, _ow_kind, _ow_tag = update, _ow_indexed, _ow_indexed_tag
     else:
         _ow_kind = 0
@@ -183,7 +184,7 @@ def update(*, update=None, {parameters}**_ow_more):
         _ow_data = _ow_encode(({names},))
     except Exception:
         _ow_kind = 0
-    if not _ow_kind or _ow_more or _ow_data[_ow_first::9] != _ow_tags:
+    if not _ow_kind or _ow_more or _ow_data[_ow_every] != _ow_tags:
         _ow_values = {{{pairs}}}
         return _ow_other(
             update=update, **{{k: v for k, v in _ow_values.items() if v is not _ow_missing}}, **_ow_more
@@ -221,13 +222,13 @@ def update(*, update=None, {parameters}**_ow_more):
 def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Update:
     """The function for one form; values it was not written for go to `other`."""
     ring = rings.numbers.ring
-    places = {name: name if _is_parameter(name) else f"_ow_{i}" for i, name in enumerate(known.names)}
+    places = {name: name if is_parameter(name) else f"_ow_{i}" for i, name in enumerate(known.names)}
     source = _BODY.format(
-        parameters="".join(f"{name}=_ow_missing, " for name in known.names if _is_parameter(name)),
+        parameters="".join(f"{name}=_ow_missing, " for name in known.names if is_parameter(name)),
         odd="; ".join(
             f"{place} = _ow_more.pop({name!a}, _ow_missing)"
             for name, place in places.items()
-            if not _is_parameter(name)
+            if not is_parameter(name)
         ),
         names=", ".join(places.values()),
         pairs=", ".join(f"{name!a}: {place}" for name, place in places.items()),
@@ -237,7 +238,7 @@ def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Upda
     scope = {
         "now": time_ns, "encode": _encode, "crc": zlib.crc32, "entry": Entry, "fence": FENCE,
         "missing": msgspec.Raw(b"\xc0"), "other": other, "owner": owner, "limit": _MAX_INDEX,
-        "first": known.first, "tags": known.tags, "form": known.number,
+        "least": -_MAX_INDEX, "every": slice(known.first, None, 9), "tags": known.tags, "form": known.number,
         "plain": _PLAIN, "plain_tag": tag(_PLAIN, known.number, 0), "prime": PRIME,
         "indexed": _INDEXED, "indexed_tag": tag(_INDEXED, known.number, 0),
         "chute": rings.numbers, "ring": ring, "token": ring.token, "view": ring.view, "words": ring.words,
@@ -250,7 +251,7 @@ def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Upda
     return written
 
 
-def _is_parameter(name: str) -> bool:
-    """Whether a name can be a parameter and is none of the function's own."""
+def is_parameter(name: str) -> bool:
+    """Whether a name can be a parameter and hides nothing that a written function uses."""
     plain = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
-    return plain and name[0] != "_"
+    return plain and name[0] != "_" and not hasattr(builtins, name)

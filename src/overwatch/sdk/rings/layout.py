@@ -59,7 +59,7 @@ FORM: Final = struct.Struct("<II")
 LENGTH: Final = struct.Struct("<I")
 
 PRIME: Final = 4_294_967_291
-_WHOLE: Final = 4096
+WHOLE: Final = 4096
 _END: Final = 2048
 
 
@@ -119,6 +119,6 @@ def checksum(payload: "bytes | memoryview", start: int) -> int:
 
     A torn copy shows at its end, and `crc32` of much data would hand over the interpreter lock.
     """
-    if len(payload) <= _WHOLE:
+    if len(payload) <= WHOLE:
         return crc32(payload, start)
     return crc32(payload[-_END:], crc32(payload[:_END], start))

@@ -162,7 +162,22 @@ def test_the_owner_knows_the_last_update(warm: Trainer) -> None:
     assert warm.last_update is None
 
 
-ODD = ["return", "a.b", "_ow_ring", "_ow_0", "__debug__", "ﬁ", "é", "self", "now", "", "x y", "'"]
+ODD = [
+    "return",
+    "type",
+    "Exception",
+    "a.b",
+    "_ow_ring",
+    "_ow_0",
+    "__debug__",
+    "ﬁ",
+    "é",
+    "self",
+    "now",
+    "",
+    "x y",
+    "'",
+]
 
 
 @pytest.mark.parametrize("name", ODD)
