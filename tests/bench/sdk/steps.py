@@ -108,7 +108,9 @@ def _middle(over: list[float], under: list[float]) -> float:
 
 def measure(pairs: int, updates: int, folder: Path, cores: Cores, goals: Goals) -> None:
     """Measure and print every case."""
-    say(f"{pairs} pairs of {updates} updates of 1 ms, in {PIECES} pieces of torch on one thread")
+    say(
+        f"{pairs} pairs ({pairs // 3} of comparators) of {updates} updates of 1 ms, in {PIECES} pieces of torch on one thread"
+    )
     say("ratios to no telemetry; in brackets no telemetry again to no telemetry (A/A)")
     say(
         f"{'':24} {'rate':>15} {'step p50':>15} {'step p99':>15} {'gap p99.99':>15} "
@@ -120,7 +122,7 @@ def measure(pairs: int, updates: int, folder: Path, cores: Cores, goals: Goals) 
             if one is None:
                 say(f"{case.title:24} {MISSING}")
                 continue
-            arms = _pairs(one, case, pairs, updates)
+            arms = _pairs(one, case, pairs if case in CASES else pairs // 3, updates)
             odd = one.ask("state")["dropped"]
         ours, again = Ratios.of(arms["ours"], arms["none"]), Ratios.of(arms["none again"], arms["none"])
         _print(case, arms, ours, again, odd)
