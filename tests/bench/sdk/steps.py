@@ -108,9 +108,8 @@ def _middle(over: list[float], under: list[float]) -> float:
 
 def measure(pairs: int, updates: int, folder: Path, cores: Cores, goals: Goals) -> None:
     """Measure and print every case."""
-    say(
-        f"{pairs} pairs ({pairs // 3} of comparators) of {updates} updates of 1 ms, in {PIECES} pieces of torch on one thread"
-    )
+    say(f"{pairs} pairs of {updates} updates of 1 ms, in {PIECES} pieces of torch on one thread")
+    say(f"{pairs // 3} pairs of what is there to compare with")
     say("ratios to no telemetry; in brackets no telemetry again to no telemetry (A/A)")
     say(
         f"{'':24} {'rate':>15} {'step p50':>15} {'step p99':>15} {'gap p99.99':>15} "
