@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from overwatch.collector.secrets import Secret
 from overwatch.collector.settings import CollectorConfig, problems
 
 _ROOTS: Final = ("receivers", "exporters", "extensions", "service")
@@ -38,7 +39,7 @@ def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
     _known(data, msgspec.inspect.type_info(CollectorConfig), "")
     expanded = _expand_all(data, "")
     try:
-        config = msgspec.convert(expanded, CollectorConfig, strict=True, dec_hook=_path)
+        config = msgspec.convert(expanded, CollectorConfig, strict=True, dec_hook=_typed)
     except msgspec.ValidationError as error:
         raise ConfigError(_said(str(error))) from error
     found = [f"{where}: {what}" for where, what in problems(config)]
@@ -179,11 +180,13 @@ def _variable(inner: str, env: Mapping[str, str], path: str) -> str:
     return expand(default, env, path)
 
 
-def _path(kind: type, value: Any) -> Any:
-    """Folders and files; `~` is the user's home."""
+def _typed(kind: type, value: Any) -> Any:
+    """Folders and files, where `~` is the user's home, and secrets."""
     if kind is Path and isinstance(value, str) and value:
         return Path(value).expanduser().absolute()
-    raise TypeError(f"{value!r} is not a path")
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
+    raise TypeError(f"a value of type {type(value).__name__} is no {kind.__name__.lower()}")
 
 
 def _said(message: str) -> str:

@@ -7,12 +7,16 @@ import logging
 from dataclasses import dataclass
 from typing import Protocol
 
+from aiohttp import web
+
 from overwatch.aggregator import Aggregator
+from overwatch.collector.guard import Entry, Guard
 from overwatch.collector.health import Health
 from overwatch.collector.intake import Intake
-from overwatch.collector.loop import LoopThread
-from overwatch.collector.net import Listening
+from overwatch.collector.loop import Door, LoopThread
+from overwatch.collector.net import Listening, parse
 from overwatch.collector.tally import Tally
+from overwatch.collector.tls import TlsConfig
 from overwatch.journal import MemoryJournal, Signal
 from overwatch.serve.stream import Bell
 
@@ -37,9 +41,9 @@ class Board:
     def __init__(self) -> None:
         self._urls: dict[str, str] = {}
 
-    def note(self, name: str, scheme: str, listening: Listening) -> None:
+    def note(self, name: str, scheme: str, listening: Listening, *, secure: bool = False) -> None:
         """Write down an address; one that moved is logged with the reason."""
-        self._urls[name] = listening.address.url(scheme)
+        self._urls[name] = listening.address.url(f"{scheme}s" if secure else scheme)
         if listening.moved is not None:
             _log.warning("%s: %s", name, listening.moved)
 
@@ -63,6 +67,7 @@ class Context:
     health: Health
     tally: Tally
     board: Board
+    guard: Guard
     bell: Bell
     signals: frozenset[Signal]
     """Signals that a pipeline takes in."""
@@ -70,3 +75,11 @@ class Context:
     """Signals that a pipeline writes to files."""
     aggregator: Aggregator | None = None
     """Set for the components that are made after the aggregator."""
+
+    def door(
+        self, endpoint: str, app: web.Application, entry: Entry, tls: TlsConfig | None, *, shared: bool = True
+    ) -> Door:
+        """A guarded door; `shared` takes the TLS of all listeners where it has none of its own."""
+        wanted = parse(endpoint)
+        certificates = self.guard.certificates(tls, shared=shared)
+        return Door(self.loop, wanted, self.guard.protect(app, entry, wanted), certificates)

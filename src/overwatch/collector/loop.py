@@ -4,6 +4,7 @@ Must not know what the applications answer.
 """
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from overwatch.collector.net import Address, Listening, listen
+from overwatch.collector.tls import Certificates
 
 T = TypeVar("T")
 
@@ -35,10 +37,10 @@ class LoopThread:
         """Run a coroutine in the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
 
-    async def host(self, runner: web.AppRunner, listening: Listening) -> None:
-        """Serve an application at a socket; runs in the loop."""
+    async def host(self, runner: web.AppRunner, listening: Listening, context: ssl.SSLContext | None) -> None:
+        """Serve an application at a socket, in plain text without a `context`; runs in the loop."""
         await runner.setup()
-        await web.SockSite(runner, listening.sock).start()
+        await web.SockSite(runner, listening.sock, ssl_context=context).start()
         self._hosted.add(runner)
 
     async def drop(self, runner: web.AppRunner) -> None:
@@ -75,11 +77,14 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class Door:
-    """A web application at an address."""
+    """A web application at an address; made by `Context.door`, which guards it."""
 
-    def __init__(self, loop: LoopThread, wanted: Address, app: web.Application) -> None:
+    def __init__(
+        self, loop: LoopThread, wanted: Address, app: web.Application, certificates: Certificates | None
+    ) -> None:
         self._loop = loop
         self._wanted = wanted
+        self._certificates = certificates
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -90,11 +95,17 @@ class Door:
         )
         self._opened = False
 
+    @property
+    def secure(self) -> bool:
+        """Whether it speaks TLS."""
+        return self._certificates is not None
+
     def open(self) -> Listening:
         """Listen and serve; raises `AddressError` when no port can be had."""
         listening = listen(self._wanted)
         try:
-            self._loop.call(self._loop.host(self._runner, listening))
+            context = None if self._certificates is None else self._certificates.context()
+            self._loop.call(self._loop.host(self._runner, listening, context))
         except BaseException:
             listening.sock.close()
             raise

@@ -23,6 +23,7 @@ from overwatch import __version__, discovery
 from overwatch.aggregator import Aggregator, FrameSink
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
+from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Intake
 from overwatch.collector.loop import LoopThread
@@ -78,14 +79,15 @@ class Service:
         self._config = config
         self._now = now
         journal = MemoryJournal(now, config.exporters.aggregator.journal_size_mib << 20)
-        tally = Tally()
+        tally, health = Tally(), Health()
         self._context = Context(
             journal=journal,
             intake=Intake(journal, tally),
             loop=LoopThread(),
-            health=Health(),
+            health=health,
             tally=tally,
             board=Board(),
+            guard=Guard(config.service.security, health, tally),
             bell=Bell(),
             signals=config.signals,
             recorded=config.exporting("otlp_file"),
@@ -136,6 +138,7 @@ class Service:
         self._context.health.enter(Phase.OK)
 
     def _start_all(self) -> None:
+        self._context.guard.load()
         enabled = self._config.service.extensions
         for first in ("file_storage", "health_check"):
             if first in enabled:

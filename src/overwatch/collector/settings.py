@@ -5,19 +5,23 @@ Component sections are defined beside their components. Must not know YAML, file
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from overwatch.collector.auth import Role
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.extensions.view import ViewConfig
+from overwatch.collector.guard import SecurityConfig
 from overwatch.collector.net import AddressError, parse
 from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.telemetry import MetricsConfig
+from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
 
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
@@ -103,13 +107,6 @@ class Pipelines(_Section, frozen=True, kw_only=True):
         return {Signal.LOGS: self.logs, Signal.METRICS: self.metrics, Signal.TRACES: self.traces}.get(signal)
 
 
-class Security(_Section, frozen=True, kw_only=True):
-    """`service.security`."""
-
-    allow_insecure_bind: bool = False
-    """Whether addresses that other machines can reach may be served without token and TLS."""
-
-
 class ServiceSection(_Section, frozen=True, kw_only=True):
     """`service`."""
 
@@ -119,7 +116,7 @@ class ServiceSection(_Section, frozen=True, kw_only=True):
     """What goes from where to where."""
     telemetry: Telemetry
     """The collector's own metrics."""
-    security: Security = Security()
+    security: SecurityConfig = SecurityConfig()
     """Who may reach the collector."""
 
 
@@ -160,26 +157,53 @@ def problems(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     """What cannot work, as (path, what is wrong and what to do)."""
     yield from _undefined(config)
     yield from _wiring(config)
-    for path, endpoint in endpoints(config):
-        try:
-            address = parse(endpoint)
-        except AddressError as error:
-            yield path, str(error)
-            continue
-        if not address.loopback and not config.service.security.allow_insecure_bind:
-            fix = f"use 127.0.0.1:{address.port}, or set service.security.allow_insecure_bind: true"
-            yield path, f"{endpoint} can be reached from other machines without token and TLS; {fix}"
+    for listener in listeners(config):
+        yield from _reach(config.service.security, listener)
 
 
-def endpoints(config: CollectorConfig) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An address of the configuration, and what stands before it."""
+
+    path: str
+    endpoint: str
+    tls: TlsConfig | None
+    role: Role | None
+    """Whose token it asks for; `None` asks for none."""
+
+
+def listeners(config: CollectorConfig) -> Iterator[Listener]:
     """Every address of the configuration, with its path."""
-    protocols = config.receivers.otlp.protocols
-    yield "receivers.otlp.protocols.http.endpoint", protocols.http.endpoint
-    yield "receivers.otlp.protocols.grpc.endpoint", protocols.grpc.endpoint
-    yield "exporters.prometheus.endpoint", config.exporters.prometheus.endpoint
-    yield "extensions.health_check.endpoint", config.extensions.health_check.endpoint
-    yield "extensions.view.endpoint", config.extensions.view.endpoint
-    yield "service.telemetry.metrics.address", config.service.telemetry.metrics.address
+    protocols, shared = config.receivers.otlp.protocols, config.service.security.tls
+    metrics, own = config.exporters.prometheus, config.service.telemetry.metrics
+    view, health = config.extensions.view, config.extensions.health_check
+    for path, endpoint, tls, role in (
+        ("receivers.otlp.protocols.http.endpoint", protocols.http.endpoint, protocols.http.tls, Role.INGEST),
+        ("receivers.otlp.protocols.grpc.endpoint", protocols.grpc.endpoint, protocols.grpc.tls, Role.INGEST),
+        ("exporters.prometheus.endpoint", metrics.endpoint, metrics.tls, Role.READ),
+        ("extensions.view.endpoint", view.endpoint, view.tls, Role.READ),
+        ("service.telemetry.metrics.address", own.address, own.tls, Role.READ),
+    ):
+        yield Listener(path=path, endpoint=endpoint, tls=tls or shared, role=role)
+    path = "extensions.health_check.endpoint"
+    yield Listener(path=path, endpoint=health.endpoint, tls=health.tls, role=None)
+
+
+def _reach(security: SecurityConfig, listener: Listener) -> Iterator[tuple[str, str]]:
+    """What is wrong with an address that other machines can reach."""
+    try:
+        address = parse(listener.endpoint)
+    except AddressError as error:
+        yield listener.path, str(error)
+        return
+    missing = [] if listener.tls else ["tls"]
+    if listener.role is not None and security.tokens.of(listener.role) is None:
+        missing.append(f"service.security.tokens.{listener.role.value}")
+    if address.loopback or security.allow_insecure_bind or not missing:
+        return
+    fix = f"set {' and '.join(missing)}, or use 127.0.0.1:{address.port}"
+    unsafe = "service.security.allow_insecure_bind: true serves it all the same"
+    yield listener.path, f"{listener.endpoint} can be reached from other machines; {fix} ({unsafe})"
 
 
 def _undefined(config: CollectorConfig) -> Iterator[tuple[str, str]]:

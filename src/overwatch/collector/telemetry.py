@@ -11,9 +11,10 @@ import psutil
 from prometheus_client import Metric as Family
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
+from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.loop import Door
-from overwatch.collector.net import parse
+from overwatch.collector.guard import Entry, plain
+from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition, Source
 
 TOWER: Final = {
@@ -26,11 +27,16 @@ TOWER: Final = {
 }
 
 
+_ENTRY: Final = Entry(name="telemetry", reads=Role.READ, acts=Role.READ, answer=plain)
+
+
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`service.telemetry.metrics`."""
 
     address: str
     """`host:port` to serve the collector's own `/metrics` at."""
+    tls: TlsConfig | None = None
+    """TLS of this listener; that of `service.security` if left out."""
 
 
 class SelfMetrics:
@@ -41,11 +47,11 @@ class SelfMetrics:
         self._process = psutil.Process()
         # A fresh version each time: these numbers change without any event to hang a cache on.
         exposition = Exposition(Source(families=lambda _: self._families(), version=object))
-        self._door = Door(context.loop, parse(config.address), exposition.app())
+        self._door = context.door(config.address, exposition.app(), _ENTRY, config.tls)
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note("telemetry", "http", self._door.open())
+        self._context.board.note("telemetry", "http", self._door.open(), secure=self._door.secure)
 
     def stop(self) -> None:
         """Serve no more."""

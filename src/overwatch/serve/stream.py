@@ -1,8 +1,8 @@
 """The view API: runs, one snapshot, and a stream of snapshots, as JSON over HTTP and WebSocket.
 
 Rules: a slow reader gets the newest snapshot, never a backlog; views are registered while somebody reads
-them; errors are JSON and name the parameter; a page of another origin, or a name that was rebound to this
-machine, is refused. Must not know how snapshots are made, or the collector that hosts it.
+them; errors are JSON and name the parameter. Must not know how snapshots are made, who may ask, or the
+collector that hosts it.
 """
 
 import asyncio
@@ -29,7 +29,6 @@ ANSWER_S: Final = 3.0
 """How long a request for a view that nobody read yet waits for its first snapshot, in seconds."""
 
 _HEARTBEAT_S: Final = 20.0
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -124,10 +123,9 @@ class _BadRequest(Exception):  # noqa: N818 it is an answer, not a failure of ou
 class ViewApi:
     """The routes of the view API over one tower."""
 
-    def __init__(self, tower: Tower, bell: Bell, *, loopback: bool) -> None:
+    def __init__(self, tower: Tower, bell: Bell) -> None:
         self._tower = tower
         self._bell = bell
-        self._loopback = loopback
         self._readers: Counter[Ask] = Counter()
         self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
         self._sockets: set[web.WebSocketResponse] = set()
@@ -156,22 +154,11 @@ class ViewApi:
 
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
-            self._check_origin(request)
             return await handler(request)
         except _BadRequest as error:
-            return _error(error.status, str(error), error.parameter)
+            return problem(error.status, str(error), error.parameter)
         except web.HTTPException as error:
-            return _error(error.status, f"{error.reason}: {request.method} {request.path}", None)
-
-    def _check_origin(self, request: web.Request) -> None:
-        host = request.headers.get("Host", "")
-        if self._loopback and _hostname(host) not in _LOOPBACK:
-            raise _BadRequest(
-                403, f"host {host!r} is not this machine's loopback; use localhost or 127.0.0.1", "Host"
-            )
-        origin = request.headers.get("Origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise _BadRequest(403, f"origin {origin!r} may not read this collector", "Origin")
+            return problem(error.status, f"{error.reason}: {request.method} {request.path}", None)
 
     async def _runs(self, request: web.Request) -> web.Response:
         _only(request.query, frozenset())
@@ -353,16 +340,11 @@ def _line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
     )
 
 
-def _hostname(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
-
-
 def _json(status: int, body: bytes) -> web.Response:
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
-def _error(status: int, message: str, parameter: str | None) -> web.Response:
+def problem(status: int, message: str, parameter: str | None) -> web.Response:
+    """An answer that is an error: what is wrong, and the parameter or header that it is about."""
     return _json(status, msgspec.json.encode({"error": message, "parameter": parameter}))

@@ -153,7 +153,7 @@ def test_a_crowd_asks_to_come_back_and_a_slow_body_is_cut(tmp_path: Path) -> Non
     sets = (
         f"receivers.otlp.protocols.http.{key}" for key in ("max_concurrent_requests=1", "read_timeout_s=1.5")
     )
-    head = b"POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+    head = b"POST /v1/logs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
     with running(tmp_path, *sets) as service:
         port = int(str(service.endpoints.otlp_http).rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:

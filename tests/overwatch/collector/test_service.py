@@ -196,7 +196,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     try:
         endpoints = ready(tmp_path, process)
         port = int(str(endpoints.otlp_http).rpartition(":")[2])
-        head = b"POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+        head = b"POST /v1/logs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
         with socket.create_connection(("127.0.0.1", port)) as hanging:
             hanging.sendall(head + b"Content-Length: 1000\r\n\r\npartial")
             process.send_signal(signal.SIGTERM)

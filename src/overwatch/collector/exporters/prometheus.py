@@ -1,17 +1,21 @@
 """The exporter `prometheus`: the latest frame as a page for scrapers."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.loop import Door
-from overwatch.collector.net import parse
+from overwatch.collector.guard import Entry, plain
+from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition, Source
 from overwatch.serve.prometheus import MOST_SERIES, families
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
+
+
+_ENTRY: Final = Entry(name="metrics", reads=Role.READ, acts=Role.READ, answer=plain)
 
 
 class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,6 +25,8 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """`host:port` to serve `/metrics` of the runs at."""
     max_series: int = MOST_SERIES
     """Most series on the page; what has no room is counted on it."""
+    tls: TlsConfig | None = None
+    """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
         if self.max_series < 1:
@@ -36,7 +42,7 @@ class PrometheusExporter:
         exposition = Exposition(
             Source(families=lambda _: families(self._frame, config.max_series), version=lambda: self._frame)
         )
-        self._door = Door(context.loop, parse(config.endpoint), exposition.app())
+        self._door = context.door(config.endpoint, exposition.app(), _ENTRY, config.tls)
 
     def publish(self, frame: "Frame") -> None:
         """Keep the latest frame."""
@@ -44,7 +50,7 @@ class PrometheusExporter:
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note("metrics", "http", self._door.open())
+        self._context.board.note("metrics", "http", self._door.open(), secure=self._door.secure)
 
     def stop(self) -> None:
         """Serve no more."""

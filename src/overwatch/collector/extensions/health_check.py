@@ -7,11 +7,14 @@ import msgspec
 from aiohttp import web
 
 from overwatch.collector.context import Context
-from overwatch.collector.loop import Door
-from overwatch.collector.net import parse
+from overwatch.collector.guard import Entry, plain
+from overwatch.collector.tls import TlsConfig
 
 FRAME_AGE_S: Final = 10.0
 """A latest frame older than this many seconds means that the aggregator does not keep up."""
+
+
+_ENTRY: Final = Entry(name="health_check", reads=None, acts=None, answer=plain)
 
 
 class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,6 +24,8 @@ class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """`host:port` to answer at."""
     path: str = "/"
     """The path that is answered."""
+    tls: TlsConfig | None = None
+    """TLS of this listener; plain text if left out, as probes know no authority of ours."""
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/"):
@@ -34,11 +39,11 @@ class HealthCheck:
         self._context = context
         app = web.Application()
         app.router.add_get(config.path, self._answer)
-        self._door = Door(context.loop, parse(config.endpoint), app)
+        self._door = context.door(config.endpoint, app, _ENTRY, config.tls, shared=False)
 
     def start(self) -> None:
         """Answer."""
-        self._context.board.note("health", "http", self._door.open())
+        self._context.board.note("health", "http", self._door.open(), secure=self._door.secure)
 
     def stop(self) -> None:
         """Answer no more."""

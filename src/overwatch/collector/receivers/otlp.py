@@ -7,14 +7,19 @@ from typing import Final
 
 import msgspec
 
+from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.loop import Door
+from overwatch.collector.guard import Entry
 from overwatch.collector.net import parse
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, OtlpGrpc
-from overwatch.collector.receivers.otlp_http import HttpConfig, OtlpHttp
+from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
+from overwatch.collector.receivers.otlp_http import HttpConfig, OtlpHttp, denied
 
 GRACE_S: Final = 2.0
 """How long requests in flight may take to end when the collector stops, in seconds."""
+
+
+_ENTRY: Final = Entry(name="otlp_http", reads=Role.INGEST, acts=Role.INGEST, answer=denied)
 
 
 class Protocols(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,15 +44,17 @@ class OtlpReceiver:
     def __init__(self, config: OtlpConfig, context: Context) -> None:
         self._config = config.protocols
         self._context = context
-        self._grpc = OtlpGrpc(self._config.grpc, context.intake, context.signals, context.loop)
+        self._guard = GrpcGuard(context.guard, context.guard.certificates(self._config.grpc.tls))
+        self._grpc = OtlpGrpc(self._config.grpc, context.intake, context.signals, context.loop, self._guard)
         http = OtlpHttp(self._config.http, context.intake, context.signals)
-        self._http = Door(context.loop, parse(self._config.http.endpoint), http.app())
+        self._http = context.door(self._config.http.endpoint, http.app(), _ENTRY, self._config.http.tls)
 
     def start(self) -> None:
         """Open both transports and accept."""
         self._context.intake.open()
-        self._context.board.note("otlp_http", "http", self._http.open())
-        self._context.board.note("otlp_grpc", "http", self._grpc.open(parse(self._config.grpc.endpoint)))
+        self._context.board.note("otlp_http", "http", self._http.open(), secure=self._http.secure)
+        listening = self._grpc.open(parse(self._config.grpc.endpoint))
+        self._context.board.note("otlp_grpc", "http", listening, secure=self._guard.secure)
 
     def stop(self) -> None:
         """Refuse what comes, let what is in flight end, close."""

@@ -17,8 +17,10 @@ from overwatch.collector.intake import RETRY_AFTER_S, Intake, Reason, RefusedErr
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import Address, AddressError, Listening, listen
 from overwatch.collector.receivers import status
+from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, response
+from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
 
 Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
@@ -45,6 +47,9 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_connection_age_s: float | None = None
     """Connections are asked to reconnect after this many seconds, which rebalances them; never if unset."""
 
+    tls: TlsConfig | None = None
+    """TLS of this listener; that of `service.security` if left out."""
+
     def __post_init__(self) -> None:
         if not 1 <= self.max_recv_msg_size_mib <= 64:
             raise ValueError(f"max_recv_msg_size_mib {self.max_recv_msg_size_mib} is not in 1..64")
@@ -64,12 +69,18 @@ class OtlpGrpc:
     """The gRPC server of the OTLP receiver; it runs in the collector's loop."""
 
     def __init__(
-        self, config: GrpcConfig, intake: Intake, signals: frozenset[Signal], loop: LoopThread
+        self,
+        config: GrpcConfig,
+        intake: Intake,
+        signals: frozenset[Signal],
+        loop: LoopThread,
+        guard: GrpcGuard,
     ) -> None:
         self._config = config
         self._intake = intake
         self._signals = signals
         self._loop = loop
+        self._guard = guard
         self._calls = 0
         self._pool: ThreadPoolExecutor | None = None
         self._server: grpc.aio.Server | None = None
@@ -96,11 +107,12 @@ class OtlpGrpc:
     async def _serve(self, address: Address) -> None:
         server = grpc.aio.server(
             handlers=[self._handler(signal) for signal in self._signals],
+            interceptors=(self._guard,),
             options=self._options(),
             compression=grpc.Compression.NoCompression,
         )
         try:
-            server.add_insecure_port(str(address))
+            self._guard.bind(server, str(address))
         except RuntimeError as error:
             raise AddressError(f"cannot listen at {address} for gRPC: {error}") from error
         self._pool = ThreadPoolExecutor(self._config.workers, thread_name_prefix="otlp-grpc")

@@ -13,10 +13,12 @@ import msgspec
 from aiohttp import web
 from google.protobuf.message import Message
 
+from overwatch.collector.guard import Refused
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Intake, Reason, RefusedError
 from overwatch.collector.receivers import bodies, status
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, Wire, response
+from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
 from overwatch.otlp import jsonl
 
@@ -34,6 +36,9 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Longest time for a whole body to arrive, in seconds."""
     max_concurrent_requests: int = 64
     """Most bodies that are read at once; beyond it senders are told to come back."""
+
+    tls: TlsConfig | None = None
+    """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
         if self.max_request_body_size < 1 or self.max_request_body_size > 64 << 20:
@@ -163,6 +168,15 @@ class OtlpHttp:
         except TimeoutError as error:
             message = f"the body did not arrive within {self._config.read_timeout_s:g} s"
             raise _refuse_with(status=408, code=Code.DEADLINE_EXCEEDED, message=message) from error
+
+
+def denied(request: web.Request, refused: Refused) -> web.Response:
+    """A refusal of the door's guard, in the request's encoding."""
+    code = (
+        Code.UNAUTHENTICATED if refused.status == web.HTTPUnauthorized.status_code else Code.PERMISSION_DENIED
+    )
+    answer = Answer(status=refused.status, code=code, message=refused.message)
+    return _write(answer, _encoding(request) or Encoding.JSON)
 
 
 def _refuse_with(

@@ -1,0 +1,173 @@
+"""Bearer tokens by role: who may send, who may read, who may act.
+
+Rules: a role without tokens is open, save `control`, which gets a fresh token at each start; a token of
+`control` also reads. Tokens are compared by their SHA-256 in constant time, all of them at each look. Files
+are read again on reload; one that cannot be read leaves the tokens as they were. Must not know transports.
+"""
+
+import hmac
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from overwatch.collector.secrets import Secret
+
+LONGEST_TOKEN: Final = 4096
+"""Most characters of a token."""
+
+_MOST_TOKENS: Final = 64
+_SCHEME: Final = "bearer"
+
+
+class Role(Enum):
+    """What a token allows; the value is its key in the configuration."""
+
+    INGEST = "ingest"
+    READ = "read"
+    CONTROL = "control"
+
+
+class Denial(Enum):
+    """Why a request may not come in."""
+
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+
+
+class TokenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`service.security.tokens.<role>`, with the keys of otelcol's extension `bearertokenauth`."""
+
+    token: Secret | None = None
+    """The token, e.g. `${env:OVERWATCH_INGEST_TOKEN}`."""
+    tokens: tuple[Secret, ...] = ()
+    """Several that hold at once, so that one can be replaced without a gap."""
+    filename: Path | None = None
+    """A file with one token a line; it is read again on SIGHUP."""
+
+    def __post_init__(self) -> None:
+        given = (self.token is not None) + bool(self.tokens) + (self.filename is not None)
+        if given != 1:
+            raise ValueError("give one of token, tokens and filename")
+        for secret in self.inline:
+            problem = _problem(secret.reveal())
+            if problem:
+                raise ValueError(f"a token {problem}")
+
+    @property
+    def inline(self) -> tuple[Secret, ...]:
+        """The tokens that stand in the configuration itself."""
+        return self.tokens if self.token is None else (self.token,)
+
+
+class TokensConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`service.security.tokens`; a role that is left out is open."""
+
+    ingest: TokenConfig | None = None
+    """Who may send OTLP."""
+    read: TokenConfig | None = None
+    """Who may read snapshots and metrics."""
+    control: TokenConfig | None = None
+    """Who may act, e.g. acknowledge a finding; a fresh token at each start if left out."""
+
+    def of(self, role: Role) -> TokenConfig | None:
+        """The tokens of a role."""
+        return {Role.INGEST: self.ingest, Role.READ: self.read, Role.CONTROL: self.control}[role]
+
+
+class Tokens:
+    """The tokens that hold now; `load` before anything is judged, safe from any thread."""
+
+    def __init__(self, config: TokensConfig) -> None:
+        self._config = config
+        self._fresh = Secret(secrets.token_urlsafe(32))
+        self._held: Mapping[Role, tuple[Secret, ...]] = {}
+        self._digests: tuple[tuple[Role, bytes], ...] = ()
+
+    def load(self) -> None:
+        """Read all tokens anew; raises `OSError` or `ValueError`, and then those of before hold on."""
+        held = {role: tuple(self._read(role)) for role in Role}
+        digests = tuple((role, _digest(one.reveal())) for role in Role for one in held[role])
+        self._held, self._digests = held, digests
+
+    def guards(self, role: Role) -> bool:
+        """Whether a role needs a token."""
+        return bool(self._held.get(role))
+
+    def first(self, role: Role) -> Secret | None:
+        """A token to use for a role, `None` where it needs none."""
+        held = self._held.get(role)
+        return held[0] if held else None
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """Every token in plain text, for what must keep them out of logs."""
+        return frozenset(one.reveal() for held in self._held.values() for one in held)
+
+    def judge(self, role: Role, authorization: Sequence[str]) -> Denial | None:
+        """`None` where requests with these `authorization` headers have the role."""
+        if not self.guards(role):
+            return None
+        given = _presented(authorization)
+        if given is None:
+            return Denial.UNAUTHENTICATED
+        presented = _digest(given)
+        # Every token is looked at, so that the time tells nothing about which one is near.
+        matched = {held for held, digest in self._digests if hmac.compare_digest(digest, presented)}
+        if not matched:
+            return Denial.UNAUTHENTICATED
+        if role in matched or (role is Role.READ and Role.CONTROL in matched):
+            return None
+        return Denial.FORBIDDEN
+
+    def _read(self, role: Role) -> Iterator[Secret]:
+        config = self._config.of(role)
+        if config is None:
+            if role is Role.CONTROL:
+                yield self._fresh
+            return
+        if config.filename is None:
+            yield from config.inline
+            return
+        yield from _from_file(role, config.filename)
+
+
+def _from_file(role: Role, file: Path) -> Iterator[Secret]:
+    lines = file.read_bytes().decode("utf-8", "replace").splitlines()
+    found = [line.strip() for line in lines if line.strip()]
+    if not 1 <= len(found) <= _MOST_TOKENS:
+        raise ValueError(
+            f"{file}: {len(found)} tokens for {role.value}; write 1 to {_MOST_TOKENS}, one a line"
+        )
+    for at, token in enumerate(found, start=1):
+        problem = _problem(token)
+        if problem:
+            raise ValueError(f"{file}: token {at} for {role.value} {problem}")
+        yield Secret(token)
+
+
+def _problem(token: str) -> str | None:
+    if not token:
+        return "is empty"
+    if len(token) > LONGEST_TOKEN:
+        return f"has {len(token)} characters; {LONGEST_TOKEN} are the most"
+    if not all("!" <= character <= "~" for character in token):
+        return "has a character that is not visible ASCII; no header can carry it"
+    return None
+
+
+def _presented(authorization: Sequence[str]) -> str | None:
+    """The one bearer token of the headers; `None` when there is none, or more than one header."""
+    if len(authorization) != 1:
+        return None
+    scheme, _, token = authorization[0].partition(" ")
+    token = token.strip(" ")
+    return token if scheme.lower() == _SCHEME and _problem(token) is None else None
+
+
+def _digest(token: str) -> bytes:
+    return sha256(token.encode("utf-8", "surrogateescape")).digest()

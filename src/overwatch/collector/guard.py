@@ -1,0 +1,246 @@
+"""Who may come in at the collector's doors: TLS, the host that was asked for, the page that asks, the token.
+
+Rules: no HTTP door is made without a guard in front of all its routes; everything is judged before a byte
+of the body is read; a page of another origin, or a name that was rebound to this machine, is refused whatever
+token it has. Must not know what is served behind the doors.
+"""
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from aiohttp import hdrs, web
+
+from overwatch.collector.auth import Denial, Role, Tokens, TokensConfig
+from overwatch.collector.health import Health
+from overwatch.collector.net import Address
+from overwatch.collector.tally import Tally
+from overwatch.collector.tls import Certificates, TlsConfig
+
+NAME: Final = "tokens"
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
+
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
+_SHOWN: Final = 100
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_log = logging.getLogger("overwatch.collector")
+
+
+class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`service.security`."""
+
+    allow_insecure_bind: bool = False
+    """Whether addresses that other machines can reach may be served without token and TLS."""
+    tokens: TokensConfig = TokensConfig()
+    """Bearer tokens by role."""
+    tls: TlsConfig | None = None
+    """TLS of all listeners but health; a listener's own `tls` wins."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which clients may call the collector beside its addresses; `*.example.org` takes all below."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web pages that may ask, e.g. `https://board.example.org`; the collector's own always may."""
+
+    def __post_init__(self) -> None:
+        for origin in self.allowed_origins:
+            scheme, found, rest = origin.partition("://")
+            if scheme not in ("http", "https") or not found or not rest or "/" in rest or "*" in rest:
+                raise ValueError(f"allowed_origins: {origin!r} is not like https://board.example.org")
+        for host in self.allowed_hosts:
+            if not host or any(sign in host for sign in "/: @") or "*" in host.removeprefix("*."):
+                raise ValueError(
+                    f"allowed_hosts: {host!r} is not like collector.example.org or *.example.org"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A request that may not come in."""
+
+    status: int
+    """401, or 403."""
+    message: str
+    header: str
+    """The header that decided."""
+
+
+Answer = Callable[[web.Request, Refused], web.Response]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One kind of door."""
+
+    name: str
+    reads: Role | None
+    """The role that safe methods need; `None` is nobody's."""
+    acts: Role | None
+    """The role that all other methods need."""
+    answer: Answer
+    """Says a refusal in the door's own words."""
+
+
+class Guard:
+    """Judges what comes; `load` before any door opens, safe from any thread."""
+
+    def __init__(self, config: SecurityConfig, health: Health, tally: Tally) -> None:
+        self._config = config
+        self._health = health
+        self._tally = tally
+        self._certificates: dict[TlsConfig, Certificates] = {}
+        self.tokens = Tokens(config.tokens)
+        """The tokens that hold now."""
+
+    def load(self) -> None:
+        """Read the tokens; raises `OSError` or `ValueError`."""
+        self.tokens.load()
+
+    def reload(self) -> None:
+        """Read tokens and certificates again, the border to their files: what is wrong is told by health."""
+        try:
+            self.tokens.load()
+        except (OSError, ValueError) as error:
+            self._health.failed(NAME, f"the tokens of before are kept: {error}")
+        else:
+            self._health.recovered(NAME)
+        for certificates in self._certificates.values():
+            certificates.reload()
+
+    def certificates(self, own: TlsConfig | None, *, shared: bool = True) -> Certificates | None:
+        """Those of a listener, `None` for plain text; raises `OSError` or `ValueError`."""
+        config = own or (self._config.tls if shared else None)
+        if config is None:
+            return None
+        if config not in self._certificates:
+            made = Certificates(config, self._health)
+            made.load()
+            self._certificates[config] = made
+        return self._certificates[config]
+
+    def protect(self, app: web.Application, entry: Entry, bound: Address) -> web.Application:
+        """Stand before all routes of an application, those that do not exist among them."""
+
+        @web.middleware
+        async def stand(request: web.Request, handler: _Handler) -> web.StreamResponse:
+            refused = self._host(request, bound) or self._origin(request) or self._token(request, entry)
+            if refused is None:
+                return await handler(request)
+            return self._refuse(request, entry, refused)
+
+        app.middlewares.insert(0, stand)
+        return app
+
+    def may(self, role: Role, request: web.Request) -> bool:
+        """Whether a request has a role, for doors that show more to some."""
+        return self.tokens.judge(role, request.headers.getall(hdrs.AUTHORIZATION, [])) is None
+
+    def count(self, listener: str, reason: str) -> None:
+        """Count one refusal."""
+        self._tally.add("overwatch_listener_refused_requests", 1, listener=listener, reason=reason)
+
+    def _refuse(self, request: web.Request, entry: Entry, refused: Refused) -> web.Response:
+        self.count(entry.name, refused.header.lower())
+        answer = entry.answer(request, refused)
+        if refused.status == web.HTTPUnauthorized.status_code:
+            answer.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch"'
+        # What is left of the body is not worth reading for the sake of the connection.
+        answer.force_close()
+        return answer
+
+    def _host(self, request: web.Request, bound: Address) -> Refused | None:
+        hosts = request.headers.getall(hdrs.HOST, [])
+        if len(hosts) == 1 and host_allowed(hosts[0], bound, self._config.allowed_hosts):
+            return None
+        said = ", ".join(hosts)[:_SHOWN]
+        fix = "use its address, or add the name to service.security.allowed_hosts"
+        return Refused(
+            status=403, message=f"host {said!r} is no name of this collector; {fix}", header=hdrs.HOST
+        )
+
+    def _origin(self, request: web.Request) -> Refused | None:
+        origins = request.headers.getall(hdrs.ORIGIN, [])
+        if not origins:
+            return None
+        if len(origins) == 1:
+            scheme, _, authority = origins[0].partition("://")
+            ours = scheme in ("http", "https") and authority == request.headers[hdrs.HOST]
+            if ours or origins[0] in self._config.allowed_origins:
+                return None
+        said = ", ".join(origins)[:_SHOWN]
+        return Refused(
+            status=403,
+            message=f"origin {said!r} may not use this collector; see service.security.allowed_origins",
+            header=hdrs.ORIGIN,
+        )
+
+    def _token(self, request: web.Request, entry: Entry) -> Refused | None:
+        role = entry.reads if request.method in SAFE else entry.acts
+        if role is None:
+            return None
+        denial = self.tokens.judge(role, request.headers.getall(hdrs.AUTHORIZATION, []))
+        if denial is None:
+            return None
+        status = 401 if denial is Denial.UNAUTHENTICATED else 403
+        return Refused(status=status, message=said(denial, role), header=hdrs.AUTHORIZATION)
+
+
+def said(denial: Denial, role: Role) -> str:
+    """What is told to a client that has not the right token."""
+    if denial is Denial.FORBIDDEN:
+        return f"this token may not do that; use one of role {role.value!r}"
+    return f"send `authorization: Bearer <token>` with a token of role {role.value!r}"
+
+
+def host_allowed(host: str, bound: Address, allowed: tuple[str, ...]) -> bool:
+    """Whether a `Host` header names a collector that listens at `bound`.
+
+    An IP address cannot be rebound to another machine, so where all addresses are bound any will do.
+
+    >>> here = Address(host="127.0.0.1", port=4380)
+    >>> host_allowed("localhost:1", here, ()), host_allowed("evil.example", here, ())
+    (True, False)
+    """
+    name = _hostname(host)
+    if name is None:
+        return False
+    if any(_fits(name, pattern.lower()) for pattern in allowed):
+        return True
+    everywhere = bound.host in _WILDCARDS
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        near = bound.loopback or everywhere
+        own = {bound.host.lower(), *(["localhost"] if near else [])}
+        return name in (own if bound.loopback else own | {socket.gethostname().lower()})
+    if everywhere:
+        return True
+    return address.is_loopback if bound.loopback else str(address) == bound.host.lower()
+
+
+def _fits(name: str, pattern: str) -> bool:
+    if pattern.startswith("*."):
+        return name.endswith(pattern[1:]) and len(name) > len(pattern) - 1
+    return name == pattern
+
+
+def _hostname(host: str) -> str | None:
+    """The name of a `Host` header without its port, `None` where it is no such header."""
+    if host.startswith("["):
+        name, closed, port = host[1:].partition("]")
+        port = port.removeprefix(":") if port.startswith(":") or not port else "x"
+        return name.lower() if closed and _port(port) else None
+    name, _, port = host.partition(":")
+    return name.lower() if name and _port(port) else None
+
+
+def _port(text: str) -> bool:
+    return not text or (text.isascii() and text.isdigit() and len(text) <= 5)
+
+
+def plain(_: web.Request, refused: Refused) -> web.Response:
+    """A refusal as text, for doors without a protocol of their own."""
+    return web.Response(status=refused.status, text=f"{refused.message}\n")

@@ -1,0 +1,51 @@
+"""Secrets as a type of their own: whoever shows, prints or logs one shows a placeholder.
+
+Rules: only `reveal` gives the text. A secret also never appears in what msgspec encodes, because encoders
+are given `str`, and `str` of a secret is the placeholder. Must not know what a secret opens.
+"""
+
+import re
+from typing import Final
+
+SHOWN: Final = "[REDACTED]"
+"""What stands for a secret; otelcol's word."""
+
+_BEARER: Final = re.compile(r"(?i)\b(bearer|basic)(\s+|%20)[A-Za-z0-9._~+/=%-]+")
+_USERINFO: Final = re.compile(r"(?<=://)[^/\s@:]+:[^/\s@]+(?=@)")
+
+
+class Secret:
+    """A text that does not show."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return SHOWN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __reduce__(self) -> tuple[type["Secret"], tuple[str]]:
+        # A copy of a configuration by pickling would carry the text out of this type's care.
+        raise TypeError("a secret is not pickled")
+
+
+def redact(text: str, known: frozenset[str] = frozenset()) -> str:
+    """The text without the known secrets, credentials of an `Authorization` header, and of URLs.
+
+    >>> redact("Bearer abc at http://me:pw@host/ key=s3cr3t", frozenset({"s3cr3t"}))
+    'Bearer [REDACTED] at http://[REDACTED]@host/ key=[REDACTED]'
+    """
+    for secret in known:
+        text = text.replace(secret, SHOWN)
+    return _USERINFO.sub(SHOWN, _BEARER.sub(rf"\1\2{SHOWN}", text))

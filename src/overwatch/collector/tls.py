@@ -1,0 +1,157 @@
+"""Certificates of the collector's doors: TLS 1.2 and above, with a client's certificate where one is asked.
+
+Rules: files are read again on SIGHUP and when they change; new connections get the new ones, open
+connections go on; files that cannot be used leave the old ones in place. Must not know what is served.
+"""
+
+import ssl
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import grpc
+import msgspec
+
+from overwatch.collector.health import Health
+
+NAME: Final = "tls"
+
+_ALPN: Final = ("http/1.1",)
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`tls` of a listener, with otelcol's keys."""
+
+    cert_file: Path
+    """PEM: the server's certificate, then those between it and its authority."""
+    key_file: Path
+    """PEM: its private key, without a password."""
+    client_ca_file: Path | None = None
+    """PEM: authorities of clients; clients must then show a certificate of theirs."""
+    min_version: str = "1.2"
+    """Least TLS version, `1.2` or `1.3`; gRPC has its own least, 1.2."""
+    reload_interval_s: float = 10.0
+    """How often, in seconds, a new connection makes the collector look whether the files changed."""
+
+    def __post_init__(self) -> None:
+        if self.min_version not in _VERSIONS:
+            raise ValueError(f"min_version {self.min_version!r} is not one of {', '.join(_VERSIONS)}")
+        if self.reload_interval_s < 0:
+            raise ValueError(f"reload_interval_s {self.reload_interval_s} is negative")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that it names."""
+        return (self.cert_file, self.key_file, *((self.client_ca_file,) if self.client_ca_file else ()))
+
+
+class Certificates:
+    """What one `tls` section stands for at the moment; safe from any thread."""
+
+    def __init__(self, config: TlsConfig, health: Health) -> None:
+        self._config = config
+        self._health = health
+        self._lock = threading.Lock()
+        self._door: ssl.SSLContext | None = None
+        self._now: ssl.SSLContext | None = None
+        self._grpc: grpc.ServerCertificateConfiguration | None = None
+        self._seen: tuple[tuple[int, int, int], ...] = ()
+        self._looked = 0.0
+
+    def load(self) -> None:
+        """Read the files; raises `OSError` or `ValueError` naming them, and then those of before hold on."""
+        with self._lock:
+            self._load()
+
+    def reload(self) -> None:
+        """Read the files again, the border to the disk: what is wrong is told by health."""
+        with self._lock:
+            self._try()
+
+    def context(self) -> ssl.SSLContext:
+        """For a server's sockets; each handshake takes the certificates of its moment."""
+        if self._door is None:
+            self._door = self._make()
+            self._door.sni_callback = self._take
+        return self._door
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """For a gRPC server; each handshake takes the certificates of its moment."""
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            self._look()
+            return self._grpc
+
+        return grpc.dynamic_ssl_server_credentials(
+            self._grpc, fetch, require_client_authentication=self._config.client_ca_file is not None
+        )
+
+    def _take(self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext) -> None:
+        self._look()
+        if self._now is not None:
+            handshake.context = self._now
+
+    def _look(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked < self._config.reload_interval_s:
+                return
+            self._looked = now
+            if self._signature() != self._seen:
+                self._try()
+
+    def _try(self) -> None:
+        try:
+            self._load()
+        except (OSError, ValueError) as error:
+            self._seen = ()  # Looked at again until they can be used.
+            self._health.failed(NAME, f"the certificates of before are kept: {error}")
+        else:
+            self._health.recovered(NAME)
+
+    def _load(self) -> None:
+        seen = self._signature()
+        context = self._make()
+        pair = (self._config.key_file.read_bytes(), self._config.cert_file.read_bytes())
+        authorities = self._config.client_ca_file
+        roots = authorities.read_bytes() if authorities else None
+        self._grpc = grpc.ssl_server_certificate_configuration((pair,), root_certificates=roots)
+        self._now, self._seen, self._looked = context, seen, time.monotonic()
+
+    def _make(self) -> ssl.SSLContext:
+        config = self._config
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = _VERSIONS[config.min_version]
+        context.set_alpn_protocols(_ALPN)
+        # A resumed session would outlive the authority that vouched for its client.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        try:
+            # An empty password: a key that has one must fail here, not ask at the terminal.
+            context.load_cert_chain(config.cert_file, config.key_file, password="")
+            if config.client_ca_file is not None:
+                context.verify_mode = ssl.CERT_REQUIRED
+                context.load_verify_locations(config.client_ca_file)
+        except ssl.SSLError as error:
+            names = ", ".join(str(file) for file in config.files)
+            raise ValueError(
+                f"{names}: {error.reason or error}; write PEM files that belong together"
+            ) from error
+        except OSError as error:
+            missing = next((str(file) for file in config.files if not file.is_file()), "a certificate file")
+            raise ValueError(f"cannot read {missing}: {error.strerror or error}") from error
+        return context
+
+    def _signature(self) -> tuple[tuple[int, int, int], ...]:
+        """What changes when a file does; a file that is gone has none."""
+        found = []
+        for file in self._config.files:
+            try:
+                state = file.stat()
+            except OSError:
+                found.append((0, 0, 0))
+            else:
+                found.append((state.st_ino, state.st_mtime_ns, state.st_size))
+        return tuple(found)
