@@ -158,7 +158,7 @@ class Guard:
         said = ", ".join(hosts)[:_SHOWN]
         fix = "use its address, or add the name to service.security.allowed_hosts"
         return Refused(
-            status=403, message=f"host {said!r} is no name of this collector; {fix}", header=hdrs.HOST
+            status=403, message=f"host {said!r} is no name of this collector; {fix}", header="Host"
         )
 
     def _origin(self, request: web.Request) -> Refused | None:
@@ -174,7 +174,7 @@ class Guard:
         return Refused(
             status=403,
             message=f"origin {said!r} may not use this collector; see service.security.allowed_origins",
-            header=hdrs.ORIGIN,
+            header="Origin",
         )
 
     def _token(self, request: web.Request, entry: Entry) -> Refused | None:
@@ -185,7 +185,7 @@ class Guard:
         if denial is None:
             return None
         status = 401 if denial is Denial.UNAUTHENTICATED else 403
-        return Refused(status=status, message=said(denial, role), header=hdrs.AUTHORIZATION)
+        return Refused(status=status, message=said(denial, role), header="Authorization")
 
 
 def said(denial: Denial, role: Role) -> str:
