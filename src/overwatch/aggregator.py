@@ -1,23 +1,30 @@
 """The only loop: seal a tick, fold what was accepted before it, publish the frame by one reference.
 
-Rules: every tick is taken, in order, so that a recording replays to the same frames; a loop that falls
-behind takes its ticks late, never skips them. Sinks are called in this thread and must return at once.
-Must not know what sinks do with a frame.
+Owns going on after a restart: the fold of a checkpoint, what was journalled since folded again without a
+frame, then live ticks. Rules: every tick is taken, in order, so that a recording replays to the same frames;
+a loop that falls behind takes its ticks late, never skips them. Sinks are called in this thread and must
+return at once. Must not know what sinks do with a frame.
 """
 
 import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from overwatch.fold import FAST_NS, Fold, Frame, next_tick
-from overwatch.journal import Cursor
+import msgspec
+
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, next_tick
+from overwatch.journal import Batch, Cursor, Signal
 from overwatch.snapshot import View
 
-__all__ = ["Aggregator", "Frame", "FrameSink"]
+__all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Resumed"]
 
 MAX_VIEWS: Final = 32
+
+LONGEST_SILENCE_NS: Final = 300 * SLOW_NS
+"""Ticks without a batch that are folded again after a restart; what is longer is passed over."""
 
 _log = logging.getLogger("overwatch.aggregator")
 
@@ -32,14 +39,56 @@ class FrameSink(Protocol):
         """Finish what was taken."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Everything that the next life needs to go on from here."""
+
+    tick: int
+    """The last tick in the fold, Unix nanoseconds."""
+    position: int
+    """Sequence of the first batch that is not in the fold."""
+    fold: bytes
+    """As of `Fold.dump`."""
+
+
+class CheckpointSink(Protocol):
+    """Who keeps checkpoints."""
+
+    def due(self, tick: int) -> bool:
+        """Whether one should be taken after this tick."""
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Take one; returns at once."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Resumed:
+    """Where a life begins: with nothing, or where an earlier one was."""
+
+    fold: Fold = field(default_factory=Fold)
+    tick: int = 0
+    """Last tick in the fold, 0 for none."""
+
+
 class Aggregator:
     """The aggregator thread over one journal cursor."""
 
-    def __init__(self, cursor: Cursor, now: Callable[[], int], sinks: Sequence[FrameSink] = ()) -> None:
+    def __init__(
+        self,
+        cursor: Cursor,
+        now: Callable[[], int],
+        sinks: Sequence[FrameSink] = (),
+        resumed: Resumed | None = None,
+        checkpoints: CheckpointSink | None = None,
+    ) -> None:
+        resumed = resumed or Resumed()
         self._cursor = cursor
         self._now = now
         self._sinks = tuple(sinks)
-        self._fold = Fold()
+        self._checkpoints = checkpoints
+        self._fold = resumed.fold
+        self._taken = resumed.tick
+        """The last tick in the fold."""
         self._views: Counter[tuple[str | None, View]] = Counter()
         self._views_lock = threading.Lock()
         self._stopping = threading.Event()
@@ -49,8 +98,10 @@ class Aggregator:
         """The latest frame, one reference."""
         self.sink_errors = 0
 
-    def start(self) -> None:
-        """Begin ticking."""
+    def start(self, stamp: int | None = None) -> None:
+        """Begin ticking, at the first tick at or after `stamp`, or else after this aggregator was made."""
+        if stamp is not None:
+            self._tick = next_tick(stamp)
         self._thread.start()
 
     def stop(self, timeout_s: float) -> int:
@@ -76,6 +127,8 @@ class Aggregator:
             self._views += Counter()
 
     def _run(self) -> None:
+        self._catch_up()
+        self._tick = max(self._tick, self._taken + FAST_NS)
         while not self._stopping.is_set():
             wait_s = (self._tick - self._now()) / 1e9
             if wait_s > 0:
@@ -89,16 +142,62 @@ class Aggregator:
         slow_end = next_tick(self._now()) + 10 * FAST_NS
         while self._tick <= slow_end:
             self._take_tick()
+        self._checkpoint()
+
+    def _catch_up(self) -> None:
+        """Fold what earlier lives journalled after the checkpoint, at the ticks that a replay takes."""
+        due: list[Batch] = []
+        tick = 0
+        for batch in self._cursor.earlier():
+            if due and (batch.signal is Signal.START or next_tick(batch.stamp) > tick):
+                self._take_again(tick, due)
+                due = []
+            if batch.signal is Signal.START:
+                self._enter_life(batch)
+            elif self._taken == 0:
+                self._taken = next_tick(batch.stamp) - FAST_NS
+            tick = max(next_tick(batch.stamp), self._taken + FAST_NS)
+            due.append(batch)
+        if due:
+            self._take_again(tick, due)
+
+    def _enter_life(self, start: Batch) -> None:
+        """Go to the first tick of a life, as its own aggregator did."""
+        try:
+            after = msgspec.json.decode(start.body, type=LifeStarted).after
+        except msgspec.DecodeError:
+            after = 0
+        if after is None:
+            self._fold = Fold()
+        elif after > self._taken > 0:
+            self._take_again(after, [])
+        self._taken = max(self._taken, next_tick(start.stamp) - FAST_NS)
+
+    def _take_again(self, tick: int, batches: list[Batch]) -> None:
+        """Take every tick up to this one, without frames: they were published before."""
+        self._taken = max(self._taken, tick - LONGEST_SILENCE_NS)
+        for passed in range(self._taken + FAST_NS, tick, FAST_NS):
+            self._fold.skip(passed, [])
+        self._fold.skip(tick, batches)
+        self._taken = tick
+
+    def _checkpoint(self) -> None:
+        if self._checkpoints is not None:
+            taken = Checkpoint(tick=self._taken, position=self._cursor.position, fold=self._fold.dump())
+            self._checkpoints.keep(taken)
 
     def _take_tick(self) -> None:
         batches = self._cursor.seal(self._tick)
         with self._views_lock:
             views = tuple(self._views)
         frame = self._fold.advance(self._tick, batches, views)
+        self._taken = self._tick
         self._tick += FAST_NS
         self.frame = frame
         for sink in self._sinks:
             self._publish(sink, frame)
+        if self._checkpoints is not None and self._checkpoints.due(self._taken):
+            self._checkpoint()
 
     def _publish(self, sink: FrameSink, frame: Frame) -> None:
         try:

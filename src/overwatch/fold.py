@@ -34,6 +34,17 @@ def next_tick(stamp: int) -> int:
     return -(-stamp // FAST_NS) * FAST_NS
 
 
+class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of a start record, as JSON: one life of a collector."""
+
+    version: str
+    pid: int
+    config_digest: str
+    after: int | None = None
+    """Last tick of the checkpoint that this life's fold goes on from, 0 where there was none to load; `None`
+    when the fold began empty."""
+
+
 class TowerStats(msgspec.Struct, kw_only=True):
     """What the fold did with everything it was given."""
 
@@ -166,7 +177,7 @@ class Fold:
 
     def _is_recorded(self, tracked: _Tracked, judged: Judged) -> bool:
         """Living runs always; one that is over once more after its last record."""
-        over = judged.link.state in ("ended", "lost")
+        over = _is_over(judged)
         if over and tracked.logged_stamp == tracked.state.last_stamp:
             return False
         tracked.logged_stamp = tracked.state.last_stamp if over else -1
@@ -206,7 +217,7 @@ class Fold:
         run_id = record.origin.run_id
         tracked = self._runs.get(run_id)
         if tracked is None:
-            if len(self._runs) >= MAX_RUNS:
+            if len(self._runs) >= MAX_RUNS and not self._forget_one():
                 self.tower.refused_runs += 1
                 return
             tracked = self._runs[run_id] = _Tracked(new_run(record), Assessment())
@@ -218,9 +229,21 @@ class Fold:
         self.tower.records += 1
         self.tower.duplicates += not fresh
 
+    def _forget_one(self) -> bool:
+        """Let go of the run that has been over for longest; `False` when none is."""
+        over = [run_id for run_id, run in self._runs.items() if run.judged and _is_over(run.judged)]
+        oldest = min(over, key=lambda run_id: self._runs[run_id].state.last_stamp, default=None)
+        if oldest is not None:
+            del self._runs[oldest]
+        return oldest is not None
+
     def _quarantine(self, detail: str) -> None:
         self.tower.problems += 1
         self.tower.last_problem = detail
+
+
+def _is_over(judged: Judged) -> bool:
+    return judged.link.state in ("ended", "lost")
 
 
 def _project(tracked: _Tracked, view: View) -> Snapshot:

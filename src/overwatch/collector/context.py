@@ -17,7 +17,7 @@ from overwatch.collector.loop import Door, LoopThread
 from overwatch.collector.net import Listening, parse
 from overwatch.collector.tally import Tally
 from overwatch.collector.tls import TlsConfig
-from overwatch.journal import MemoryJournal, Signal
+from overwatch.journal import Journal, Signal
 from overwatch.serve.stream import Bell
 
 _log = logging.getLogger("overwatch.collector")
@@ -61,7 +61,7 @@ class Board:
 class Context:
     """The collector as its components see it."""
 
-    journal: MemoryJournal
+    journal: Journal
     intake: Intake
     loop: LoopThread
     health: Health

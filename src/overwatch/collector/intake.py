@@ -9,7 +9,7 @@ from typing import Final
 
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
-from overwatch.journal import JournalFullError, MemoryJournal, Signal
+from overwatch.journal import Journal, JournalFullError, Signal
 from overwatch.otlp import validate
 from overwatch.otlp.decode import MalformedBody
 
@@ -47,7 +47,7 @@ class Accepted:
 class Intake:
     """Accepts bodies for one journal; safe from any thread."""
 
-    def __init__(self, journal: MemoryJournal, tally: Tally) -> None:
+    def __init__(self, journal: Journal, tally: Tally) -> None:
         self._journal = journal
         self._tally = tally
         self._open = False

@@ -1,6 +1,6 @@
 """The collector's life: components made from tables, started in order, stopped in reverse, nothing lost.
 
-Rules: the start record is the journal's first batch; receivers open last and close first; what was
+Rules: the start record is the first batch of a life; receivers open last and close first; what was
 acknowledged is folded and written before the process ends. Must not know what components do.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from overwatch import __version__, discovery
-from overwatch.aggregator import Aggregator, FrameSink
+from overwatch.aggregator import Aggregator, FrameSink, Resumed
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.collector.guard import Guard
@@ -29,9 +29,11 @@ from overwatch.collector.intake import Intake
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.settings import CollectorConfig
+from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
-from overwatch.journal import MemoryJournal, Signal
+from overwatch.fold import LifeStarted
+from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
 from overwatch.serve.stream import Bell
 
 READY_FILE: Final = "OVERWATCH_READY_FILE"
@@ -46,6 +48,7 @@ EXPORTERS: Final = {"otlp_file": f"{_HERE}.exporters.otlp_file:OtlpFileExporter"
 SNAPSHOT_EXPORTERS: Final = {
     "prometheus": f"{_HERE}.exporters.prometheus:PrometheusExporter",
     "snapshots": f"{_HERE}.exporters.snapshots:SnapshotsExporter",
+    "webhook": f"{_HERE}.exporters.webhook:WebhookExporter",
 }
 EXTENSIONS: Final = {
     "file_storage": f"{_HERE}.extensions.file_storage:FileStorage",
@@ -62,14 +65,6 @@ class StartError(RuntimeError):
 
 class _SnapshotExporter(Component, FrameSink, Protocol):
     """A component that is a frame sink."""
-
-
-class _Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a start record."""
-
-    version: str
-    pid: int
-    config_digest: str
 
 
 class Service:
@@ -93,6 +88,8 @@ class Service:
             recorded=config.exporting("otlp_file"),
         )
         self._started: list[Component] = []
+        self._storage: Storage | None = None
+        self._after: int | None = None
         self._aggregator: Aggregator | None = None
         self._loop_runs = False
         self._announced = False
@@ -129,7 +126,7 @@ class Service:
         self._loop_runs = True
         try:
             self._start_all()
-        except (AddressError, OSError, ValueError) as error:
+        except (AddressError, LogVersionError, OSError, ValueError) as error:
             self.stop()
             raise StartError(str(error)) from error
         except BaseException:
@@ -140,18 +137,20 @@ class Service:
     def _start_all(self) -> None:
         self._context.guard.load()
         enabled = self._config.service.extensions
-        for first in ("file_storage", "health_check"):
-            if first in enabled:
-                section = getattr(self._config.extensions, first)
-                self._begin(self._make(EXTENSIONS[first], section, self._context))
+        if "file_storage" in enabled:
+            section = self._config.extensions.file_storage
+            self._begin(self._make(EXTENSIONS["file_storage"], section, self._context))
+            self._open_storage()
+        if "health_check" in enabled:
+            checked = self._config.extensions.health_check
+            self._begin(self._make(EXTENSIONS["health_check"], checked, self._context))
         sinks: list[_SnapshotExporter] = []
         pipeline = self._config.service.pipelines.snapshots
         for name in () if pipeline is None else pipeline.exporters:
             made = self._make(SNAPSHOT_EXPORTERS[name], getattr(self._config.exporters, name), self._context)
             sinks.append(made)
         if self._config.exporting("aggregator"):
-            cursor = self._context.journal.cursor("aggregator")
-            self._aggregator = Aggregator(cursor, self._now, [*sinks, self._context.bell])
+            self._aggregator = self._make_aggregator([*sinks, self._context.bell])
             self._context = replace(self._context, aggregator=self._aggregator)
         for sink in sinks:
             self._begin(sink)
@@ -160,15 +159,36 @@ class Service:
             self._begin(self._make(EXTENSIONS["view"], self._config.extensions.view, self._context))
         self._start_pipelines()
 
+    def _open_storage(self) -> None:
+        """The journal of this data folder, in place of the one in memory."""
+        held = self._config.exporters.aggregator.journal_size_mib << 20
+        storage = Storage(self._config.extensions.file_storage, held, self._now, self._context.health)
+        self._storage, self._now = storage, storage.clock
+        intake = Intake(storage.journal, self._context.tally)
+        self._context = replace(self._context, journal=storage.journal, intake=intake)
+        self._begin(storage)
+
+    def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:
+        cursor: Cursor
+        resumed: Resumed | None = None
+        if self._storage is None:
+            cursor = self._context.journal.cursor("aggregator")
+            return Aggregator(cursor, self._now, sinks)
+        cursor, resumed = self._storage.resume()
+        self._after = None if resumed is None else resumed.tick
+        return Aggregator(cursor, self._now, sinks, resumed, self._storage.checkpoints)
+
     def _start_pipelines(self) -> None:
         exporters = [name for name in EXPORTERS if self._config.exporting(name)]
         for name in exporters:
             made = self._make(EXPORTERS[name], getattr(self._config.exporters, name), self._context)
             self._begin(made)
-        started = _Started(version=__version__, pid=os.getpid(), config_digest=self._config.digest())
-        self._context.journal.append(Signal.START, msgspec.json.encode(started))
+        life = LifeStarted(
+            version=__version__, pid=os.getpid(), config_digest=self._config.digest(), after=self._after
+        )
+        began = self._context.journal.append(Signal.START, msgspec.json.encode(life))
         if self._aggregator is not None:
-            self._begin(_Folding(self._aggregator, self._exported()))
+            self._begin(_Folding(self._aggregator, self._exported(), began.stamp))
         for name, target in RECEIVERS.items():
             self._begin(self._make(target, getattr(self._config.receivers, name), self._context))
 
@@ -222,13 +242,14 @@ class Service:
 class _Folding:
     """The aggregator as a component: its last tick ends the recording."""
 
-    def __init__(self, aggregator: Aggregator, recordings: list[OtlpFileExporter]) -> None:
+    def __init__(self, aggregator: Aggregator, recordings: list[OtlpFileExporter], stamp: int) -> None:
         self._aggregator = aggregator
+        self._stamp = stamp
         self._recordings = recordings
 
     def start(self) -> None:
         """Begin ticking."""
-        self._aggregator.start()
+        self._aggregator.start(self._stamp)
 
     def stop(self) -> None:
         """Fold what was accepted and publish the last frame."""

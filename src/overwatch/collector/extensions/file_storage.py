@@ -1,4 +1,7 @@
-"""The extension `file_storage`: the collector's data folder, held by one collector at a time."""
+"""The extension `file_storage`: the collector's data folder, held by one collector at a time.
+
+With it the journal lies on disk, in the folder `journal` below; without it in memory.
+"""
 
 import fcntl
 import os
@@ -7,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from overwatch.collector.context import Context
+from overwatch.journal import Durability
 
 
 class FileStorageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -14,6 +18,14 @@ class FileStorageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     directory: Path
     """The folder; it is made when it is not there."""
+    durability: Durability = Durability.FSYNC
+    """What an acknowledged request survives: `fsync`, a power loss; `fast`, the end of the collector."""
+    max_size_mib: int = 2048
+    """Most MiB of the journal on disk; beyond it senders are told to retry."""
+
+    def __post_init__(self) -> None:
+        if self.max_size_mib < 64:
+            raise ValueError(f"max_size_mib {self.max_size_mib} is less than 64")
 
 
 class FileStorage:

@@ -1,0 +1,177 @@
+"""Checkpoints of the fold in the journal's folder, so that a restart folds seconds again and not the past.
+
+Rules: two files, written in turn, each replaced as a whole, so that one that is damaged or half written
+leaves the one before it. What cannot be read, and what another version wrote, is passed over with a message:
+older is slower, never wrong. Writing happens in a thread of its own. Must not know what a fold holds.
+"""
+
+import logging
+import struct
+import threading
+import zlib
+from typing import Final
+
+import msgspec
+
+from overwatch import __version__
+from overwatch.aggregator import Checkpoint, Resumed
+from overwatch.collector.health import Health
+from overwatch.fold import SLOW_NS, Fold
+from overwatch.journal import Cursor, DurableJournal, Folder
+
+EVERY_NS: Final = 30 * SLOW_NS
+"""Time between two checkpoints."""
+
+MOST_BYTES: Final = 64 << 20
+"""A checkpoint comes sooner when the journal grew by this much."""
+
+VERSION: Final = 1
+NAMES: Final = ("fold-0.checkpoint", "fold-1.checkpoint")
+_MAGIC: Final = b"\xf5OWk"
+_HEAD: Final = struct.Struct("<4sBI")
+_PART: Final = "checkpoints"
+
+_log = logging.getLogger("overwatch.collector")
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint on disk."""
+
+    version: str
+    """Of Overwatch; another one may fold differently."""
+    tick: int
+    position: int
+    fold: bytes
+
+
+class Checkpoints:
+    """The checkpoints of one collector. `load` before the journal is opened, then `attach`, then `keep`."""
+
+    def __init__(self, folder: Folder, health: Health) -> None:
+        self._folder = folder
+        self._health = health
+        self._found: list[tuple[int, _Kept]] = []
+        self._turn = 0
+        self._journal: DurableJournal | None = None
+        self._cursor: Cursor | None = None
+        self._before = 0
+        """Position of the newest checkpoint on disk."""
+        self._last_tick = 0
+        self._last_bytes = 0
+        self._waiting: Checkpoint | None = None
+        self._stopping = False
+        self._work = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=_PART, daemon=True)
+
+    def load(self) -> tuple[Resumed, int] | None:
+        """The newest checkpoint that can be used and the position after it, or `None`."""
+        self._found = sorted(
+            ((turn, kept) for turn in range(len(NAMES)) if (kept := self._read(NAMES[turn])) is not None),
+            key=lambda found: found[1].position,
+            reverse=True,
+        )
+        for turn, kept in self._found:
+            try:
+                fold = Fold.load(kept.fold)
+            except (msgspec.MsgspecError, ValueError, LookupError, TypeError) as error:
+                _log.warning("checkpoint %s does not fit this version: %s", NAMES[turn], error)
+                continue
+            self._turn, self._before, self._last_tick = 1 - turn, kept.position, kept.tick
+            return Resumed(fold=fold, tick=kept.tick), kept.position
+        return None
+
+    @property
+    def floor(self) -> tuple[int, int]:
+        """The sequence and the stamp after which the journal must go on."""
+        newest = [kept for _, kept in self._found]
+        return max([kept.position for kept in newest], default=1), max(
+            [kept.tick for kept in newest], default=0
+        )
+
+    def attach(self, journal: DurableJournal, cursor: Cursor) -> None:
+        """Say which journal grows, and which cursor may let go of what two checkpoints have passed."""
+        self._journal, self._cursor = journal, cursor
+        self._last_bytes = journal.disk_bytes
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what waits."""
+        with self._work:
+            self._stopping = True
+            self._work.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def due(self, tick: int) -> bool:
+        """Whether time went by or the journal grew since the last one."""
+        if self._last_tick == 0:
+            self._last_tick = tick
+        grown = 0 if self._journal is None else self._journal.disk_bytes - self._last_bytes
+        return tick - self._last_tick >= EVERY_NS or grown >= MOST_BYTES
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Write it soon; one that waits still is left out for it."""
+        self._last_tick = checkpoint.tick
+        self._last_bytes = 0 if self._journal is None else self._journal.disk_bytes
+        with self._work:
+            self._waiting = checkpoint
+            self._work.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                self._work.wait_for(lambda: self._waiting is not None or self._stopping)
+                checkpoint, self._waiting = self._waiting, None
+            if checkpoint is None:
+                return
+            self._write(checkpoint)
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        """The border to the disk: without a new checkpoint the journal only keeps more."""
+        kept = _Kept(
+            version=__version__, tick=checkpoint.tick, position=checkpoint.position, fold=checkpoint.fold
+        )
+        body = msgspec.msgpack.encode(kept)
+        try:
+            self._folder.replace(NAMES[self._turn], _HEAD.pack(_MAGIC, VERSION, zlib.crc32(body)) + body)
+            self._folder.files.sync()
+        except OSError as error:
+            self._health.failed(_PART, f"{self._folder.path}: {error.strerror or error}")
+            return
+        self._health.recovered(_PART)
+        if self._cursor is not None and self._before:
+            self._cursor.keep(self._before)
+        self._turn, self._before = 1 - self._turn, checkpoint.position
+
+    def _read(self, name: str) -> _Kept | None:
+        try:
+            data = self._bytes(name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _log.warning("checkpoint %s cannot be read: %s", name, error.strerror or error)
+            return None
+        if len(data) < _HEAD.size or data[:4] != _MAGIC:
+            _log.warning("checkpoint %s is damaged; an older one is used", name)
+            return None
+        _, version, check = _HEAD.unpack_from(data)
+        body = data[_HEAD.size :]
+        if version == VERSION and check != zlib.crc32(body):
+            _log.warning("checkpoint %s is damaged; an older one is used", name)
+            return None
+        try:
+            kept = msgspec.msgpack.decode(body, type=_Kept) if version == VERSION else None
+        except msgspec.MsgspecError:
+            kept = None
+        if kept is None or kept.version != __version__:
+            by = f"layout {version}" if kept is None else f"version {kept.version}"
+            _log.warning("checkpoint %s was written by %s; the journal is folded again instead", name, by)
+            return None
+        return kept
+
+    def _bytes(self, name: str) -> bytes:
+        with open(self._folder.open(name), "rb") as file:  # noqa: PTH123 a descriptor
+            return file.read()

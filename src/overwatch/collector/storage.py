@@ -1,0 +1,94 @@
+"""The collector's memory of earlier lives: the journal on disk, its checkpoints, and where to go on.
+
+Rules: opening never needs a person; what is damaged is passed over and said. A clock that went back is set
+after the journal's last stamp, so that time never falls. Must not know what components do with it.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from overwatch.aggregator import Resumed
+from overwatch.collector.checkpoints import Checkpoints
+from overwatch.collector.extensions.file_storage import FileStorageConfig
+from overwatch.collector.health import Health
+from overwatch.fold import SLOW_NS
+from overwatch.journal import Cursor, DurableJournal, Folder, JournalLimits
+
+_PART = "journal"
+_log = logging.getLogger("overwatch.collector")
+
+
+@dataclass(slots=True)
+class Clock:
+    """The time, as far ahead of the machine's as the journal was before."""
+
+    base: Callable[[], int]
+    ahead: int = 0
+
+    def __call__(self) -> int:
+        """Unix nanoseconds."""
+        return self.base() + self.ahead
+
+
+class Storage:
+    """What lies in the folder `journal` of the data folder. `close` it."""
+
+    def __init__(
+        self, config: FileStorageConfig, held_bytes: int, now: Callable[[], int], health: Health
+    ) -> None:
+        """Open it; raises `OSError` or `LogVersionError`, with what to do."""
+        self._health = health
+        self.clock = Clock(now)
+        self._folder = Folder(config.directory / "journal")
+        limits = JournalLimits(
+            durability=config.durability, held_bytes=held_bytes, disk_bytes=config.max_size_mib << 20
+        )
+        try:
+            self.checkpoints = Checkpoints(self._folder, health)
+            self._loaded = self.checkpoints.load()
+            self.journal = DurableJournal(
+                self._folder, self.clock, limits, floor=self.checkpoints.floor, report=self._report
+            )
+        except BaseException:
+            self._folder.close()
+            raise
+        self._say_what_was_found()
+
+    def resume(self) -> tuple[Cursor, Resumed | None]:
+        """The aggregator's cursor and where it goes on; `None` where nothing came before."""
+        resumed, position = self._loaded or (Resumed(), self.journal.first_sequence)
+        cursor = self.journal.cursor("aggregator", position)
+        self.checkpoints.attach(self.journal, cursor)
+        is_new = self._loaded is None and self.journal.first_sequence == self.journal.opened_at
+        return cursor, None if is_new else resumed
+
+    def start(self) -> None:
+        """Begin to keep checkpoints."""
+        self.checkpoints.start()
+
+    def stop(self) -> None:
+        """Write what waits and let go of the folder."""
+        self.checkpoints.stop()
+        self.journal.close()
+        self._folder.close()
+
+    def _report(self, error: str | None) -> None:
+        if error is None:
+            self._health.recovered(_PART)
+        else:
+            self._health.failed(_PART, error)
+
+    def _say_what_was_found(self) -> None:
+        journal = self.journal
+        lag = journal.last_stamp - self.clock()
+        if lag > 5 * SLOW_NS:
+            self.clock.ahead = lag
+            _log.warning(
+                "the clock is %.0f s behind the journal's last batch; going on from there", lag / 1e9
+            )
+        if journal.torn_bytes:
+            _log.warning("the journal's last %d bytes were not whole and are left out", journal.torn_bytes)
+        earlier = journal.opened_at - journal.first_sequence
+        if earlier:
+            _log.info("the journal holds %d batches of earlier lives", earlier)
