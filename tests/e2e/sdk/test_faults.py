@@ -11,7 +11,7 @@ time, an account that adds up and says the truth (`chaos.assert_truthful`).
 | A4 | a collector killed while it takes | here |
 | A5 | answers lost | here |
 | A6-A9 | pauses asked for, refusals, evil replies | `exporter/delivery/test_{sender,http,grpc}.py` |
-| A10 | a burst | here; a million in `test_long.py` |
+| A10 | a burst | here; a million in `test_storms.py` |
 | A11 | the spool's disk is full | here |
 | A12 | the spool is read-only, deleted, a link | here |
 | A13 | malicious values | `sdk/test_run.py`, `sdk/test_values.py` |

@@ -19,6 +19,38 @@ from tests.overwatch.sdk.sink import Sink, free_port, http_sink
 LIMIT_S = 60.0
 
 
+FORKS = """
+import os, threading, overwatch.sdk
+run = overwatch.sdk.start(endpoint=ENDPOINT, sample=False)
+over = threading.Event()
+counts = [0, 0, 0]
+def speak(place):
+    while not over.wait(0.0005):
+        counts[place] += 1
+        run.log(f"{{place}}:{{counts[place]}}")
+        run.update(kl_divergence=0.01)
+threads = [threading.Thread(target=speak, args=(place,)) for place in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range({forks}):
+    child = os.fork()
+    if child == 0:
+        run.log("from a child")
+        run.envs(reward=[1.0])
+        assert not run.flush(0.1)
+        assert not run.close(1.0).delivered
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+over.set()
+for thread in threads:
+    thread.join()
+report = run.close(20.0)
+assert report.delivered, report
+print(*counts)
+"""
+"""A program that forks while three threads speak; it prints how much each has said."""
+
+
 @pytest.fixture
 def sink() -> Iterator[Sink]:
     """A collector over HTTP."""
@@ -26,7 +58,7 @@ def sink() -> Iterator[Sink]:
         yield sink
 
 
-def run_program(folder: Path, body: str, endpoint: str, *, status: int = 0) -> str:
+def run_program(folder: Path, body: str, endpoint: str, *, status: int = 0, limit_s: float = LIMIT_S) -> str:
     """Run a trainer from a file of its own, as spawned workers need it; what it printed."""
     program = folder / "program.py"
     program.write_text(f"ENDPOINT = {endpoint!r}\n{textwrap.dedent(body)}")
@@ -34,7 +66,7 @@ def run_program(folder: Path, body: str, endpoint: str, *, status: int = 0) -> s
         [sys.executable, str(program)],
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=limit_s,
         check=False,
         env=environment(folder),
     )
@@ -54,35 +86,7 @@ def test_forks_with_events_queued_and_while_everything_is_busy(sink: Sink, tmp_p
     """No child hangs, sends, or repeats what its parent had queued; the parent loses nothing."""
     said = run_program(
         tmp_path,
-        """
-        import os, threading, overwatch.sdk
-        run = overwatch.sdk.start(endpoint=ENDPOINT, sample=False)
-        over = threading.Event()
-        counts = [0, 0, 0]
-        def speak(place):
-            while not over.wait(0.0005):
-                counts[place] += 1
-                run.log(f"{place}:{counts[place]}")
-                run.update(kl_divergence=0.01)
-        threads = [threading.Thread(target=speak, args=(place,)) for place in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(100):
-            child = os.fork()
-            if child == 0:
-                run.log("from a child")
-                run.envs(reward=[1.0])
-                assert not run.flush(0.1)
-                assert not run.close(1.0).delivered
-                os._exit(7)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        over.set()
-        for thread in threads:
-            thread.join()
-        report = run.close(20.0)
-        assert report.delivered, report
-        print(*counts)
-        """,
+        FORKS.format(forks=100),
         sink.endpoint,
     )
     expected = {f"{place}:{n}" for place, count in enumerate(said.split()) for n in range(1, int(count) + 1)}
@@ -292,6 +296,30 @@ def test_many_threads_in_many_processes(sink: Sink, tmp_path: Path) -> None:
     assert [process.wait(LIMIT_S) for process in processes] == [0] * 8
     expected = {f"{name}:{thread}:{n}" for name in range(8) for thread in range(8) for n in range(50)}
     assert sorted(lines(sink)) == sorted(expected)
+
+
+def test_an_interpreter_that_is_held(sink: Sink, tmp_path: Path) -> None:
+    """A C call that does not let go of the interpreter holds up the training, and nothing that was said."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(f"""
+        import ctypes, overwatch.sdk
+        run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False)
+        run.log("before")
+        ctypes.PyDLL(None).getchar()
+        run.log("after")
+        assert run.close(20.0).delivered
+        """)
+    )
+    trainer = subprocess.Popen(
+        [sys.executable, str(program)], stdin=subprocess.PIPE, env=environment(tmp_path)
+    )
+    try:
+        sink.wait(lambda _: lines(sink) == ["before"])
+    finally:
+        trainer.communicate(b"x", timeout=LIMIT_S)
+    assert trainer.returncode == 0
+    assert lines(sink) == ["before", "after"]
 
 
 def test_a_clock_that_jumps(sink: Sink, tmp_path: Path) -> None:
