@@ -118,6 +118,7 @@ class Service:
             metrics=url("metrics"),
             health=url("health"),
             recording=str(files.path.absolute()) if self._config.exporting("otlp_file") else None,
+            tokens=self._context.guard.announced,
         )
 
     def start(self) -> None:
@@ -207,13 +208,14 @@ class Service:
     def announce(self) -> None:
         """Say where the collector listens: in the discovery file, and in the file that was asked for."""
         endpoints = self.endpoints
-        discovery.write(endpoints)
-        self._announced = True
+        try:
+            discovery.write(endpoints)
+            self._announced = True
+        except OSError as error:
+            _log.warning("not announced on this machine: %s", error)
         ready = os.environ.get(READY_FILE)
         if ready:
-            scratch = Path(f"{ready}.{os.getpid()}")
-            scratch.write_bytes(msgspec.json.encode(endpoints))
-            scratch.replace(ready)
+            discovery.write_private(Path(ready), msgspec.json.encode(endpoints))
         for name, url in self._context.board.urls.items():
             _log.info("%s at %s", name, url)
 

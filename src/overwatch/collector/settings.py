@@ -14,6 +14,7 @@ from overwatch.collector.auth import Role
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
+from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.extensions.view import ViewConfig
@@ -59,6 +60,8 @@ class Exporters(_Section, frozen=True, kw_only=True):
     """Runs as Prometheus metrics."""
     otlp_file: OtlpFileConfig
     """Batches as OTLP JSON files with an index, which replay reads."""
+    webhook: WebhookConfig = WebhookConfig()
+    """Findings as messages to a server of yours; needs a `url`."""
     snapshots: SnapshotsConfig
     """Snapshots as a file."""
 
@@ -149,7 +152,7 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
 
 
 SIGNAL_EXPORTERS: Final = ("aggregator", "otlp_file")
-SNAPSHOT_EXPORTERS: Final = ("prometheus", "snapshots")
+SNAPSHOT_EXPORTERS: Final = ("prometheus", "snapshots", "webhook")
 EXTENSIONS: Final = ("file_storage", "health_check", "view")
 
 
@@ -241,6 +244,9 @@ def _wiring(config: CollectorConfig) -> Iterator[tuple[str, str]]:
             "service.pipelines.metrics.exporters",
             "metrics are folded wherever logs are; add `aggregator`, or leave the pipeline out",
         )
+    told = pipelines.snapshots is not None and "webhook" in pipelines.snapshots.exporters
+    if told and config.exporters.webhook.url is None:
+        yield "exporters.webhook.url", "the webhook has no address; give one, e.g. ${env:WEBHOOK_URL}"
     needs_frames = pipelines.snapshots is not None or "view" in config.service.extensions
     if needs_frames and not folded:
         yield "service.pipelines", "snapshots and `view` need exporter `aggregator` in pipeline `logs`"

@@ -1,0 +1,82 @@
+"""The exporter `webhook`: a message when a finding starts and one when it ends, as JSON or for Slack."""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from overwatch.collector.context import Context
+from overwatch.collector.secrets import Secret
+from overwatch.serve.notices import Level, NoticeLimits, Shape
+from overwatch.serve.webhook import Hook, Webhook
+
+if TYPE_CHECKING:
+    from overwatch.aggregator import Frame
+
+NAME: Final = "webhook"
+
+
+class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`exporters.webhook`."""
+
+    url: Secret | None = None
+    """Where messages go, e.g. `${env:SLACK_WEBHOOK_URL}`; never shown."""
+    shape: Shape = "json"
+    """`json`, or `slack` for what Slack, Mattermost and others take."""
+    headers: dict[str, Secret] = {}
+    """Sent with each message; never shown."""
+    min_severity: Level = "warning"
+    """The least severe finding that is told: `info`, `warning` or `critical`."""
+    per_minute: int = 30
+    """Messages in any minute; what comes on top is counted and said with the next one."""
+    timeout_s: float = 10.0
+    """Seconds to wait for an answer."""
+
+    def __post_init__(self) -> None:
+        self.limits()
+        if self.url is not None:
+            self.hook()
+
+    def limits(self) -> NoticeLimits:
+        """What is told; raises `ValueError`."""
+        return NoticeLimits(min_severity=self.min_severity, per_minute=self.per_minute)
+
+    def hook(self) -> Hook:
+        """Where it is told; raises `ValueError`."""
+        headers = {name: value.reveal() for name, value in self.headers.items()}
+        url = "" if self.url is None else self.url.reveal()
+        return Hook(url=url, shape=self.shape, headers=headers, timeout_s=self.timeout_s)
+
+
+class WebhookExporter:
+    """A frame sink that tells findings."""
+
+    def __init__(self, config: WebhookConfig, context: Context) -> None:
+        self._tally = context.tally
+        self._health = context.health
+        self._webhook = Webhook(config.hook(), self._report, config.limits())
+
+    def start(self) -> None:
+        """Begin to send."""
+        for name in ("overwatch_exporter_sent_notices", "overwatch_exporter_lost_notices"):
+            self._tally.add(name, 0, exporter=NAME)
+        self._webhook.start()
+
+    def publish(self, frame: "Frame") -> None:
+        """Queue what is to be told of the frame."""
+        self._webhook.publish(frame)
+
+    def close(self) -> None:
+        """Send what waits."""
+        self._webhook.close()
+
+    def stop(self) -> None:
+        """Send what waits."""
+        self._webhook.close()
+
+    def _report(self, sent: int, lost: int, error: str | None) -> None:
+        self._tally.add("overwatch_exporter_sent_notices", sent, exporter=NAME)
+        self._tally.add("overwatch_exporter_lost_notices", lost, exporter=NAME)
+        if error is None:
+            self._health.recovered(NAME)
+        else:
+            self._health.failed(NAME, error)

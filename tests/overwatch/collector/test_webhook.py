@@ -1,0 +1,45 @@
+"""A collector with a webhook tells a crash that an OTLP client reported."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from overwatch.collector.service import Service
+from overwatch.config import load
+from tests import fakes
+from tests.overwatch.collector import running as collecting
+from tests.overwatch.serve.test_webhook import receiver
+
+
+def test_a_crash_is_told_to_the_webhook(tmp_path: Path) -> None:
+    """From the OTLP door to the message, in Slack's shape."""
+    with receiver() as received:
+        sets = (
+            "service.pipelines.snapshots.exporters=[prometheus,webhook]",
+            f"exporters.webhook.url={received.url}",
+            "exporters.webhook.shape=slack",
+        )
+        with collecting.running(tmp_path, *sets) as service:
+            _crash(service)
+            received.wait(1)
+    text = str(received.bodies[0]["text"])
+    assert "run `crashing`" in text
+    assert "env" in text
+
+
+def _crash(service: Service) -> None:
+    at = time.time_ns()
+    events = [fakes.envs(at, range(4), 1, reward=[1.0] * 4), fakes.crashed(at, 2)]
+    url = f"{service.context.board.url('otlp_http')}/v1/logs"
+    body = collecting.told("crashing", events)
+    assert collecting.http(url, body, content_type="application/x-protobuf").status == 200
+
+
+def test_a_webhook_without_an_address_is_a_clear_error() -> None:
+    """Named with the key to set; the address is never shown."""
+    with pytest.raises(ValueError, match=r"exporters\.webhook\.url"):
+        load(None, ["service.pipelines.snapshots.exporters=[webhook]"])
+    with pytest.raises(ValueError, match="no http") as refused:
+        load(None, ["exporters.webhook.url=hush://hush"])
+    assert "hush" not in str(refused.value)
