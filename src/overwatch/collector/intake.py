@@ -1,16 +1,20 @@
 """The one way in: check a body, journal it, count it. An answer of success is given only after that.
 
-Owns the seam between transports and the journal. Must not know HTTP or gRPC.
+Owns the seam between transports and the journal, and what a body may cost: its parts are counted before they
+are made, and large bodies are decoded one at a time, by a thread of their own. Must not know HTTP or gRPC.
 """
 
+import asyncio
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Journal, JournalFullError, Signal
-from overwatch.otlp import validate
+from overwatch.otlp import elements, jsonl, validate
 from overwatch.otlp.decode import MalformedBody
 
 RETRY_AFTER_S: Final = 2
@@ -25,6 +29,7 @@ class Reason(Enum):
     FULL = "full"
     STOPPING = "stopping"
     BUSY = "busy"
+    MEMORY = "memory"
 
 
 class RefusedError(Exception):
@@ -44,21 +49,38 @@ class Accepted:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """One request as it came."""
+
+    signal: Signal
+    data: bytes
+    transport: str
+    json: bool = False
+    """Whether it is JSON, not protobuf."""
+
+
 class Intake:
     """Accepts bodies for one journal; safe from any thread."""
 
-    def __init__(self, journal: Journal, tally: Tally) -> None:
+    def __init__(self, journal: Journal, tally: Tally, limits: LimitsConfig | None = None) -> None:
         self._journal = journal
         self._tally = tally
+        self._limits = limits or LimitsConfig()
+        self._memory = MemoryLimiter(self._limits)
+        self._large: ThreadPoolExecutor | None = None
         self._open = False
 
     def open(self) -> None:
         """Begin to accept."""
+        self._large = ThreadPoolExecutor(1, thread_name_prefix="large-bodies")
         self._open = True
 
     def close(self) -> None:
         """Refuse from now on; what was accepted stays accepted."""
         self._open = False
+        if self._large is not None:
+            self._large.shutdown(wait=False)
 
     def know(self, signal: Signal, transport: str) -> None:
         """Make the counters of a signal and transport known at 0."""
@@ -66,24 +88,52 @@ class Intake:
         for verb in ("accepted", "refused"):
             self._tally.add(f"otelcol_receiver_{verb}_{items}", 0, receiver="otlp", transport=transport)
 
-    def accept(self, signal: Signal, body: bytes, transport: str) -> Accepted:
-        """Journal one protobuf body; raises `RefusedError`."""
+    def admit(self, transport: str) -> None:
+        """Whether a body may be read at all; raises `RefusedError`."""
         if not self._open:
             raise self._refused(Reason.STOPPING, "the collector is not accepting", transport)
+        problem = self._memory.problem()
+        if problem is not None:
+            raise self._refused(Reason.MEMORY, problem, transport)
+
+    async def take(self, body: Body, pool: Executor | None) -> Accepted:
+        """Accept a body in a thread of `pool`, a large one in its turn; raises `RefusedError`."""
+        large = len(body.data) > self._limits.large_body_size
+        threads = self._large if large else pool
         try:
-            counts = validate.count(signal, body)
-        except MalformedBody as error:
-            raise self._refused(Reason.MALFORMED, str(error), transport) from error
-        items = WIRES[signal].items
-        labels = {"receiver": "otlp", "transport": transport}
+            waiting = asyncio.get_running_loop().run_in_executor(threads, self.accept, body)
+        except RuntimeError as error:
+            raise self._refused(Reason.STOPPING, "the collector is not accepting", body.transport) from error
+        return await waiting
+
+    def accept(self, body: Body) -> Accepted:
+        """Journal one body; raises `RefusedError`."""
+        self.admit(body.transport)
+        data, counts = self._read(body)
+        items = WIRES[body.signal].items
+        labels = {"receiver": "otlp", "transport": body.transport}
         try:
-            self._journal.append(signal, body)
+            self._journal.append(body.signal, data)
         except JournalFullError as error:
             self._tally.add(f"otelcol_receiver_refused_{items}", counts.items, **labels)
-            raise self._refused(Reason.FULL, str(error), transport) from error
+            raise self._refused(Reason.FULL, str(error), body.transport) from error
         self._tally.add(f"otelcol_receiver_accepted_{items}", counts.items, **labels)
-        self._tally.add("overwatch_receiver_rejected_items", counts.rejected, signal=signal.value)
+        self._tally.add("overwatch_receiver_rejected_items", counts.rejected, signal=body.signal.value)
         return Accepted(rejected=counts.rejected, message=counts.message)
+
+    def _read(self, body: Body) -> tuple[bytes, validate.Counts]:
+        """The body as protobuf, and what is in it; raises `RefusedError`."""
+        limit, data = self._limits.max_elements, body.data
+        try:
+            if body.json:
+                elements.check_json(data, limit)
+                data = jsonl.from_json(body.signal, data)
+            elements.check_protobuf(body.signal, data, limit)
+            return data, validate.count(body.signal, data)
+        except elements.TooManyElements as error:
+            raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
+        except (MalformedBody, jsonl.MalformedJson) as error:
+            raise self._refused(Reason.MALFORMED, str(error), body.transport) from error
 
     def refuse(self, reason: Reason, message: str, transport: str) -> RefusedError:
         """Count a refusal that a transport decided; returns the error to raise."""

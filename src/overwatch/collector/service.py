@@ -77,7 +77,7 @@ class Service:
         tally, health = Tally(), Health()
         self._context = Context(
             journal=journal,
-            intake=Intake(journal, tally),
+            intake=Intake(journal, tally, config.receivers.otlp.limits),
             loop=LoopThread(),
             health=health,
             tally=tally,

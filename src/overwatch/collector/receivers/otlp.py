@@ -10,6 +10,7 @@ import msgspec
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry
+from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.net import parse
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, OtlpGrpc
 from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
@@ -36,6 +37,8 @@ class OtlpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     protocols: Protocols
     """Both transports; they answer alike."""
+    limits: LimitsConfig = LimitsConfig()
+    """What requests may cost."""
 
 
 class OtlpReceiver:

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import msgspec
 
-from overwatch.collector.intake import RETRY_AFTER_S, Intake, Reason, RefusedError
+from overwatch.collector.intake import RETRY_AFTER_S, Body, Intake, Reason, RefusedError
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import Address, AddressError, Listening, listen
 from overwatch.collector.receivers import status
@@ -151,6 +151,7 @@ class OtlpGrpc:
 
     async def _answer(self, signal: Signal, messages: AsyncIterator[bytes], call: Call) -> bytes:
         """The answer to one call; raises `RefusedError`."""
+        self._intake.admit(TRANSPORT)
         if self._calls > self._config.max_concurrent_calls:
             said = f"{self._calls - 1} requests are being taken in already"
             raise self._intake.refuse(Reason.BUSY, said, TRANSPORT)
@@ -162,8 +163,7 @@ class OtlpGrpc:
             await call.abort(grpc.StatusCode.DEADLINE_EXCEEDED, said)
         if body is None:
             await call.abort(grpc.StatusCode.UNIMPLEMENTED, "a call has exactly one message; it had none")
-        loop = asyncio.get_running_loop()
-        accepted = await loop.run_in_executor(self._pool, self._intake.accept, signal, body, TRANSPORT)
+        accepted = await self._intake.take(Body(signal=signal, data=body, transport=TRANSPORT), self._pool)
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
 
 
@@ -176,7 +176,7 @@ async def _abort(call: Call, error: RefusedError) -> NoReturn:
             await call.abort(grpc.StatusCode.INVALID_ARGUMENT, said, trailing)
         case Reason.TOO_LARGE:
             await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, said)
-        case Reason.FULL | Reason.STOPPING | Reason.BUSY:
+        case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
             details = status.protobuf(Code.UNAVAILABLE, said, RETRY_AFTER_S)
             retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
             trailing = (("grpc-status-details-bin", details), retry)

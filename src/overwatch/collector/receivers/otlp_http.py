@@ -14,13 +14,12 @@ from aiohttp import web
 from google.protobuf.message import Message
 
 from overwatch.collector.guard import Refused
-from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Intake, Reason, RefusedError
+from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Reason, RefusedError
 from overwatch.collector.receivers import bodies, status
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, Wire, response
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
-from overwatch.otlp import jsonl
 
 TRANSPORT: Final = "http"
 
@@ -132,20 +131,15 @@ class OtlpHttp:
             raise _refusal(self._intake.refuse(Reason.BUSY, said, TRANSPORT))
         self._reading += 1
         try:
-            body = await self._body(request)
-            return await asyncio.to_thread(self._take, wire, body, encoding)
+            self._intake.admit(TRANSPORT)
+            data = await self._body(request)
+            json = encoding is Encoding.JSON
+            body = Body(signal=wire.signal, data=data, transport=TRANSPORT, json=json)
+            return await self._intake.take(body, None)
         except RefusedError as error:
             raise _refusal(error) from error
         finally:
             self._reading -= 1
-
-    def _take(self, wire: Wire, body: bytes, encoding: Encoding) -> Accepted:
-        if encoding is Encoding.JSON:
-            try:
-                body = jsonl.from_json(wire.signal, body)
-            except jsonl.MalformedJson as error:
-                raise self._intake.refuse(Reason.MALFORMED, str(error), TRANSPORT) from error
-        return self._intake.accept(wire.signal, body, TRANSPORT)
 
     async def _body(self, request: web.Request) -> bytes:
         limit = self._config.max_request_body_size
@@ -194,7 +188,7 @@ def _refusal(error: RefusedError) -> Refusal:
             return _refuse_with(status=400, code=Code.INVALID_ARGUMENT, message=said)
         case Reason.TOO_LARGE:
             return _refuse_with(status=413, code=Code.RESOURCE_EXHAUSTED, message=said)
-        case Reason.FULL | Reason.STOPPING | Reason.BUSY:
+        case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
             return _refuse_with(status=503, code=Code.UNAVAILABLE, message=said, retry_after_s=RETRY_AFTER_S)
         case _:
             assert_never(error.reason)

@@ -1,0 +1,142 @@
+"""What requests may cost: memory of the process, bytes on their way in, parts of a body.
+
+Rules: a refusal for want of memory is one that a sender may retry, and comes before a body is read; looking
+costs one small read, and only so often. Must not know protocols.
+"""
+
+import contextlib
+import ctypes
+import gc
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+_DEFAULT_MIB: Final = 4096
+_CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
+_STATM: Final = Path("/proc/self/statm")
+_RECLAIM_S: Final = 10.0
+"""Least time between two attempts to give memory back, in seconds."""
+
+
+class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`receivers.otlp.limits`."""
+
+    max_elements: int = 1 << 19
+    """Most messages in one body, whatever its size: each costs many times the bytes it came in."""
+    large_body_size: int = 1 << 20
+    """Bodies of more bytes than this are decoded one at a time."""
+    max_in_flight_mib: int = 64
+    """Most MiB of HTTP bodies that are being read; beyond it senders are told to come back."""
+    limit_mib: int | None = None
+    """Most MiB of memory for the process; 4096, or half of what the machine has, if left out."""
+    spike_limit_mib: int | None = None
+    """Requests are refused this many MiB below the limit; a fifth of it, if left out."""
+    check_interval_s: float = 0.1
+    """How long a look at the memory counts, in seconds."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_elements", "large_body_size", "max_in_flight_mib"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)} is not positive")
+        if self.limit_mib is not None and self.limit_mib < 1:
+            raise ValueError(f"limit_mib {self.limit_mib} is not positive")
+        if self.check_interval_s < 0:
+            raise ValueError(f"check_interval_s {self.check_interval_s} is negative")
+        if self.spike_limit_mib is not None and not 0 <= self.spike_limit_mib < self.hard_bytes >> 20:
+            raise ValueError(f"spike_limit_mib {self.spike_limit_mib} is not in 0..{self.hard_bytes >> 20}")
+
+    @property
+    def hard_bytes(self) -> int:
+        """The limit: from here on memory is also given back by force."""
+        if self.limit_mib is not None:
+            return self.limit_mib << 20
+        return min(_DEFAULT_MIB << 20, available_bytes() // 2)
+
+    @property
+    def soft_bytes(self) -> int:
+        """From here on requests are refused."""
+        spike = self.spike_limit_mib
+        return self.hard_bytes - (self.hard_bytes // 5 if spike is None else spike << 20)
+
+
+def available_bytes() -> int:
+    """Memory of the machine, or of the control group where that is less."""
+    total = int(psutil.virtual_memory().total)
+    with contextlib.suppress(OSError, ValueError):
+        return min(total, int(_CGROUP.read_text()))
+    return total
+
+
+def resident_bytes() -> int:
+    """Memory that this process holds now."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * 4096
+    except (OSError, ValueError, IndexError):
+        return int(psutil.Process().memory_info().rss)
+
+
+class MemoryLimiter:
+    """Says when there is too little memory to take anything in; safe from any thread."""
+
+    def __init__(
+        self,
+        config: LimitsConfig,
+        resident: Callable[[], int] = resident_bytes,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._soft, self._hard = config.soft_bytes, config.hard_bytes
+        self._interval_s = config.check_interval_s
+        self._resident, self._now = resident, now
+        self._looked_at, self._seen = -float("inf"), 0
+        self._reclaimed_at = -float("inf")
+        self.reclaims = 0
+        """How often memory was given back by force."""
+
+    def problem(self) -> str | None:
+        """Why nothing can be taken in; `None` while there is room."""
+        now = self._now()
+        if now - self._looked_at >= self._interval_s:
+            self._looked_at, self._seen = now, self._resident()
+            if self._seen > self._hard and now - self._reclaimed_at >= _RECLAIM_S:
+                self._reclaimed_at = now
+                self._reclaim()
+        if self._seen <= self._soft:
+            return None
+        return (
+            f"{self._seen >> 20} MiB of memory are in use; from {self._soft >> 20} MiB on nothing is taken in"
+        )
+
+    def _reclaim(self) -> None:
+        self.reclaims += 1
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+        self._seen = self._resident()
+
+
+class Room:
+    """Bytes that may be on their way in at once; safe from any thread."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self.taken = 0
+        """Bytes held now."""
+
+    def take(self, amount: int) -> bool:
+        """Hold more bytes; false, and nothing is held, where there is no room."""
+        with self._lock:
+            if self.taken + amount > self._limit:
+                return False
+            self.taken += amount
+            return True
+
+    def give(self, amount: int) -> None:
+        """Let go of bytes."""
+        with self._lock:
+            self.taken -= amount
