@@ -62,4 +62,4 @@ def global_envs(event: Event, offset: int) -> Event:
 
 
 def _moved(column: Column, offset: int) -> Column:
-    return Column.of(column.array() + offset)
+    return Column.of(column.array().astype("<i8") + offset)

@@ -1,0 +1,46 @@
+"""A record that the exporter cannot read costs itself alone, never the telemetry of the run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import overwatch.sdk
+from overwatch.catalog import Scope
+from overwatch.events import Column, EpisodeEnded, LogLine, Measured
+from tests.overwatch.sdk.sink import Sink, http_sink
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Sink]:
+    """A collector over HTTP, and folders of the test's own."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("OVERWATCH_SPOOL_DIR", str(tmp_path / "spool"))
+    with http_sink() as sink:
+        yield sink
+
+
+def test_env_numbers_of_any_width_are_moved(sink: Sink) -> None:
+    """The thousandth env of a rank that numbers its own in bytes."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, env_offset=1000, n_envs=2)
+    run.envs(env_id=np.array([0, 1], dtype=np.uint8), reward=[1.0, 2.0])
+    run.envs(env_id=np.array([2, 3], dtype=np.int8), reward=[1.0, 2.0])
+    run.envs(env_id=[2**31 - 1, 5], reward=[1.0, 2.0])
+    assert run.close(10.0).delivered
+    told = [event for event in sink.events(Measured) if event.scope is Scope.ENV]
+    moved = sorted(number for event in told for number in event.keys["env_id"].array().tolist())
+    assert moved == [1000, 1001, 1002, 1003, 1005, 2**31 + 999]
+
+
+def test_what_cannot_be_read_is_counted_and_passed_over(sink: Sink) -> None:
+    """A column that is cut in the middle of a number, as only a fault of ours could make one."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, env_offset=1000, n_envs=2)
+    cut = Column(dtype="<i4", data=b"12345")
+    run.log("before")
+    run._send(Measured(at=1, scope=Scope.ENV, keys={"env_id": cut}, values={}))  # noqa: SLF001 no call makes one
+    run._send(EpisodeEnded(at=1, env_id=cut, episode_return=cut))  # noqa: SLF001
+    run.log("after")
+    report = run.close(10.0)
+    assert (report.accepted, report.kept, report.dropped) == (5, 0, {"invalid": 2})
+    assert [event.message for event in sink.events(LogLine)] == ["before", "after"]
