@@ -1,14 +1,37 @@
 """Where a running collector is found on this machine when nothing else says so.
 
 Owns the discovery file: its place, its shape, and reading it without ever failing. The collector writes
-it, the SDK and the TUI read it. Must not know what is behind the endpoints.
+it, the SDK and the TUI read it. Rules: it holds tokens, so it and its folder are this user's alone, and what
+another user could have put there is not used. Must not know what is behind the endpoints.
 """
 
 import os
+import stat
 import tempfile
 from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
+
+Role = Literal["ingest", "read", "control"]
+
+VARIABLE: Final = "OVERWATCH_TOKEN"
+"""Environment variable: the bearer token for collectors that are read by name, e.g. on other machines."""
+
+_LOCAL: Final = {"localhost": "127.0.0.1"}
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A bearer token for each role that needs one; they do not show in a representation."""
+
+    ingest: str | None = None
+    read: str | None = None
+    control: str | None = None
+
+    def __repr__(self) -> str:
+        needed = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        return f"Tokens({', '.join(needed)})"
 
 
 class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +48,8 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
     health: str | None = None
     recording: str | None = None
     """Folder of the recording that it writes, if it writes one."""
+    tokens: Tokens = Tokens()
+    """What its doors ask for."""
 
 
 def path() -> Path:
@@ -37,23 +62,68 @@ def path() -> Path:
 
 
 def write(endpoints: Endpoints) -> Path:
-    """Announce a collector, readable by this user alone; replaces what was there."""
+    """Announce a collector, readable by this user alone; replaces what was there.
+
+    Raises `OSError` when the folder is another user's, who could then read or replace the tokens.
+    """
     target = path()
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}")
-    scratch.touch(mode=0o600)
-    scratch.write_bytes(msgspec.json.encode(endpoints))
-    scratch.replace(target)
+    folder = target.parent.lstat()
+    if folder.st_uid != os.getuid() or not stat.S_ISDIR(folder.st_mode):
+        raise PermissionError(
+            f"{target.parent} is not this user's own folder; remove it or set XDG_RUNTIME_DIR"
+        )
+    if stat.S_IMODE(folder.st_mode) & 0o077:
+        target.parent.chmod(0o700)
+    write_private(target, msgspec.json.encode(endpoints))
     return target
+
+
+def write_private(target: Path, content: bytes) -> None:
+    """Put a file that this user alone can read in the place of what was there; raises `OSError`."""
+    scratch = target.with_name(f".{target.name}.{os.getpid()}")
+    scratch.unlink(missing_ok=True)
+    # Exclusive, so that neither a link nor an open file that somebody laid there is written to.
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    scratch.replace(target)
+
+
+def token(url: str, role: Role) -> str | None:
+    """The bearer token for an address: the announced collector's, if this is one of its addresses."""
+    try:
+        wanted = _place(url)
+    except ValueError:
+        return None
+    found = read()
+    if found is None:
+        return None
+    places = (found.otlp_http, found.otlp_grpc, found.view, found.metrics)
+    if wanted not in {_place(one) for one in places if one is not None}:
+        return None
+    given: str | None = getattr(found.tokens, role)
+    return given
+
+
+def token_to_read(url: str) -> str | None:
+    """The bearer token to read a collector with: the announced one's, else that of `OVERWATCH_TOKEN`."""
+    return token(url, "read") or os.environ.get(VARIABLE) or None
+
+
+def _place(url: str) -> tuple[str, int | None]:
+    parts = urlsplit(url if "://" in url else f"//{url}")
+    host = (parts.hostname or "").lower()
+    return _LOCAL.get(host, host), parts.port
 
 
 def read() -> Endpoints | None:
     """The announced collector if its process lives and the file is this user's own, else `None`."""
     target = path()
     try:
-        if target.stat().st_uid != os.getuid():
-            return None
-        endpoints = msgspec.json.decode(target.read_bytes(), type=Endpoints)
+        with target.open("rb") as file:
+            if os.fstat(file.fileno()).st_uid != os.getuid():
+                return None
+            endpoints = msgspec.json.decode(file.read(), type=Endpoints)
         os.kill(endpoints.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None

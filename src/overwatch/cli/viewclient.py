@@ -36,8 +36,13 @@ def http_url(url: str) -> str:
 
 def fetch(url: str) -> bytes:
     """The body of a GET; raises `ViewUnreachableError` naming the address and the reason."""
+    token = discovery.token_to_read(url)
+    asked = urllib.request.Request(url)  # noqa: S310 the address is the user's own
+    if token is not None:
+        # Not sent on to where the answer might redirect.
+        asked.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 the address is the user's own
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as answer:  # noqa: S310 the address is the user's own
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
+from overwatch import discovery
 from overwatch.collector.auth import Denial, Role, Tokens, TokensConfig
 from overwatch.collector.health import Health
 from overwatch.collector.net import Address
@@ -109,6 +110,12 @@ class Guard:
             self._health.recovered(NAME)
         for certificates in self._certificates.values():
             certificates.reload()
+
+    @property
+    def announced(self) -> discovery.Tokens:
+        """A token of each role, for this user's own programs on this machine."""
+        found = {role.value: self.tokens.first(role) for role in Role}
+        return discovery.Tokens(**{name: one.reveal() for name, one in found.items() if one is not None})
 
     def certificates(self, own: TlsConfig | None, *, shared: bool = True) -> Certificates | None:
         """Those of a listener, `None` for plain text; raises `OSError` or `ValueError`."""

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import aiohttp
 import msgspec
 
-from overwatch import codec
+from overwatch import codec, discovery
 from overwatch.snapshot import Snapshot, View
 
 _MOST_BYTES: Final = 64 << 20
@@ -128,9 +128,11 @@ class Live:
         """Snapshots of the selected view until another one is selected or the connection ends."""
         self._selected.clear()
         view = self.view
+        token = discovery.token_to_read(self.address)
         async with session.ws_connect(
             f"{self.address}/api/v1/stream",
             params={"run": self.run_id or "", **_query(view)},
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
             heartbeat=self.config.heartbeat_s,
             max_msg_size=_MOST_BYTES,
         ) as socket:
@@ -203,6 +205,8 @@ def _address(url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, aiohttp.WSServerHandshakeError) and error.status in (401, 403):
+        return f"refused with HTTP {error.status}; set {discovery.VARIABLE} to a token that may read"
     if isinstance(error, aiohttp.WSServerHandshakeError):
         return f"refused with HTTP {error.status}"
     if isinstance(error, aiohttp.ClientConnectorError):

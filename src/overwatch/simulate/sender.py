@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from overwatch import discovery
 from overwatch.simulate.telling import Told
 
 AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -129,6 +130,9 @@ class Sender:
     def _post(self, body: bytes) -> int | None:
         """The status that settles the request; `None` when it may be tried again."""
         headers = {"Content-Type": "application/x-protobuf"}
+        token = discovery.token(self._config.url, "ingest")
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         asked = urllib.request.Request(self._config.url, data=body, headers=headers)  # noqa: S310 checked by the config
         try:
             with urllib.request.urlopen(asked, timeout=self._config.timeout_s) as answer:  # noqa: S310 as above

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from overwatch import discovery
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.delivery.proxy import Proxy, proxy
 from overwatch.sdk.exporter.endpoint import Protocol, Target
@@ -100,6 +101,9 @@ def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.envi
     if parts.username and "authorization" not in dict(headers):
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers = (*headers, ("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
+    if "authorization" not in dict(headers):
+        token = discovery.token(with_scheme, "ingest")
+        headers = headers if token is None else (*headers, ("authorization", f"Bearer {token}"))
     return Destination(
         protocol=target.protocol,
         origin=Origin(host=host, port=port, tls=_tls(words) if tls else None, via=via),
