@@ -34,11 +34,8 @@ def test_gauges_of_a_program_become_the_policy_pulse() -> None:
         assert meters.force_flush()
         snapshot = _seen(tower, lambda seen: seen.policy["kl_divergence"].value is not None)
         meters.shutdown()
-    assert snapshot.run.id == "in-process"
-    assert (snapshot.policy["kl_divergence"].value, snapshot.policy["kl_divergence"].status) == (
-        0.2,
-        "critical",
-    )
+    kl = snapshot.policy["kl_divergence"]
+    assert (snapshot.run.run_id, kl.value, kl.status) == ("in-process", 0.2, "critical")
 
 
 def test_log_records_of_a_program_become_the_feed() -> None:
