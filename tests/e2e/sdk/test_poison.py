@@ -8,7 +8,7 @@ import pytest
 
 import overwatch.sdk
 from overwatch.catalog import Scope
-from overwatch.events import Column, EpisodeEnded, LogLine, Measured
+from overwatch.events import Column, LogLine, Measured
 from tests.overwatch.sdk.sink import Sink, http_sink
 
 
@@ -33,14 +33,13 @@ def test_env_numbers_of_any_width_are_moved(sink: Sink) -> None:
     assert moved == [1000, 1001, 1002, 1003, 1005, 2**31 + 999]
 
 
-def test_what_cannot_be_read_is_counted_and_passed_over(sink: Sink) -> None:
-    """A column that is cut in the middle of a number, as only a fault of ours could make one."""
-    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, env_offset=1000, n_envs=2)
-    cut = Column(dtype="<i4", data=b"12345")
+def test_what_cannot_be_told_is_counted_and_passed_over(sink: Sink) -> None:
+    """Lanes that are no words, as only a fault of ours could send them."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, n_envs=2)
+    numbers = Column.of([1.0, 2.0])
     run.log("before")
-    run._send(Measured(at=1, scope=Scope.ENV, keys={"env_id": cut}, values={}))  # noqa: SLF001 no call makes one
-    run._send(EpisodeEnded(at=1, env_id=cut, episode_return=cut))  # noqa: SLF001
+    run._send(Measured(at=1, scope=Scope.ENV, keys={"env_id": Column.of([0, 1])}, values={"lane": numbers}))
     run.log("after")
     report = run.close(10.0)
-    assert (report.accepted, report.kept, report.dropped) == (5, 0, {"invalid": 2})
+    assert (report.accepted, report.kept, report.dropped) == (4, 0, {"invalid": 1})
     assert [event.message for event in sink.events(LogLine)] == ["before", "after"]

@@ -86,7 +86,7 @@ class Exporter:
         self._before = spool.spooled
         self._malformed = 0
         self._poison = 0
-        """Records that could be decoded and not understood."""
+        """Records that could be decoded and not told."""
         self._items: list[Item] = []
         self._due = self._export_at = time.monotonic()
         if not said:
@@ -120,22 +120,20 @@ class Exporter:
 
     def _take(self, item: Item) -> None:
         place, counted = Place(_RINGS[item.ring], item.sequence), item.count
-        for event in self._read_events(item):
-            self._station.take(event, place, size=item.size, counted=counted)
-            counted = 0
-        if counted:
-            self._station.skip(place, counted=counted)
-
-    def _read_events(self, item: Item) -> list[Event]:
-        """What a record says, about envs and lanes of the whole run; nothing when it cannot be read."""
         offset = self._hello.started.env_offset
         try:
-            return [self._lanes.translate(global_envs(event, offset)) for event in _events(item)]
+            for event in _events(item):
+                known = self._lanes.translate(global_envs(event, offset))
+                told, counted = counted, 0
+                self._station.take(known, place, size=item.size, counted=told)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
             self._poison += 1
             if self._poison == 1:
-                log.warning("a record cannot be read: %s: %s", type(error).__name__, error)
-            return []
+                log.warning("a record cannot be told: %s: %s", type(error).__name__, error)
+            self._station.skip(place, counted=counted)
+            return
+        if counted:
+            self._station.skip(place, counted=counted)
 
     def _say(self, event: Event) -> None:
         self._station.say(self._lanes.translate(event))
