@@ -71,6 +71,11 @@ class Journal(Protocol):
         """Bytes of bodies taken in by this process that some cursor has not passed."""
         ...
 
+    @property
+    def is_pressed(self) -> bool:
+        """Whether half of the room for batches that wait is used up, so that who is stuck should give up."""
+        ...
+
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body; raises `JournalFullError`. What was accepted is kept as the journal promises."""
         ...

@@ -140,6 +140,12 @@ class DurableJournal:
         """Bytes of records on disk."""
         return self._log.size_bytes
 
+    @property
+    def is_pressed(self) -> bool:
+        """Whether half of the room for batches that wait, in memory's sense or the disk's, is used up."""
+        limits = self._limits
+        return self.held_bytes > limits.held_bytes // 2 or self.disk_bytes > limits.disk_bytes // 2
+
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body and return once it is as durable as was asked; raises `JournalFullError`.
 

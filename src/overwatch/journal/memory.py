@@ -67,6 +67,11 @@ class MemoryJournal:
         """Bytes of bodies that some cursor has not passed."""
         return self._held
 
+    @property
+    def is_pressed(self) -> bool:
+        """Whether half of the budget is used up."""
+        return self._held > self._budget // 2
+
     def _seal(self, cursor: "MemoryCursor", tick: int) -> list[Batch]:
         with self._changed:
             self._floor = max(self._floor, tick)

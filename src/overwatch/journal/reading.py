@@ -17,7 +17,7 @@ from overwatch.journal.segments import Log
 PENDING_BYTES: Final = 16 << 20
 """Most bytes that one reader has waiting in memory."""
 
-CHUNK_BYTES: Final = 8 << 20
+CHUNK_BYTES: Final = 1 << 20
 """Most bytes that a reader is given at once by `wait`, one batch more or less."""
 
 _log = logging.getLogger("overwatch.journal")
@@ -124,7 +124,7 @@ class DurableCursor:
         return self._take(lambda batch, _: batch.stamp <= tick)
 
     def wait(self, timeout_s: float) -> list[Batch]:
-        """Unread batches, some MiB at most; waits up to `timeout_s` seconds for the first."""
+        """Unread batches, about a MiB at most; waits up to `timeout_s` seconds for the first."""
         with self._shared.lock:
             self._shared.news.wait_for(lambda: self._position < self._shared.visible, timeout_s)
         return self._take(lambda _, taken: taken < CHUNK_BYTES)

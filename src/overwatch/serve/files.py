@@ -9,7 +9,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 _TAIL_BYTES: Final = 1 << 16
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a file had come."""
+
+    inode: int
+    length: int
+    """Bytes."""
 
 
 class LineFile:
@@ -49,6 +59,36 @@ class LineFile:
             raise
         self._size = start + len(lines)
         return start
+
+    def mark(self) -> Mark:
+        """Which file this is and how long. Raises `OSError`."""
+        length = self.open()
+        return Mark(inode=0 if self._fd is None else os.fstat(self._fd).st_ino, length=length)
+
+    def after(self, mark: Mark) -> bytes:
+        """The line after a mark, empty when nothing is there or the file is another. Raises `OSError`."""
+        self.open()
+        if self._fd is None or os.fstat(self._fd).st_ino != mark.inode:
+            return b""
+        return os.pread(self._fd, _TAIL_BYTES, mark.length).partition(b"\n")[0]
+
+    def cut(self, mark: Mark) -> None:
+        """Forget what was added since the mark; another or a shorter file is left as it is."""
+        size = self.open()
+        if self._fd is not None and size > mark.length and os.fstat(self._fd).st_ino == mark.inode:
+            os.ftruncate(self._fd, mark.length)
+            self._size = mark.length
+
+    def sync(self) -> None:
+        """Return when what is there survives a power loss. Raises `OSError`."""
+        if self._fd is None:
+            return
+        os.fdatasync(self._fd)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def close(self) -> None:
         """Let go of the file; a later `append` opens it again."""

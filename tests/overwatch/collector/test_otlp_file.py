@@ -5,8 +5,11 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from overwatch import codec
 from overwatch.collector import Service
+from overwatch.events import LogLine, Severity
 from overwatch.feeds.recording import Recording
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
@@ -89,30 +92,104 @@ def test_a_folder_that_goes_away_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fails_is_said_and_holds_up_nobody(tmp_path: Path) -> None:
-    """Batches that cannot be written are counted and shown by health, while all else goes on."""
+    """What cannot be written is shown by health while all else goes on, and is written once it can be."""
     (tmp_path / "otlp").write_text("a file where the folder should be")
     with running(tmp_path) as service:
         send(service, told("run-a", [run_started(), update(0.01)]))
-        failed = eventually(
-            lambda: service.context.tally.get(
-                "otelcol_exporter_send_failed_log_records", exporter="otlp_file"
-            )
-        )
-        health = http(str(service.endpoints.health))
+        eventually(lambda: "otlp_file" in json.loads(http(str(service.endpoints.health)).body)["components"])
+        assert http(str(service.endpoints.health)).status == 200
         metrics = eventually(
             lambda: b"kl_divergence" in (page := http(f"{service.endpoints.metrics}/metrics").body) and page
         )
-
-        assert failed == 2
-        assert health.status == 200
-        assert "otlp_file" in json.loads(health.body)["components"]
         assert b'overwatch_policy_kl_divergence{rl_run_id="run-a"} 0.01' in metrics
 
         (tmp_path / "otlp").unlink()
         send(service, told("run-a", [update(0.02, 2)], first_seq=3))
         eventually(lambda: not json.loads(http(str(service.endpoints.health)).body)["components"])
 
-    assert [entry.get("signal") for entry in index(tmp_path)] == [None, "logs", None]
+    assert [entry.get("signal") for entry in index(tmp_path)] == [None, "start", "logs", "logs", None]
+
+
+@pytest.mark.parametrize("extensions", ["[file_storage, health_check, view]", "[health_check, view]"])
+def test_a_disk_that_fails_for_too_long_costs_batches_and_they_are_counted(
+    tmp_path: Path, extensions: str
+) -> None:
+    """Once half of the journal's room waits for the disk, batches are given up, and room is made for senders."""
+    (tmp_path / "otlp").write_text("a file where the folder should be")
+    with running(
+        tmp_path, "exporters.aggregator.journal_size_mib=1", f"service.extensions={extensions}"
+    ) as service:
+
+        def failed() -> float:
+            return service.context.tally.get("otelcol_exporter_send_failed_log_records", exporter="otlp_file")
+
+        def deliver(seq: int) -> int:
+            line = LogLine(at=seq, severity=Severity.INFO, message="x" * 80_000)
+            body = told("run-a", [line], first_seq=seq)
+            headers = {"Content_Type": "application/x-protobuf"}
+            return http(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status
+
+        answers = []
+        while not failed() or answers[-1] != 200:
+            answers.append(deliver(len(answers)))
+            assert len(answers) < 1000
+
+        assert set(answers) <= {200, 503}
+        assert failed() <= answers.count(200)
+
+
+def test_what_a_failing_disk_kept_out_is_written_by_the_next_life(tmp_path: Path) -> None:
+    """A collector that stops before the disk works again leaves what waits in the journal."""
+    (tmp_path / "otlp").write_text("a file where the folder should be")
+    with running(tmp_path) as service:
+        send(service, told("run-a", [run_started(), update(0.01)]))
+        eventually(lambda: service.context.health.degraded)
+    (tmp_path / "otlp").unlink()
+    with running(tmp_path):
+        pass
+
+    signals = [entry.get("signal") for entry in index(tmp_path)]
+    assert signals == [None, "start", "logs", "start", None]
+
+
+def test_a_life_that_was_killed_is_gone_over_without_a_line_doubled(tmp_path: Path) -> None:
+    """What was written after the place that was kept is cut off and written again, byte by byte."""
+    with running(tmp_path) as service:
+        send(service, told("run-a", [run_started()]))
+        eventually((tmp_path / "journal" / "otlp_file.cursor").exists)
+    before = (tmp_path / "journal" / "otlp_file.cursor").read_bytes()
+    checkpoints = {file: file.read_bytes() for file in (tmp_path / "journal").glob("*.checkpoint")}
+    with running(tmp_path) as service:
+        for seq in range(2, 12):
+            send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+    first = [line for line in index(tmp_path) if "end" not in line]
+    lines = (tmp_path / "otlp" / "logs.jsonl").read_bytes()
+
+    (tmp_path / "journal" / "otlp_file.cursor").write_bytes(before)
+    for file in (tmp_path / "journal").glob("*.checkpoint"):
+        file.unlink()
+    for file, data in checkpoints.items():
+        file.write_bytes(data)
+    with running(tmp_path):
+        pass
+
+    again = [line for line in index(tmp_path) if "end" not in line]
+    assert again[: len(first)] == first
+    assert [line["signal"] for line in again[len(first) :]] == ["start"]
+    assert (tmp_path / "otlp" / "logs.jsonl").read_bytes() == lines
+
+
+def test_lines_of_another_collector_are_not_cut(tmp_path: Path) -> None:
+    """A recording that was added to by who has no journal here keeps what was added."""
+    with running(tmp_path) as service:
+        send(service, told("run-a", [run_started()]))
+    with running(tmp_path, "service.extensions=[health_check, view]") as service:
+        send(service, told("run-b", [run_started()]))
+    with running(tmp_path) as service:
+        send(service, told("run-a", [update(0.01)], first_seq=2))
+
+    assert [e["signal"] for e in index(tmp_path) if "signal" in e] == ["start", "logs"] * 3
+    assert len((tmp_path / "otlp" / "logs.jsonl").read_bytes().splitlines()) == 3
 
 
 def test_stamps_rise(tmp_path: Path) -> None:

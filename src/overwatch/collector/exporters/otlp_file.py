@@ -1,10 +1,14 @@
-"""The exporter `otlp_file`: every accepted batch into a recording.
+"""The exporter `otlp_file`: every accepted batch into a recording, once.
 
-Rules: a thread and a cursor of its own, so that a slow disk holds up nobody; a disk that fails loses batches
-and says how many. Must not know what the batches mean, nor how a recording is laid out.
+Rules: a thread and a cursor of its own, so that a slow disk holds up nobody. A disk that fails is tried
+again for as long as the journal has room for what waits; then batches are lost, and it says how many. Its
+place in the journal is kept together with the length of every file: the next life cuts the files to that
+and goes on, so that no line is doubled or missing. Must not know what the batches mean, nor how a recording
+is laid out.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -13,13 +17,16 @@ import msgspec
 
 from overwatch.collector.context import Context
 from overwatch.collector.signals import WIRES
-from overwatch.journal import Batch, Signal
+from overwatch.journal import Batch, CursorFile, Place, Signal
 from overwatch.otlp.validate import count_items
+from overwatch.serve.files import Mark
 from overwatch.serve.recording import RecordingWriter
 
 NAME: Final = "otlp_file"
 
 _WAIT_S: Final = 0.25
+_KEEP_S: Final = 2.0
+"""Time between two places that are kept: what a restart writes again at most."""
 
 
 class OtlpFileConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,13 +36,33 @@ class OtlpFileConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The folder of the files and their index."""
 
 
+class _Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept with the place."""
+
+    folder: str
+    marks: dict[str, Mark]
+
+
 class OtlpFileExporter:
     """Writes `<signal>.jsonl` and `index.jsonl` in a folder."""
 
     def __init__(self, config: OtlpFileConfig, context: Context) -> None:
         self._context = context
+        self._folder = str(config.path)
         self._writer = RecordingWriter(config.path, context.recorded)
-        self._cursor = context.journal.cursor(NAME)
+        self._kept: CursorFile | None = context.journal.place(NAME)
+        place = None if self._kept is None else self._kept.place
+        if self._kept is None:
+            self._cursor = context.journal.cursor(NAME)
+        else:
+            self._cursor = context.journal.cursor(NAME, 0 if place is None else place.position)
+        self._written = self._cursor.position
+        """Sequence of the first batch that is not in the files."""
+        self._keep_at = time.monotonic()
+        self._is_ready = self._kept is None
+        """The files are what they were at the place that was kept, and there is one."""
+        self._is_dirty = False
+        """Something was written since the place was kept."""
         self._stopping = threading.Event()
         self._end: int | None = None
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
@@ -60,29 +87,89 @@ class OtlpFileExporter:
         if self._thread.ident is not None:
             self._thread.join()
         self._writer.close()
+        if self._kept is not None:
+            self._kept.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            for batch in self._cursor.wait(_WAIT_S):
-                self._export(batch)
-        for batch in self._cursor.wait(0):
-            self._export(batch)
+            self._export_all(self._cursor.wait(_WAIT_S))
+            if self._is_dirty and time.monotonic() >= self._keep_at:
+                self._guarded(self._keep)
+        while (batches := self._cursor.wait(0)) and self._export_all(batches):
+            pass
+        if self._written >= self._cursor.position:
+            self._finish()
+        if self._is_dirty:
+            self._guarded(self._keep)
+
+    def _finish(self) -> None:
         end = self._end
-        if end is not None:
-            self._guarded(lambda: self._writer.end(end))
+        if end is not None and self._guarded(lambda: self._writer.end(end)):
+            self._is_dirty = self._kept is not None
+
+    def _prepare(self) -> None:
+        """Make the files what they were at the place that was kept, so that nothing is written twice."""
+        if self._is_ready or self._kept is None:
+            return
+        if self._kept.place is not None:
+            self._restore(self._kept.place)
+        else:
+            self._keep()
+        self._is_ready = True
+
+    def _restore(self, place: Place) -> None:
+        try:
+            note = msgspec.json.decode(place.note, type=_Note)
+        except msgspec.DecodeError:
+            return
+        if note.folder == self._folder:
+            self._writer.go_back(note.marks, place.position)
+
+    def _export_all(self, batches: list[Batch]) -> bool:
+        """Write them in order; `False` when the rest is left to the next life."""
+        for batch in batches:
+            done = self._patiently(batch)
+            if not done and self._is_left():
+                return False
+            if batch.signal in self._writer.signals:
+                self._count(batch, "sent" if done else "send_failed")
+            self._written = batch.sequence + 1
+            self._is_dirty = self._kept is not None
+        return True
 
     def _export(self, batch: Batch) -> None:
+        self._prepare()
         if batch.signal is Signal.START:
-            self._guarded(lambda: self._writer.start(batch))
-            return
-        if batch.signal not in self._writer.signals:
-            return
-        verb = "sent" if self._guarded(lambda: self._writer.write(batch)) else "send_failed"
+            self._writer.start(batch)
+        elif batch.signal in self._writer.signals:
+            self._writer.write(batch)
+
+    def _is_left(self) -> bool:
+        """Whether what could not be written is left to the next life."""
+        return self._kept is not None and self._stopping.is_set()
+
+    def _count(self, batch: Batch, verb: str) -> None:
         name = f"otelcol_exporter_{verb}_{WIRES[batch.signal].items}"
         self._context.tally.add(name, count_items(batch.signal, batch.body), exporter=NAME)
 
+    def _patiently(self, batch: Batch) -> bool:
+        """Try until it is written, the collector stops, or the journal needs the room."""
+        while not self._guarded(lambda: self._export(batch)):
+            if self._context.journal.is_pressed or self._stopping.wait(_WAIT_S):
+                return False
+        return True
+
+    def _keep(self) -> None:
+        """Keep the place together with the lengths of the files. Raises `OSError`."""
+        self._keep_at = time.monotonic() + _KEEP_S
+        if self._kept is not None:
+            note = msgspec.json.encode(_Note(folder=self._folder, marks=self._writer.marks()))
+            self._kept.save(Place(position=self._written, note=note), sync=True)
+            self._cursor.keep(self._written)
+        self._is_dirty = False
+
     def _guarded(self, write: Callable[[], None]) -> bool:
-        """The border to the disk: an error is counted by the caller and said once by health."""
+        """The border to the disk: an error is said once by health."""
         try:
             write()
         except OSError as error:
