@@ -18,7 +18,7 @@ time, an account that adds up and says the truth (`chaos.assert_truthful`).
 | A14-A16, A18, A20 | forks, exits, recursion, threads and processes | `test_interpreter.py` |
 | A17 | a trainer terminated or killed | `test_interpreter.py`, `test_kills.py` |
 | A19 | clocks | `test_interpreter.py` |
-| A21 | an exporter that dies again and again | `test_kills.py` |
+| A21 | an exporter that fails, hangs, dies again and again | here, `test_poison.py`, `test_kills.py` |
 """
 
 import os
@@ -29,7 +29,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.sdk.chaos import needs_mounts, recording, training, wait_for
+from tests.e2e.sdk.chaos import needs_mounts, recording, sync, training, wait_for
 from tests.overwatch.sdk.sink import free_port
 
 
@@ -83,6 +83,20 @@ def test_answers_that_are_lost(tmp_path: Path) -> None:
         ear = collector.ear()
         assert ear.duplicates > 0
         ear.assert_whole(ending.steps)
+
+
+def test_an_exporter_that_stands_still_at_the_end(tmp_path: Path) -> None:
+    """It is ended in time; what it had not delivered is kept, and the next start's or `sync`'s to deliver."""
+    with recording(tmp_path) as collector, training(tmp_path, collector.endpoint, close_s=1.0) as trainer:
+        wait_for(lambda: collector.size, "the first request")
+        for pid in trainer.exporters():
+            os.kill(pid, signal.SIGSTOP)
+        trainer.wait_steps(50)
+        ending = trainer.ending()
+        assert ending.kept > 0
+        assert ending.dropped == {}
+        sync(tmp_path)
+        collector.ear().assert_whole(ending.steps)
 
 
 def test_a_burst_is_delivered_whole(tmp_path: Path) -> None:

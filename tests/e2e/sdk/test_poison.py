@@ -1,5 +1,6 @@
 """A record that the exporter cannot read costs itself alone, never the telemetry of the run."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 
 import overwatch.sdk
 from overwatch.catalog import Scope
-from overwatch.events import Column, LogLine, Measured
+from overwatch.events import Event, LogLine, Measured
+from overwatch.sdk.exporter.envs import global_envs
 from tests.overwatch.sdk.sink import Sink, http_sink
 
 
@@ -33,13 +35,19 @@ def test_env_numbers_of_any_width_are_moved(sink: Sink) -> None:
     assert moved == [1000, 1001, 1002, 1003, 1005, 2**31 + 999]
 
 
-def test_what_cannot_be_told_is_counted_and_passed_over(sink: Sink) -> None:
-    """Lanes that are no words, as only a fault of ours could send them."""
+def test_what_cannot_be_told_is_counted_and_passed_over(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the exporter at one record, injected into one that is a thread: the next ones arrive."""
+
+    def failing(event: Event, offset: int) -> Event:
+        if isinstance(event, LogLine) and event.message == "poison":
+            raise MemoryError
+        return global_envs(event, offset)
+
+    monkeypatch.setattr("overwatch.sdk.exporter.core.global_envs", failing)
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, n_envs=2)
-    numbers = Column.of([1.0, 2.0])
-    run.log("before")
-    run._send(Measured(at=1, scope=Scope.ENV, keys={"env_id": Column.of([0, 1])}, values={"lane": numbers}))
-    run.log("after")
+    for line in ("before", "poison", "after", "poison"):
+        run.log(line)
     report = run.close(10.0)
-    assert (report.accepted, report.kept, report.dropped) == (4, 0, {"invalid": 1})
+    assert (report.accepted, report.kept, report.dropped) == (5, 0, {"invalid": 2})
     assert [event.message for event in sink.events(LogLine)] == ["before", "after"]
