@@ -19,12 +19,14 @@ from typing import Any, Final, Protocol
 from overwatch.catalog import Scope
 from overwatch.events import MAX_ROWS
 from overwatch.sdk.rings.fast import is_parameter
+from overwatch.sdk.rings.file import FENCE
 from overwatch.sdk.rings.layout import (
     ALIGN,
     HEAD,
     INDEXED,
     ONE,
     PRIME,
+    W_PUBLISHED,
     WHOLE,
     Kind,
     checksum,
@@ -43,6 +45,8 @@ _DTYPES: Final = {
     "I": "<u4", "H": "<u2", "B": "|u1", "?": "|u1",
 }  # fmt: skip
 """By the letter that the buffer protocol has for them."""
+_LETTERS: Final = {letter: "truth" if letter == "?" else letter for letter in _DTYPES}
+"""As part of a name."""
 _pack: Final = HEAD.pack_into
 _PLAIN: Final = int(Kind.COLUMNS)
 _INDEXED: Final = Kind.COLUMNS | INDEXED
@@ -176,7 +180,9 @@ class FastColumns:
         """Write and install the function for columns like these."""
         size = padded(HEAD.size + sum(view.nbytes for view in views))
         if self._home is not None and len(names) <= _MAX_WRITTEN and size <= self._chute.ring.largest:
-            self._home.install(_written(known, names, views, self._rings, self._home))
+            written = _written(known, names, views, self._rings, self._home)
+            if written is not None:
+                self._home.install(written)
 
     def _find(self, names: tuple[str, ...], letters: str, has_ids: bool) -> _Known | None:  # noqa: FBT001
         key = names, letters
@@ -239,63 +245,68 @@ def envs(*, env_id=None, step=None, lane=None, {parameters}**_ow_more):
     _ow_at = _ow_now()
     {odd}
     if step is None:
-        _ow_index, _ow_kind, _ow_tag = 0, _ow_plain, _ow_plain_tag
+        _ow_index, _ow_tag = 0, _ow_plain
     elif type(step) is int and _ow_least < step < _ow_limit:
-        _ow_index, _ow_kind, _ow_tag = step, _ow_indexed, _ow_indexed_tag
+        _ow_index, _ow_tag = step, _ow_indexed
     else:
-        _ow_kind = 0
-    if _ow_kind and {types}:
+        _ow_tag = 0
+    _ow_is_said = False
+    if (
+        _ow_tag and env_id is None and lane is None and not _ow_more and not _ow_waiting and {types}
+        and _ow_token and _ow_ring.off + _ow_size <= _ow_ring.limit
+    ):
         try:
-            {views}
-            if not ({fits}):
-                _ow_kind = 0
-        except Exception:
-            _ow_kind = 0
-    else:
-        _ow_kind = 0
-    if not _ow_kind or env_id is not None or lane is not None or _ow_more or _ow_waiting:
+            del _ow_token[0]
+        except IndexError:
+            pass
+        else:
+            try:
+                _ow_off = _ow_ring.off
+                if _ow_off + _ow_size <= _ow_ring.limit:
+                    try:
+                        {copies}
+                    except Exception:
+                        pass
+                    else:
+                        _ow_word = _ow_ring.word + _ow_step
+                        _ow_crc = _ow_sum(
+                            _ow_memory[_ow_off + {first}:_ow_off + {length}],
+                            (_ow_at + _ow_index + _ow_tag) % _ow_prime,
+                        )
+                        _ow_pack(_ow_memory, _ow_off, {length}, _ow_crc, _ow_word, _ow_at, _ow_index, _ow_tag)
+                        {fence}
+                        _ow_words[_ow_published] = _ow_word
+                        _ow_ring.word = _ow_word
+                        _ow_ring.off = _ow_off + _ow_size
+                        _ow_is_said = True
+            except BaseException:
+                _ow_chute.recover()
+                raise
+            finally:
+                _ow_token.append(None)
+    if not _ow_is_said:
         _ow_values = {{{pairs}}}
         return _ow_other(
             env_id=env_id, step=step, lane=lane,
             **{{k: v for k, v in _ow_values.items() if v is not _ow_missing}}, **_ow_more
         )
-    try:
-        del _ow_token[0]
-    except IndexError:
-        return _ow_chute.set_aside(
-            _ow_entry(_ow_kind, _ow_at, b"".join(({all},)), _ow_index, _ow_form, _ow_rows)
-        )
-    try:
-        _ow_off = _ow_ring.off
-        if _ow_off + _ow_size > _ow_ring.limit:
-            _ow_chute.take(
-                _ow_entry(_ow_kind, _ow_at, b"".join(({all},)), _ow_index, _ow_form, _ow_rows)
-            )
-        else:
-            {copies}
-            _ow_word = _ow_ring.word + _ow_step
-            _ow_crc = _ow_sum(
-                _ow_memory[_ow_off + {first}:_ow_off + {length}], (_ow_at + _ow_index + _ow_tag) % _ow_prime
-            )
-            _ow_pack(_ow_memory, _ow_off, {length}, _ow_crc, _ow_word, _ow_at, _ow_index, _ow_tag)
-            _ow_ring.publish(_ow_word, _ow_size)
-    except BaseException:
-        _ow_chute.recover()
-        raise
-    finally:
-        _ow_token.append(None)
     if _ow_chute.aside:
         _ow_chute.flush()
 """
+"""A memoryview takes what is assigned to a slice of it only where format and length are its own."""
 
 
 def _written(
     known: _Known, names: tuple[str, ...], views: list[memoryview], rings: RingSet, home: Home
-) -> Envs:
-    """The function for columns of these names, dtypes and this length; other ones go to the home's."""
+) -> Envs | None:
+    """The function for columns of these names, dtypes and this length; other ones go to the home's.
+
+    `None` where a column would begin in the middle of a number of the ring.
+    """
     places = [name if is_parameter(name) else f"_ow_{i}" for i, name in enumerate(names)]
-    given = [f"_ow_v{i}" for i in range(len(names))]
     ends = list(accumulate((view.nbytes for view in views), initial=HEAD.size))
+    if any(start % view.itemsize for start, view in zip(ends, views, strict=False)):
+        return None
     source = _BODY.format(
         parameters="".join(f"{name}=_ow_missing, " for name in names if is_parameter(name)),
         odd="; ".join(
@@ -304,26 +315,22 @@ def _written(
             if name != place
         ),
         types=" and ".join(f"type({place}) is _ow_array" for place in places),
-        views="; ".join(
-            f"{view} = _ow_view({place})" for view, place in zip(given, places, strict=True)
-        ),
-        fits=" and ".join(
-            f"{name}.shape == _ow_shape and {name}.format == {view.format!a} and {name}.c_contiguous"
-            for name, view in zip(given, views, strict=True)
-        ),
         pairs=", ".join(f"{name!a}: {place}" for name, place in zip(names, places, strict=True)),
-        all=", ".join(given),
-        copies="; ".join(
-            f"_ow_memory[_ow_off + {start}:_ow_off + {end}] = {view}.cast('B')"
-            for view, (start, end) in zip(given, pairwise(ends), strict=True)
-        ),
+        copies="; ".join(_copy(*one) for one in zip(places, views, pairwise(ends), strict=True)),
         first=HEAD.size,
         length=ends[-1],
-    )  # fmt: skip
+        fence="" if FENCE is None else "_ow_fence()",
+    )
     made = {f"_ow_{name}": value for name, value in _scope(known, views, rings, home).items()}
     exec(source, made)  # noqa: S102 the text is ours; the names in it are identifiers
     written: Envs = made["envs"]
     return written
+
+
+def _copy(place: str, view: memoryview, span: tuple[int, int]) -> str:
+    """The text that copies a column to where it belongs behind the place of the record."""
+    start, end = (f"(_ow_off + {edge}) // {view.itemsize}" for edge in span)
+    return f"_ow_as_{_LETTERS[view.format]}[{start}:{end}] = {place}"
 
 
 def _scope(known: _Known, views: list[memoryview], rings: RingSet, home: Home) -> dict[str, Any]:
@@ -332,12 +339,12 @@ def _scope(known: _Known, views: list[memoryview], rings: RingSet, home: Home) -
     payload = sum(view.nbytes for view in views)
     size = padded(HEAD.size + payload)
     return {
-        "now": time_ns, "view": memoryview, "array": sys.modules["numpy"].ndarray, "entry": Entry,
-        "missing": object(), "other": home.envs, "waiting": home.waiting,
+        "now": time_ns, "array": sys.modules["numpy"].ndarray, "missing": object(), "fence": FENCE,
+        "other": home.envs, "waiting": home.waiting,
         "limit": _MAX_INDEX, "least": -_MAX_INDEX, "prime": PRIME,
-        "plain": _PLAIN, "plain_tag": known.plain | rows << 32,
-        "indexed": _INDEXED, "indexed_tag": known.indexed | rows << 32,
-        "form": known.number, "rows": rows, "shape": (rows,), "size": size, "step": ONE + size // ALIGN,
+        "plain": known.plain | rows << 32, "indexed": known.indexed | rows << 32,
+        "size": size, "step": ONE + size // ALIGN, "published": W_PUBLISHED,
         "sum": zlib.crc32 if payload <= WHOLE else checksum, "pack": _pack,
-        "chute": rings.numbers, "ring": ring, "token": ring.token, "memory": ring.view,
+        "chute": rings.numbers, "ring": ring, "token": ring.token, "memory": ring.view, "words": ring.words,
+        **{f"as_{_LETTERS[view.format]}": ring.file.typed(view.format) for view in views},
     }  # fmt: skip

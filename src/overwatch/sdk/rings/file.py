@@ -43,11 +43,18 @@ class RingFile:
         self._map = memory
         self.view = memoryview(self._map)
         self.words = self.view.cast("Q")
+        self._typed: dict[str, memoryview] = {}
 
     @property
     def data(self) -> int:
         """Where records begin."""
         return self.words[W_DATA]
+
+    def typed(self, letter: str) -> memoryview:
+        """The bytes as numbers of a format of the buffer protocol, for as long as the file is open."""
+        if letter not in self._typed:
+            self._typed[letter] = self.view.cast(letter)  # type: ignore[call-overload]
+        return self._typed[letter]
 
     def again(self) -> "RingFile":
         """The same memory for a reader in this process."""
@@ -55,6 +62,8 @@ class RingFile:
 
     def close(self) -> None:
         """Unmap, unless the other side is in this process; the file stays."""
+        for typed in self._typed.values():
+            typed.release()
         self.words.release()
         self.view.release()
         with contextlib.suppress(BufferError):

@@ -79,7 +79,7 @@ def test_a_written_function_says_what_the_general_way_says(trainer: Trainer, dty
     """Of every dtype and length, with a step and without."""
     array, other = (np.arange(rows) % 100).astype(dtype), np.linspace(0.0, 1.0, rows)
     for step in (3, 3, 3, None):
-        trainer.envs(step=step, a=array, b=other)
+        trainer.envs(step=step, b=other, a=array)
     assert (trainer.written, len(trainer.through)) == (1, 2)
     said = trainer.said()
     assert [one.index for one in said] == [3, 3, 3, None]
@@ -114,7 +114,6 @@ A, B = np.ones(8), np.ones(8, dtype="f4")
         {"a": A, "b": A},
         {"a": A, "b": np.ones(9, dtype="f4")},
         {"a": np.ones(9), "b": np.ones(9, dtype="f4")},
-        {"a": np.ones(16)[::2], "b": B},
         {"a": np.ones((8, 1)), "b": B},
         {"a": np.ones(8, dtype=">f8"), "b": B},
         {"a": np.ones(8).view(_Own), "b": B},
@@ -135,6 +134,22 @@ def test_what_a_function_was_not_written_for_goes_the_general_way(
         name: value for name, value in given.items() if value is not None
     }
     assert all(through[name] is value for name, value in given.items())
+
+
+def test_columns_that_are_not_in_one_piece_arrive(warm: Trainer) -> None:
+    """Every second number, and numbers backwards."""
+    warm.envs(a=np.arange(16.0)[::2], b=np.arange(8, dtype="f4")[::-1])
+    (said,) = warm.said()
+    assert said.values["full.a"].array().tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
+    assert said.values["full.b"].array().tolist() == [7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0]
+
+
+def test_columns_that_do_not_lie_in_step_arrive(trainer: Trainer) -> None:
+    """Behind seven bytes no float64 begins where the ring has one: the general way takes both."""
+    for _ in range(3):
+        trainer.envs(a=np.arange(7, dtype="i1"), b=np.arange(7.0))
+    assert trainer.written == 0
+    assert [one.values["full.b"].array().tolist() for one in trainer.said()] == [[0, 1, 2, 3, 4, 5, 6]] * 3
 
 
 def test_while_a_device_is_waited_for_the_general_way_is_taken(warm: Trainer) -> None:
