@@ -7,6 +7,8 @@ are given `str`, and `str` of a secret is the placeholder. Must not know what a 
 import re
 from typing import Final
 
+import msgspec
+
 SHOWN: Final = "[REDACTED]"
 """What stands for a secret; otelcol's word."""
 
@@ -38,6 +40,21 @@ class Secret:
     def __reduce__(self) -> tuple[type["Secret"], tuple[str]]:
         # A copy of a configuration by pickling would carry the text out of this type's care.
         raise TypeError("a secret is not pickled")
+
+
+def texts_in(value: object) -> frozenset[str]:
+    """The texts of all secrets in a configuration."""
+    if isinstance(value, Secret):
+        return frozenset({value.reveal()})
+    if isinstance(value, msgspec.Struct):
+        below: tuple[object, ...] = msgspec.structs.astuple(value)
+    elif isinstance(value, dict):
+        below = tuple(value.values())
+    elif isinstance(value, tuple | list):
+        below = tuple(value)
+    else:
+        below = ()
+    return frozenset[str]().union(*(texts_in(one) for one in below))
 
 
 def redact(text: str, known: frozenset[str] = frozenset()) -> str:

@@ -7,14 +7,10 @@ acknowledged is folded and written before the process ends. Must not know what c
 import importlib
 import logging
 import os
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -219,6 +215,11 @@ class Service:
         for name, url in self._context.board.urls.items():
             _log.info("%s at %s", name, url)
 
+    def reload(self) -> None:
+        """Take new tokens and certificates up; what cannot be used is told, and the old ones hold on."""
+        self._context.guard.reload()
+        _log.info("tokens and certificates were read again")
+
     def stop(self) -> None:
         """Refuse, drain, write, close; a second call does nothing."""
         self._context.health.enter(Phase.STOPPING)
@@ -258,38 +259,3 @@ class _Folding:
         last = self._aggregator.stop(DRAIN_S)
         for recording in self._recordings:
             recording.end_at(last)
-
-
-def run(config: CollectorConfig) -> int:
-    """Run a collector until SIGTERM or SIGINT.
-
-    Returns 0 after a clean stop, 1 when a part did not stop cleanly, 2 when the collector cannot start. A
-    second signal ends the process at once.
-    """
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    stopping = threading.Event()
-
-    def on_signal(number: int, _: FrameType | None) -> None:
-        if stopping.is_set():
-            os._exit(128 + number)
-        stopping.set()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-    service = Service(config)
-    try:
-        service.start()
-        service.announce()
-        _log.info("overwatch %s accepts; stop with SIGTERM or ctrl-c", __version__)
-        stopping.wait()
-        _log.info("stopping: refusing new data, writing what was accepted")
-    except StartError as error:
-        _log.error("cannot start: %s", error)
-        return 2
-    finally:
-        service.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if service.failed_stops:
-        return 1
-    _log.info("stopped; everything that was accepted is written")
-    return 0

@@ -19,6 +19,7 @@ from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.extensions.view import ViewConfig
 from overwatch.collector.guard import SecurityConfig
+from overwatch.collector.logs import LogsConfig
 from overwatch.collector.net import AddressError, parse
 from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.telemetry import MetricsConfig
@@ -82,6 +83,8 @@ class Telemetry(_Section, frozen=True, kw_only=True):
 
     metrics: MetricsConfig
     """The collector's own metrics."""
+    logs: LogsConfig = LogsConfig()
+    """The collector's own log."""
 
 
 class Pipeline(_Section, frozen=True, kw_only=True):

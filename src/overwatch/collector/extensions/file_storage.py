@@ -37,8 +37,8 @@ class FileStorage:
 
     def start(self) -> None:
         """Take the lock; raises `OSError` naming the holder when another collector has it."""
-        self._lock.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

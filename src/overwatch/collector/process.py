@@ -1,0 +1,93 @@
+"""The collector as a process: its signals, its log, its exit status.
+
+Rules: SIGTERM and SIGINT drain, a second one ends at once; SIGHUP takes new tokens and certificates up; what
+the process writes is its user's alone. Must not know components.
+"""
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from types import FrameType
+from typing import Final
+
+from overwatch import __version__
+from overwatch.collector import logs
+from overwatch.collector.secrets import texts_in
+from overwatch.collector.service import Service, StartError
+from overwatch.collector.settings import CollectorConfig
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+_OTHERS: Final = 0o077
+"""Permission bits of everybody but this user."""
+
+_log = logging.getLogger("overwatch.collector")
+
+
+def run(config: CollectorConfig) -> int:
+    """Run a collector until SIGTERM or SIGINT.
+
+    Returns 0 after a clean stop, 1 when a part did not stop cleanly, 2 when the collector cannot start. A
+    second signal ends the process at once.
+    """
+    service = Service(config)
+    tokens, written = service.context.guard.tokens, texts_in(config)
+    with (
+        logs.on_stderr(config.service.telemetry.logs, lambda: written | tokens.texts),
+        _private_files(),
+        _signals() as asked,
+    ):
+        return _serve(service, asked)
+
+
+def _serve(service: Service, asked: SimpleQueue[int]) -> int:
+    try:
+        service.start()
+        service.announce()
+        _log.info("overwatch %s accepts; stop with SIGTERM or ctrl-c", __version__)
+        while asked.get() == signal.SIGHUP:
+            service.reload()
+        _log.info("stopping: refusing new data, writing what was accepted")
+    except StartError as error:
+        _log.error("cannot start: %s", error)
+        return 2
+    finally:
+        service.stop()
+    if service.failed_stops:
+        return 1
+    _log.info("stopped; everything that was accepted is written")
+    return 0
+
+
+@contextmanager
+def _signals() -> Iterator[SimpleQueue[int]]:
+    """The signals that come, in order; handlers of before are put back."""
+    asked: SimpleQueue[int] = SimpleQueue()
+    ending = False
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        nonlocal ending
+        if number in _ENDING:
+            if ending:
+                os._exit(128 + number)
+            ending = True
+        asked.put(number)
+
+    before = {number: signal.signal(number, on_signal) for number in (*_ENDING, signal.SIGHUP)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """Files and folders made in this context are this user's alone."""
+    before = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
