@@ -82,4 +82,5 @@ class Context:
         """A guarded door; `shared` takes the TLS of all listeners where it has none of its own."""
         wanted = parse(endpoint)
         certificates = self.guard.certificates(tls, shared=shared)
-        return Door(self.loop, wanted, self.guard.protect(app, entry, wanted), certificates)
+        guarded = self.guard.protect(app, entry, wanted)
+        return Door(self.loop, wanted, guarded, certificates, entry.crowd)

@@ -17,6 +17,7 @@ from aiohttp import hdrs, web
 
 from overwatch import discovery
 from overwatch.collector.auth import Denial, Role, Tokens, TokensConfig
+from overwatch.collector.crowd import CrowdConfig
 from overwatch.collector.health import Health
 from overwatch.collector.net import Address
 from overwatch.collector.tally import Tally
@@ -83,6 +84,8 @@ class Entry:
     """The role that all other methods need."""
     answer: Answer
     """Says a refusal in the door's own words."""
+    crowd: CrowdConfig | None = None
+    """How many may stand before it, and how long; the defaults if left out."""
 
 
 class Guard:

@@ -30,6 +30,7 @@ class Reason(Enum):
     STOPPING = "stopping"
     BUSY = "busy"
     MEMORY = "memory"
+    FAULT = "fault"
 
 
 class RefusedError(Exception):

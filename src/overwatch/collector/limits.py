@@ -140,3 +140,26 @@ class Room:
         """Let go of bytes."""
         with self._lock:
             self.taken -= amount
+
+
+class NoRoomError(Exception):
+    """There is no room for more bytes now."""
+
+
+class Hold:
+    """What one request holds of the room; `end` gives all of it back."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._held = 0
+
+    def grow(self, amount: int) -> None:
+        """Hold more; raises `NoRoomError`."""
+        if not self._room.take(amount):
+            raise NoRoomError(f"{self._room.taken >> 20} MiB of requests are on their way in already")
+        self._held += amount
+
+    def end(self) -> None:
+        """Let go of everything."""
+        self._room.give(self._held)
+        self._held = 0

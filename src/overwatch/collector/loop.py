@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
+from overwatch.collector.crowd import Crowd, CrowdConfig, CrowdedSite
 from overwatch.collector.net import Address, Listening, listen
 from overwatch.collector.tls import Certificates
 
@@ -37,10 +38,12 @@ class LoopThread:
         """Run a coroutine in the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
 
-    async def host(self, runner: web.AppRunner, listening: Listening, context: ssl.SSLContext | None) -> None:
+    async def host(
+        self, runner: web.AppRunner, listening: Listening, context: ssl.SSLContext | None, crowd: Crowd
+    ) -> None:
         """Serve an application at a socket, in plain text without a `context`; runs in the loop."""
         await runner.setup()
-        await web.SockSite(runner, listening.sock, ssl_context=context).start()
+        await CrowdedSite(runner, listening.sock, context, crowd).start()
         self._hosted.add(runner)
 
     async def drop(self, runner: web.AppRunner) -> None:
@@ -80,11 +83,19 @@ class Door:
     """A web application at an address; made by `Context.door`, which guards it."""
 
     def __init__(
-        self, loop: LoopThread, wanted: Address, app: web.Application, certificates: Certificates | None
+        self,
+        loop: LoopThread,
+        wanted: Address,
+        app: web.Application,
+        certificates: Certificates | None,
+        crowd: CrowdConfig | None = None,
     ) -> None:
         self._loop = loop
         self._wanted = wanted
         self._certificates = certificates
+        self.crowd = Crowd(crowd or CrowdConfig())
+        """Its connections."""
+        self.crowd.watch(app)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -105,7 +116,7 @@ class Door:
         listening = listen(self._wanted)
         try:
             context = None if self._certificates is None else self._certificates.context()
-            self._loop.call(self._loop.host(self._runner, listening, context))
+            self._loop.call(self._loop.host(self._runner, listening, context, self.crowd))
         except BaseException:
             listening.sock.close()
             raise

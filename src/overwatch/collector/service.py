@@ -161,7 +161,7 @@ class Service:
         held = self._config.exporters.aggregator.journal_size_mib << 20
         storage = Storage(self._config.extensions.file_storage, held, self._now, self._context.health)
         self._storage, self._now = storage, storage.clock
-        intake = Intake(storage.journal, self._context.tally)
+        intake = Intake(storage.journal, self._context.tally, self._config.receivers.otlp.limits)
         self._context = replace(self._context, journal=storage.journal, intake=intake)
         self._begin(storage)
 

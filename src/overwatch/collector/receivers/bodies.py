@@ -8,6 +8,8 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+from overwatch.collector.limits import Hold
+
 _GZIP: Final = 31
 """zlib's window bits for a gzip container."""
 _STEP: Final = 1 << 18
@@ -21,16 +23,17 @@ class BadGzipError(ValueError):
     """A body that is not whole, valid gzip."""
 
 
-async def read(chunks: AsyncIterator[bytes], limit: int, *, gzipped: bool) -> bytes:
-    """All bytes of a body; raises `TooLargeError` or `BadGzipError`."""
+async def read(chunks: AsyncIterator[bytes], limit: int, hold: Hold, *, gzipped: bool) -> bytes:
+    """All bytes of a body; raises `TooLargeError`, `BadGzipError` or `NoRoomError`."""
     inflater = Inflater(limit) if gzipped else None
     plain = bytearray()
     async for chunk in chunks:
         if inflater is not None:
-            inflater.feed(chunk)
+            hold.grow(inflater.feed(chunk))
         elif len(plain) + len(chunk) > limit:
             raise too_large(limit)
         else:
+            hold.grow(len(chunk))
             plain += chunk
     return bytes(plain) if inflater is None else inflater.finish()
 
@@ -52,14 +55,16 @@ class Inflater:
         self._member = zlib.decompressobj(_GZIP)
         self._begun = False
 
-    def feed(self, data: bytes) -> None:
-        """Take compressed bytes."""
+    def feed(self, data: bytes) -> int:
+        """Take compressed bytes; returns how many came of them."""
+        before = len(self._out)
         while data:
             if self._member.eof:
                 self._member = zlib.decompressobj(_GZIP)
                 self._begun = False
             self._begun = True
             data = self._inflate(data)
+        return len(self._out) - before
 
     def _inflate(self, data: bytes) -> bytes:
         """Inflate one step; returns what is still to be fed."""

@@ -3,6 +3,7 @@
 Owns their order: opened last when the collector starts, closed first when it stops.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry
-from overwatch.collector.limits import LimitsConfig
+from overwatch.collector.limits import LimitsConfig, Room
 from overwatch.collector.net import parse
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, OtlpGrpc
 from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
@@ -49,8 +50,10 @@ class OtlpReceiver:
         self._context = context
         self._guard = GrpcGuard(context.guard, context.guard.certificates(self._config.grpc.tls))
         self._grpc = OtlpGrpc(self._config.grpc, context.intake, context.signals, context.loop, self._guard)
-        http = OtlpHttp(self._config.http, context.intake, context.signals)
-        self._http = context.door(self._config.http.endpoint, http.app(), _ENTRY, self._config.http.tls)
+        room = Room(config.limits.max_in_flight_mib << 20)
+        http = OtlpHttp(self._config.http, context.intake, context.signals, room)
+        entry = replace(_ENTRY, crowd=self._config.http.connections)
+        self._http = context.door(self._config.http.endpoint, http.app(), entry, self._config.http.tls)
 
     def start(self) -> None:
         """Open both transports and accept."""

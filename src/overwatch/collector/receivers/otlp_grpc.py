@@ -176,6 +176,8 @@ async def _abort(call: Call, error: RefusedError) -> NoReturn:
             await call.abort(grpc.StatusCode.INVALID_ARGUMENT, said, trailing)
         case Reason.TOO_LARGE:
             await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, said)
+        case Reason.FAULT:
+            await call.abort(grpc.StatusCode.INTERNAL, said)
         case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
             details = status.protobuf(Code.UNAVAILABLE, said, RETRY_AFTER_S)
             retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))

@@ -5,6 +5,7 @@ success is answered after the journal has the bytes. Must not know gRPC or what 
 """
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
@@ -13,8 +14,10 @@ import msgspec
 from aiohttp import web
 from google.protobuf.message import Message
 
+from overwatch.collector.crowd import CrowdConfig
 from overwatch.collector.guard import Refused
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Reason, RefusedError
+from overwatch.collector.limits import Hold, LimitsConfig, NoRoomError, Room
 from overwatch.collector.receivers import bodies, status
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, Wire, response
@@ -22,6 +25,8 @@ from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
 
 TRANSPORT: Final = "http"
+
+_log = logging.getLogger("overwatch.collector")
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,8 +38,10 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Largest body in bytes, after decompression."""
     read_timeout_s: float = 10.0
     """Longest time for a whole body to arrive, in seconds."""
-    max_concurrent_requests: int = 64
+    max_concurrent_requests: int = 1024
     """Most bodies that are read at once; beyond it senders are told to come back."""
+    connections: CrowdConfig = CrowdConfig(request_timeout_s=30.0)
+    """How many connections there may be, and how long each may take."""
 
     tls: TlsConfig | None = None
     """TLS of this listener; that of `service.security` if left out."""
@@ -79,8 +86,11 @@ class Refusal(Exception):  # noqa: N818 it is an answer, not a failure of ours
 class OtlpHttp:
     """The handler of all OTLP/HTTP requests."""
 
-    def __init__(self, config: HttpConfig, intake: Intake, signals: frozenset[Signal]) -> None:
+    def __init__(
+        self, config: HttpConfig, intake: Intake, signals: frozenset[Signal], room: Room | None = None
+    ) -> None:
         self._config = config
+        self._room = room or Room(LimitsConfig().max_in_flight_mib << 20)
         self._intake = intake
         self._reading = 0
         self._wires = {WIRES[signal].path: WIRES[signal] for signal in signals}
@@ -97,16 +107,14 @@ class OtlpHttp:
         encoding = _encoding(request)
         try:
             wire = self._route(request)
-            if encoding is None:
-                raise _refuse_with(
-                    status=415,
-                    code=Code.INVALID_ARGUMENT,
-                    message=f"content type {request.content_type!r} is not supported; "
-                    "send application/x-protobuf or application/json",
-                )
+            encoding = _required(request)
             accepted = await self._accept(request, wire, encoding)
         except Refusal as refusal:
             return _write(refusal.answer, encoding or Encoding.JSON)
+        except Exception:  # noqa: BLE001 the door's border: a fault of ours is told in OTLP's words and counted
+            _log.exception("a request to %s failed", request.path)
+            said = str(self._intake.refuse(Reason.FAULT, "the collector failed; its log says why", TRANSPORT))
+            return _write(Answer(status=500, code=Code.INTERNAL, message=said), encoding or Encoding.JSON)
         return _succeed(wire, accepted, encoding)
 
     def _route(self, request: web.Request) -> Wire:
@@ -130,18 +138,20 @@ class OtlpHttp:
             said = f"{self._reading} requests are being read already"
             raise _refusal(self._intake.refuse(Reason.BUSY, said, TRANSPORT))
         self._reading += 1
+        hold = Hold(self._room)
         try:
             self._intake.admit(TRANSPORT)
-            data = await self._body(request)
+            data = await self._body(request, hold)
             json = encoding is Encoding.JSON
             body = Body(signal=wire.signal, data=data, transport=TRANSPORT, json=json)
             return await self._intake.take(body, None)
         except RefusedError as error:
             raise _refusal(error) from error
         finally:
+            hold.end()
             self._reading -= 1
 
-    async def _body(self, request: web.Request) -> bytes:
+    async def _body(self, request: web.Request, hold: Hold) -> bytes:
         limit = self._config.max_request_body_size
         packed = request.headers.get("Content-Encoding", "").strip().lower()
         if packed not in {"", "identity", "gzip"}:
@@ -154,11 +164,14 @@ class OtlpHttp:
             if (request.content_length or 0) > limit:
                 raise bodies.too_large(limit)
             async with asyncio.timeout(self._config.read_timeout_s):
-                return await bodies.read(request.content.iter_any(), limit, gzipped=packed == "gzip")
+                taken = bodies.read(request.content.iter_any(), limit, hold, gzipped=packed == "gzip")
+                return await taken
         except bodies.TooLargeError as error:
-            raise _refusal(self._intake.refuse(Reason.TOO_LARGE, str(error), TRANSPORT)) from error
-        except bodies.BadGzipError as error:
-            raise _refusal(self._intake.refuse(Reason.MALFORMED, str(error), TRANSPORT)) from error
+            raise self._intake.refuse(Reason.TOO_LARGE, str(error), TRANSPORT) from error
+        except (bodies.BadGzipError, web.RequestPayloadError) as error:
+            raise self._intake.refuse(Reason.MALFORMED, str(error), TRANSPORT) from error
+        except NoRoomError as error:
+            raise self._intake.refuse(Reason.BUSY, str(error), TRANSPORT) from error
         except TimeoutError as error:
             message = f"the body did not arrive within {self._config.read_timeout_s:g} s"
             raise _refuse_with(status=408, code=Code.DEADLINE_EXCEEDED, message=message) from error
@@ -188,6 +201,8 @@ def _refusal(error: RefusedError) -> Refusal:
             return _refuse_with(status=400, code=Code.INVALID_ARGUMENT, message=said)
         case Reason.TOO_LARGE:
             return _refuse_with(status=413, code=Code.RESOURCE_EXHAUSTED, message=said)
+        case Reason.FAULT:
+            return _refuse_with(status=500, code=Code.INTERNAL, message=said)
         case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
             return _refuse_with(status=503, code=Code.UNAVAILABLE, message=said, retry_after_s=RETRY_AFTER_S)
         case _:
@@ -199,6 +214,19 @@ def _encoding(request: web.Request) -> Encoding | None:
         if request.content_type == encoding.value:
             return encoding
     return None
+
+
+def _required(request: web.Request) -> Encoding:
+    """The encoding of a request that is to be read; raises `Refusal`."""
+    encoding = _encoding(request)
+    if encoding is not None:
+        return encoding
+    raise _refuse_with(
+        status=415,
+        code=Code.INVALID_ARGUMENT,
+        message=f"content type {request.content_type!r} is not supported; "
+        "send application/x-protobuf or application/json",
+    )
 
 
 def _succeed(wire: Wire, accepted: Accepted, encoding: Encoding) -> web.Response:
