@@ -1,0 +1,121 @@
+"""The collector's log, and what no output of the collector may show: secrets, and files for others."""
+
+import json
+import logging
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from overwatch.collector.logs import formatter
+from overwatch.collector.secrets import SHOWN, Secret, redact, texts_in
+from overwatch.discovery import path as discovery_path
+from tests.overwatch.collector.running import config, eventually, http, run_started, told
+from tests.overwatch.collector.test_service import ready, spawn
+
+CANARY = "canary-5ac7e0b9"
+
+
+def record(message: str, *arguments: object, failed: bool = False) -> logging.LogRecord:
+    """A log record, with a traceback where `failed`."""
+    info = None
+    if failed:
+        try:
+            int(f"cannot use {CANARY}")
+        except ValueError:
+            info = sys.exc_info()
+    return logging.LogRecord("overwatch.collector", logging.WARNING, __file__, 1, message, arguments, info)
+
+
+@pytest.mark.parametrize("encoding", ["console", "json"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_no_line_shows_a_secret(encoding: str, *, failed: bool) -> None:
+    """Known secrets, bearer tokens and passwords in URLs are placeholders, in tracebacks too."""
+    lines = formatter(encoding, lambda: frozenset({CANARY}))
+    said = lines.format(record("%s, Bearer abc.def at http://me:pw@host/", CANARY, failed=failed))
+
+    assert SHOWN in said
+    assert [word for word in (CANARY, "abc.def", "pw") if word in said] == []
+    assert ("ValueError" in said) is failed
+
+
+def test_json_lines_are_objects() -> None:
+    """Level, logger, time and event, one object a line."""
+    line = formatter("json", frozenset).format(record("a\nb %s", "\x1b[31m"))
+    found = json.loads(line)
+
+    assert "\n" not in line
+    assert found["event"] == "a\\x0ab \\x1b[31m"
+    assert (found["level"], found["logger"]) == ("warning", "overwatch.collector")
+    assert found["timestamp"].endswith("Z")
+
+
+def test_what_came_over_the_wire_starts_no_line() -> None:
+    """Line ends and escape sequences of a message are shown as text."""
+    line = formatter("console", frozenset).format(record("run %s", "a\n2026 [info] forged\x1b[2J"))
+
+    assert "\n" not in line
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Authorization: bearer abc", f"Authorization: bearer {SHOWN}"),
+        ("authorization=Basic%20YWJj", f"authorization=Basic%20{SHOWN}"),
+        ("redis://user:pass@host:1/0", f"redis://{SHOWN}@host:1/0"),
+        ("http://host:4318/v1/logs", "http://host:4318/v1/logs"),
+        ("the bearer of news", f"the bearer {SHOWN} news"),
+    ],
+)
+def test_redaction(text: str, shown: str) -> None:
+    """Credentials go by their shape; too much is better than too little."""
+    assert redact(text) == shown
+
+
+def test_a_secret_does_not_show(tmp_path: Path) -> None:
+    """A configuration with tokens shows placeholders, and still knows which texts to keep out."""
+    held = config(
+        tmp_path,
+        f"service.security.tokens.read.tokens=[{CANARY}, second]",
+        f"exporters.webhook.headers={{x-key: {CANARY}-hook}}",
+    )
+
+    assert CANARY not in repr(held)
+    assert texts_in(held) == {CANARY, "second", f"{CANARY}-hook"}
+    assert str(Secret(CANARY)) == repr(Secret(CANARY)) == SHOWN
+
+
+def test_no_output_shows_a_token_and_no_file_is_for_others(tmp_path: Path) -> None:
+    """Only the announcement holds tokens; everything that a collector writes is its user's alone."""
+    data = tmp_path / "data"
+    data.mkdir()
+    item = f"service.security.tokens.ingest.token={CANARY}"
+    process = spawn(data, item, "service.telemetry.logs.level=debug")
+    try:
+        endpoints = ready(data, process)
+        for token in ("wrong", CANARY):
+            headers = {"Content_Type": "application/x-protobuf", "Authorization": f"Bearer {token}"}
+            http(f"{endpoints.otlp_http}/v1/logs", told("run-a", [run_started()]), "POST", **headers)
+        eventually(lambda: (data / "snapshots.jsonl").exists() or None)
+        pages = [http(f"{endpoints.metrics}/metrics").body, http(f"{endpoints.health}/").body]
+        announced = discovery_path()
+        assert stat.S_IMODE(announced.stat().st_mode) == 0o600
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+    # The log's file was made by the test, and the ready file is an announcement too.
+    files = [file for file in data.rglob("*") if file.name != "collector.log"]
+    assert [str(file) for file in files if stat.S_IMODE(file.stat().st_mode) & 0o077] == []
+    contents = {
+        str(file): file.read_bytes() for file in files if file.is_file() and file.name != "ready.json"
+    }
+    contents["log"] = (data / "collector.log").read_bytes()
+    contents |= {f"page {at}": page for at, page in enumerate(pages)}
+    assert [name for name, content in contents.items() if CANARY.encode() in content] == []
+    assert len(contents) > 5
