@@ -128,23 +128,26 @@ class Player:
 
     def _go(self, segment: Segment, tick: int) -> Frame:
         """Fold up to a tick from the nearest place before it that is known."""
-        fold, taken = self._nearest(segment, tick)
+        fold, taken = self._nearest(segment.root, tick)
         self._fold = None
-        for passed in range(taken + FAST_NS, tick, FAST_NS):
-            fold.skip(passed, self._recording.read(segment.at(passed)))
+        for life, passed in segment.ticks(taken):
+            if passed >= tick:
+                break
+            fold.skip(passed, self._recording.read(life.at(passed)))
+            self.folded += 1
             self._keep(fold, passed, recent=tick - passed <= self._config.recent * SLOW_NS)
-        self.folded += (tick - taken) // FAST_NS
+        self.folded += 1
         frame = fold.advance(tick, self._recording.read(segment.at(tick)), ())
         self._keep(fold, tick, recent=True)
         self._fold = fold
         return frame
 
-    def _nearest(self, segment: Segment, tick: int) -> tuple[Fold, int]:
-        """A fold within the segment and the last tick it took, before `tick`."""
+    def _nearest(self, root: Segment, tick: int) -> tuple[Fold, int]:
+        """A fold that began in a life and the last tick it took, before `tick`."""
         known = {**self._checkpoints, **self._recent}
-        kept = [taken for taken in known if segment.first <= taken < tick]
-        best = max(kept, default=segment.first - FAST_NS)
-        if self._fold is not None and max(best, segment.first) <= self.position < tick:
+        kept = [taken for taken in known if root.first <= taken < tick]
+        best = max(kept, default=root.first - FAST_NS)
+        if self._fold is not None and max(best, root.first) <= self.position < tick:
             return self._fold, self.position
         return (Fold.load(known[best]) if kept else Fold()), best
 

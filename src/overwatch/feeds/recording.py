@@ -6,7 +6,7 @@ Must not know who shows the frames.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -46,13 +46,23 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     length: Place
 
 
+class StartBody(msgspec.Struct, frozen=True):
+    """What is read of a start record's body."""
+
+    after: int | None = None
+    """As of `LifeStarted`."""
+
+
 class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A collector started here: its fold began empty and its clock jumps to this stamp."""
+    """A collector started here, and its clock jumps to this stamp.
+
+    Its fold began empty, or, where the body says `after`, went on from the life before.
+    """
 
     sequence: int
     stamp: Time
     signal: Signal
-    body: dict[str, object]
+    body: StartBody
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,15 +82,34 @@ class Segment:
     """First tick, Unix nanoseconds."""
     last: int
     """Last tick; before `first` when nothing was folded."""
-    entries: list[Located] = field(default_factory=list)
+    before: "Segment | None" = None
+    """The life whose fold this one went on with; `None` when it began empty."""
+    entries: list[Located | Started] = field(default_factory=list)
     due: list[int] = field(default_factory=list)
     """The tick at which each entry is folded; never falls."""
 
-    def at(self, tick: int) -> list[Located]:
+    @property
+    def root(self) -> "Segment":
+        """The life in which this one's fold began."""
+        life = self
+        while life.before is not None:
+            life = life.before
+        return life
+
+    def ticks(self, after: int) -> Iterator[tuple["Segment", int]]:
+        """Every tick of this fold after one of them, up to the last of this life."""
+        lives = [self]
+        while lives[-1].before is not None and lives[-1].first > after + FAST_NS:
+            lives.append(lives[-1].before)
+        for life in reversed(lives):
+            for tick in range(max(life.first, after + FAST_NS), life.last + 1, FAST_NS):
+                yield life, tick
+
+    def at(self, tick: int) -> list[Located | Started]:
         """The entries that are folded at a tick."""
         return self.entries[bisect_left(self.due, tick) : bisect_right(self.due, tick)]
 
-    def add(self, entry: Located) -> None:
+    def add(self, entry: Located | Started) -> None:
         """Append an entry; it is folded at the first tick at or after its stamp that is still to come."""
         floor = self.due[-1] if self.due else self.first
         if not self.due or self.due[-1] < self.last:
@@ -124,8 +153,7 @@ class Recording:
             if isinstance(entry, Header):
                 continue
             if isinstance(entry, Started):
-                first = next_tick(entry.stamp)
-                segments.append(Segment(first=first, last=first - FAST_NS))
+                segments.append(_entered(entry, segments[-1] if segments else None))
             elif isinstance(entry, Located):
                 if not segments:
                     first = next_tick(entry.stamp)
@@ -146,15 +174,21 @@ class Recording:
             yield from fold.skip(tick, batches)
 
     def _ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
+        fold, root = Fold(), None
         for segment in self.segments():
-            fold = Fold()
+            if segment.root is not root:
+                fold, root = Fold(), segment.root
             for tick in range(segment.first, segment.last + 1, FAST_NS):
                 yield fold, tick, self.read(segment.at(tick))
 
-    def read(self, entries: list[Located]) -> list[Batch]:
+    def read(self, entries: Sequence[Located | Started]) -> list[Batch]:
         """The batches of these entries; those that the files do not hold are counted and left out."""
         batches = []
         for entry in entries:
+            if isinstance(entry, Started):
+                start = Batch(sequence=entry.sequence, stamp=entry.stamp, signal=Signal.START, body=b"")
+                batches.append(start)
+                continue
             try:
                 batches.append(self._batch(entry))
             except (OSError, MalformedJson):
@@ -180,6 +214,18 @@ def open_recording(path: Path) -> Recording:
         f"{path} is no recording: it holds neither index.jsonl nor otlp/index.jsonl; "
         "name the folder that the collector's otlp_file, `overwatch demo` or `overwatch simulate` wrote to"
     )
+
+
+def _entered(start: Started, before: Segment | None) -> Segment:
+    """The life that begins with a start record."""
+    first = next_tick(start.stamp)
+    if before is None or start.body.after is None:
+        return Segment(first=first, last=first - FAST_NS)
+    before.last = max(before.last, start.body.after)
+    first = max(first, before.last + FAST_NS)
+    segment = Segment(first=first, last=first - FAST_NS, before=before)
+    segment.add(start)
+    return segment
 
 
 def _entry(line: bytes) -> Entry:

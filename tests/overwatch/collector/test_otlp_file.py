@@ -114,7 +114,7 @@ def test_a_disk_that_fails_is_said_and_holds_up_nobody(tmp_path: Path) -> None:
 def test_a_disk_that_fails_for_too_long_costs_batches_and_they_are_counted(
     tmp_path: Path, extensions: str
 ) -> None:
-    """Once half of the journal's room waits for the disk, batches are given up, and room is made for senders."""
+    """Once half of the journal's room waits for the disk, batches are given up to make room for senders."""
     (tmp_path / "otlp").write_text("a file where the folder should be")
     with running(
         tmp_path, "exporters.aggregator.journal_size_mib=1", f"service.extensions={extensions}"

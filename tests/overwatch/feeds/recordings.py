@@ -21,9 +21,9 @@ class Written:
         self._seq = 1
         self._writer = RecordingWriter(folder, (Signal.LOGS,))
 
-    def start(self, second: float = 0.0) -> None:
+    def start(self, second: float = 0.0, body: bytes = b"{}") -> None:
         """A collector starts."""
-        self._writer.start(self._batch(second, b"{}", Signal.START))
+        self._writer.start(self._batch(second, body, Signal.START))
 
     def say(self, second: float, events: Sequence[Event]) -> None:
         """One batch received at this second."""
@@ -71,3 +71,17 @@ def two_lives(folder: Path) -> Path:
 def second_of(tick: int) -> float:
     """Seconds since the start of these recordings."""
     return (tick - START_NS) / SLOW_NS
+
+
+def resumed_life(folder: Path) -> Path:
+    """As `two_lives`, killed at 6 s, and the second life goes on from a checkpoint of the first at 7 s."""
+    written = Written(folder)
+    written.start()
+    written.say(0.0, [fakes.started(START_NS)])
+    for tenth in range(0, 60, 2):
+        written.update(tenth / 10)
+    written.start(28.3, b'{"after": %d}' % (START_NS + 7 * SECOND))
+    for tenth in range(284, 330, 2):
+        written.update(tenth / 10, kl=0.05)
+    written.end(33.0)
+    return written.close()

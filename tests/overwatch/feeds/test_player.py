@@ -10,7 +10,7 @@ from overwatch.feeds.player import Player, PlayerConfig
 from overwatch.feeds.recording import Recording, RecordingError, open_recording
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
 from overwatch.snapshot import View
-from tests.overwatch.feeds.recordings import Written, second_of, two_lives
+from tests.overwatch.feeds.recordings import Written, resumed_life, second_of, two_lives
 from tests.overwatch.simulate.runs import record
 
 
@@ -46,6 +46,17 @@ def test_any_jumps_show_what_was_live(storm: Recording, live: dict[int, dict[str
         tick = chance.choice(list(live))
         assert _bytes(player.seek(tick)) == live[tick]
         assert player.position == tick
+
+
+def test_jumps_over_a_restart_show_what_was_live(tmp_path: Path) -> None:
+    """A life that went on with the fold of the one before it is the same from wherever it is reached."""
+    recording = Recording(resumed_life(tmp_path))
+    live = {frame.tick: _bytes(frame) for frame in recording.frames()}
+    chance = random.Random(7)  # noqa: S311 a test's own jumps
+    player = Player(recording, PlayerConfig(checkpoint_ns=2 * SLOW_NS))
+    for _ in range(25):
+        tick = chance.choice(list(live))
+        assert _bytes(player.seek(tick)) == live[tick]
 
 
 def test_stepping_goes_by_whole_seconds_and_stays_at_the_ends(tmp_path: Path) -> None:

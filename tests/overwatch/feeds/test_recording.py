@@ -10,7 +10,7 @@ from overwatch.feeds.recording import Recording, RecordingError, open_recording
 from overwatch.fold import FAST_NS
 from tests import fakes
 from tests.fakes import SECOND, START_NS
-from tests.overwatch.feeds.recordings import Written, second_of, two_lives
+from tests.overwatch.feeds.recordings import Written, resumed_life, second_of, two_lives
 
 
 def _updates(recording: Recording) -> list[int]:
@@ -46,6 +46,17 @@ def test_a_second_life_begins_empty(tmp_path: Path) -> None:
     assert snapshots[7].run.task == "digits"
     assert snapshots[8].run.task is None
     assert snapshots[8].policy["kl_divergence"].status == "critical"
+
+
+def test_a_life_that_goes_on_knows_what_the_one_before_knew(tmp_path: Path) -> None:
+    """The first life is taken up to the checkpoint, the gap is left out, and the fold is the same."""
+    recording = Recording(resumed_life(tmp_path))
+    lives = [(second_of(s.first), second_of(s.last)) for s in recording.segments()]
+    snapshots = list(recording.recorded())
+
+    assert lives == [(0.1, 7.0), (28.4, 33.0)]
+    assert snapshots[7].run.task == "digits"
+    assert snapshots[-1].run.update == 329
 
 
 def test_an_index_without_start_or_end_is_replayed(tmp_path: Path) -> None:

@@ -1,0 +1,107 @@
+"""Checkpoints of the fold: kept in turn, loaded again, and passed over when they cannot be used."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from overwatch import __version__
+from overwatch.aggregator import Checkpoint
+from overwatch.collector.checkpoints import NAMES, Checkpoints
+from overwatch.collector.health import Health
+from overwatch.fold import FAST_NS, Fold
+from overwatch.journal import Batch, Folder, Signal
+from tests.overwatch.collector.running import told, update
+from tests.overwatch.journal.faults import Fault, FaultyFiles
+
+HEAD = struct.Struct("<4sBI")
+
+
+def folded(run_id: str) -> bytes:
+    """A fold that knows one run."""
+    fold = Fold()
+    batch = Batch(sequence=1, stamp=FAST_NS, signal=Signal.LOGS, body=told(run_id, [update(0.01)]))
+    fold.advance(FAST_NS, [batch], ())
+    return fold.dump()
+
+
+def write(path: Path, *positions: int) -> None:
+    """One life that keeps checkpoints at these positions, each knowing a run of that name."""
+    folder = Folder(path)
+    checkpoints = Checkpoints(folder, Health())
+    checkpoints.load()
+    checkpoints.start()
+    for position in positions:
+        taken = Checkpoint(tick=position * FAST_NS, position=position, fold=folded(f"run-{position}"))
+        checkpoints._write(taken)
+    checkpoints.stop()
+    folder.close()
+
+
+def read(path: Path) -> tuple[str | None, int, int] | None:
+    """The newest run, the tick and the position of what a next life goes on from."""
+    folder = Folder(path)
+    found = Checkpoints(folder, Health()).load()
+    folder.close()
+    return None if found is None else (found[0].fold.newest, found[0].tick, found[1])
+
+
+def test_the_newest_one_is_gone_on_from(tmp_path: Path) -> None:
+    """Whichever of the two files it lies in, over several lives."""
+    assert read(tmp_path / "j") is None
+    write(tmp_path / "j", 5)
+    assert read(tmp_path / "j") == ("run-5", 5 * FAST_NS, 5)
+    write(tmp_path / "j", 7, 9)
+    assert read(tmp_path / "j") == ("run-9", 9 * FAST_NS, 9)
+    write(tmp_path / "j", 11)
+    assert read(tmp_path / "j") == ("run-11", 11 * FAST_NS, 11)
+
+
+@pytest.mark.parametrize("harm", ["empty", "cut", "flip", "layout", "version", "fold", "link"])
+def test_one_that_cannot_be_used_leaves_the_one_before(
+    tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Damage, another layout, another version: each is said, and the older one is used."""
+    write(tmp_path / "j", 5, 7)
+    newest = tmp_path / "j" / NAMES[1]
+    data = newest.read_bytes()
+    kept = msgspec.msgpack.decode(data[HEAD.size :])
+    other = {**kept, "version": "0.0.1"} if harm == "version" else {**kept, "fold": b"\x93\x01"}
+    body = msgspec.msgpack.encode(other)
+    harmed = {
+        "empty": b"",
+        "cut": data[:-1],
+        "flip": data[:100] + bytes([data[100] ^ 1]) + data[101:],
+        "layout": HEAD.pack(data[:4], 2, 0) + b"whatever comes",
+        "version": HEAD.pack(data[:4], 1, zlib.crc32(body)) + body,
+        "fold": HEAD.pack(data[:4], 1, zlib.crc32(body)) + body,
+    }
+    newest.unlink()
+    if harm == "link":
+        (tmp_path / "elsewhere").write_bytes(data)
+        newest.symlink_to(tmp_path / "elsewhere")
+    else:
+        newest.write_bytes(harmed[harm])
+
+    assert read(tmp_path / "j") == ("run-5", 5 * FAST_NS, 5)
+    assert NAMES[1] in caplog.text
+    assert kept["version"] == __version__
+
+
+def test_a_disk_that_refuses_leaves_both_as_they_were(tmp_path: Path) -> None:
+    """Each call on the way may fail, and the next life still finds a whole checkpoint."""
+    write(tmp_path / "j", 5, 7)
+    for call in range(1, 8):
+        fault = Fault(fail_at=call, forever=True)
+        folder = Folder(tmp_path / "j", lambda fd, fault=fault: FaultyFiles(fd, fault))  # type: ignore[misc]
+        health = Health()
+        checkpoints = Checkpoints(folder, health)
+        checkpoints.load()
+        checkpoints._write(Checkpoint(tick=9 * FAST_NS, position=9, fold=folded("run-9")))
+        folder.close()
+        found = read(tmp_path / "j")
+        assert found is not None
+        assert found[2] in (7, 9)
+        assert ("checkpoints" in health.degraded) or found[2] == 9
