@@ -9,7 +9,6 @@ Finds NumPy where it is loaded and never loads it. Must not know the catalogue.
 """
 
 import sys
-import zlib
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -27,10 +26,10 @@ from overwatch.sdk.rings.layout import (
     ONE,
     PRIME,
     W_PUBLISHED,
-    WHOLE,
     Kind,
     checksum,
     padded,
+    summing,
     tag,
 )
 from overwatch.sdk.rings.records import Form
@@ -269,11 +268,13 @@ def envs(*, env_id=None, step=None, lane=None, {parameters}**_ow_more):
                         pass
                     else:
                         _ow_word = _ow_ring.word + _ow_step
-                        _ow_crc = _ow_sum(
+                        _ow_found = _ow_sum(
                             _ow_memory[_ow_off + {first}:_ow_off + {length}],
                             (_ow_at + _ow_index + _ow_tag) % _ow_prime,
                         )
-                        _ow_pack(_ow_memory, _ow_off, {length}, _ow_crc, _ow_word, _ow_at, _ow_index, _ow_tag)
+                        _ow_pack(
+                            _ow_memory, _ow_off, {length}, _ow_found, _ow_word, _ow_at, _ow_index, _ow_tag
+                        )
                         {fence}
                         _ow_words[_ow_published] = _ow_word
                         _ow_ring.word = _ow_word
@@ -344,7 +345,7 @@ def _scope(known: _Known, views: list[memoryview], rings: RingSet, home: Home) -
         "limit": _MAX_INDEX, "least": -_MAX_INDEX, "prime": PRIME,
         "plain": known.plain | rows << 32, "indexed": known.indexed | rows << 32,
         "size": size, "step": ONE + size // ALIGN, "published": W_PUBLISHED,
-        "sum": zlib.crc32 if payload <= WHOLE else checksum, "pack": _pack,
+        "sum": summing(payload), "pack": _pack,
         "chute": rings.numbers, "ring": ring, "token": ring.token, "memory": ring.view, "words": ring.words,
         **{f"as_{_LETTERS[view.format]}": ring.file.typed(view.format) for view in views},
     }  # fmt: skip

@@ -14,7 +14,6 @@ import contextlib
 import functools
 import keyword
 import sys
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
@@ -24,7 +23,18 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from overwatch.sdk.rings.file import FENCE
-from overwatch.sdk.rings.layout import ALIGN, HEAD, INDEXED, ONE, PRIME, W_PUBLISHED, Kind, padded, tag
+from overwatch.sdk.rings.layout import (
+    ALIGN,
+    HEAD,
+    INDEXED,
+    ONE,
+    PRIME,
+    W_PUBLISHED,
+    Kind,
+    padded,
+    summing,
+    tag,
+)
 from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.writer import Entry
@@ -202,7 +212,7 @@ def update(*, update=None, {parameters}**_ow_more):
         else:
             _ow_word = _ow_ring.word + _ow_step
             _ow_pack(
-                _ow_view, _ow_off, _ow_length, _ow_crc(_ow_data, (_ow_at + _ow_index + _ow_tag) % _ow_prime),
+                _ow_view, _ow_off, _ow_length, _ow_sum(_ow_data, (_ow_at + _ow_index + _ow_tag) % _ow_prime),
                 _ow_word, _ow_at, _ow_index, _ow_tag, _ow_data,
             )
             {fence}
@@ -236,7 +246,7 @@ def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Upda
     )
     length = HEAD.size + known.length
     scope = {
-        "now": time_ns, "encode": _encode, "crc": zlib.crc32, "entry": Entry, "fence": FENCE,
+        "now": time_ns, "encode": _encode, "sum": summing(known.length), "entry": Entry, "fence": FENCE,
         "missing": msgspec.Raw(b"\xc0"), "other": other, "owner": owner, "limit": _MAX_INDEX,
         "least": -_MAX_INDEX, "every": slice(known.first, None, 9), "tags": known.tags, "form": known.number,
         "plain": _PLAIN, "plain_tag": tag(_PLAIN, known.number, 0), "prime": PRIME,

@@ -10,11 +10,12 @@ what payloads mean.
 """
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
-from zlib import crc32
+from zlib import adler32, crc32
 
-MAGIC: Final = int.from_bytes(b"OWRING01", "little")
+MAGIC: Final = int.from_bytes(b"OWRING02", "little")
 HEADER_BYTES: Final = 4096
 ALIGN: Final = 8
 
@@ -51,14 +52,15 @@ ONE: Final = 1 << PLACE_BITS
 MAX_DATA: Final = PLACE_MASK * ALIGN
 
 HEAD: Final = struct.Struct("<IIQqqQ")
-"""Length with head, CRC, mark, time, index, tag."""
+"""Length with head, checksum, mark, time, index, tag."""
 LAP: Final = 0xFFFF_FFFF
 """In place of a length: the next record is at the start."""
 FORM: Final = struct.Struct("<II")
-"""Length and CRC before a form."""
+"""Length and checksum before a form."""
 LENGTH: Final = struct.Struct("<I")
 
-PRIME: Final = 4_294_967_291
+PRIME: Final = 1_073_741_789
+SHORT: Final = 256
 WHOLE: Final = 4096
 _END: Final = 2048
 
@@ -110,15 +112,23 @@ def untagged(tag: int) -> tuple[int, int, int]:
 
 
 def seed(at: int, index: int, tag: int) -> int:
-    """What a record's CRC starts from, so that it covers the head as well."""
+    """What a record's checksum starts from, so that it covers the head as well."""
     return (at + index + tag) % PRIME
 
 
 def checksum(payload: "bytes | memoryview", start: int) -> int:
-    """CRC32 of a payload; of one longer than 4 KiB only both ends.
+    """CRC32 of a payload; of one longer than 4 KiB only both ends, of one up to 256 bytes Adler-32.
 
-    A torn copy shows at its end, and `crc32` of much data would hand over the interpreter lock.
+    A torn copy shows at its end, and `crc32` of much data would hand over the interpreter lock. For few bytes
+    Adler-32 takes a third of the time; the numbers of an update have no use for more.
     """
+    if len(payload) <= SHORT:
+        return adler32(payload, start)
     if len(payload) <= WHOLE:
         return crc32(payload, start)
     return crc32(payload[-_END:], crc32(payload[:_END], start))
+
+
+def summing(length: int) -> Callable[[bytes | memoryview, int], int]:
+    """What `checksum` does with payloads of this length, without asking for it."""
+    return adler32 if length <= SHORT else crc32 if length <= WHOLE else checksum
