@@ -15,13 +15,15 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from overwatch.collector.secrets import Secret
+from overwatch.collector.secrets import Secret, redact, texts_in
 from overwatch.collector.settings import CollectorConfig, problems
 
 _ROOTS: Final = ("receivers", "exporters", "extensions", "service")
 _WHOLE: Final = frozenset({"service.pipelines", "service.extensions"})
 """Sections that a user's file replaces rather than amends."""
 
+_SECRET: Final = msgspec.inspect.type_info(Secret)
+_ANY: Final = msgspec.inspect.AnyType()
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -36,8 +38,9 @@ def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
         data = _merge(data, _read(path), "")
     for item in sets:
         data = _merge(data, _one(item), "", replace=False)
-    _known(data, msgspec.inspect.type_info(CollectorConfig), "")
-    expanded = _expand_all(data, "")
+    kind = msgspec.inspect.type_info(CollectorConfig)
+    _known(data, kind, "")
+    expanded = _expand_all(data, kind, "")
     try:
         config = msgspec.convert(expanded, CollectorConfig, strict=True, dec_hook=_typed)
     except msgspec.ValidationError as error:
@@ -46,6 +49,18 @@ def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
     if found:
         raise ConfigError("\n".join(found))
     return config
+
+
+def as_yaml(config: CollectorConfig) -> str:
+    """The whole configuration as it holds, with a placeholder for each secret."""
+    data = _without_none(msgspec.to_builtins(config, enc_hook=str))
+    return redact(yaml.safe_dump(data, sort_keys=False), texts_in(config))
+
+
+def _without_none(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_none(value) for key, value in data.items() if value is not None}
+    return [_without_none(one) for one in data] if isinstance(data, list | tuple) else data
 
 
 def shipped() -> str:
@@ -104,8 +119,7 @@ def _merge(base: Any, over: Any, path: str, *, replace: bool = True) -> Any:
 
 def _known(data: Any, kind: msgspec.inspect.Type, path: str) -> None:
     """Check that every key below `data` is a field of its type."""
-    if isinstance(kind, msgspec.inspect.UnionType):
-        kind = next((one for one in kind.types if isinstance(one, msgspec.inspect.StructType)), kind)
+    kind = _plain(kind)
     if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(data, dict):
         return
     fields = {field.encode_name: field.type for field in kind.fields}
@@ -118,17 +132,38 @@ def _known(data: Any, kind: msgspec.inspect.Type, path: str) -> None:
         _known(value, fields[key], here)
 
 
-def _expand_all(data: Any, path: str) -> Any:
+def _expand_all(data: Any, kind: msgspec.inspect.Type, path: str) -> Any:
     if isinstance(data, dict):
-        return {key: _expand_all(value, f"{path}.{key}" if path else str(key)) for key, value in data.items()}
+        return {
+            key: _expand_all(value, _below(kind, key), f"{path}.{key}" if path else str(key))
+            for key, value in data.items()
+        }
     if isinstance(data, list):
-        return [_expand_all(value, f"{path}[{at}]") for at, value in enumerate(data)]
+        return [_expand_all(value, _below(kind, at), f"{path}[{at}]") for at, value in enumerate(data)]
     if not isinstance(data, str) or "$" not in data:
         return data
     text = expand(data, os.environ, path)
-    # A value that is one variable alone takes the type that its text has in YAML, as in otelcol.
+    # A value that is one variable alone takes the type that its text has in YAML, as in otelcol; a secret
+    # is its text as it stands, be it `1e5` or `null`.
     alone = data.startswith("${") and _closing(data, 2) == len(data) - 1
-    return yaml.safe_load(text) if alone else text
+    return yaml.safe_load(text) if alone and _plain(kind) != _SECRET else text
+
+
+def _below(kind: msgspec.inspect.Type, key: object) -> msgspec.inspect.Type:
+    """The type of a field, or of the items of a list or mapping."""
+    kind = _plain(kind)
+    if isinstance(kind, msgspec.inspect.StructType):
+        return next((field.type for field in kind.fields if field.encode_name == key), _ANY)
+    if isinstance(kind, msgspec.inspect.VarTupleType):
+        return kind.item_type
+    return kind.value_type if isinstance(kind, msgspec.inspect.DictType) else _ANY
+
+
+def _plain(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
+    """The type that a value has where it is not `None`."""
+    if not isinstance(kind, msgspec.inspect.UnionType):
+        return kind
+    return next((one for one in kind.types if not isinstance(one, msgspec.inspect.NoneType)), kind)
 
 
 def expand(text: str, env: Mapping[str, str], path: str) -> str:
@@ -186,7 +221,9 @@ def _typed(kind: type, value: Any) -> Any:
         return Path(value).expanduser().absolute()
     if kind is Secret and isinstance(value, str):
         return Secret(value)
-    raise TypeError(f"a value of type {type(value).__name__} is no {kind.__name__.lower()}")
+    if kind is Secret:
+        raise TypeError(f"a secret is a text; put this {type(value).__name__} in quotes")
+    raise TypeError(f"{value!r} is not a path")
 
 
 def _said(message: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from overwatch import __version__
+from overwatch.cli.configuration import config
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -136,3 +137,6 @@ def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
     from overwatch.cli.sync import sync as run_sync
 
     sys.exit(run_sync(spool, endpoint, timeout_s))
+
+
+main.add_command(config)

@@ -1,0 +1,128 @@
+"""`overwatch config`: is it valid, what does it come to, and what can be written in it.
+
+Rules: what is printed holds no secret. Must not know components; it reads their settings' types.
+"""
+
+import ast
+import inspect
+import textwrap
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from overwatch import __version__
+
+if TYPE_CHECKING:
+    from overwatch.collector import CollectorConfig
+
+_KINDS: Final = ("receivers", "exporters", "extensions", "service")
+
+_FILE = click.option(
+    "--config", "path", type=click.Path(path_type=Path, dir_okay=False), help="YAML file; defaults without."
+)
+_SETS = click.option(
+    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override one key, e.g. a.b.c=1."
+)
+
+
+@click.group()
+def config() -> None:
+    """Check and show the collector's configuration."""
+
+
+@config.command()
+@_FILE
+@_SETS
+def validate(path: Path | None, sets: tuple[str, ...]) -> None:
+    """Say what is wrong with a configuration, with the files that it names; status 1 if anything is."""
+    from overwatch.collector.checks import unusable
+
+    wrong = list(unusable(_load(path, sets)))
+    if wrong:
+        raise click.ClickException("\n".join(wrong))
+    click.echo(f"{path or 'the shipped configuration'} is valid")
+
+
+@config.command("print")
+@_FILE
+@_SETS
+def print_(path: Path | None, sets: tuple[str, ...]) -> None:
+    """Print the whole configuration as it holds, in YAML; secrets are not shown."""
+    from overwatch.config import as_yaml
+
+    click.echo(as_yaml(_load(path, sets)), nl=False)
+
+
+@config.command()
+def components() -> None:
+    """List receivers, exporters and extensions with their settings, in YAML."""
+    import yaml
+
+    from overwatch.collector import CollectorConfig
+
+    listed: dict[str, Any] = {"buildinfo": {"command": "overwatch", "version": __version__}}
+    for field in msgspec.structs.fields(CollectorConfig):
+        if field.name not in _KINDS:
+            continue
+        described = _described(field.type)
+        listed[field.name] = {
+            one.name: {"about": described.get(one.name, ""), "settings": dict(_settings(one.type, ""))}
+            for one in msgspec.structs.fields(field.type)
+        }
+    click.echo(yaml.safe_dump(listed, sort_keys=False, width=110), nl=False)
+
+
+def _load(path: Path | None, sets: tuple[str, ...]) -> "CollectorConfig":
+    from overwatch import config as configuration
+
+    try:
+        return configuration.load(path, sets)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _settings(kind: Any, path: str) -> list[tuple[str, str]]:
+    """Every setting below a section, with its default and what it means."""
+    section = _section(kind)
+    if section is None:
+        return []
+    described, found = _described(section), []
+    for field in msgspec.structs.fields(section):
+        here = f"{path}{field.name}"
+        below = _settings(field.type, f"{here}.")
+        if below:
+            found += below
+        else:
+            found.append((here, f"{described.get(field.name, '')} {_default(field)}"))
+    return found
+
+
+def _section(kind: Any) -> type[msgspec.Struct] | None:
+    """The section that a field holds, where it holds one."""
+    options = (kind, *getattr(kind, "__args__", ()))
+    return next((one for one in options if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    default = field.default
+    if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    if default is msgspec.NODEFAULT:
+        return "Required."
+    return "Not set by default." if default in (None, (), {}) else f"Default: {default}."
+
+
+def _described(section: type[msgspec.Struct]) -> dict[str, str]:
+    """What is written under each field of a section."""
+    written = ast.parse(textwrap.dedent(inspect.getsource(section))).body[0]
+    lines = written.body if isinstance(written, ast.ClassDef) else []
+    found = {}
+    for field, below in pairwise(lines):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = below.value if isinstance(below, ast.Expr) else None
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                found[field.target.id] = " ".join(text.value.split())
+    return found

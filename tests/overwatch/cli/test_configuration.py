@@ -1,0 +1,159 @@
+"""`overwatch config`: what is valid, what holds, what there is; secrets are never shown."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from overwatch.cli.main import main
+from overwatch.collector import CollectorConfig
+from overwatch.collector.secrets import SHOWN
+from overwatch.config import load
+
+CANARY = "canary-91d2"
+
+
+def cli(*arguments: str) -> Result:
+    """One call of the command."""
+    return CliRunner().invoke(main, ["config", *arguments])
+
+
+def test_the_shipped_configuration_is_valid() -> None:
+    """Without arguments the defaults are checked."""
+    result = cli("validate")
+
+    assert (result.exit_code, result.output) == (0, "the shipped configuration is valid\n")
+
+
+@pytest.mark.parametrize(
+    ("item", "parts"),
+    [
+        ("service.security.tokens.raed.token=x", ["service.security.tokens.raed: unknown key", "'read'"]),
+        ("service.security.tls.cert=x", ["service.security.tls.cert: unknown key", "'cert_file'"]),
+        ("service.security.tokens.read={}", ["service.security.tokens.read", "one of token, tokens"]),
+        ("service.security.tokens.read.token=", ["service.security.tokens.read", "one of token, tokens"]),
+        ("service.security.tokens.read.token=''", ["service.security.tokens.read", "a token is empty"]),
+        ("service.security.tokens.read.token=12345", ["service.security.tokens.read.token", "in quotes"]),
+        ("service.security.tokens.read.token='a b'", ["service.security.tokens.read", "visible ASCII"]),
+        ("service.security.tokens.read.filename=/no/where", ["tokens", "/no/where"]),
+        ("service.security.allowed_hosts=['http://x']", ["service.security", "allowed_hosts: 'http://x'"]),
+        ("service.security.allowed_hosts=['*']", ["service.security", "allowed_hosts: '*'"]),
+        ("service.security.allowed_origins=['x']", ["service.security", "allowed_origins: 'x'"]),
+        ("service.telemetry.logs.level=loud", ["service.telemetry.logs.level", "loud"]),
+        ("extensions.view.endpoint=0.0.0.0:4380", ["extensions.view.endpoint", "tls and", "tokens.read"]),
+    ],
+)
+def test_what_is_wrong_is_named(item: str, parts: list[str]) -> None:
+    """The path, what is wrong and what to do; the status is 1."""
+    result = cli("validate", "--set", item)
+
+    assert result.exit_code == 1
+    assert [part for part in parts if part not in result.output] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ((), "tls and service.security.tokens.ingest"),
+        (("token",), "set tls,"),
+        (("tls",), "set service.security.tokens.ingest,"),
+        (("token", "tls"), None),
+        (("read token", "tls"), "set service.security.tokens.ingest,"),
+        (("insecure",), None),
+    ],
+)
+def test_a_bind_for_others_needs_its_token_and_tls(
+    given: tuple[str, ...], missing: str | None, tmp_path: Path
+) -> None:
+    """The message names what is missing; the switch lets everything pass."""
+    at = "service.security"
+    words = {
+        "token": [f"{at}.tokens.ingest.token=abc"],
+        "read token": [f"{at}.tokens.read.token=abc"],
+        "tls": [f"{at}.tls.cert_file={tmp_path}/c", f"{at}.tls.key_file={tmp_path}/k"],
+        "insecure": [f"{at}.allow_insecure_bind=true"],
+    }
+    sets = ["receivers.otlp.protocols.grpc.endpoint=0.0.0.0:4317"] + [
+        item for word in given for item in words[word]
+    ]
+    try:
+        load(None, sets)
+        said = None
+    except ValueError as error:
+        said = str(error)
+
+    assert (said is None) if missing is None else (missing in str(said))
+
+
+def test_health_for_others_needs_tls_alone(tmp_path: Path) -> None:
+    """Probes carry no token; the shared section does not count, for health does not use it."""
+    bind = "extensions.health_check.endpoint=0.0.0.0:13133"
+    shared = [f"service.security.tls.{key}_file={tmp_path}/{key}" for key in ("cert", "key")]
+    own = [f"extensions.health_check.tls.{key}_file={tmp_path}/{key}" for key in ("cert", "key")]
+
+    with pytest.raises(ValueError, match="set tls, or use"):
+        load(None, [bind, *shared])
+    assert load(None, [bind, *own]).extensions.health_check.tls is not None
+
+
+def test_print_shows_what_holds_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All keys with defaults and overrides; a secret is a placeholder."""
+    monkeypatch.setenv("TOKEN", CANARY)
+    result = cli(
+        "print",
+        *("--set", "service.security.tokens.ingest.token=${env:TOKEN}"),
+        *("--set", f"exporters.webhook.url=https://hooks.example/{CANARY}"),
+        *("--set", "extensions.view.endpoint=127.0.0.1:1"),
+    )
+    printed = yaml.safe_load(result.output)
+
+    assert result.exit_code == 0
+    assert CANARY not in result.output
+    assert printed["service"]["security"]["tokens"]["ingest"]["token"] == SHOWN
+    assert printed["extensions"]["view"]["endpoint"] == "127.0.0.1:1"
+    assert printed["receivers"]["otlp"]["protocols"]["http"]["endpoint"] == "127.0.0.1:4318"
+
+
+def test_what_is_printed_is_a_configuration(tmp_path: Path) -> None:
+    """Printed and read again it is the same."""
+    file = tmp_path / "printed.yaml"
+    file.write_text(cli("print").output)
+
+    assert load(file, []) == load(None, [])
+
+
+@pytest.mark.parametrize("text", ["12345", "1e5", "null", "0x10", "true", "a: b"])
+def test_a_token_of_the_environment_is_its_text(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Tokens that look like numbers or other YAML stay what they are."""
+    monkeypatch.setenv("TOKEN", text.replace(" ", ""))
+    config = load(None, ["service.security.tokens.read.tokens=['${env:TOKEN}']"])
+    read = config.service.security.tokens.read
+
+    assert read is not None
+    assert read.tokens[0].reveal() == text.replace(" ", "")
+
+
+def test_components_lists_every_section_with_a_word_on_each_setting() -> None:
+    """Every receiver, exporter and extension is there, and no setting without its sentence."""
+    result = cli("components")
+    listed = yaml.safe_load(result.output)
+
+    assert result.exit_code == 0
+    for kind in ("receivers", "exporters", "extensions", "service"):
+        section = next(field.type for field in msgspec.structs.fields(CollectorConfig) if field.name == kind)
+        assert set(listed[kind]) == {field.name for field in msgspec.structs.fields(section)}
+        for name, about in listed[kind].items():
+            assert about["about"], name
+            assert [key for key, text in about["settings"].items() if text.startswith(" ")] == []
+    assert "protocols.http.tls.cert_file" in listed["receivers"]["otlp"]["settings"]
+    assert "tokens.ingest.filename" in listed["service"]["security"]["settings"]
+
+
+def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:
+    """`print` fails like `validate` does."""
+    result = cli("print", "--config", str(tmp_path / "absent.yaml"))
+
+    assert result.exit_code == 1
+    assert "absent.yaml" in result.output
