@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,8 +26,6 @@ from overwatch.events import EpisodeEnded, LogLine, Measured, Record
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.sdk.frames import Progress
-from overwatch.sdk.greeting import SUFFIX, forget_hello, read_hello
-from overwatch.sdk.rings.ringset import places, remove
 from tests.e2e.sdk.recorder import HEAD
 from tests.e2e.sdk.trainer import Ending, Plan
 from tests.overwatch.sdk.sink import free_port
@@ -34,6 +33,7 @@ from tests.overwatch.sdk.sink import free_port
 HERE = Path(__file__).parent
 DEADLINE_S = 60.0
 SMALL = "1m"
+SHM = Path("/dev/shm")
 LATE_S = 0.2
 """How much longer than asked a flush or a close may take."""
 
@@ -120,6 +120,12 @@ class Collector:
         command = [sys.executable, "-S", str(HERE / "recorder.py"), str(self.port), str(self._file)]
         self._process = subprocess.Popen([*command, str(self._mute)])
 
+    def is_there(self) -> bool:
+        """Whether it takes connections."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
+            return True
+        return False
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         assert self._process is not None
@@ -192,9 +198,12 @@ class Trainer:
         if small is not None:
             mount = f'mount -t tmpfs -o size={SMALL} none "$0" && exec "$@"'
             prefix = ("unshare", "--mount", "sh", "-c", mount, str(small))
+        env = environment(folder)
+        if small == SHM:
+            del env["OVERWATCH_RING_DIR"]
         self._errors = (folder / "trainer.log").open("w+b")
         self._process = subprocess.Popen(
-            [*prefix, *command], stdout=subprocess.PIPE, stderr=self._errors, env=environment(folder)
+            [*prefix, *command], stdout=subprocess.PIPE, stderr=self._errors, env=env
         )
 
     @property
@@ -256,9 +265,6 @@ class Trainer:
         self._process.kill()
         self._process.communicate()
         self._errors.close()
-        for rings in rings_of(self.pid):
-            remove(rings)
-            forget_hello(rings)
 
 
 def assert_truthful(ending: Ending, plan: Plan) -> None:
@@ -290,19 +296,24 @@ def environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "SLURM_"))}
     for name in ("OVERWATCH_RUN_ID", "TORCHELASTIC_RUN_ID", "RANK"):
         kept.pop(name, None)
-    own = {"OVERWATCH_SPOOL_DIR": str(folder / "spool"), "XDG_RUNTIME_DIR": str(folder)}
+    own = {
+        "OVERWATCH_SPOOL_DIR": str(folder / "spool"),
+        "OVERWATCH_RING_DIR": str(folder / "rings"),
+        "XDG_RUNTIME_DIR": str(folder),
+    }
     return {**kept, **own, "PYTHONWARNINGS": "error"}
 
 
-def sync(folder: Path) -> str:
-    """Run `overwatch sync` as a person would after a crash; what it says.
+def sync(folder: Path, rings: Path | None = None) -> str:
+    """Run `overwatch sync` as a person would after a crash; what it says when nothing is left to deliver.
 
-    What others have left on this machine is delivered too, or not: the exit code tells nothing here.
+    The spools are those of `folder`, the rings those of `rings`, where that is another's.
     """
     command = [sys.executable, "-m", "overwatch.cli", "sync", "--timeout", "20"]
-    return subprocess.run(
-        command, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
-    ).stdout
+    env = {**environment(folder), "OVERWATCH_RING_DIR": str((rings or folder) / "rings")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def children(pid: int) -> list[int]:
@@ -314,14 +325,9 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def rings_of(pid: int) -> list[Path]:
-    """The rings that a trainer has left."""
-    found = []
-    for path in (path for folder in places() for path in folder.glob(f"*{SUFFIX}")):
-        with contextlib.suppress(OSError, ValueError):
-            if read_hello(path.with_suffix("")).pid == pid:
-                found.append(path.with_suffix(""))
-    return found
+def rings_of(folder: Path) -> list[Path]:
+    """The files of rings that a trainer has left in a test's folder."""
+    return sorted((folder / "rings").glob("*"))
 
 
 def has_mounts() -> bool:

@@ -32,7 +32,7 @@ def test_a_living_trainer_in_another_container_is_left_alone(tmp_path: Path) -> 
         training(tmp_path, collector.endpoint, prefix=unseen()) as trainer,
     ):
         trainer.wait_steps(50)
-        assert trainer.plan.run_id not in sync(other)
+        assert trainer.plan.run_id not in sync(other, rings=tmp_path)
         trainer.wait_steps(50)
         ending = trainer.ending()
         assert ending.delivered
@@ -50,12 +50,12 @@ def test_an_exporter_that_still_reads_is_left_alone(tmp_path: Path) -> None:
         for pid in exporters:
             os.kill(pid, signal.SIGSTOP)
         trainer.kill()
-        assert trainer.plan.run_id not in sync(other)
+        assert trainer.plan.run_id not in sync(other, rings=tmp_path)
         for pid in exporters:
             os.kill(pid, signal.SIGCONT)
         said = len(trainer.numbers("a"))
         wait_for(lambda: len(collector.ear().lines) >= said, "all that was said")
-        wait_for(lambda: not rings_of(trainer.pid), "the exporter's end")
+        wait_for(lambda: not rings_of(tmp_path), "the exporter's end")
 
 
 def test_numbers_go_on_where_another_spool_knows_nothing_of_them(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_numbers_go_on_where_another_spool_knows_nothing_of_them(tmp_path: Path)
         for pid in [trainer.pid, *trainer.exporters()]:
             os.kill(pid, signal.SIGKILL)
         trainer.kill()
-        sync(other)
+        sync(other, rings=tmp_path)
         sync(tmp_path)
         ear = collector.ear()
         said = len(trainer.numbers("a"))

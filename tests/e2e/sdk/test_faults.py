@@ -29,7 +29,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.sdk.chaos import needs_mounts, recording, sync, training, wait_for
+from tests.e2e.sdk.chaos import SHM, needs_mounts, recording, sync, training, wait_for
 from tests.overwatch.sdk.sink import free_port
 
 
@@ -155,7 +155,7 @@ def test_rings_without_room_in_memory_lie_elsewhere(tmp_path: Path) -> None:
         training(
             tmp_path,
             collector.endpoint,
-            small=Path("/dev/shm"),
+            small=SHM,
         ) as trainer,
     ):
         trainer.wait_steps(20)

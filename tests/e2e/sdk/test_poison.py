@@ -19,6 +19,7 @@ def sink(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Sink]:
     """A collector over HTTP, and folders of the test's own."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("OVERWATCH_SPOOL_DIR", str(tmp_path / "spool"))
+    monkeypatch.setenv("OVERWATCH_RING_DIR", str(tmp_path / "rings"))
     with http_sink() as sink:
         yield sink
 
