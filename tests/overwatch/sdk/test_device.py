@@ -19,7 +19,7 @@ from overwatch.sdk.transfer import Flight, Host
 from overwatch.sdk.values import RefusedError
 
 torch = pytest.importorskip("torch")
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402 needs torch
+from tests.overwatch.sdk.dispatch import Recorder  # noqa: E402 needs torch
 
 DEADLINE_S = 20.0
 FAST = DeviceLimits(period_s=0.01, linger_s=0.05)
@@ -178,18 +178,6 @@ def test_columns_of_odd_layouts_arrive_whole(heard: Heard) -> None:
         "graph": [0.0, 1.0, 2.0, 3.0],
         "negated": [0.0, -1.0, -2.0, -3.0],
     }
-
-
-class Recorder(TorchDispatchMode):
-    """Every operation that torch runs in this thread."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN204
-        self.seen[func.name().partition(".")[0]] += 1
-        return func(*args, **(kwargs or {}))
 
 
 COPIES = {

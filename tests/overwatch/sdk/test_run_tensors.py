@@ -1,7 +1,6 @@
 """A run takes tensors wherever it takes numbers, and the training thread reads none of them."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,26 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="tensors need PyTorch")
 
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402 needs torch
-
-import overwatch.sdk  # noqa: E402
+import overwatch.sdk  # noqa: E402 needs torch
 from overwatch.catalog import KL, Scope  # noqa: E402
 from overwatch.events import EarlyStopped, EpisodeEnded, Measured  # noqa: E402
+from tests.overwatch.sdk.dispatch import Recorder  # noqa: E402
 from tests.overwatch.sdk.sink import Sink, http_sink  # noqa: E402
 
 READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero", "aten::equal")
-
-
-class Recorder(TorchDispatchMode):
-    """Every operation that torch runs in this thread."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN204
-        self.seen[func.name().partition(".")[0]] += 1
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.fixture
