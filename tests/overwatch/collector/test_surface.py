@@ -17,7 +17,7 @@ from tests.overwatch.collector.running import http as ask
 from tests.overwatch.collector.test_service import ready, spawn
 
 ROUTES = {
-    "otlp_http": {("*", "/{path:.*}")},
+    "otlp_http": {("*", "/{path}")},
     "metrics": {("GET", "/metrics"), ("HEAD", "/metrics")},
     "telemetry": {("GET", "/metrics"), ("HEAD", "/metrics")},
     "health": {("GET", "/"), ("HEAD", "/")},
