@@ -142,7 +142,7 @@ class Aggregator:
         slow_end = next_tick(self._now()) + 10 * FAST_NS
         while self._tick <= slow_end:
             self._take_tick()
-        self._checkpoint()
+        self._checkpoint(self._cursor.position)
 
     def _catch_up(self) -> None:
         """Fold what earlier lives journalled after the checkpoint, at the ticks that a replay takes."""
@@ -152,6 +152,8 @@ class Aggregator:
             if due and (batch.signal is Signal.START or next_tick(batch.stamp) > tick):
                 self._take_again(tick, due)
                 due = []
+                if self._checkpoints is not None and self._checkpoints.due(self._taken):
+                    self._checkpoint(batch.sequence)
             if batch.signal is Signal.START:
                 self._enter_life(batch)
             elif self._taken == 0:
@@ -160,6 +162,8 @@ class Aggregator:
             due.append(batch)
         if due:
             self._take_again(tick, due)
+            # Lives shorter than the time between two checkpoints must not make the next start longer.
+            self._checkpoint(self._cursor.position)
 
     def _enter_life(self, start: Batch) -> None:
         """Go to the first tick of a life, as its own aggregator did."""
@@ -181,9 +185,9 @@ class Aggregator:
         self._fold.skip(tick, batches)
         self._taken = tick
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, position: int) -> None:
         if self._checkpoints is not None:
-            taken = Checkpoint(tick=self._taken, position=self._cursor.position, fold=self._fold.dump())
+            taken = Checkpoint(tick=self._taken, position=position, fold=self._fold.dump())
             self._checkpoints.keep(taken)
 
     def _take_tick(self) -> None:
@@ -197,7 +201,7 @@ class Aggregator:
         for sink in self._sinks:
             self._publish(sink, frame)
         if self._checkpoints is not None and self._checkpoints.due(self._taken):
-            self._checkpoint()
+            self._checkpoint(self._cursor.position)
 
     def _publish(self, sink: FrameSink, frame: Frame) -> None:
         try:

@@ -58,7 +58,8 @@ class OtlpFileExporter:
             self._cursor = context.journal.cursor(NAME, 0 if place is None else place.position)
         self._written = self._cursor.position
         """Sequence of the first batch that is not in the files."""
-        self._keep_at = time.monotonic()
+        self._keep_at = 0.0
+        """When to keep the place next, monotonic: first at once, so that short lives get on too."""
         self._is_ready = self._kept is None
         """The files are what they were at the place that was kept, and there is one."""
         self._is_dirty = False

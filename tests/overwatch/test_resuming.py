@@ -1,0 +1,84 @@
+"""Going on after a restart: the aggregator's fold is the one that never stopped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from overwatch.aggregator import Aggregator, Checkpoint, Resumed
+from overwatch.fold import FAST_NS, Fold
+from overwatch.journal import DurableJournal, Folder, Signal
+from overwatch.otlp.encode import origin_attributes, request
+from tests import fakes
+from tests.fakes import ORIGIN, SECOND, START_NS
+
+
+class Shelf:
+    """Keeps every checkpoint; one is due at every `every`th tick."""
+
+    def __init__(self, every: int = 0) -> None:
+        self.every = every
+        self.kept: list[Checkpoint] = []
+
+    def due(self, tick: int) -> bool:
+        """Whether it is time."""
+        return bool(self.every) and tick // FAST_NS % self.every == 0
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Keep it."""
+        self.kept.append(checkpoint)
+
+
+def told(index: int) -> bytes:
+    """One update of a run."""
+    at = START_NS + index * SECOND
+    update = fakes.policy(at, index=index, entropy=0.5)
+    return request(fakes.records([update], first_seq=index), origin_attributes(ORIGIN))
+
+
+def lives(path: Path, *spans: tuple[int, int]) -> None:
+    """Lives of a collector that each end at once, telling one update a second."""
+    for number, (first, last) in enumerate(spans):
+        folder = Folder(path)
+        times = iter(START_NS + n * SECOND + 7 for n in range(first - 1, last))
+        journal = DurableJournal(folder, times.__next__)
+        body = b"{}" if number == 0 else b'{"after": 0}'
+        journal.append(
+            Signal.START, b'{"version":"1","pid":1,"config_digest":"0",' + body[1:] if len(body) > 2 else body
+        )
+        for index in range(first, last):
+            journal.append(Signal.LOGS, told(index))
+        journal.close()
+        folder.close()
+
+
+def caught_up(path: Path, shelf: Shelf, resumed: Resumed | None = None, start: int = 1) -> Iterator[bytes]:
+    """The fold after folding what lies in a folder."""
+    folder = Folder(path)
+    journal = DurableJournal(folder, lambda: START_NS)
+    aggregator = Aggregator(journal.cursor("a", start), lambda: START_NS, (), resumed, shelf)
+    aggregator._catch_up()
+    yield aggregator._fold.dump()
+    journal.close()
+    folder.close()
+
+
+def test_the_past_folded_from_any_checkpoint_is_the_same(tmp_path: Path) -> None:
+    """Three lives with gaps between them give one fold, wherever on the way it is taken up."""
+    lives(tmp_path / "j", (1, 8), (40, 52), (90, 94))
+    shelf = Shelf(every=7)
+    (whole,) = caught_up(tmp_path / "j", shelf)
+
+    assert len(shelf.kept) >= 3
+    assert shelf.kept[-1].fold == whole
+    for checkpoint in shelf.kept:
+        resumed = Resumed(fold=Fold.load(checkpoint.fold), tick=checkpoint.tick)
+        (again,) = caught_up(tmp_path / "j", Shelf(), resumed, checkpoint.position)
+        assert again == whole
+
+
+def test_short_lives_do_not_make_the_next_start_longer(tmp_path: Path) -> None:
+    """What a start had to fold again is in a checkpoint before it goes live."""
+    lives(tmp_path / "j", (1, 8))
+    shelf = Shelf()
+    list(caught_up(tmp_path / "j", shelf))
+
+    assert [checkpoint.position for checkpoint in shelf.kept] == [9]
