@@ -7,6 +7,7 @@ decides whether the collector is available. Must not know HTTP or what component
 import logging
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 
@@ -25,21 +26,42 @@ class Phase(Enum):
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The condition of one component."""
+    """The condition of one component, or of all below it."""
+
+    healthy: bool
+    status: str
+    status_time: str
+    error: str | None = None
+    components: "dict[str, Component] | None" = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The body: first the keys of otelcol's `health_check`, then those of its successor."""
 
     status: str
-    error: str | None = None
+    upSince: str  # noqa: N815 otelcol's spelling
+    uptime: str
+    phase: str
+    healthy: bool
+    components: dict[str, Component]
+
+
+class _Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    error: str
+    since: datetime
 
 
 class Health:
     """The collector's condition; safe from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, graph: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Components by pipeline, e.g. `{"pipeline:logs": ("receiver:otlp",)}`."""
+        self._graph = graph or {}
         self._lock = threading.Lock()
         self._phase = Phase.STARTING
-        self._since = datetime.now(UTC)
+        self._since = self._phase_since = datetime.now(UTC)
         self._began = time.monotonic()
-        self._errors: dict[str, str] = {}
+        self._troubles: dict[str, _Trouble] = {}
 
     @property
     def phase(self) -> Phase:
@@ -54,20 +76,22 @@ class Health:
     def enter(self, phase: Phase) -> None:
         """Go to the next phase."""
         with self._lock:
-            self._phase = phase
+            if phase is not self._phase:
+                self._phase, self._phase_since = phase, datetime.now(UTC)
 
     def failed(self, component: str, error: str) -> None:
         """Note that a component cannot do its work; logged when it could until now."""
         with self._lock:
-            known = component in self._errors
-            self._errors[component] = error
-        if not known:
+            known = self._troubles.get(component)
+            since = datetime.now(UTC) if known is None else known.since
+            self._troubles[component] = _Trouble(error=error, since=since)
+        if known is None:
             _log.error("%s fails: %s", component, error)
 
     def recovered(self, component: str) -> None:
         """Note that a component works."""
         with self._lock:
-            known = self._errors.pop(component, None)
+            known = self._troubles.pop(component, None)
         if known is not None:
             _log.warning("%s works again", component)
 
@@ -75,20 +99,50 @@ class Health:
     def degraded(self) -> dict[str, str]:
         """What each component that fails last said."""
         with self._lock:
-            return dict(self._errors)
+            return {name: trouble.error for name, trouble in self._troubles.items()}
 
-    def answer(self) -> tuple[int, bytes]:
-        """HTTP status and JSON body of a health request."""
+    def answer(self, *, detailed: bool = True) -> tuple[int, bytes]:
+        """HTTP status and JSON body of a health request; without `detailed` no error is told."""
         with self._lock:
-            phase, errors = self._phase, dict(self._errors)
+            phase, since, troubles = self._phase, self._phase_since, dict(self._troubles)
         available = phase is Phase.OK
-        body = {
-            "status": "Server available" if available else "Server not available",
-            "upSince": self._since.isoformat(),
-            "uptime": f"{self.uptime_s:.3f}s",
-            "phase": phase.value,
-            "components": {
-                name: Component(status="RecoverableError", error=error) for name, error in errors.items()
-            },
-        }
+        body = Answer(
+            status="Server available" if available else "Server not available",
+            upSince=self._since.isoformat(),
+            uptime=f"{self.uptime_s:.3f}s",
+            phase=phase.value,
+            healthy=available and not troubles,
+            components=_tree(self._graph, (phase, since), troubles, detailed=detailed),
+        )
         return (200 if available else 503), msgspec.json.encode(body)
+
+
+def _tree(
+    graph: Mapping[str, Sequence[str]],
+    now: tuple[Phase, datetime],
+    troubles: Mapping[str, _Trouble],
+    *,
+    detailed: bool,
+) -> dict[str, Component]:
+    """Every component under its pipelines; what is in trouble and in none stands under `collector`."""
+    placed = {name.partition(":")[2] for names in graph.values() for name in names}
+    own = tuple(f"collector:{name}" for name in troubles if name not in placed)
+    found = {}
+    for section, names in (*graph.items(), *([("collector", own)] if own else [])):
+        below = {name: _one(now, troubles.get(name.partition(":")[2]), detailed=detailed) for name in names}
+        worst = min(below.values(), key=lambda one: one.healthy, default=_one(now, None, detailed=detailed))
+        found[section] = msgspec.structs.replace(worst, error=None, components=below)
+    return found
+
+
+def _one(now: tuple[Phase, datetime], trouble: _Trouble | None, *, detailed: bool) -> Component:
+    phase, since = now
+    if trouble is None or phase in (Phase.STOPPING, Phase.STOPPED):
+        status = f"Status{phase.value}"
+        return Component(healthy=phase is Phase.OK, status=status, status_time=since.isoformat())
+    return Component(
+        healthy=False,
+        status="StatusRecoverableError",
+        status_time=trouble.since.isoformat(),
+        error=trouble.error if detailed else None,
+    )

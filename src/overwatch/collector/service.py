@@ -70,7 +70,7 @@ class Service:
         self._config = config
         self._now = now
         journal = MemoryJournal(now, config.exporters.aggregator.journal_size_mib << 20)
-        tally, health = Tally(), Health()
+        tally, health = Tally(), Health(config.graph)
         self._context = Context(
             journal=journal,
             intake=Intake(journal, tally, config.receivers.otlp.limits),

@@ -143,6 +143,17 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
         """Signals that some pipeline takes in."""
         return frozenset(signal for signal in SIGNALS if self.service.pipelines.of(signal) is not None)
 
+    @property
+    def graph(self) -> dict[str, tuple[str, ...]]:
+        """The components of each pipeline and the extensions, as otelcol's health names them."""
+        found = {"extensions": tuple(f"extension:{name}" for name in self.service.extensions)}
+        for name in ("logs", "metrics", "traces", SNAPSHOTS):
+            line: Pipeline | None = getattr(self.service.pipelines, name)
+            if line is not None:
+                receivers = (f"receiver:{one}" for one in line.receivers)
+                found[f"pipeline:{name}"] = (*receivers, *(f"exporter:{one}" for one in line.exporters))
+        return found
+
     def exporting(self, exporter: str) -> frozenset[Signal]:
         """Signals whose pipeline has this exporter."""
         pipelines = self.service.pipelines

@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 import psutil
 from prometheus_client import Metric as Family
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
+from overwatch import __version__
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, plain
@@ -91,8 +92,27 @@ class SelfMetrics:
         )
         held.add_metric([], self._context.journal.held_bytes)
         yield held
+        yield from self._queues()
         failing = GaugeMetricFamily(
             "overwatch_components_degraded", "How many components cannot do their work right now?"
         )
         failing.add_metric([], len(self._context.health.degraded))
         yield failing
+
+    def _queues(self) -> Iterator[Family]:
+        """What waits for each reader of the journal: bytes, as otelcol counts with `sizer: bytes`."""
+        journal = self._context.journal
+        size = GaugeMetricFamily(
+            "otelcol_exporter_queue_size", "How many bytes wait for an exporter?", labels=["exporter"]
+        )
+        capacity = GaugeMetricFamily(
+            "otelcol_exporter_queue_capacity", "How many bytes may wait for an exporter?", labels=["exporter"]
+        )
+        for name, waiting in sorted(journal.backlog.items()):
+            size.add_metric([name], waiting)
+            capacity.add_metric([name], journal.capacity_bytes)
+        yield size
+        yield capacity
+        target = InfoMetricFamily("target", "Which collector is this?")
+        target.add_metric([], {"service_name": "overwatch", "service_version": __version__})
+        yield target

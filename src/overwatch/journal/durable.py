@@ -136,6 +136,16 @@ class DurableJournal:
         return self._shared.owed()
 
     @property
+    def backlog(self) -> dict[str, int]:
+        """Bytes of bodies of this life that each cursor has not read, by the cursor's name."""
+        return self._shared.backlog()
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Most bytes of bodies that wait."""
+        return self._limits.held_bytes
+
+    @property
     def disk_bytes(self) -> int:
         """Bytes of records on disk."""
         return self._log.size_bytes

@@ -68,6 +68,22 @@ class MemoryJournal:
         return self._held
 
     @property
+    def backlog(self) -> dict[str, int]:
+        """Bytes of bodies that each cursor has not read, by the cursor's name."""
+        with self._changed:
+            return {
+                cursor.name: sum(
+                    len(batch.body) for batch in self._batches if batch.sequence >= cursor.position
+                )
+                for cursor in self._cursors
+            }
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Most bytes of bodies that wait."""
+        return self._budget
+
+    @property
     def is_pressed(self) -> bool:
         """Whether half of the budget is used up."""
         return self._held > self._budget // 2

@@ -52,6 +52,11 @@ class Shared:
             self._cursors.append(cursor)
             return cursor
 
+    def backlog(self) -> dict[str, int]:
+        """Bytes that each cursor has not read, by its name."""
+        with self.lock:
+            return {cursor.name: cursor.owed for cursor in self._cursors}
+
     def publish(self, batches: list[Batch], visible: int) -> None:
         """Show what was written."""
         with self.lock:

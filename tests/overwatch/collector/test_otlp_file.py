@@ -91,12 +91,18 @@ def test_a_folder_that_goes_away_is_made_again(tmp_path: Path) -> None:
     assert [entry.get("sequence") for entry in index(tmp_path)] == [None, 3, None]
 
 
+def exporter_state(service: Service) -> str:
+    """What health says of the exporter."""
+    pipelines = json.loads(http(str(service.endpoints.health)).body)["components"]
+    return str(pipelines["pipeline:logs"]["components"]["exporter:otlp_file"]["status"])
+
+
 def test_a_disk_that_fails_is_said_and_holds_up_nobody(tmp_path: Path) -> None:
     """What cannot be written is shown by health while all else goes on, and is written once it can be."""
     (tmp_path / "otlp").write_text("a file where the folder should be")
     with running(tmp_path) as service:
         send(service, told("run-a", [run_started(), update(0.01)]))
-        eventually(lambda: "otlp_file" in json.loads(http(str(service.endpoints.health)).body)["components"])
+        eventually(lambda: exporter_state(service) == "StatusRecoverableError")
         assert http(str(service.endpoints.health)).status == 200
         metrics = eventually(
             lambda: b"kl_divergence" in (page := http(f"{service.endpoints.metrics}/metrics").body) and page
@@ -105,7 +111,7 @@ def test_a_disk_that_fails_is_said_and_holds_up_nobody(tmp_path: Path) -> None:
 
         (tmp_path / "otlp").unlink()
         send(service, told("run-a", [update(0.02, 2)], first_seq=3))
-        eventually(lambda: not json.loads(http(str(service.endpoints.health)).body)["components"])
+        eventually(lambda: exporter_state(service) == "StatusOK")
 
     assert [entry.get("signal") for entry in index(tmp_path)] == [None, "start", "logs", "logs", None]
 

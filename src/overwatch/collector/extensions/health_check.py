@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.tls import TlsConfig
@@ -49,9 +50,9 @@ class HealthCheck:
         """Answer no more."""
         self._door.close()
 
-    async def _answer(self, _: web.Request) -> web.Response:
+    async def _answer(self, request: web.Request) -> web.Response:
         self._look_at_frames()
-        status, body = self._context.health.answer()
+        status, body = self._context.health.answer(detailed=self._context.guard.may(Role.READ, request))
         return web.Response(status=status, body=body, content_type="application/json")
 
     def _look_at_frames(self) -> None:

@@ -1,0 +1,142 @@
+"""Health in otelcol's words: the collector, its pipelines, and each component."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from overwatch.collector.health import Health, Phase
+from tests.overwatch.collector.running import eventually, http, run_started, running, told
+
+GRAPH = {
+    "extensions": ("extension:view",),
+    "pipeline:logs": ("receiver:otlp", "exporter:otlp_file"),
+    "pipeline:traces": ("receiver:otlp", "exporter:otlp_file"),
+}
+
+
+def body(health: Health, *, detailed: bool = True) -> Any:
+    """The JSON of an answer."""
+    return json.loads(health.answer(detailed=detailed)[1])
+
+
+def states(found: Any) -> dict[str, str]:
+    """The status of each component by `section/component`, of sections by their name."""
+    flat = {}
+    for section, one in found["components"].items():
+        flat[section] = one["status"]
+        flat |= {f"{section}/{name}": below["status"] for name, below in one["components"].items()}
+    return flat
+
+
+def test_every_component_goes_with_the_collector() -> None:
+    """Components start, run and stop with it; only while it runs is it available."""
+    health = Health(GRAPH)
+    seen = []
+    for phase in (Phase.STARTING, Phase.OK, Phase.STOPPING, Phase.STOPPED):
+        health.enter(phase)
+        seen.append((health.answer()[0], body(health)["healthy"], set(states(body(health)).values())))
+
+    assert seen == [
+        (503, False, {"StatusStarting"}),
+        (200, True, {"StatusOK"}),
+        (503, False, {"StatusStopping"}),
+        (503, False, {"StatusStopped"}),
+    ]
+
+
+def test_a_component_in_trouble_is_named_wherever_it_works() -> None:
+    """Its pipelines are in trouble too, others are not, and the collector stays available."""
+    health = Health(GRAPH)
+    health.enter(Phase.OK)
+    health.failed("otlp_file", "/data/otlp: No space left on device")
+    health.failed("tls", "the certificates of before are kept")
+    status, found = health.answer()[0], body(health)
+
+    assert (status, found["status"], found["healthy"]) == (200, "Server available", False)
+    assert {name for name, state in states(found).items() if state == "StatusRecoverableError"} == {
+        "pipeline:logs",
+        "pipeline:logs/exporter:otlp_file",
+        "pipeline:traces",
+        "pipeline:traces/exporter:otlp_file",
+        "collector",
+        "collector/collector:tls",
+    }
+    trouble = found["components"]["pipeline:logs"]["components"]["exporter:otlp_file"]
+    assert trouble["error"] == "/data/otlp: No space left on device"
+    assert "error" not in found["components"]["pipeline:logs"]
+
+    health.recovered("otlp_file")
+    health.recovered("tls")
+    assert set(states(body(health)).values()) == {"StatusOK"}
+
+
+def test_the_time_of_a_state_is_that_of_its_change() -> None:
+    """Saying the same again does not make it new."""
+    health = Health(GRAPH)
+    health.enter(Phase.OK)
+    health.failed("view", "once")
+    first = body(health)["components"]["extensions"]
+    health.failed("view", "again")
+    health.enter(Phase.OK)
+    second = body(health)["components"]["extensions"]
+
+    assert first["status_time"] == second["status_time"]
+    assert second["components"]["extension:view"]["error"] == "again"
+
+
+def test_every_part_of_the_configuration_is_there(tmp_path: Path) -> None:
+    """Pipelines and extensions with their components; errors are for those who may read."""
+    guarded = "service.security.tokens.read.token=re-1"
+    (tmp_path / "otlp").write_text("a file where the folder should be")
+    with running(tmp_path, guarded) as service:
+        url = str(service.endpoints.health)
+        eventually(lambda: service.context.health.degraded)
+        hidden = http(url)
+        full = http(url, Authorization="Bearer re-1")
+
+    assert hidden.status == full.status == 200
+    names = set(states(json.loads(hidden.body)))
+    assert {
+        "extensions/extension:file_storage",
+        "extensions/extension:health_check",
+        "extensions/extension:view",
+        "pipeline:logs/receiver:otlp",
+        "pipeline:logs/exporter:aggregator",
+        "pipeline:metrics/exporter:otlp_file",
+        "pipeline:traces/receiver:otlp",
+        "pipeline:snapshots/receiver:aggregator",
+        "pipeline:snapshots/exporter:prometheus",
+    } <= names
+    assert b"File exists" not in hidden.body
+    assert b"File exists" in full.body
+
+
+def test_queues_are_measured_with_their_room(tmp_path: Path) -> None:
+    """Each reader of the journal says how much waits for it and how much may."""
+    with running(tmp_path, "exporters.aggregator.journal_size_mib=3") as service:
+        hung = service.context.journal.cursor("hung")
+        request = told("run-a", [run_started()])
+        url = f"{service.endpoints.otlp_http}/v1/logs"
+        assert http(url, request, "POST", Content_Type="application/x-protobuf").status == 200
+        own = f"{service.context.board.url('telemetry')}/metrics"
+
+        def queues() -> dict[str, float]:
+            lines = http(own).body.decode().splitlines()
+            found = [line.rpartition(" ") for line in lines if line.startswith("otelcol_exporter_queue_")]
+            return {name.removeprefix("otelcol_exporter_queue_"): float(value) for name, _, value in found}
+
+        def drained() -> dict[str, float] | None:
+            now = queues()
+            return (
+                now if now['size{exporter="aggregator"}'] == now['size{exporter="otlp_file"}'] == 0 else None
+            )
+
+        found = eventually(drained)
+        page = http(own).body
+        hung.wait(0)
+        after = queues()
+
+    assert found['size{exporter="hung"}'] == len(request)
+    assert {value for name, value in found.items() if name.startswith("capacity")} == {3 << 20}
+    assert after['size{exporter="hung"}'] == 0
+    assert b'target_info{service_name="overwatch",service_version=' in page
