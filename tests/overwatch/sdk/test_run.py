@@ -448,5 +448,6 @@ def test_a_phase_is_measured_as_a_decorator_and_when_it_fails(sink: Sink) -> Non
         assert [learn(1), learn(2)] == [2, 4]
         with pytest.raises(KeyError), run.phase("checkpoint"):
             raise KeyError("disk")
+        assert run.flush(20.0)
     sink.wait(lambda sink: len(sink.events(PhaseEnded)) == 5)
     assert [event.phase for event in sink.events(PhaseEnded)] == ["sync", "update"] * 2 + ["checkpoint"]
