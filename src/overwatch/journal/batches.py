@@ -4,7 +4,7 @@ Rules: stamps strictly rise; a cursor's `seal(tick)` promises that no later batc
 the tick; a full journal refuses, it never drops what it accepted. Must not know where batches are kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -63,7 +63,21 @@ class Cursor(Protocol):
         ...
 
 
-class Journal(Protocol):
+class Queues(Protocol):
+    """What waits for whom."""
+
+    @property
+    def backlog(self) -> Mapping[str, int]:
+        """Bytes of bodies taken in by this process that each cursor has not read, by the cursor's name."""
+        ...
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Most bytes of bodies that wait."""
+        ...
+
+
+class Journal(Queues, Protocol):
     """Batches in order, for any number of cursors; safe from any thread."""
 
     @property
