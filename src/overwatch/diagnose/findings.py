@@ -20,6 +20,7 @@ from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.follow import LINGER_NS, Open
 from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.link import LinkJudgement
+from overwatch.diagnose.overlap import overlapping_writers
 from overwatch.diagnose.problem import STEADY, Patience, Problem
 from overwatch.diagnose.silence import outage, silent_run
 from overwatch.diagnose.storms import crash_storms, cull_storms
@@ -60,6 +61,7 @@ def problems(seen: Evidence) -> list[Problem]:
         return found
     away = outage(state, seen.link)
     found += [] if away is None else [away]
+    found += overlapping_writers(state, seen.link.overlapping)
     found += lane_problems(fleet, seen.lanes, seen.bounds, limits)
     found += cull_storms(fleet, seen.anomalies, seen.standing)
     found += policy_problems(state, fleet, limits, seen.standing)

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.diagnose.overlap import overlapping
 from overwatch.state.run import RunState
 from overwatch.state.sources import OUTAGE_S, Source, speed
 
@@ -27,6 +28,8 @@ class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """While a spool drains: how long nothing had come before."""
     speed: float | None = None
     """While a spool drains: seconds of the run told in one second."""
+    overlapping: tuple[str, ...] = ()
+    """Keys of the sources that speak at once for one role and rank."""
 
 
 def judge_link(state: RunState, tick: int) -> LinkJudgement:
@@ -45,6 +48,7 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
         last_from=None if latest is None else latest.speaker,
         away_s=None if drain is None else drain.away_s,
         speed=None if latest is None or drain is None else speed(latest),
+        overlapping=overlapping(state, tick),
     )
 
 

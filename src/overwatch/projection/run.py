@@ -122,7 +122,8 @@ def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:
                 age_s=max(0.0, (tick - source.stamp) / 1e9),
                 interval_s=source.interval_s(),
                 dropped=source.dropped,
+                overlapping=key in judged.overlapping,
             )
-            for source in state.sources.values()
+            for key, source in state.sources.items()
         ),
     )

@@ -66,6 +66,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     interval_s: float | None = None
     dropped: int | None = None
+    overlapping: bool = False
+    """Whether another process speaks for the same role and rank at the same time."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,8 @@ class Source(msgspec.Struct, kw_only=True):
     """Receive stamp of its newest batch."""
     at: int = 0
     """Producer's time of its newest record."""
+    first_at: int = 0
+    """Producer's time of the first record that was heard of it."""
     high: int = 0
     """Highest sequence number seen."""
     gaps: dict[int, bool] = msgspec.field(default_factory=dict)
@@ -82,6 +84,7 @@ class Source(msgspec.Struct, kw_only=True):
         if not late:
             self.drain = None
         self.stamp = stamp
+        self.first_at = self.first_at or at
         self.at = max(self.at, at)
 
     def interval_s(self) -> float | None:
