@@ -84,6 +84,8 @@ class Entry:
     """The role that all other methods need."""
     answer: Answer
     """Says a refusal in the door's own words."""
+    bodies: bool = False
+    """Whether requests have bodies; who waits for `100 Continue` then gets it once he is let in."""
     crowd: CrowdConfig | None = None
     """How many may stand before it, and how long; the defaults if left out."""
 
@@ -138,6 +140,8 @@ class Guard:
         async def stand(request: web.Request, handler: _Handler) -> web.StreamResponse:
             refused = self._host(request, bound) or self._origin(request) or self._token(request, entry)
             if refused is None:
+                if entry.bodies and request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+                    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 return await handler(request)
             return self._refuse(request, entry, refused)
 
@@ -249,6 +253,10 @@ def _hostname(host: str) -> str | None:
 
 def _port(text: str) -> bool:
     return not text or (text.isascii() and text.isdigit() and len(text) <= 5)
+
+
+async def expected(_: web.Request) -> None:
+    """For the routes of an entry with bodies: `100 Continue` is the guard's to say, after its judgement."""
 
 
 def plain(_: web.Request, refused: Refused) -> web.Response:

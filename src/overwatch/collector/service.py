@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from overwatch import __version__, discovery
-from overwatch.aggregator import Aggregator, FrameSink, Resumed
+from overwatch.aggregator import Aggregator, FrameSink
 from overwatch.collector.context import Board, Component, Context
+from overwatch.collector.counting import CountingCursor
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
@@ -166,14 +167,16 @@ class Service:
         self._begin(storage)
 
     def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:
-        cursor: Cursor
-        resumed: Resumed | None = None
         if self._storage is None:
-            cursor = self._context.journal.cursor("aggregator")
+            cursor = self._counting(self._context.journal.cursor("aggregator"))
             return Aggregator(cursor, self._now, sinks)
-        cursor, resumed = self._storage.resume()
+        place, resumed = self._storage.resume()
         self._after = None if resumed is None else resumed.tick
-        return Aggregator(cursor, self._now, sinks, resumed, self._storage.checkpoints)
+        return Aggregator(self._counting(place), self._now, sinks, resumed, self._storage.checkpoints)
+
+    def _counting(self, cursor: Cursor) -> Cursor:
+        signals = self._config.exporting("aggregator")
+        return CountingCursor(cursor, self._context.tally, "aggregator", signals)
 
     def _start_pipelines(self) -> None:
         exporters = [name for name in EXPORTERS if self._config.exporting(name)]

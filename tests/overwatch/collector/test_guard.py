@@ -354,3 +354,23 @@ def test_judging_looks_at_every_role() -> None:
     tokens.load()
 
     assert [tokens.judge(role, ["Bearer both"]) for role in Role] == [None, None, Denial.FORBIDDEN]
+
+
+@pytest.mark.parametrize(
+    ("authorization", "expected"),
+    [("Bearer wrong", b"HTTP/1.1 401 "), (f"Bearer {INGEST}", b"HTTP/1.1 100 ")],
+)
+def test_nobody_is_asked_for_a_body_that_is_not_wanted(
+    guarded: Service, authorization: str, expected: bytes
+) -> None:
+    """Who waits for `100 Continue` gets it with the right token, and a refusal at once without."""
+    port = urlsplit(str(guarded.endpoints.otlp_http)).port
+    head = (
+        "POST /v1/logs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
+        f"Authorization: {authorization}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        first = connection.recv(4096)
+
+    assert first.startswith(expected)

@@ -247,6 +247,8 @@ def test_the_collector_counts_what_it_does(tmp_path: Path) -> None:
         'otelcol_receiver_refused_log_records_total{receiver="otlp",transport="http"} 0.0',
         'overwatch_receiver_refused_requests_total{reason="malformed",transport="http"} 1.0',
         'otelcol_exporter_sent_log_records_total{exporter="otlp_file"} 2.0',
+        'otelcol_exporter_sent_log_records_total{exporter="aggregator"} 2.0',
+        'otelcol_exporter_send_failed_metric_points_total{exporter="aggregator"} 0.0',
         "overwatch_components_degraded 0.0",
     ):
         assert f"{line}\n" in page

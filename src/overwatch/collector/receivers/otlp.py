@@ -21,7 +21,7 @@ GRACE_S: Final = 2.0
 """How long requests in flight may take to end when the collector stops, in seconds."""
 
 
-_ENTRY: Final = Entry(name="otlp_http", reads=Role.INGEST, acts=Role.INGEST, answer=denied)
+_ENTRY: Final = Entry(name="otlp_http", reads=Role.INGEST, acts=Role.INGEST, answer=denied, bodies=True)
 
 
 class Protocols(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from aiohttp import web
 from google.protobuf.message import Message
 
 from overwatch.collector.crowd import CrowdConfig
-from overwatch.collector.guard import Refused
+from overwatch.collector.guard import Refused, expected
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import Hold, LimitsConfig, NoRoomError, Room
 from overwatch.collector.receivers import bodies, status
@@ -100,7 +100,7 @@ class OtlpHttp:
     def app(self) -> web.Application:
         """The web application."""
         app = web.Application(client_max_size=self._config.max_request_body_size)
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        app.router.add_route("*", "/{path:.*}", self._answer, expect_handler=expected)
         return app
 
     async def _answer(self, request: web.Request) -> web.Response:
