@@ -8,7 +8,7 @@ PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
 BENCH_FLAGS ?=
 
-.PHONY: demo test check lint types imports long bench bench-sdk generate screenshots constraints clean
+.PHONY: demo test check lint types imports long bench bench-sdk bench-collector generate screenshots constraints clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +44,9 @@ bench: $(VENV)/.installed  ## ratios beside comparators in one run; never a gate
 
 bench-sdk: $(VENV)/.installed  ## what telemetry costs training; OVERWATCH_BENCH_PYTHON may have wandb, tensorboard
 	$(BIN)/python tests/bench/bench_sdk.py $(BENCH_FLAGS)
+
+bench-collector: $(VENV)/.installed  ## durable ingest on one core: events a second, time to the answer
+	$(BIN)/python tests/bench/bench_collector.py $(BENCH_FLAGS)
 
 generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
 	$(BIN)/python -m overwatch.generate

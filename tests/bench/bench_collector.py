@@ -1,0 +1,174 @@
+"""Durable ingest: events a second that one collector on one core acknowledges, and how long an answer takes.
+
+A collector process is held to one core; senders in this process, on another core where there is one, post
+OTLP/HTTP requests of 100 gate evaluations each over connections that stay open, the next one once the last
+is answered; once as fast as they can, once at a steady rate. The whole pipeline runs: fold, ticks, recording.
+Measured for every durability and for a journal in memory; `fsync` twice as an A/A control. Prints, gates
+nothing.
+
+    python tests/bench/bench_collector.py [--seconds 8] [--senders 8] [--rate 10000] [--folder DIR]
+"""
+
+import argparse
+import http.client
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, product
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from overwatch.events import GateEvaluated, Origin, Record
+from overwatch.otlp.encode import request
+from tests.e2e.killing import Collector
+
+PER_REQUEST = 100
+BODIES = 400
+"""Requests made beforehand; they are sent in turn, from the second turn on as duplicates."""
+
+HEADERS = {"Content-Type": "application/x-protobuf"}
+MODES = {
+    "fsync": ("extensions.file_storage.durability=fsync",),
+    "fsync again": ("extensions.file_storage.durability=fsync",),
+    "fast": ("extensions.file_storage.durability=fast",),
+    "memory": ("service.extensions=[health_check, view]",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one collector did."""
+
+    events_s: float
+    waits_ms: list[float]
+    refused: int
+    cpu: float
+    """Cores that the collector used."""
+    rss_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How senders send."""
+
+    senders: int
+    seconds: float
+    rate: int | None
+    """Events a second of all senders; `None`: as fast as they are answered."""
+
+    def next_at(self, sent: int, began: float) -> float:
+        """When a sender that sent so many requests sends the next."""
+        return began + (0.0 if self.rate is None else sent * self.senders * PER_REQUEST / self.rate)
+
+
+def body(number: int) -> bytes:
+    """One request."""
+    first = number * PER_REQUEST + 1
+    at = time.time_ns()
+    events = [
+        GateEvaluated(
+            at=at + index, env_id=index % 64, slot="r0c0", seed_id=f"s{first + index}", gate="G2",
+            passed=True, score=0.5,
+        )
+        for index in range(PER_REQUEST)
+    ]  # fmt: skip
+    origin = Origin(run_id="bench", epoch="1", ours=True)
+    return request([Record(origin=origin, event=e, seq=first + i) for i, e in enumerate(events)], {})
+
+
+@contextmanager
+def collecting(folder: Path, sets: tuple[str, ...]) -> Iterator[tuple[Collector, psutil.Process]]:
+    """A collector on the first core."""
+    cores = sorted(os.sched_getaffinity(0))
+    collector = Collector(folder, *sets)
+    os.sched_setaffinity(0, cores[:1])
+    try:
+        collector.start()
+    finally:
+        os.sched_setaffinity(0, cores[1:] or cores)
+    assert collector.endpoints is not None
+    try:
+        yield collector, psutil.Process(collector.endpoints.pid)
+        collector.stop()
+    finally:
+        collector.kill()
+        os.sched_setaffinity(0, cores)
+
+
+def measure(folder: Path, sets: tuple[str, ...], bodies: list[bytes], load: Load) -> Result:
+    """Send for so long, with a second of warm-up before."""
+    turns, lock = count(), threading.Lock()
+    began = time.monotonic() + 1
+    waits: list[float] = []
+    refused: list[float] = []
+
+    def send(url: str) -> None:
+        place = urlsplit(url)
+        connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=30)
+        for sent in count():
+            time.sleep(max(0.0, load.next_at(sent, began - 1) - time.monotonic()))
+            asked = time.monotonic()
+            if asked >= began + load.seconds:
+                break
+            with lock:
+                turn = next(turns)
+            connection.request("POST", "/v1/logs", bodies[turn % len(bodies)], HEADERS)
+            answer = connection.getresponse()
+            answer.read()
+            if asked >= began:
+                (waits if answer.status == 200 else refused).append(time.monotonic() - asked)
+        connection.close()
+
+    with collecting(folder, sets) as (collector, process):
+        assert collector.endpoints is not None
+        began = time.monotonic() + 1
+        used = process.cpu_times()
+        started = time.monotonic()
+        with ThreadPoolExecutor(load.senders) as pool:
+            list(pool.map(send, [str(collector.endpoints.otlp_http)] * load.senders))
+        elapsed, now = time.monotonic() - started, process.cpu_times()
+        return Result(
+            events_s=len(waits) * PER_REQUEST / load.seconds,
+            waits_ms=sorted(wait * 1000 for wait in waits),
+            refused=len(refused),
+            cpu=(now.user + now.system - used.user - used.system) / elapsed,
+            rss_mib=process.memory_info().rss / (1 << 20),
+        )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--senders", type=int, default=8)
+    parser.add_argument("--rate", type=int, default=10_000, help="events a second, for the steady half")
+    parser.add_argument("--folder", type=Path, default=None, help="on the disk to measure")
+    options = parser.parse_args()
+    bodies = [body(number) for number in range(BODIES)]
+    print(f"{options.senders} senders, requests of {PER_REQUEST} events and {len(bodies[0])} bytes")
+    print(f"{'':24}{'events/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'cores':>7}{'MiB':>6}{'refused':>9}")
+    loads = [Load(options.senders, options.seconds, rate) for rate in (None, options.rate)]
+    for load, (mode, sets) in product(loads, MODES.items()):
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            result = measure(Path(folder), sets, bodies, load)
+        waits = result.waits_ms or [float("nan")]
+        how = "" if load.rate is None else f" at {load.rate}/s"
+        print(
+            f"{mode + how:24}{result.events_s:10.0f}{statistics.median(waits):9.1f}"
+            f"{waits[int(len(waits) * 0.99)]:9.1f}{result.cpu:7.2f}{result.rss_mib:6.0f}{result.refused:9}"
+        )
+
+
+if __name__ == "__main__":
+    main()
