@@ -18,6 +18,11 @@ DEADLINE_S = 30.0
 ALT_ON, ALT_OFF, CURSOR_ON = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 
 
+def _without_size() -> dict[str, str]:
+    """The environment without a size of a screen, which would win over the terminal's own."""
+    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
+
 class Terminal:
     """The master side of a pty in which a command runs."""
 
@@ -31,7 +36,7 @@ class Terminal:
         self.process = subprocess.Popen(
             list(command),
             cwd=ROOT, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
-            env={**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", **env},
+            env={**_without_size(), "TERM": "xterm-256color", "LANG": "C.UTF-8", **env},
         )  # fmt: skip
 
     def read(self, wait_s: float = 0.1) -> None:

@@ -85,6 +85,7 @@ class Exporter:
         self._station = Station(described, spool, self._instruments, hello.started, said)
         self._before = spool.spooled
         self._malformed = 0
+        self._in_trouble = False
         self._poison = 0
         """Records that could be decoded and not told."""
         self._items: list[Item] = []
@@ -164,6 +165,16 @@ class Exporter:
             self._write_account()
         for item in items:
             self._source.done(item)
+        self._say_trouble()
+
+    def _say_trouble(self) -> None:
+        """Say once when the spool's disk stops taking requests, and once when it takes them again."""
+        if self._spool.degraded is not self._in_trouble:
+            self._in_trouble = self._spool.degraded
+            if self._in_trouble:
+                log.warning("telemetry waits in memory only: its spool has trouble: %s", self._spool.trouble)
+            else:
+                log.warning("telemetry waits on disk again")
 
     def _finish(self, deadline: float) -> None:
         if self._sampler is not None:
