@@ -49,7 +49,8 @@ class _Columns:
     def event(self) -> Measured:
         if self.n == 1:
             return self.newest
-        return msgspec.structs.replace(self.newest, values=self.values, conflated=Conflated(n=self.n, first=self.first))
+        told = Conflated(n=self.n, first=self.first)
+        return msgspec.structs.replace(self.newest, values=self.values, conflated=told)
 
 
 class Window:
