@@ -63,6 +63,7 @@ def redact(text: str, known: frozenset[str] = frozenset()) -> str:
     >>> redact("Bearer abc at http://me:pw@host/ key=s3cr3t", frozenset({"s3cr3t"}))
     'Bearer [REDACTED] at http://[REDACTED]@host/ key=[REDACTED]'
     """
-    for secret in known:
-        text = text.replace(secret, SHOWN)
+    # The longest first, so that no end of one is left; quoted as well, as they stand in JSON.
+    for secret in sorted(known, key=len, reverse=True):
+        text = text.replace(secret, SHOWN).replace(msgspec.json.encode(secret).decode()[1:-1], SHOWN)
     return _USERINFO.sub(SHOWN, _BEARER.sub(rf"\1\2{SHOWN}", text))

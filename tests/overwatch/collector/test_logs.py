@@ -75,6 +75,14 @@ def test_redaction(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
+def test_secrets_within_secrets_and_quotes_go_whole() -> None:
+    """No end of a longer one is left, and JSON's escapes hide none."""
+    lines = formatter("json", lambda: frozenset({"abcd", "abcdefgh", 'qu"ote\\d'}))
+    said = lines.format(record("abcdefgh and %s", 'qu"ote\\d'))
+
+    assert json.loads(said)["event"] == f"{SHOWN} and {SHOWN}"
+
+
 def test_a_secret_does_not_show(tmp_path: Path) -> None:
     """A configuration with tokens shows placeholders, and still knows which texts to keep out."""
     held = config(
