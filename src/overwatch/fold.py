@@ -21,11 +21,14 @@ from overwatch.snapshot import Snapshot, View
 from overwatch.state import RunState, apply, new_run
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
+from overwatch.state.envs import MAX_ENVS
 from overwatch.state.joins import Joins
 
 FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
 MAX_RUNS: Final = 256
+MAX_ENVS_OF_ALL: Final = 1 << 18
+"""Most envs of all runs together."""
 DEFAULT_VIEW: Final = View()
 
 
@@ -59,6 +62,8 @@ class TowerStats(msgspec.Struct, kw_only=True):
     duplicates: int = 0
     refused_runs: int = 0
     """Records of runs beyond the limit of runs."""
+    overflowed: int = 0
+    """Names and ids beyond what one run, or all of them, may have."""
     last_problem: str | None = None
 
 
@@ -219,15 +224,28 @@ class Fold:
         if tracked is None:
             if len(self._runs) >= MAX_RUNS and not self._forget_one():
                 self.tower.refused_runs += 1
+                self.tower.last_problem = f"run {run_id}: there are {MAX_RUNS} runs already"
                 return
             tracked = self._runs[run_id] = _Tracked(new_run(record), Assessment())
+            self._share_room()
+        state = tracked.state
+        envs, beyond = state.envs.n, state.overflow.total
         try:
-            fresh = apply(tracked.state, record, stamp)
+            fresh = apply(state, record, stamp)
         except (ValueError, LookupError, TypeError, OverflowError) as error:
             self._quarantine(f"{type(record.event).__name__} of run {run_id}: {error}")
             return
         self.tower.records += 1
         self.tower.duplicates += not fresh
+        self.tower.overflowed += state.overflow.total - beyond
+        if state.envs.n != envs:
+            self._share_room()
+
+    def _share_room(self) -> None:
+        """What all runs have together is bounded too: where that is reached, none gets more."""
+        room = max(0, MAX_ENVS_OF_ALL - sum(run.state.envs.n for run in self._runs.values()))
+        for run in self._runs.values():
+            run.state.envs.most = min(MAX_ENVS, run.state.envs.n + room)
 
     def _forget_one(self) -> bool:
         """Let go of the run that has been over for longest; `False` when none is."""

@@ -25,6 +25,8 @@ TOWER: Final = {
     "unattributed": "How many records named no run?",
     "unmapped": "How many foreign metric points does no catalogue row know?",
     "duplicates": "How many records had come before?",
+    "refused_runs": "How many records were of runs beyond the most runs?",
+    "overflowed": "How many names and ids were beyond the most that a run may have?",
 }
 
 

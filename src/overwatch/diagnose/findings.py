@@ -28,6 +28,7 @@ from overwatch.state.run import RunState
 
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
 
+_NAMED: Final = 3
 MAX_ENV_FINDINGS: Final = 20
 """Envs named one by one; more of one kind become one finding about the fleet."""
 
@@ -62,6 +63,7 @@ def problems(seen: Evidence) -> list[Problem]:
     away = outage(state, seen.link)
     found += [] if away is None else [away]
     found += overlapping_writers(state, seen.link.overlapping)
+    found += _overflowed(state)
     found += lane_problems(fleet, seen.lanes, seen.bounds, limits)
     found += cull_storms(fleet, seen.anomalies, seen.standing)
     found += policy_problems(state, fleet, limits, seen.standing)
@@ -79,6 +81,27 @@ def _failed(state: RunState) -> Iterator[Problem]:
             at=finished.at,
             message=f"run failed: {finished.reason or 'no reason given'}",
             hint="read the trainer's log",
+        )
+
+
+def _overflowed(state: RunState) -> Iterator[Problem]:
+    """More names or ids than there is room for: who brought them is said, since the cause is elsewhere."""
+    kinds = dict(state.overflow.counts)
+    names = [name for of_kind in state.overflow.offenders.values() for name in of_kind]
+    for kind, words in (("lane", state.lane_names), ("slot", state.slot_names)):
+        if words.beyond:
+            kinds[kind] = kinds.get(kind, 0) + sum(words.beyond.values())
+            names += words.beyond
+    if kinds:
+        counted = ", ".join(f"{kind} {times:,} times" for kind, times in sorted(kinds.items()))
+        yield Problem(
+            code="too-many-names",
+            severity="warning",
+            scope="run",
+            subject=None,
+            at=state.last_at,
+            message=f"beyond the limits: {counted}; among them {', '.join(names[:_NAMED])}",
+            hint="names and ids must not carry values; look at who makes these",
         )
 
 

@@ -7,6 +7,7 @@ nothing here reads a clock. A malformed event raises before it changes anything 
 import math
 from typing import assert_never
 
+import msgspec
 import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
@@ -31,12 +32,13 @@ from overwatch.events import (
     SeedStageChanged,
 )  # fmt: skip
 from overwatch.state.arrays import counted
+from overwatch.state.caps import source_of, within
 from overwatch.state.envs import ids_in
 from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
-from overwatch.state.run import Entry, Phase, RunState
+from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, Phase, RunState
 from overwatch.state.sources import Source, source_key
 from overwatch.state.stops import settle_stops
 
@@ -49,14 +51,18 @@ def new_run(record: Record) -> RunState:
 def apply(state: RunState, record: Record, stamp: int) -> bool:
     """Fold one record received at `stamp`; `False` when it had been folded before."""
     origin, event = record.origin, record.event
-    source = state.sources.setdefault(
-        source_key(origin), Source(name=f"{origin.role} {origin.rank}", rank=origin.rank)
-    )
+    source = source_of(state, source_key(origin), f"{origin.role} {origin.rank}", origin.rank)
     if not source.is_new(record.seq):
         return False
     source.heard(stamp, event.at)
     state.last_stamp = max(state.last_stamp, stamp)
     state.last_at = max(state.last_at, event.at)
+    part = within(state, event)
+    if part is None:
+        return True
+    if part is not event:
+        event = part
+        record = msgspec.structs.replace(record, event=part)
     known = state.envs.n
     _fold(state, source, record, stamp)
     if state.envs.n > known and event.at <= state.envs.removed_at:
@@ -204,7 +210,9 @@ def _move_seed(state: RunState, event: SeedStageChanged) -> None:
 
 def _gate(state: RunState, event: GateEvaluated) -> None:
     rows = np.array([state.envs.row(event.env_id)])
-    state.envs.gates.setdefault(event.env_id, {})[event.slot] = f"{event.gate} {_result(event)}"
+    gates = state.envs.gates.setdefault(event.env_id, {})
+    if event.slot in gates or len(gates) < SLOT_NAMES:
+        gates[event.slot] = f"{event.gate} {_result(event)}"
     if not event.passed:
         state.envs.gate_fails.add(rows, event.at)
         state.envs.failed_gate[event.env_id] = event.gate
@@ -233,7 +241,11 @@ def _crash(state: RunState, event: EnvCrashed) -> None:
 
 
 def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
-    phase = state.phases.setdefault(source.rank, {}).setdefault(event.phase, Phase())
+    phases = state.phases.get(source.rank, {})
+    if event.phase not in phases and (len(phases) >= PHASE_NAMES or len(state.phases) > MAX_RANKS):
+        state.overflow.note("phase", event.phase)
+        return
+    phase = state.phases.setdefault(source.rank, phases).setdefault(event.phase, Phase())
     phase.seconds.push(event.duration_s)
     phase.at = event.at
 

@@ -22,6 +22,8 @@ RETURNS = 32
 """Finished episodes remembered per env."""
 SHOWN_RETURNS = 10
 """Newest finished episodes whose mean is an env's return."""
+MAX_ENVS: Final = 1 << 17
+"""Most envs of one run."""
 MAX_GONE: Final = 1 << 16
 """Removed envs remembered; beyond it the earliest removal is forgotten."""
 _FILLS: Final = {
@@ -51,6 +53,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """All envs that are there. Arrays have capacity C ≥ n rows; only the first n are in use."""
 
     n: int = 0
+    most: int = MAX_ENVS
+    """How many there may be."""
     ids: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Env id of each row."""
     by_id: Ints = msgspec.field(default_factory=lambda: ints(0))

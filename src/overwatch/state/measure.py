@@ -14,7 +14,7 @@ from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.envs import ids_in
 from overwatch.state.policy import Many, new_series, observe, observe_conflated, share_above
-from overwatch.state.run import Gauge, RunState, Throttle
+from overwatch.state.run import LANES, MAX_RANKS, Gauge, RunState, Throttle
 from overwatch.state.stops import settle_stops
 from overwatch.state.trends import MEASURES
 
@@ -71,6 +71,7 @@ def _numbers(state: RunState, event: Measured, stamp: int) -> None:
         if row is not None and row.scope is Scope.RUN:
             continue
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
+            state.overflow.note("metric", name)
             continue
         series = state.policy.setdefault(name, new_series())
         limits = NO_LIMITS if row is None else state.limits(row)
@@ -124,6 +125,8 @@ def _envs(state: RunState, event: Measured, rank: int) -> None:
 
 def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> None:
     """Each rank numbers its own steps."""
+    if rank not in state.step_index and len(state.step_index) >= MAX_RANKS:
+        return
     index, marks = event.index or 0, state.step_marks
     first = index if event.conflated is None or event.conflated.first is None else event.conflated.first
     before = state.step_index.get(rank, first - 1)
@@ -177,6 +180,9 @@ def _lanes(state: RunState, event: Measured, stamp: int) -> None:
     labels, nodes = (_words(event, name, len(ids)) for name in ("label", "node"))
     for position, (lane_id, label, node) in enumerate(zip(ids, labels, nodes, strict=True)):
         if lane_id is None:
+            continue
+        if len(state.lanes) >= LANES and state.lane_ids.name(lane_id) not in state.lanes:
+            state.overflow.note("lane", lane_id)
             continue
         if label is not None:
             state.call_lane(lane_id, label, node)

@@ -11,6 +11,8 @@ import msgspec
 
 from overwatch.events import Column, Origin, RunStarted
 
+MAX_NAMES: Final = 512
+"""Values that ranks tell beside the one that counts."""
 MAX_SPREAD: Final = 1024
 """Most ranks whose policy numbers are kept beside the leading one's."""
 
@@ -48,6 +50,8 @@ class Ranks(msgspec.Struct, kw_only=True):
         """Keep the policy numbers of a rank that does not lead."""
         for name, column in values.items():
             value = column.first() if len(column) else math.nan
+            if name not in self.others and len(self.others) >= MAX_NAMES:
+                continue
             known = self.others.setdefault(name, {})
             if math.isfinite(value) and (rank in known or len(known) < MAX_SPREAD):
                 known[rank] = value

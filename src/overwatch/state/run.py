@@ -11,6 +11,7 @@ from overwatch.events import CheckpointSaved, EarlyStopped, Origin, RunFinished,
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
 from overwatch.state.lanes import LaneIds
+from overwatch.state.overflow import OFFENDERS, Overflow
 from overwatch.state.policy import Rest, Series
 from overwatch.state.ranks import Ranks
 from overwatch.state.ring import Ring
@@ -25,6 +26,14 @@ READINGS = 10
 STOPS = 256
 """Early stops remembered: as many as one record of many updates can hold, and more."""
 PHASES = 16
+SLOT_NAMES = 128
+"""Names of slots: each costs a place in every env."""
+PHASE_NAMES = 64
+"""Of one rank."""
+MAX_RANKS = 4096
+LANES = 1024
+OTHER = "(other)"
+"""Stands for all words beyond the most."""
 ACTIONS = 64
 """Steps whose actions make up the action mix."""
 
@@ -104,10 +113,18 @@ class Names(msgspec.Struct):
 
     words: list[str] = msgspec.field(default_factory=list)
     codes: dict[str, int] = msgspec.field(default_factory=dict)
+    most: int = 1024
+    """How many words there may be, the one for all others among them."""
+    beyond: dict[str, int] = msgspec.field(default_factory=dict)
+    """How often words came for which there was no room; the first few."""
 
     def code(self, word: str) -> int:
-        """The number of a word; a new word gets the next one."""
+        """The number of a word; a new word gets the next one, and one too many that of `OTHER`."""
         found = self.codes.get(word)
+        if found is None and word != OTHER and len(self.words) >= self.most - 1:
+            if word in self.beyond or len(self.beyond) < OFFENDERS:
+                self.beyond[word] = self.beyond.get(word, 0) + 1
+            return self.code(OTHER)
         if found is None:
             found = self.codes[word] = len(self.words)
             self.words.append(word)
@@ -145,7 +162,7 @@ class RunState(msgspec.Struct, kw_only=True):
     step_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(256))
     """(producer time, total steps), for windowed rates."""
     envs: Envs = msgspec.field(default_factory=Envs)
-    slot_names: Names = msgspec.field(default_factory=Names)
+    slot_names: Names = msgspec.field(default_factory=lambda: Names(most=SLOT_NAMES))
     blueprint_names: Names = msgspec.field(default_factory=Names)
     op_names: Names = msgspec.field(default_factory=Names)
     lane_names: Names = msgspec.field(default_factory=Names)
@@ -182,6 +199,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """(producer time, lines so far), for the feed's rate."""
     facts: Facts = msgspec.field(default_factory=Facts)
     """Lines about one env each."""
+    overflow: Overflow = msgspec.field(default_factory=Overflow)
+    """What was beyond a cap."""
 
     @property
     def preset(self) -> str:

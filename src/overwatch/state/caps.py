@@ -1,0 +1,87 @@
+"""How many of each kind one run may have: what is beyond is left out and counted, what is known goes on.
+
+Rules: a cap never harms what was there before it was reached; a record that speaks of known and unknown
+subjects loses only the unknown.
+"""
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, NonFiniteSeen
+from overwatch.state.envs import ids_in
+from overwatch.state.run import RunState
+from overwatch.state.sources import Source
+
+MAX_SOURCES: Final = 1024
+"""Lives of producers remembered; the one that was silent for longest goes first."""
+
+
+def within(state: RunState, event: Event) -> Event | None:
+    """The part of an event that is about envs there is room for; `None` where nothing is left."""
+    if isinstance(event, EnvsRemoved | LogLine):
+        return event
+    if isinstance(event, NonFiniteSeen):
+        return _known(state, event)
+    env_id = event.keys.get("env_id") if isinstance(event, Measured) else getattr(event, "env_id", None)
+    if isinstance(env_id, Column):
+        return _part(state, event, env_id) if state.envs.n + len(env_id) > state.envs.most else event
+    if isinstance(env_id, int) and state.envs.n >= state.envs.most and state.envs.find(env_id) is None:
+        state.overflow.note("env", str(env_id))
+        return None
+    return event
+
+
+def _known(state: RunState, event: NonFiniteSeen) -> Event:
+    """A non-finite value is a fact, whoever had it: only the names of envs without room go."""
+    if state.envs.n + len(event.env_ids) <= state.envs.most:
+        return event
+    known = tuple(one for one in event.env_ids if state.envs.find(one) is not None)
+    return msgspec.structs.replace(event, env_ids=known)
+
+
+def _part(state: RunState, event: Event, env_id: Column) -> Event | None:
+    ids = ids_in(env_id)
+    known = np.isin(ids, state.envs.ids[: state.envs.n])
+    fresh = np.unique(ids[~known])
+    beyond = fresh[max(0, state.envs.most - state.envs.n) :]
+    if not beyond.size:
+        return event
+    for one in beyond[:8].tolist():
+        state.overflow.note("env", str(one), 0)
+    state.overflow.note("env", str(beyond[0]), int(beyond.size))
+    kept = ~np.isin(ids, beyond)
+    return _cut(event, kept) if kept.any() else None
+
+
+def _cut(event: Event, kept: np.ndarray) -> Event:
+    """The rows of an event that are kept, in every column that has one for each subject."""
+    if isinstance(event, Measured):
+        keys = {name: _rows(column, kept) for name, column in event.keys.items()}
+        values = {name: _rows(column, kept) for name, column in event.values.items()}
+        return msgspec.structs.replace(event, keys=keys, values=values)
+    columns = {
+        name: _rows(value, kept)
+        for name in event.__struct_fields__
+        if isinstance(value := getattr(event, name), Column)
+    }
+    cut: Event = msgspec.structs.replace(event, **columns)
+    return cut
+
+
+def _rows(column: Column, kept: np.ndarray) -> Column:
+    if len(column) != kept.size:
+        return column
+    return Column(dtype=column.dtype, data=column.array()[kept].tobytes(), labels=column.labels)
+
+
+def source_of(state: RunState, key: str, name: str, rank: int) -> Source:
+    """The life that speaks, new or known; one too many takes the place of the one silent for longest."""
+    source = state.sources.get(key)
+    if source is None:
+        if len(state.sources) >= MAX_SOURCES:
+            oldest = min(state.sources, key=lambda known: state.sources[known].stamp)
+            state.overflow.note("producer", state.sources.pop(oldest).name)
+        source = state.sources[key] = Source(name=name, rank=rank)
+    return source
