@@ -206,6 +206,18 @@ class Service:
 
     def announce(self) -> None:
         """Say where the collector listens: in the discovery file, and in the file that was asked for."""
+        self._tell()
+        for name, url in self._context.board.urls.items():
+            _log.info("%s at %s", name, url)
+
+    def reload(self) -> None:
+        """Take new tokens and certificates up; what cannot be used is told, and the old ones hold on."""
+        self._context.guard.reload()
+        if self._announced:
+            self._tell()
+        _log.info("tokens and certificates were read again")
+
+    def _tell(self) -> None:
         endpoints = self.endpoints
         try:
             discovery.write(endpoints)
@@ -215,13 +227,6 @@ class Service:
         ready = os.environ.get(READY_FILE)
         if ready:
             discovery.write_private(Path(ready), msgspec.json.encode(endpoints))
-        for name, url in self._context.board.urls.items():
-            _log.info("%s at %s", name, url)
-
-    def reload(self) -> None:
-        """Take new tokens and certificates up; what cannot be used is told, and the old ones hold on."""
-        self._context.guard.reload()
-        _log.info("tokens and certificates were read again")
 
     def stop(self) -> None:
         """Refuse, drain, write, close; a second call does nothing."""

@@ -48,6 +48,20 @@ async def first(feed: Live) -> Snapshot | Connection:
     raise AssertionError("the feed ended")
 
 
+def test_new_tokens_are_announced(tmp_path: Path) -> None:
+    """After a reload programs of this user find the tokens that hold now."""
+    file = tmp_path / "tokens"
+    file.write_text("first")
+    with running(tmp_path, f"service.security.tokens.ingest.filename={file}") as service:
+        service.announce()
+        before = discovery.token(str(service.endpoints.otlp_http), "ingest")
+        file.write_text("second")
+        service.reload()
+        after = discovery.token(str(service.endpoints.otlp_http), "ingest")
+
+    assert (before, after) == ("first", "second")
+
+
 def test_what_is_asked_for_wins_over_what_is_announced(tmp_path: Path) -> None:
     """A header of the environment stays; another address gets no token of ours."""
     with running(tmp_path, *TOKENS) as service:
