@@ -67,9 +67,10 @@ class Load:
     rate: int | None
     """Events a second of all senders; `None`: as fast as they are answered."""
 
-    def next_at(self, sent: int, began: float) -> float:
-        """When a sender that sent so many requests sends the next."""
-        return began + (0.0 if self.rate is None else sent * self.senders * PER_REQUEST / self.rate)
+    def next_at(self, sent: int, sender: int, began: float) -> float:
+        """When a sender that sent so many requests sends the next; senders take turns."""
+        turn = sent * self.senders + sender
+        return began + (0.0 if self.rate is None else turn * PER_REQUEST / self.rate)
 
 
 def body(number: int) -> bytes:
@@ -110,14 +111,15 @@ def measure(folder: Path, sets: tuple[str, ...], bodies: list[bytes], load: Load
     """Send for so long, with a second of warm-up before."""
     turns, lock = count(), threading.Lock()
     began = time.monotonic() + 1
+    url = ""
     waits: list[float] = []
     refused: list[float] = []
 
-    def send(url: str) -> None:
+    def send(sender: int) -> None:
         place = urlsplit(url)
         connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=30)
         for sent in count():
-            time.sleep(max(0.0, load.next_at(sent, began - 1) - time.monotonic()))
+            time.sleep(max(0.0, load.next_at(sent, sender, began - 1) - time.monotonic()))
             asked = time.monotonic()
             if asked >= began + load.seconds:
                 break
@@ -132,11 +134,12 @@ def measure(folder: Path, sets: tuple[str, ...], bodies: list[bytes], load: Load
 
     with collecting(folder, sets) as (collector, process):
         assert collector.endpoints is not None
+        url = str(collector.endpoints.otlp_http)
         began = time.monotonic() + 1
         used = process.cpu_times()
         started = time.monotonic()
         with ThreadPoolExecutor(load.senders) as pool:
-            list(pool.map(send, [str(collector.endpoints.otlp_http)] * load.senders))
+            list(pool.map(send, range(load.senders)))
         elapsed, now = time.monotonic() - started, process.cpu_times()
         return Result(
             events_s=len(waits) * PER_REQUEST / load.seconds,

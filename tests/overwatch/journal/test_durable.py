@@ -1,6 +1,7 @@
 """The journal on disk: order, restarts, what an acknowledgement is worth, full and failing disks."""
 
 import errno
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from overwatch.journal import (
     Folder,
     JournalFullError,
     JournalLimits,
+    LogVersionError,
+    Place,
     Signal,
 )
 from overwatch.journal.reading import PENDING_BYTES
@@ -246,8 +249,6 @@ def test_a_start_is_accepted_on_a_full_disk_and_written_before_the_next_batch(tm
 
 def test_a_number_that_a_reader_has_seen_is_never_used_again(tmp_path: Path) -> None:
     """Where files are lost, numbers go on after every place that a reader kept."""
-    from overwatch.journal import Place
-
     with Opened(tmp_path / "j") as journal:
         fill(journal, 0, 5)
         journal.place("a").save(Place(position=6))
@@ -284,3 +285,33 @@ def test_power_loss_costs_no_acknowledged_batch_but_what_fast_allows(
         opened.folder.close()
     assert (lost == 0) == (durability is Durability.FSYNC)
     assert len(kept) > 0 or durability is Durability.FAST
+
+
+def test_a_folder_of_layout_1_is_read(tmp_path: Path) -> None:
+    """Files that the first version wrote are read by every later one, with the place of their reader."""
+    shutil.copytree(Path(__file__).parent / "v1", tmp_path / "j")
+    signals = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
+    with Opened(tmp_path / "j") as journal:
+        start, *rest = journal.cursor("a", 1).earlier()
+        assert (start.sequence, start.stamp, start.signal) == (1, 1_700_000_000_000_000_000, Signal.START)
+        assert start.body.startswith(b'{"version":')
+        assert [batch.sequence for batch in rest] == list(range(2, 11))
+        assert [batch.signal for batch in rest] == [signals[batch.sequence % 3] for batch in rest]
+        assert bodies(rest) == [b"body %d" % batch.sequence for batch in rest]
+        place = journal.place("otlp_file").place
+        assert place == Place(position=6, note=b'{"folder":"otlp","marks":{}}')
+        assert journal.append(Signal.LOGS, b"new").sequence == 11
+
+
+def test_a_folder_of_a_newer_layout_is_refused_unharmed(tmp_path: Path) -> None:
+    """After a downgrade the journal says so, and the newer version finds all that it had."""
+    with Opened(tmp_path / "j") as journal:
+        fill(journal, 0, 3)
+    (file,) = (tmp_path / "j").glob("*.ow1")
+    newer = file.rename(file.with_suffix(".ow2"))
+    data = newer.read_bytes()
+    folder = Folder(tmp_path / "j")
+    with pytest.raises(LogVersionError, match="newer version"):
+        DurableJournal(folder, time.time_ns)
+    folder.close()
+    assert newer.read_bytes() == data
