@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from overwatch.aggregator import Aggregator, Checkpoint, Resumed
+from overwatch.events import Event, Origin, Record, RunFinished
 from overwatch.fold import FAST_NS, Fold
-from overwatch.journal import DurableJournal, Folder, Signal
+from overwatch.journal import Batch, DurableJournal, Folder, Signal
 from overwatch.otlp.encode import origin_attributes, request
 from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
@@ -82,3 +85,25 @@ def test_short_lives_do_not_make_the_next_start_longer(tmp_path: Path) -> None:
     list(caught_up(tmp_path / "j", shelf))
 
     assert [checkpoint.position for checkpoint in shelf.kept] == [9]
+
+
+def test_a_run_that_is_over_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tower that goes on for ever shows new runs, in place of the one that has been over for longest."""
+    monkeypatch.setattr("overwatch.fold.MAX_RUNS", 2)
+    fold = Fold()
+    ended = RunFinished(at=START_NS, outcome="completed")
+    for number, (run_id, event) in enumerate((("a", ended), ("b", fakes.started(START_NS)))):
+        fold.advance(START_NS + number * FAST_NS, [batch_of(run_id, event, number)], ())
+    frame = fold.advance(
+        START_NS + 2 * FAST_NS, [batch_of("c", fakes.started(START_NS), 2), batch_of("d", ended, 3)], ()
+    )
+
+    assert {run_id for run_id, _ in frame.snapshots} == {"b", "c"}
+    assert frame.tower.refused_runs == 1
+
+
+def batch_of(run_id: str, event: Event, number: int) -> Batch:
+    """One event of a run."""
+    record = Record(origin=Origin(run_id=run_id, epoch="1", ours=True), event=event, seq=1)
+    stamp = START_NS + number * FAST_NS
+    return Batch(sequence=number + 1, stamp=stamp, signal=Signal.LOGS, body=request([record], {}))

@@ -28,6 +28,7 @@ KINDS: Final = {Signal.LOGS: 1, Signal.METRICS: 2, Signal.TRACES: 3, Signal.STAR
 
 _SUFFIX: Final = ".cursor"
 _FAST_SYNC_S: Final = 1.0
+"""Longest time that an acknowledged batch of `fast` is not safe from a power loss, in seconds."""
 
 _log = logging.getLogger("overwatch.journal")
 
@@ -230,12 +231,17 @@ class DurableJournal:
             self._commit(group, closing=closing)
         except Exception as error:  # noqa: BLE001 logged, and told to every sender
             _log.exception("the journal could not write")
-            self._shared.publish([], self._log.next_sequence)
+            self._publish([])
             for waiting in group:
                 if not waiting.done.done():
                     waiting.done.set_exception(_refusal(error))
+
+    def _publish(self, batches: list[Batch]) -> None:
+        """Show what was written; only what came meanwhile waits."""
         with self._work:
-            self._queued -= sum(len(waiting.body) for waiting in group)
+            self._queued = sum(len(waiting.body) for waiting in self._waiting)
+            after = self._log.next_sequence + (self._unwritten is not None)
+            self._shared.publish(batches, after)
 
     def _stamped(self) -> list[_Waiting]:
         """Everything that waits, stamped; the caller holds the lock."""
@@ -263,9 +269,7 @@ class DurableJournal:
         except OSError as refused:
             error = refused
             kept = self._take_back(kept, first, refused)
-        self._shared.publish(
-            [batch for _, batch in kept], self._log.next_sequence + (self._unwritten is not None)
-        )
+        self._publish([batch for _, batch in kept])
         for waiting, batch in kept:
             waiting.done.set_result(batch)
         if group or error:
@@ -320,9 +324,9 @@ class DurableJournal:
             self._unsynced, self._unsynced_since = True, time.monotonic()
 
     def _sync(self, *, closing: bool) -> None:
-        """Make it durable: now, or in `fast` once it has waited for a second."""
+        """Make it durable: now, or in `fast` once it has waited for half of its time."""
         due = closing or self._limits.durability is Durability.FSYNC
-        if self._unsynced and (due or time.monotonic() - self._unsynced_since >= _FAST_SYNC_S):
+        if self._unsynced and (due or time.monotonic() - self._unsynced_since >= _FAST_SYNC_S / 2):
             self._unsynced = False
             self._log.sync()
 
