@@ -124,8 +124,10 @@ class _Watched(asyncio.Protocol):
         self._inner.connection_made(stream)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._asking = _cancelled(self._asking)
-        self._reading = _cancelled(self._reading)
+        _cancel(self._asking)
+        self._asking = None
+        _cancel(self._reading)
+        self._reading = None
         if self._transport is not None:
             self._crowd.leave(self._transport)
             self._inner.connection_lost(exc)
@@ -150,21 +152,24 @@ class _Watched(asyncio.Protocol):
     def begin(self) -> None:
         """The headers are here."""
         self._asked = True
-        self._asking = _cancelled(self._asking)
-        self._reading = _cancelled(self._reading)
+        _cancel(self._asking)
+        self._asking = None
+        _cancel(self._reading)
+        self._reading = None
         if self._crowd.config.request_timeout_s is not None:
             self._limit(self._crowd.config.request_timeout_s)
 
     def end(self) -> None:
         """The answer is made; what is left is that the client reads it."""
         self._asked = False
-        self._asking = _cancelled(self._asking)
+        _cancel(self._asking)
+        self._asking = None
         if self._transport is not None:
             loop = asyncio.get_running_loop()
             self._reading = loop.call_later(self._crowd.config.write_timeout_s, self._cut_unread)
 
     def _limit(self, seconds: float) -> None:
-        self._asking = _cancelled(self._asking)
+        _cancel(self._asking)
         self._asking = asyncio.get_running_loop().call_later(seconds, self._cut)
 
     def _cut(self) -> None:
@@ -177,7 +182,7 @@ class _Watched(asyncio.Protocol):
             self._cut()
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
 

@@ -8,7 +8,7 @@ import re
 from functools import cache
 from typing import Final, TypeAlias
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor
 
 from overwatch.journal import Signal
 from overwatch.otlp import wire
@@ -69,7 +69,7 @@ def _gather(descriptor: Descriptor, made: dict[str, _Tags]) -> _Tags:
     tags: _Tags = {}
     made[descriptor.full_name] = tags
     for field in descriptor.fields:
-        if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+        if field.message_type is not None:
             tags[field.number << 3 | _BYTES] = _gather(field.message_type, made)
     return tags
 

@@ -2,8 +2,8 @@
 
 Rules: metrics of Overwatch's own SDK are for third parties and yield nothing here; points of one moment
 and the same subjects become one `Measured`, so one export of a policy is one update; a non-finite value
-of a critical row adds `NonFiniteSeen`; an env's point without a recorded value ends that value of the env.
-Must not know who sent the request.
+of a critical row adds `NonFiniteSeen`; an env's point without a recorded value ends that value of the env;
+the sum of a delta is refused, since its value is a change. Must not know who sent the request.
 """
 
 import math
@@ -11,7 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags, Metric, NumberDataPoint
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AggregationTemporality,
+    DataPointFlags,
+    Metric,
+    NumberDataPoint,
+)
 
 from overwatch import catalog
 from overwatch.catalog import Kind, NonFinite, Scope
@@ -23,6 +28,7 @@ from overwatch.otlp.value import Value, attributes_to_python
 
 MAX_OFFENDERS: Final = 16
 _LAST_TIME: Final = (1 << 63) - 1
+_DELTA: Final = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 _STALE: Final = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
 _TOTALS: Final = {"system.memory.usage": ("system.memory.state", "used")}
 """Host rows that come split by an attribute, and the part that is meant."""
@@ -67,12 +73,17 @@ class _Gathering:
     def add(self, resource: Resource, metric: Metric) -> None:
         """Gather one metric's points."""
         row = catalog.find(metric.name)
+        is_delta = metric.WhichOneof("data") == "sum" and metric.sum.aggregation_temporality == _DELTA
         for point in _numbers(metric):
             run_id = run_id_of(resource, point.attributes)
             if run_id is None:
                 self._unattributed += 1
             elif row is None or row.kind is Kind.STATE:
                 self._unmapped += 1
+            elif is_delta:
+                # A change is no value, and without every point of before there is no sum to add it to.
+                fix = "set OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative"
+                self._reject("delta", f"{row.name} came as a delta; {fix}")
             elif not point.flags & _STALE:
                 self._add_point(with_run(resource, run_id), row, point, resource.attributes)
             elif row.scope is Scope.ENV:

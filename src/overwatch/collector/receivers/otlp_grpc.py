@@ -5,6 +5,7 @@ call whose message does not come costs no thread, and is cut. Must not know HTTP
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NoReturn, TypeAlias, assert_never
@@ -27,6 +28,8 @@ Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Export: TypeAlias = Callable[[AsyncIterator[bytes], Call], Awaitable[bytes]]
 
 TRANSPORT: Final = "grpc"
+
+_log = logging.getLogger("overwatch.collector")
 
 
 class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -143,7 +146,13 @@ class OtlpGrpc:
             try:
                 return await self._answer(signal, messages, call)
             except RefusedError as error:
-                await _abort(call, error)
+                return await _abort(call, error)
+            except grpc.aio.AbortError:
+                raise
+            except Exception:  # noqa: BLE001 the door's border: a fault of ours is told in gRPC's words and counted
+                _log.exception("a call of %s failed", WIRES[signal].service)
+                said = "the collector failed; its log says why"
+                return await _abort(call, self._intake.refuse(Reason.FAULT, said, TRANSPORT))
             finally:
                 self._calls -= 1
 
@@ -157,14 +166,22 @@ class OtlpGrpc:
             raise self._intake.refuse(Reason.BUSY, said, TRANSPORT)
         try:
             async with asyncio.timeout(self._config.read_timeout_s):
-                body = await anext(messages, None)
+                data = await anext(messages)
         except TimeoutError:
             said = f"the message did not arrive within {self._config.read_timeout_s:g} s"
-            await call.abort(grpc.StatusCode.DEADLINE_EXCEEDED, said)
-        if body is None:
-            await call.abort(grpc.StatusCode.UNIMPLEMENTED, "a call has exactly one message; it had none")
-        accepted = await self._intake.take(Body(signal=signal, data=body, transport=TRANSPORT), self._pool)
+            return await _end(call, grpc.StatusCode.DEADLINE_EXCEEDED, said)
+        except StopAsyncIteration:
+            said = "a call has exactly one message; it had none"
+            return await _end(call, grpc.StatusCode.UNIMPLEMENTED, said)
+        accepted = await self._intake.take(Body(signal=signal, data=data, transport=TRANSPORT), self._pool)
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
+
+
+async def _end(
+    call: Call, code: grpc.StatusCode, said: str, trailing: tuple[tuple[str, bytes], ...] = ()
+) -> NoReturn:
+    await call.abort(code, said, trailing)
+    raise AssertionError("abort does not return")
 
 
 async def _abort(call: Call, error: RefusedError) -> NoReturn:
@@ -173,15 +190,14 @@ async def _abort(call: Call, error: RefusedError) -> NoReturn:
         case Reason.MALFORMED:
             details = status.protobuf(Code.INVALID_ARGUMENT, said)
             trailing = (("grpc-status-details-bin", details),)
-            await call.abort(grpc.StatusCode.INVALID_ARGUMENT, said, trailing)
+            await _end(call, grpc.StatusCode.INVALID_ARGUMENT, said, trailing)
         case Reason.TOO_LARGE:
-            await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, said)
+            await _end(call, grpc.StatusCode.RESOURCE_EXHAUSTED, said)
         case Reason.FAULT:
-            await call.abort(grpc.StatusCode.INTERNAL, said)
+            await _end(call, grpc.StatusCode.INTERNAL, said)
         case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
             details = status.protobuf(Code.UNAVAILABLE, said, RETRY_AFTER_S)
             retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
-            trailing = (("grpc-status-details-bin", details), retry)
-            await call.abort(grpc.StatusCode.UNAVAILABLE, said, trailing)
+            await _end(call, grpc.StatusCode.UNAVAILABLE, said, (("grpc-status-details-bin", details), retry))
         case _:
             assert_never(error.reason)
