@@ -81,6 +81,22 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     gzip: bool = False
 
     @property
+    def headers_now(self) -> tuple[tuple[str, str], ...]:
+        """Headers of a request that is sent now.
+
+        Where nobody named an `authorization`, the token of the collector that is announced at this address:
+        it may have been started, or got another token, since the trainer began.
+        """
+        if any(name == "authorization" for name, _ in self.headers.pairs):
+            return self.headers.pairs
+        token = discovery.token(self.shown, "ingest")
+        return (
+            self.headers.pairs
+            if token is None
+            else (*self.headers.pairs, ("authorization", f"Bearer {token}"))
+        )
+
+    @property
     def shown(self) -> str:
         """For a message to a person; without user, password, path and query."""
         return f"{'http' if self.origin.tls is None else 'https'}://{self.origin.authority}"
@@ -101,9 +117,6 @@ def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.envi
     if parts.username and "authorization" not in dict(headers):
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers = (*headers, ("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
-    if "authorization" not in dict(headers):
-        token = discovery.token(with_scheme, "ingest")
-        headers = headers if token is None else (*headers, ("authorization", f"Bearer {token}"))
     return Destination(
         protocol=target.protocol,
         origin=Origin(host=host, port=port, tls=_tls(words) if tls else None, via=via),

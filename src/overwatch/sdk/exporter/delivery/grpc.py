@@ -130,7 +130,7 @@ def _bytes(path: str | None) -> bytes | None:
 
 def _metadata(to: Destination) -> tuple[tuple[str, str | bytes], ...]:
     """The headers; names that belong to gRPC itself are left out."""
-    pairs = [(name, value) for name, value in to.headers.pairs if not name.startswith("grpc-")]
+    pairs = [(name, value) for name, value in to.headers_now if not name.startswith("grpc-")]
     return tuple((name, value.encode() if name.endswith("-bin") else value) for name, value in pairs)
 
 

@@ -117,7 +117,7 @@ def _head(to: Destination, length: int) -> bytes:
     headers = {
         "host": to.origin.authority,
         "user-agent": f"Overwatch-OTLP-Exporter-Python/{__version__}",
-        **dict(to.headers.pairs),
+        **dict(to.headers_now),
         "content-type": "application/x-protobuf",
         "content-length": str(length),
         **({"content-encoding": "gzip"} if to.gzip else {}),
