@@ -20,7 +20,7 @@ from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.origin import Resource, attribute, resource_of, run_id_of, with_run
 from overwatch.otlp.points import decode_points
-from overwatch.otlp.result import Decoded, Problem
+from overwatch.otlp.result import DETAILED, Decoded, Problem
 from overwatch.otlp.value import Value, attributes_to_python, to_python, to_text
 from overwatch.otlp.wire import MalformedBody
 
@@ -65,7 +65,9 @@ def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
         try:
             records.append(_record(resource, run_id, scope_name, log))
         except _RejectedError as rejected:
-            problems.append(rejected.problem)
+            # Details beyond what anybody reads would cost many times the bytes they came in.
+            known = problems[-1] if len(problems) >= DETAILED else rejected.problem
+            problems.append(known)
     return Decoded(records=tuple(records), problems=tuple(problems), unattributed=unattributed)
 
 

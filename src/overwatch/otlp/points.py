@@ -23,7 +23,7 @@ from overwatch.catalog import Kind, NonFinite, Scope
 from overwatch.events import Column, EnvsRemoved, Measured, NonFiniteSeen, Origin, Record
 from overwatch.otlp import wire
 from overwatch.otlp.origin import Resource, resource_of, run_id_of, with_run
-from overwatch.otlp.result import Decoded, Problem
+from overwatch.otlp.result import DETAILED, Decoded, Problem
 from overwatch.otlp.value import Value, attributes_to_python
 
 MAX_OFFENDERS: Final = 16
@@ -133,7 +133,8 @@ class _Gathering:
             moment.setdefault(row.name, []).append(int(subject[0]))
 
     def _reject(self, reason: str, detail: str) -> None:
-        self._problems.append(Problem(reason=reason, detail=detail))
+        known = self._problems[-1] if len(self._problems) >= DETAILED else None
+        self._problems.append(known or Problem(reason=reason, detail=detail))
 
     def result(self) -> Decoded:
         """Everything gathered, in order of first sight."""

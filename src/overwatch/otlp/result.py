@@ -1,8 +1,13 @@
 """What decoding yields: records, and an exact account of what became none."""
 
+from typing import Final
+
 import msgspec
 
 from overwatch.events import Record
+
+DETAILED: Final = 256
+"""Problems of one request that have a detail of their own."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

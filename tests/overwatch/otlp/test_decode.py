@@ -351,3 +351,15 @@ def test_distributions_are_accepted_whatever_they_hold(kind: str) -> None:
         told[0].positive.bucket_counts.extend([1] * 500)
 
     assert decode_points(message) == Decoded(unmapped=1)
+
+
+def test_many_problems_are_counted_exactly_and_described_once() -> None:
+    """Every bad record counts; only the first ones have a detail of their own."""
+    message = logs(rl__run__id="r")
+    records = message.resource_logs[0].scope_logs[0].log_records
+    for number in range(1000):
+        records.add(time_unix_nano=number + 1, event_name=f"overwatch.made_up_{number}")
+    problems = decode_logs(message).problems
+
+    assert len(problems) == 1000
+    assert len({id(problem) for problem in problems}) < 300
