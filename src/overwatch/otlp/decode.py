@@ -4,7 +4,7 @@ Rules: one malformed record is a `Problem`, its neighbours are unharmed; the sam
 records; nothing raises on valid protobuf. Spans yield no records in this version. Must not read a clock.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -15,7 +15,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from overwatch.catalog import Scope
-from overwatch.events import Column, Event, LogLine, Measured, Record
+from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, Record
 from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.origin import Resource, attribute, resource_of, run_id_of, with_run
@@ -90,12 +90,23 @@ def _record(resource: Resource, run_id: str, scope_name: str, log: LogRecord) ->
     if kind is None:
         if log.event_name.startswith(wire.EVENT_PREFIX):
             raise _RejectedError("unknown_event", f"{log.event_name} is no event of this version")
-        return Record(origin=origin, event=_foreign(resource, scope_name, log, at))
+        return Record(origin=origin, event=_ended(log, at) or _foreign(resource, scope_name, log, at))
     try:
         event = _measured(log, at) if kind is Measured else _fact(kind, log, at)
     except (ValueError, msgspec.ValidationError) as error:
         raise _RejectedError("malformed", f"{log.event_name}: {error}") from None
     return Record(origin=origin, event=event, seq=_seq(log))
+
+
+def _ended(log: LogRecord, at: int) -> EnvsRemoved | None:
+    """The env that an entity event says is no more; `None` where it says anything else."""
+    if log.event_name != wire.ENTITY_DELETE or attribute(log.attributes, wire.ENTITY_TYPE) != wire.ENV_ENTITY:
+        return None
+    ids = attribute(log.attributes, wire.ENTITY_ID)
+    env_id = ids.get(wire.ENV_ID) if isinstance(ids, Mapping) else None
+    if isinstance(env_id, bool) or not isinstance(env_id, int):
+        return None
+    return EnvsRemoved(at=at, env_id=Column.of([env_id]))
 
 
 def _seq(log: LogRecord) -> int | None:

@@ -56,6 +56,10 @@ LANE_ID: Final = "overwatch.lane.id"
 OURS: Final = "overwatch"
 """`telemetry.distro.name` of Overwatch's own SDK."""
 EVENT_PREFIX: Final = "overwatch."
+ENTITY_DELETE: Final = "entity.delete"
+ENTITY_TYPE: Final = "entity.type"
+ENTITY_ID: Final = "entity.id"
+ENV_ENTITY: Final = "overwatch.env"
 
 RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 """Attributes of a measurement that are not values."""

@@ -363,3 +363,27 @@ def test_many_problems_are_counted_exactly_and_described_once() -> None:
 
     assert len(problems) == 1000
     assert len({id(problem) for problem in problems}) < 300
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "ended"),
+    [
+        ("overwatch.env", {"overwatch.env.id": 7}, [7]),
+        ("overwatch.env", {"overwatch.env.id": "seven"}, None),
+        ("overwatch.env", 7, None),
+        ("host", {"host.id": "h"}, None),
+    ],
+)
+def test_the_end_of_an_env_entity_ends_the_env(kind: str, ids: Value, ended: list[int] | None) -> None:
+    """An entity event about an env that is no more removes it; every other one is a line like any."""
+    message = logs(rl__run__id="r")
+    log = message.resource_logs[0].scope_logs[0].log_records[0]
+    log.event_name = "entity.delete"
+    log.attributes.extend(to_pairs({"entity.type": kind, "entity.id": ids}))
+    event = decode_logs(message).records[0].event
+
+    if ended is None:
+        assert isinstance(event, LogLine)
+    else:
+        assert isinstance(event, EnvsRemoved)
+        assert event.env_id.array().tolist() == ended
