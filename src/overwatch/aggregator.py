@@ -97,6 +97,8 @@ class Aggregator:
         self.frame: Frame | None = None
         """The latest frame, one reference."""
         self.sink_errors = 0
+        self.checkpoint_errors = 0
+        """Checkpoints that could not be made of the fold."""
 
     def start(self, stamp: int | None = None) -> None:
         """Begin ticking, at the first tick at or after `stamp`, or else after this aggregator was made."""
@@ -186,9 +188,17 @@ class Aggregator:
         self._taken = tick
 
     def _checkpoint(self, position: int) -> None:
-        if self._checkpoints is not None:
-            taken = Checkpoint(tick=self._taken, position=position, fold=self._fold.dump())
-            self._checkpoints.keep(taken)
+        """A border: a fold that cannot be written makes the next start longer, and this life goes on."""
+        if self._checkpoints is None:
+            return
+        try:
+            data = self._fold.dump()
+        except Exception:  # noqa: BLE001 as said
+            self.checkpoint_errors += 1
+            if self.checkpoint_errors == 1:
+                _log.exception("the fold cannot be written; a restart folds the journal again instead")
+            return
+        self._checkpoints.keep(Checkpoint(tick=self._taken, position=position, fold=data))
 
     def _take_tick(self) -> None:
         batches = self._cursor.seal(self._tick)
