@@ -18,6 +18,8 @@ from overwatch.collector.tls import Certificates
 T = TypeVar("T")
 
 _CALL_S: Final = 30.0
+_UNREAD_S: Final = 1.0
+"""How long the rest of a refused body is read on, so that its sender sees the answer, in seconds."""
 _LINGER_S: Final = 2.0
 """How long open requests may take to end when an application is taken down, in seconds."""
 
@@ -103,6 +105,7 @@ class Door:
             handler_cancellation=True,
             keepalive_timeout=75.0,
             shutdown_timeout=_LINGER_S,
+            lingering_time=_UNREAD_S,
         )
         self._opened = False
 
