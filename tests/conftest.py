@@ -1,9 +1,13 @@
-"""No test leaves rings or spools where the next one, or this machine's own trainers, would find them."""
+"""What holds for every test: nothing is left where others would find it, and no example is on the clock."""
 
 import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ PROTOBUF = {"Content_Type": "application/x-protobuf"}
 
 COLLECT = """
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from overwatch.collector import run
 from overwatch.config import load
@@ -228,30 +230,35 @@ def test_a_part_that_fails_to_stop_keeps_no_other(
         pass
 
 
+COUNTED = (
+    "overwatch_tower_records_total 2.0",
+    'otelcol_receiver_accepted_log_records_total{receiver="otlp",transport="http"} 2.0',
+    'otelcol_receiver_refused_log_records_total{receiver="otlp",transport="http"} 0.0',
+    'overwatch_receiver_refused_requests_total{reason="malformed",transport="http"} 1.0',
+    'otelcol_exporter_sent_log_records_total{exporter="otlp_file"} 2.0',
+    'otelcol_exporter_sent_log_records_total{exporter="aggregator"} 2.0',
+    'otelcol_exporter_send_failed_metric_points_total{exporter="aggregator"} 0.0',
+    "overwatch_components_degraded 0.0",
+)
+
+
+def _page_with(service: Service, lines: Sequence[str]) -> str | None:
+    """The collector's own page once it has all lines."""
+    page = http(f"{own(service)}/metrics").body.decode()
+    return page if all(f"{line}\n" in page for line in lines) else None
+
+
 def test_the_collector_counts_what_it_does(tmp_path: Path) -> None:
     """Its own page has otelcol's names with what came in and went out, and the fold's counts."""
     with running(tmp_path) as service:
         url = f"{service.endpoints.otlp_http}/v1/logs"
         assert http(url, told("run-a", [run_started(), update(0.01)]), "POST", **PROTOBUF).status == 200
         assert http(url, b"\xff", "POST", **PROTOBUF).status == 400
-        page = eventually(
-            lambda: b"tower_records_total 2.0" in (p := http(f"{own(service)}/metrics").body) and p.decode()
-        )
-
+        page = eventually(lambda: _page_with(service, COUNTED))
         packed = http(f"{own(service)}/metrics", Accept_Encoding="gzip")
 
     assert packed.headers["Content-Encoding"] == "gzip"
     assert b"otelcol_process_uptime" in gzip.decompress(packed.body)
-    for line in (
-        'otelcol_receiver_accepted_log_records_total{receiver="otlp",transport="http"} 2.0',
-        'otelcol_receiver_refused_log_records_total{receiver="otlp",transport="http"} 0.0',
-        'overwatch_receiver_refused_requests_total{reason="malformed",transport="http"} 1.0',
-        'otelcol_exporter_sent_log_records_total{exporter="otlp_file"} 2.0',
-        'otelcol_exporter_sent_log_records_total{exporter="aggregator"} 2.0',
-        'otelcol_exporter_send_failed_metric_points_total{exporter="aggregator"} 0.0',
-        "overwatch_components_degraded 0.0",
-    ):
-        assert f"{line}\n" in page
     for name in ("otelcol_process_uptime_seconds_total", "otelcol_process_memory_rss_bytes"):
         assert f"\n{name} " in page
 
