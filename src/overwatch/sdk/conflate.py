@@ -6,7 +6,7 @@ Must not know where updates come from or where they go.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -115,30 +115,43 @@ class Conflator:
 
     def add(self, at: int, values: Mapping[str, float], index: int | None = None) -> None:
         """Fold in one update under full names; of more than `MAX_NAMES` names the rest is left out."""
-        self.n += 1
+        self.add_many(at, tuple(values), (tuple(values.values()),), index)
+
+    def add_many(
+        self, at: int, names: Sequence[str], rows: Sequence[Sequence[float]], index: int | None = None
+    ) -> None:
+        """Fold in updates of the same names, in their order; `at` and `index` are the last one's."""
+        self.n += len(rows)
         self._at, self._index = at, index
-        for name, value in values.items():
+        for name, column in zip(names, zip(*rows, strict=True), strict=True):
             series = self._values.get(name)
             if series is None:
                 if len(self._values) >= MAX_NAMES:
                     continue
                 series = self._values[name] = Series()
-            self._fold(name, series, value)
+            self._fold(name, series, column)
 
-    def _fold(self, name: str, series: Series, value: float) -> None:
-        series.n += 1
-        series.last = value
-        if not math.isfinite(value):
-            series.nan += math.isnan(value)
-            series.inf += math.isinf(value)
-            return
-        series.low = value if series.low is None else min(series.low, value)
-        series.high = value if series.high is None else max(series.high, value)
+    def _fold(self, name: str, series: Series, values: tuple[float, ...]) -> None:
+        """Fold in values that came one after another; limits are asked only where an extreme crosses one."""
+        series.n += len(values)
+        series.last = values[-1]
+        if not math.isfinite(sum(values)):
+            series.nan += sum(map(math.isnan, values))
+            series.inf += sum(map(math.isinf, values))
+            values = tuple(filter(math.isfinite, values))
+            if not values:
+                return
+        low, high = min(values), max(values)
+        series.low = low if series.low is None else min(series.low, low)
+        series.high = high if series.high is None else max(series.high, high)
         levels = self._levels.get(name) or self._levels_of(name)
-        if levels.critical is not None and levels.critical.side.crossed(value, levels.critical.value):
-            series.criticals += 1
-        elif levels.warning is not None and levels.warning.side.crossed(value, levels.warning.value):
-            series.warnings += 1
+        critical, warning = levels.critical, levels.warning
+        if _reaches(critical, low, high) or _reaches(warning, low, high):
+            criticals = [_beyond(critical, value) for value in values]
+            series.criticals += sum(criticals)
+            series.warnings += sum(
+                _beyond(warning, value) for value, worse in zip(values, criticals, strict=True) if not worse
+            )
 
     def _levels_of(self, name: str) -> _Levels:
         row = BY_NAME.get(name)
@@ -158,6 +171,15 @@ class Conflator:
         folded = Folded(n=self.n, at=self._at, index=self._index, values=self._values)
         self._values, self.n, self._index = {}, 0, None
         return folded
+
+
+def _beyond(limit: Limit | None, value: float) -> bool:
+    return limit is not None and limit.side.crossed(value, limit.value)
+
+
+def _reaches(limit: Limit | None, low: float, high: float) -> bool:
+    """Whether one of some values may cross a limit; these are their extremes."""
+    return _beyond(limit, low) or _beyond(limit, high)
 
 
 def _absolute(limit: Limit | None) -> Limit | None:

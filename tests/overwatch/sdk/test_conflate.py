@@ -94,3 +94,19 @@ def test_extremes_and_counts_are_those_of_the_values(values: list[float]) -> Non
     assert series.last == values[-1] or math.isnan(values[-1])
     assert series.criticals == sum(value > 0.03 for value in finite)
     assert series.warnings == sum(0.015 < value <= 0.03 for value in finite)
+
+
+@given(st.lists(st.tuples(st.floats(), st.floats()), min_size=1, max_size=50), st.integers(1, 50))
+def test_updates_folded_together_are_as_those_folded_one_by_one(
+    rows: list[tuple[float, float]], cut: int
+) -> None:
+    """Wherever the updates are cut, the same is kept of each name."""
+    names = (KL, "overwatch.policy.entropy")
+    single, many = Conflator(), Conflator()
+    for at, row in enumerate(rows):
+        single.add(at, dict(zip(names, row, strict=True)), index=at)
+    for start in range(0, len(rows), cut):
+        part = rows[start : start + cut]
+        last = start + len(part) - 1
+        many.add_many(last, names, part, last)
+    assert str(many.flush()) == str(single.flush())

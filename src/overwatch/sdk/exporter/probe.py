@@ -1,6 +1,7 @@
 """A question asked in a thread of its own, so that an answer that never comes holds up nobody.
 
-Rules: at most one question is under way; an answer is taken once. Must not know what is asked.
+Rules: at most one question is under way; an answer is taken once, and none is lost: the next question waits
+until it is taken. Must not know what is asked.
 """
 
 import logging
@@ -32,9 +33,9 @@ class Probe(Generic[T_co]):
         """Questions that broke."""
 
     def ask(self) -> bool:
-        """Begin to ask; `False` while the last question has no answer yet."""
+        """Begin to ask; `False` while the last question has no answer yet, or one that nobody took."""
         with self._bell:
-            if self.busy or self._stopped:
+            if self.busy or self._answer is not None or self._stopped:
                 return False
             self.busy = True
         if self._thread is None:

@@ -6,6 +6,7 @@ folded into one; other numbers are dropped. Everything handed in is published, f
 dropped. Must not know what happens to records once they are published.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 
 ASIDE_BYTES: Final = 8 << 20
 """What may lie aside while another writes."""
+FOLD_EVERY: Final = 128
+"""Updates that are folded at once: one of so many calls pays for all, a microsecond each."""
 _COST: Final = 128
 """Memory of a record besides its payload, about."""
 
@@ -208,7 +211,7 @@ class FactChute(Chute):
 
 
 class NumberChute(Chute):
-    """Numbers: of a full ring updates are folded into one, columns are dropped."""
+    """Numbers: of a full ring updates are folded into one, many at a time, and columns are dropped."""
 
     def __init__(
         self, ring: RingWriter, wake: Callable[[], None], conflator: Conflator, forms: Forms
@@ -216,6 +219,8 @@ class NumberChute(Chute):
         super().__init__(ring, wake)
         self._conflator = conflator
         self._forms = forms
+        self._unfolded: list[Entry] = []
+        """Updates that are to be folded."""
         self._folds = 0
         """Folded records published."""
         self._told = 0
@@ -229,9 +234,10 @@ class NumberChute(Chute):
     @property
     def waits(self) -> bool:
         """Whether anything waits for room or for its turn."""
-        return bool(self.aside or self._backlog or self._conflator.n)
+        return bool(self.aside or self._backlog or self._unfolded or self._conflator.n)
 
     def _refill(self) -> bool:
+        self._fold()
         folded = self._conflator.flush()
         if folded is None:
             return False
@@ -245,22 +251,37 @@ class NumberChute(Chute):
         super()._sent()
 
     def _full(self, entry: Entry) -> None:
-        update = self._update_of(entry)
-        if update is None:
+        if not self._is_update(entry):
             self.ring.drop("ring_full")
             return
         self.ring.words[W_FOLDED] += 1
-        self._conflator.add(update.at, update.values, update.index)
+        self._unfolded.append(entry)
+        if len(self._unfolded) >= FOLD_EVERY:
+            self._fold()
         self._wake()
 
+    def _is_update(self, entry: Entry) -> bool:
+        kind = entry.kind & ~INDEXED
+        return kind == Kind.UPDATE or (kind == Kind.FRAME and self._update_of(entry) is not None)
+
     def _update_of(self, entry: Entry) -> Update | None:
-        if entry.kind & ~INDEXED == Kind.COLUMNS:
-            return None
         try:
             found = said(entry, self._forms)
         except RecordError:
             return None
         return found if isinstance(found, Update) else None
+
+    def _fold(self) -> None:
+        """Fold what lies there: updates of the same names that follow one another at once."""
+        entries, self._unfolded = self._unfolded, []
+        updates = [one for one in map(self._update_of, entries) if one is not None]
+        if unread := len(entries) - len(updates):
+            self.ring.words[W_FOLDED] -= unread
+            self.ring.drop("ring_full", unread)
+        for names, group in itertools.groupby(updates, key=lambda one: tuple(one.values)):
+            same = list(group)
+            rows = [tuple(one.values.values()) for one in same]
+            self._conflator.add_many(same[-1].at, names, rows, same[-1].index)
 
     @property
     def waiting(self) -> int:
@@ -277,4 +298,5 @@ class NumberChute(Chute):
         """Count what still waits as not sent. Needs the token."""
         super().give_up()
         self.ring.words[W_FOLDED] = self._told
+        self._unfolded.clear()
         self._conflator.flush()

@@ -32,7 +32,7 @@ _NUMBERS_SHARE: Final = 2
 """A record that is larger than this part of its ring might never fit."""
 _FACTS_SHARE: Final = 4
 _FORM_LIMIT: Final = 8192
-_POLL_S: Final = (0.002, 0.05)
+_POLL_S: Final = (0.002, 0.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,3 +88,20 @@ def test_a_stopped_probe_asks_nothing() -> None:
     probe.stop()
 
     assert not probe.ask()
+
+
+def test_an_answer_that_came_late_is_kept_until_it_is_taken(slow: Slow) -> None:
+    """What a question brought is never replaced by the next one's answer: an error is told only once."""
+    bell = threading.Condition()
+    probe = Probe("slow", slow, bell)
+    assert probe.ask()
+    slow.answer.release()
+    assert answered(probe, bell)
+    slow.answer.release()
+    probe.ask()
+    assert answered(probe, bell)
+    found = probe.take()
+    assert found is not None
+    assert found[1] == 1
+    assert probe.ask()
+    probe.stop()
