@@ -7,15 +7,15 @@ dropped. Must not know what happens to records once they are published.
 """
 
 import itertools
+import operator
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from overwatch.sdk.conflate import Conflator
-from overwatch.sdk.frames import Update
 from overwatch.sdk.rings.layout import INDEXED, W_FOLDED, Kind
-from overwatch.sdk.rings.records import Forms, RecordError, folded_entry, said
+from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, numbers
 from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 
 ASIDE_BYTES: Final = 8 << 20
@@ -251,37 +251,28 @@ class NumberChute(Chute):
         super()._sent()
 
     def _full(self, entry: Entry) -> None:
-        if not self._is_update(entry):
+        if entry.kind & ~INDEXED == Kind.UPDATE:
+            self._unfolded.append(entry)
+            if len(self._unfolded) >= FOLD_EVERY:
+                self._fold()
+        elif (update := frame_update(entry)) is not None:
+            self._fold()
+            self._conflator.add(update.at, update.values, update.index)
+        else:
             self.ring.drop("ring_full")
             return
         self.ring.words[W_FOLDED] += 1
-        self._unfolded.append(entry)
-        if len(self._unfolded) >= FOLD_EVERY:
-            self._fold()
         self._wake()
 
-    def _is_update(self, entry: Entry) -> bool:
-        kind = entry.kind & ~INDEXED
-        return kind == Kind.UPDATE or (kind == Kind.FRAME and self._update_of(entry) is not None)
-
-    def _update_of(self, entry: Entry) -> Update | None:
-        try:
-            found = said(entry, self._forms)
-        except RecordError:
-            return None
-        return found if isinstance(found, Update) else None
-
     def _fold(self) -> None:
-        """Fold what lies there: updates of the same names that follow one another at once."""
+        """Fold what lies there: updates of one form that follow one another at once."""
         entries, self._unfolded = self._unfolded, []
-        updates = [one for one in map(self._update_of, entries) if one is not None]
-        if unread := len(entries) - len(updates):
-            self.ring.words[W_FOLDED] -= unread
-            self.ring.drop("ring_full", unread)
-        for names, group in itertools.groupby(updates, key=lambda one: tuple(one.values)):
+        for number, group in itertools.groupby(entries, key=operator.attrgetter("form")):
             same = list(group)
-            rows = [tuple(one.values.values()) for one in same]
-            self._conflator.add_many(same[-1].at, names, rows, same[-1].index)
+            rows = [numbers(one) for one in same]
+            last = same[-1]
+            index = last.index if last.kind & INDEXED else None
+            self._conflator.add_many(last.at, self._forms(number).names, rows, index)
 
     @property
     def waiting(self) -> int:

@@ -86,6 +86,22 @@ def decode_form(data: bytes) -> Form:
         raise RecordError(f"a form that is none: {error}") from None
 
 
+def numbers(entry: Entry) -> list[float]:
+    """The numbers of an update in its form's order; of this process's own making, so they can be read."""
+    return _doubles(entry.payload)
+
+
+def frame_update(entry: Entry) -> Update | None:
+    """The update that a whole frame is; `None` when it is anything else."""
+    if entry.kind != Kind.FRAME:
+        return None
+    try:
+        frame = _frame(entry.payload)
+    except ValueError:
+        return None
+    return frame if isinstance(frame, Update) else None
+
+
 def said(entry: Entry, forms: Forms) -> Said:
     """What a record says; raises `RecordError`."""
     index = entry.index if entry.kind & INDEXED else None
@@ -98,8 +114,8 @@ def said(entry: Entry, forms: Forms) -> Said:
                 return _folded(entry.payload)
             case Kind.UPDATE:
                 names = forms(entry.form).names
-                numbers = _doubles(entry.payload)
-                return Update(at=entry.at, values=dict(zip(names, numbers, strict=True)), index=index)
+                values = dict(zip(names, numbers(entry), strict=True))
+                return Update(at=entry.at, values=values, index=index)
             case Kind.COLUMNS:
                 return _measured(entry, forms(entry.form), index)
             case _:
