@@ -3,9 +3,10 @@
 Pinned, interleaved, with an A/A control; versions, load and stolen time are printed, and for each goal
 whether it was met. Gates nothing. wandb and TensorBoard are measured where they are installed.
 
-    python tests/bench/bench_sdk.py [--quick] [calls] [steps] [drain]
+    python tests/bench/bench_sdk.py [--quick] [--case TITLE ...] [calls] [steps] [drain]
 """
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -19,28 +20,42 @@ from tests.bench.sdk.stats import Goals, say
 
 def main(arguments: list[str]) -> None:
     """Measure what is asked for, or everything."""
-    is_quick = "--quick" in arguments
-    wanted = [word for word in arguments if not word.startswith("-")]
+    asked = _asked(arguments)
     cores, goals, weather = Cores(), Goals(), Weather()
     say(about(cores))
     with tempfile.TemporaryDirectory(prefix="overwatch-bench-") as made:
-        folder = Path(made)
-        for name, measure in SECTIONS.items():
-            if wanted and name not in wanted:
-                continue
+        rest = (Path(made), cores, goals)
+        for name in asked.sections or SECTIONS:
             say(f"\n== {name}: {weather.look()}")
-            measure(is_quick, folder, cores, goals)
+            match name:
+                case "calls":
+                    calls.measure(5 if asked.quick else 30, *rest)
+                case "steps":
+                    steps.measure(
+                        *((6, 100) if asked.quick else (30, 250)), *rest, only=frozenset(asked.case)
+                    )
+                case _:
+                    drain.measure(5.0 if asked.quick else 20.0, *rest)
             say(f"after: {weather.look()}")
     say("\n== goals")
     for line in goals.lines:
         say(line)
 
 
-SECTIONS = {
-    "calls": lambda is_quick, *rest: calls.measure(5 if is_quick else 30, *rest),
-    "steps": lambda is_quick, *rest: steps.measure(*((6, 100) if is_quick else (30, 250)), *rest),
-    "drain": lambda is_quick, *rest: drain.measure(5.0 if is_quick else 20.0, *rest),
-}
+SECTIONS = ("calls", "steps", "drain")
+
+
+def _asked(arguments: list[str]) -> argparse.Namespace:
+    titles = [case.title for case in (*steps.CASES, *steps.COMPARATORS)]
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; else all")
+    parser.add_argument("--quick", action="store_true", help="few pairs")
+    parser.add_argument("--case", action="append", default=[], choices=titles, help="only these, of steps")
+    asked = parser.parse_args(arguments)
+    if unknown := set(asked.sections) - set(SECTIONS):
+        parser.error(f"no section is called {min(unknown)!r}; there are {', '.join(SECTIONS)}")
+    return asked
+
 
 if __name__ == "__main__":
     main(sys.argv[1:])

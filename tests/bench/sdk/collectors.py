@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.overwatch.sdk.exporter.evil import OK, Call, evil, reply, serving
+from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
 
 _HEAD = struct.Struct("<QI")
 

@@ -106,8 +106,10 @@ def _middle(over: list[float], under: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(over, under, strict=True))
 
 
-def measure(pairs: int, updates: int, folder: Path, cores: Cores, goals: Goals) -> None:
-    """Measure and print every case."""
+def measure(
+    pairs: int, updates: int, folder: Path, cores: Cores, goals: Goals, *, only: frozenset[str] = frozenset()
+) -> None:
+    """Measure and print every case, or those of these titles."""
     say(f"{pairs} pairs of {updates} updates of 1 ms, in {PIECES} pieces of torch on one thread")
     say(f"{pairs // 3} pairs of what is there to compare with")
     say("ratios to no telemetry; in brackets no telemetry again to no telemetry (A/A)")
@@ -117,6 +119,8 @@ def measure(pairs: int, updates: int, folder: Path, cores: Cores, goals: Goals) 
     )
     found: dict[str, tuple[Ratios, Ratios, int]] = {}
     for case in (*CASES, *COMPARATORS):
+        if only and case.title not in only:
+            continue
         with _prepared(case, folder / "steps", cores) as one:
             if one is None:
                 say(f"{case.title:24} {MISSING}")
