@@ -6,11 +6,11 @@ time, an account that adds up and says the truth (`chaos.assert_truthful`).
 | row | fault | proved by |
 |---|---|---|
 | A1 | no collector | here |
-| A2 | a collector that never answers | `sdk/test_run.py`, `exporter/delivery/test_http.py` |
+| A2 | a collector that never answers | `sdk/test_run.py`, `delivery/test_http.py` |
 | A3 | a collector that stands still | here |
 | A4 | a collector killed while it takes | here |
 | A5 | answers lost | here |
-| A6-A9 | pauses asked for, refusals, evil replies | `exporter/delivery/test_{sender,http,grpc}.py` |
+| A6-A9 | pauses asked for, refusals, evil replies | `delivery/test_{sender,http,grpc}.py` |
 | A10 | a burst | here; a million in `test_storms.py` |
 | A11 | the spool's disk is full | here |
 | A12 | the spool is read-only, deleted, a link | here |

@@ -10,11 +10,11 @@ import pytest
 
 from overwatch import discovery
 from overwatch.cli.viewclient import ViewUnreachableError, fetch, http_url
+from overwatch.delivery.destination import destination
+from overwatch.delivery.endpoint import target
 from overwatch.discovery import Endpoints, Tokens
 from overwatch.feeds.live import Connection, Live
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery.destination import destination
-from overwatch.sdk.exporter.endpoint import target
 from overwatch.snapshot import Snapshot
 from tests.overwatch.collector.running import http, run_started, running, told
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from overwatch.delivery import destination, outlet
+from overwatch.delivery.endpoint import target
+from overwatch.delivery.request import Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery import destination, outlet
-from overwatch.sdk.exporter.endpoint import target
-from overwatch.sdk.exporter.request import Verdict
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
 from tests.overwatch.collector.running import run_started, running, told
-from tests.overwatch.sdk.exporter.delivery.waiting import request
+from tests.overwatch.delivery.waiting import request
 
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl to make certificates with")
 

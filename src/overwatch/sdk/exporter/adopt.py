@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
+from overwatch.delivery.outlet import outlet
+from overwatch.delivery.sender import Sender
 from overwatch.journal import FolderBusyError
 from overwatch.sdk.exporter.core import Exporter, destinations, open_spool
-from overwatch.sdk.exporter.delivery.outlet import outlet
-from overwatch.sdk.exporter.delivery.sender import Sender
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
 from overwatch.sdk.frames import Hello, Progress

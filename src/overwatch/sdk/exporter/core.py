@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from overwatch.catalog import Scope
+from overwatch.delivery.destination import Destination, destination
+from overwatch.delivery.endpoint import DEFAULT_HTTP, target
+from overwatch.delivery.endpoint import Signal as SignalName
+from overwatch.delivery.outlet import outlet
+from overwatch.delivery.sender import Sender
 from overwatch.events import Event, Measured, scalars
 from overwatch.journal import Signal
 from overwatch.sdk.conflate import Folded
-from overwatch.sdk.exporter.delivery.destination import Destination, destination
-from overwatch.sdk.exporter.delivery.outlet import outlet
-from overwatch.sdk.exporter.delivery.sender import Sender
-from overwatch.sdk.exporter.endpoint import DEFAULT_HTTP, target
-from overwatch.sdk.exporter.endpoint import Signal as SignalName
 from overwatch.sdk.exporter.envs import global_envs
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
 from overwatch.sdk.exporter.instruments import Instruments

@@ -8,14 +8,14 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 
-from overwatch.sdk.exporter.delivery.sender import Source
+from overwatch.delivery.sender import Source
 from overwatch.sdk.exporter.request import Request
 
 
 class Ledger:
     """A source that keeps book of ring positions."""
 
-    def __init__(self, source: Source, settled: Mapping[str, int]) -> None:
+    def __init__(self, source: Source[Request], settled: Mapping[str, int]) -> None:
         self._source = source
         self._lock = threading.Lock()
         self._open: deque[tuple[int, Mapping[str, int]]] = deque()

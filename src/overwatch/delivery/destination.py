@@ -16,9 +16,9 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from overwatch import discovery
+from overwatch.delivery.endpoint import Protocol, Target
+from overwatch.delivery.proxy import Proxy, proxy
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery.proxy import Proxy, proxy
-from overwatch.sdk.exporter.endpoint import Protocol, Target
 
 log: Final = logging.getLogger("overwatch.exporter")
 

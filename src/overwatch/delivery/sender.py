@@ -13,13 +13,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, assert_never
+from typing import Final, Generic, Protocol, TypeVar, assert_never
 
-from overwatch.sdk.exporter.delivery.outlet import Outlet
-from overwatch.sdk.exporter.delivery.reply import CLOSED
-from overwatch.sdk.exporter.request import Answer, Request, Verdict
+from overwatch.delivery.outlet import Outlet
+from overwatch.delivery.reply import CLOSED
+from overwatch.delivery.request import Answer, Parcel, Verdict
 
 log: Final = logging.getLogger("overwatch.exporter")
+
+P = TypeVar("P", bound=Parcel)
 
 _IDLE_S: Final = 0.2
 _CLOSED_SOURCE_S: Final = 0.01
@@ -29,16 +31,16 @@ _SAY_AGAIN_S: Final = 10.0
 _MOST_FAULTS: Final = 5
 
 
-class Source(Protocol):
+class Source(Protocol[P]):
     """Where requests wait; the sender is its only taker, one request at a time."""
 
-    def take(self, timeout_s: float) -> Request | None:
+    def take(self, timeout_s: float) -> P | None:
         """The oldest request, waiting so long for one."""
 
-    def landed(self, request: Request, rejected: int) -> None:
+    def landed(self, request: P, rejected: int) -> None:
         """The collector has it, but for so many records."""
 
-    def lost(self, request: Request, reason: str) -> None:
+    def lost(self, request: P, reason: str) -> None:
         """It is given up."""
 
     def wait_empty(self, timeout_s: float) -> bool:
@@ -69,11 +71,15 @@ class Pace:
         return min(doubled, self.longest_s) * random.uniform(1.0 - _JITTER, 1.0 + _JITTER)  # noqa: S311 jitter, not a secret
 
 
-class Sender:
+class Sender(Generic[P]):
     """Takes from a source, gives to a collector."""
 
     def __init__(
-        self, source: Source, open_outlet: Callable[[], Outlet], shown: str | None, pace: Pace | None = None
+        self,
+        source: Source[P],
+        open_outlet: Callable[[], Outlet],
+        shown: str | None,
+        pace: Pace | None = None,
     ) -> None:
         """`shown` is what a collector in trouble is called; without it nothing is said."""
         self._source = source
@@ -141,7 +147,7 @@ class Sender:
                 self._fault(error)
                 self._rest(self._pace.first_s, may_hurry=False)
 
-    def _deliver(self, request: Request) -> None:
+    def _deliver(self, request: P) -> None:
         tries = faults = 0
         while not self._is_stopping:
             self._renew()
@@ -167,7 +173,7 @@ class Sender:
                 case _:
                     assert_never(answer.verdict)
 
-    def _try(self, request: Request) -> Answer:
+    def _try(self, request: Parcel) -> Answer:
         try:
             return self._outlet.send(request, math.inf)
         except Exception as error:  # noqa: BLE001 the border: one request must not end the others' delivery

@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from overwatch.delivery.request import Answer, Verdict
+from overwatch.delivery.sender import Pace, Sender
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery.sender import Pace, Sender
-from overwatch.sdk.exporter.request import Answer, Request, Verdict
-from tests.overwatch.sdk.exporter.delivery.test_grpc import hung as mute
-from tests.overwatch.sdk.exporter.delivery.test_grpc import slow as crawling
-from tests.overwatch.sdk.exporter.delivery.test_http import LONG, SLOW
-from tests.overwatch.sdk.exporter.delivery.waiting import DEADLINE_S, SIGNALS, Waiting, request, sending
-from tests.overwatch.sdk.exporter.evil import OK, Call, evil, reply, serving
+from overwatch.sdk.exporter.request import Request
+from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
+from tests.overwatch.delivery.test_grpc import hung as mute
+from tests.overwatch.delivery.test_grpc import slow as crawling
+from tests.overwatch.delivery.test_http import LONG, SLOW
+from tests.overwatch.delivery.waiting import DEADLINE_S, SIGNALS, Waiting, request, sending
 from tests.overwatch.sdk.sink import free_port, grpc_sink, http_sink, partial_success
 
 FAST = Pace(first_s=0.02, longest_s=0.1)
@@ -363,7 +364,7 @@ def test_progress_is_told_and_its_fault_is_outlived() -> None:
 
 
 COLLECTORS = {
-    "http": "from tests.overwatch.sdk.exporter.evil import *\nmade = evil(serving(OK), port={port})",
+    "http": "from tests.overwatch.delivery.evil import *\nmade = evil(serving(OK), port={port})",
     "grpc": "from tests.overwatch.sdk.sink import grpc_sink\nmade = grpc_sink()",
 }
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from overwatch import discovery
-from overwatch.sdk.exporter.endpoint import Target, target
+from overwatch.delivery.endpoint import Target, target
 
 FOUND = discovery.Endpoints(
     pid=os.getpid(), otlp_http="http://127.0.0.1:9318", otlp_grpc="http://127.0.0.1:9317"

@@ -5,10 +5,10 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterator
 
+from overwatch.delivery import destination, outlet
+from overwatch.delivery.endpoint import target
+from overwatch.delivery.sender import Pace, Sender, Source
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery import destination, outlet
-from overwatch.sdk.exporter.delivery.sender import Pace, Sender, Source
-from overwatch.sdk.exporter.endpoint import target
 from overwatch.sdk.exporter.request import Request
 
 DEADLINE_S = 20.0
@@ -93,8 +93,8 @@ class Waiting:
 
 @contextlib.contextmanager
 def sending(
-    source: Source, endpoint: str | None, env: dict[str, str] | None = None, pace: Pace | None = None
-) -> Iterator[Sender]:
+    source: Source[Request], endpoint: str | None, env: dict[str, str] | None = None, pace: Pace | None = None
+) -> Iterator[Sender[Request]]:
     """A sender of all signals to an endpoint, already started."""
     words = env or {}
     to = {signal: destination(signal, target(signal.value, endpoint, words), words) for signal in SIGNALS}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.spool import Spool
-from tests.overwatch.sdk.exporter.delivery.waiting import DEADLINE_S, sending
-from tests.overwatch.sdk.exporter.evil import OK, evil, reply, serving
+from tests.overwatch.delivery.evil import OK, evil, reply, serving
+from tests.overwatch.delivery.waiting import DEADLINE_S, sending
 from tests.overwatch.sdk.sink import free_port, partial_success
 
 

@@ -11,12 +11,13 @@ from email.utils import format_datetime
 import pytest
 from google.rpc.status_pb2 import Status
 
+from overwatch.delivery import Destination, destination
+from overwatch.delivery.endpoint import target
+from overwatch.delivery.http import HttpOutlet
+from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery import Destination, destination
-from overwatch.sdk.exporter.delivery.http import HttpOutlet
-from overwatch.sdk.exporter.endpoint import target
-from overwatch.sdk.exporter.request import Answer, Request, Verdict
-from tests.overwatch.sdk.exporter.evil import OK, Call, evil, reply, serving
+from overwatch.sdk.exporter.request import Request
+from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
 from tests.overwatch.sdk.sink import free_port, http_sink, partial_success
 
 LONG_S = 30.0

@@ -14,11 +14,11 @@ from typing import Any, Final
 import grpc
 
 from overwatch import __version__
+from overwatch.delivery.destination import Destination, Origin, Tls
+from overwatch.delivery.proxy import is_here
+from overwatch.delivery.reply import CLOSED, MAX_REPLY, retry_info_s, taken, told
+from overwatch.delivery.request import Answer, Parcel, Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery.destination import Destination, Origin, Tls
-from overwatch.sdk.exporter.delivery.proxy import is_here
-from overwatch.sdk.exporter.delivery.reply import CLOSED, MAX_REPLY, retry_info_s, taken, told
-from overwatch.sdk.exporter.request import Answer, Request, Verdict
 
 _PATHS: Final = {
     Signal.LOGS: "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
@@ -58,7 +58,7 @@ class GrpcOutlet:
         self._call: Any = None
         self._closed = False
 
-    def send(self, request: Request, deadline: float) -> Answer:
+    def send(self, request: Parcel, deadline: float) -> Answer:
         """Try once; answers by `deadline` (monotonic seconds) or the destination's own timeout."""
         to = self._destinations.get(request.signal)
         if to is None:
@@ -86,7 +86,7 @@ class GrpcOutlet:
                 channel.close()
             self._channels.clear()
 
-    def _begin(self, to: Destination, request: Request, deadline: float) -> Any:
+    def _begin(self, to: Destination, request: Parcel, deadline: float) -> Any:
         with self._state:
             if self._closed:
                 return None

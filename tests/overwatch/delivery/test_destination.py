@@ -2,10 +2,10 @@
 
 import pytest
 
+from overwatch.delivery import Destination, destination
+from overwatch.delivery.destination import Tls
+from overwatch.delivery.endpoint import target
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery import Destination, destination
-from overwatch.sdk.exporter.delivery.destination import Tls
-from overwatch.sdk.exporter.endpoint import target
 
 
 def find(env: dict[str, str], signal: Signal = Signal.LOGS, asked: str | None = None) -> Destination:

@@ -9,8 +9,8 @@ from overwatch.collector import Service
 from overwatch.events import LogLine, Severity
 from overwatch.snapshot import Snapshot, View
 from tests.overwatch.collector.running import eventually, fill, http, running, told
-from tests.overwatch.sdk.exporter.delivery.waiting import DEADLINE_S, Waiting, request, sending
-from tests.overwatch.sdk.exporter.evil import OK, Call, evil
+from tests.overwatch.delivery.evil import OK, Call, evil
+from tests.overwatch.delivery.waiting import DEADLINE_S, Waiting, request, sending
 
 RUN = "delivered"
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}

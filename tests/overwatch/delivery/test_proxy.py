@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from overwatch.delivery import destination, outlet
+from overwatch.delivery.endpoint import target
+from overwatch.delivery.proxy import Proxy, proxy
+from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery import destination, outlet
-from overwatch.sdk.exporter.delivery.proxy import Proxy, proxy
-from overwatch.sdk.exporter.endpoint import target
-from overwatch.sdk.exporter.request import Answer, Verdict
-from tests.overwatch.sdk.exporter.delivery.test_tls import pki, pytestmark, serverside, trusting
-from tests.overwatch.sdk.exporter.delivery.waiting import request
-from tests.overwatch.sdk.exporter.evil import OK, Call, evil, serving
+from tests.overwatch.delivery.evil import OK, Call, evil, serving
+from tests.overwatch.delivery.test_tls import pki, pytestmark, serverside, trusting
+from tests.overwatch.delivery.waiting import request
 
 __all__ = ["pki", "pytestmark"]
 

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from overwatch import __version__
+from overwatch.delivery.destination import Destination, Origin
+from overwatch.delivery.line import Line, Stream, TooLongError
+from overwatch.delivery.reply import CLOSED, MAX_REPLY, TOO_LONG, Reply, judge
+from overwatch.delivery.request import Answer, Parcel, Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery.destination import Destination, Origin
-from overwatch.sdk.exporter.delivery.line import Line, Stream, TooLongError
-from overwatch.sdk.exporter.delivery.reply import CLOSED, MAX_REPLY, TOO_LONG, Reply, judge
-from overwatch.sdk.exporter.request import Answer, Request, Verdict
 
 _MAX_HEAD: Final = 32 << 10
 """Bytes of status line and headers."""
@@ -41,9 +41,9 @@ class HttpOutlet:
         self._lines: dict[Origin, Line] = {to.origin: Line(to.origin) for to in destinations.values()}
         self._sending = threading.Lock()
         self._closed = threading.Event()
-        self._packed: tuple[Request, bytes] | None = None
+        self._packed: tuple[Parcel, bytes] | None = None
 
-    def send(self, request: Request, deadline: float) -> Answer:
+    def send(self, request: Parcel, deadline: float) -> Answer:
         """Try once; answers by `deadline` (monotonic seconds) or the destination's own timeout."""
         to = self._destinations.get(request.signal)
         if to is None:
@@ -70,7 +70,7 @@ class HttpOutlet:
             for line in self._lines.values():
                 line.close()
 
-    def _exchange(self, line: Line, to: Destination, request: Request, deadline: float) -> Answer:
+    def _exchange(self, line: Line, to: Destination, request: Parcel, deadline: float) -> Answer:
         body = self._body(to, request)
         is_kept = line.open(deadline)
         try:
@@ -83,7 +83,7 @@ class HttpOutlet:
         line.open(deadline)
         return _ask(line, to, body)
 
-    def _body(self, to: Destination, request: Request) -> bytes:
+    def _body(self, to: Destination, request: Parcel) -> bytes:
         if not to.gzip:
             return request.body
         if self._packed is None or self._packed[0] is not request:

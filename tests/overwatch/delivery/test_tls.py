@@ -10,14 +10,14 @@ from pathlib import Path
 import grpc
 import pytest
 
+from overwatch.delivery import destination, outlet
+from overwatch.delivery.endpoint import target
+from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery import destination, outlet
-from overwatch.sdk.exporter.endpoint import target
-from overwatch.sdk.exporter.request import Answer, Verdict
-from tests.overwatch.sdk.exporter.delivery.test_grpc import _Any
-from tests.overwatch.sdk.exporter.delivery.test_http import slow_head
-from tests.overwatch.sdk.exporter.delivery.waiting import request
-from tests.overwatch.sdk.exporter.evil import OK, Call, evil, serving
+from tests.overwatch.delivery.evil import OK, Call, evil, serving
+from tests.overwatch.delivery.test_grpc import _Any
+from tests.overwatch.delivery.test_http import slow_head
+from tests.overwatch.delivery.waiting import request
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl to make certificates with")

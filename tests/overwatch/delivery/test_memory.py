@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.overwatch.sdk.exporter.delivery.test_grpc import serving as rpc
-from tests.overwatch.sdk.exporter.delivery.test_http import bomb, endless_headers, long_chunks, long_reply
-from tests.overwatch.sdk.exporter.evil import OK, Call, evil, serving
+from tests.overwatch.delivery.evil import OK, Call, evil, serving
+from tests.overwatch.delivery.test_grpc import serving as rpc
+from tests.overwatch.delivery.test_http import bomb, endless_headers, long_chunks, long_reply
 
 GROWTH = 16 << 20
 CLIENT = """
 import pathlib, sys, time
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery import destination, outlet
-from overwatch.sdk.exporter.endpoint import target
+from overwatch.delivery import destination, outlet
+from overwatch.delivery.endpoint import target
 from overwatch.sdk.exporter.request import Request
 good, bad = sys.argv[1:]
 made = {e: outlet({Signal.LOGS: destination(Signal.LOGS, target("logs", e))}) for e in (good, bad)}

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Final
 
-from overwatch.sdk.exporter.delivery.destination import Origin, Tls
+from overwatch.delivery.destination import Origin, Tls
 
 _SLICE_S: Final = 0.05
 """How soon a wait sees that its line is cut."""

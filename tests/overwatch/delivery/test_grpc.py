@@ -13,12 +13,13 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
+from overwatch.delivery import Destination, destination
+from overwatch.delivery.endpoint import target
+from overwatch.delivery.grpc import GrpcOutlet
+from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery import Destination, destination
-from overwatch.sdk.exporter.delivery.grpc import GrpcOutlet
-from overwatch.sdk.exporter.endpoint import target
-from overwatch.sdk.exporter.request import Answer, Request, Verdict
-from tests.overwatch.sdk.exporter.evil import Call, evil
+from overwatch.sdk.exporter.request import Request
+from tests.overwatch.delivery.evil import Call, evil
 from tests.overwatch.sdk.sink import free_port, grpc_sink, partial_success
 
 LONG_S = 30.0

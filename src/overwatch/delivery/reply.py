@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
-from overwatch.sdk.exporter.request import Answer, Verdict
+from overwatch.delivery.request import Answer, Verdict
 
 MAX_REPLY: Final = 4 << 20
 """Bytes of a reply that are read, after decompression; what OTLP 1.11 recommends."""

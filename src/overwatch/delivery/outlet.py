@@ -7,15 +7,15 @@ not know queues or retries.
 from collections.abc import Mapping
 from typing import Protocol
 
+from overwatch.delivery.destination import Destination
+from overwatch.delivery.request import Answer, Parcel
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.delivery.destination import Destination
-from overwatch.sdk.exporter.request import Answer, Request
 
 
 class Outlet(Protocol):
     """Gives requests to a collector, one at a time."""
 
-    def send(self, request: Request, deadline: float) -> Answer:
+    def send(self, request: Parcel, deadline: float) -> Answer:
         """Try once; answers by `deadline` (monotonic seconds) or the destination's own timeout."""
 
     def close(self) -> None:
@@ -27,14 +27,14 @@ def outlet(destinations: Mapping[Signal, Destination]) -> Outlet:
     by_http = {signal: to for signal, to in destinations.items() if to.protocol != "grpc"}
     by_grpc = {signal: to for signal, to in destinations.items() if to.protocol == "grpc"}
     if not by_grpc:
-        from overwatch.sdk.exporter.delivery.http import HttpOutlet
+        from overwatch.delivery.http import HttpOutlet
 
         return HttpOutlet(by_http)
-    from overwatch.sdk.exporter.delivery.grpc import GrpcOutlet
+    from overwatch.delivery.grpc import GrpcOutlet
 
     if not by_http:
         return GrpcOutlet(by_grpc)
-    from overwatch.sdk.exporter.delivery.http import HttpOutlet
+    from overwatch.delivery.http import HttpOutlet
 
     return _Both(GrpcOutlet(by_grpc), frozenset(by_grpc), HttpOutlet(by_http))
 
@@ -47,7 +47,7 @@ class _Both:
         self._signals = signals
         self._by_http = by_http
 
-    def send(self, request: Request, deadline: float) -> Answer:
+    def send(self, request: Parcel, deadline: float) -> Answer:
         """Try once, over the signal's protocol."""
         chosen = self._by_grpc if request.signal in self._signals else self._by_http
         return chosen.send(request, deadline)
