@@ -1,0 +1,59 @@
+"""Recordings of real trainings: the numbers of their updates and their episodes, small enough to keep.
+
+Owns the file's form (MessagePack, compressed) and how a recording becomes a run's events again.
+"""
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+FOLDER = Path(__file__).parent / "recordings"
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was told at one moment: an update, or episodes that ended."""
+
+    after_ns: int
+    """Nanoseconds since the training's start."""
+    values: dict[str, float] = {}
+    """An update's numbers by their full names, as the adapter tells them."""
+    beside: dict[str, float] = {}
+    """What the library worked out and did not log, by short name."""
+    episodes: tuple[tuple[int, float, int], ...] = ()
+    """Env, return and length of each."""
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """One training."""
+
+    name: str
+    task: str
+    n_envs: int
+    seed: int
+    config: dict[str, str]
+    reaches: float
+    reached: float
+    """Mean return of the trained policy over twenty episodes."""
+    told: tuple[Told, ...]
+
+    @property
+    def updates(self) -> list[Told]:
+        """What was told of updates, in order."""
+        return [told for told in self.told if told.values]
+
+
+def write(recording: Recording) -> bytes:
+    """A recording as a file's bytes."""
+    return zlib.compress(msgspec.msgpack.encode(recording), 9)
+
+
+def read(path: Path) -> Recording:
+    """The recording in a file."""
+    return msgspec.msgpack.decode(zlib.decompress(path.read_bytes()), type=Recording)
+
+
+def recordings() -> Iterator[Recording]:
+    """Every recording that is kept, by name."""
+    yield from (read(path) for path in sorted(FOLDER.glob("*.bin")))
