@@ -4,12 +4,16 @@
 Prometheus name, its format and its limits; none of these is written down twice.
 """
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from overwatch.catalog import env, machine, policy, run
+from overwatch.catalog.alias import Alias, Estimator, Library, Moment
 from overwatch.catalog.metric import (
     NO_LIMITS,
+    Audience,
+    Cadence,
     Direction,
     Fold,
     Kind,
@@ -30,17 +34,24 @@ __all__ = [
     "KL",
     "NO_LIMITS",
     "ROWS",
+    "Alias",
+    "Audience",
+    "Cadence",
     "Direction",
+    "Estimator",
     "Fold",
     "Kind",
+    "Library",
     "Limit",
     "Limits",
     "Metric",
+    "Moment",
     "NonFinite",
     "Scope",
     "Side",
     "Stage",
     "find",
+    "find_split",
     "label_name",
     "of_scope",
     "parse_stage",
@@ -54,15 +65,32 @@ CUSTOM_PREFIX: Final = "overwatch.custom."
 
 BY_NAME: Final = MappingProxyType({row.name: row for row in ROWS})
 _BY_SHORT: Final = {(row.scope, row.short): row for row in ROWS}
-_BY_ALIAS: Final = {alias: row for row in ROWS for alias in row.aliases}
+_BY_ALIAS: Final = {
+    (row.scope, alias.name): row for row in ROWS for alias in row.aliases if not alias.attributes
+}
+_SPLIT: Final = tuple((alias, row) for row in ROWS for alias in row.aliases if alias.attributes)
 
 
 def find(name: str, scope: Scope | None = None) -> Metric | None:
-    """The row of a full name or an alias, or of a short name within `scope`; `None` if no row has it."""
+    """The row of a full name or an alias, or of a short name within `scope`; `None` if no row has it.
+
+    Without a scope, an alias that rows of several scopes have means none of them.
+    """
     row = BY_NAME.get(name)
     if row is None and scope is not None:
-        row = _BY_SHORT.get((scope, name))
-    return row or _BY_ALIAS.get(name)
+        row = _BY_SHORT.get((scope, name)) or _BY_ALIAS.get((scope, name))
+    if row is None and scope is None:
+        meant = [found for one in Scope if (found := _BY_ALIAS.get((one, name))) is not None]
+        row = meant[0] if len(meant) == 1 else None
+    return row
+
+
+def find_split(name: str, attributes: Mapping[str, object]) -> Metric | None:
+    """The row of an alias that several rows have, each with attributes of its own on the points."""
+    for alias, row in _SPLIT:
+        if alias.name == name and all(attributes.get(key) == word for key, word in alias.attributes.items()):
+            return row
+    return None
 
 
 def of_scope(scope: Scope) -> tuple[Metric, ...]:

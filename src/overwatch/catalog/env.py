@@ -87,7 +87,7 @@ ALPHA: Final = Metric(
     label="alpha",
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
-    tele="TELE-551",
+    tele=("TELE-551",),
 )
 
 AGE: Final = Metric(
@@ -100,7 +100,7 @@ AGE: Final = Metric(
     label="age",
     non_finite=NonFinite.UNDEFINED,
     fmt=".0f",
-    tele="TELE-552",
+    tele=("TELE-552",),
 )
 
 GRADIENT_HEALTH: Final = Metric(
@@ -127,7 +127,7 @@ STAGE: Final = Metric(
     scope=Scope.SLOT,
     asks="In which stage is the seed in this slot?",
     label="stage",
-    tele="TELE-501",
+    tele=("TELE-501",),
 )
 
 ROWS: Final = (

@@ -1,12 +1,14 @@
 """The shape of a catalogue row: what a metric is, when it is healthy, how it is shown.
 
-Owns `Metric` and its parts. A row is data: judging a value against `Limits` happens in `diagnose`,
+Owns `Metric` and its parts. A row is data: judging a value against `Limits` happens in `state.judge`,
 naming it for Prometheus in `names`. Must not know events, state or views.
 """
 
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
+
+from overwatch.catalog.alias import Alias, Estimator, Moment
 
 
 class Kind(Enum):
@@ -30,6 +32,30 @@ class Scope(Enum):
     LEARNER = "learner"
     ROLLOUTS = "rollouts"
     TOWER = "tower"
+
+
+class Audience(Enum):
+    """Who needs a metric."""
+
+    OPERATOR = "operator"
+    """Watches a run."""
+    DEVELOPER = "developer"
+    """Debugs a trainer."""
+    RESEARCHER = "researcher"
+    """Compares runs."""
+    AUTOMATION = "automation"
+    """Alerts, early stops, schedulers."""
+
+
+class Cadence(Enum):
+    """When a new value comes."""
+
+    STEP = "env step"
+    UPDATE = "policy update"
+    EPISODE = "end of an episode"
+    SAMPLE = "sample of a machine"
+    REQUEST = "request to a service"
+    TICK = "tick of the collector"
 
 
 class Direction(Enum):
@@ -101,9 +127,42 @@ class Limits:
 
     warning: Limit | None = None
     critical: Limit | None = None
+    other: "Limits | None" = None
+    """The levels on the other side, of a row that is healthy in between."""
+
+    @property
+    def sides(self) -> "tuple[Limits, ...]":
+        """These levels, and those of the other side where there are any."""
+        return (self,) if self.other is None else (self, self.other)
 
 
 NO_LIMITS = Limits()
+
+
+def above(
+    warning: float | None, critical: float | None = None, *, relative: bool = False, at: bool = False
+) -> Limits:
+    """Bad above; with `at` a value that is the limit is bad too."""
+    return _levels(Side.AT_OR_ABOVE if at else Side.ABOVE, warning, critical, relative=relative)
+
+
+def below(
+    warning: float | None, critical: float | None = None, *, relative: bool = False, at: bool = False
+) -> Limits:
+    """Bad below; with `at` a value that is the limit is bad too."""
+    return _levels(Side.AT_OR_BELOW if at else Side.BELOW, warning, critical, relative=relative)
+
+
+def between(low: Limits, high: Limits) -> Limits:
+    """Healthy in between: bad below by `low` and above by `high`."""
+    return Limits(warning=high.warning, critical=high.critical, other=low)
+
+
+def _levels(side: Side, warning: float | None, critical: float | None, *, relative: bool) -> Limits:
+    return Limits(
+        warning=None if warning is None else Limit(side=side, value=warning, relative=relative),
+        critical=None if critical is None else Limit(side=side, value=critical, relative=relative),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +198,56 @@ class Metric:
     """Constant attributes of the output series."""
     hold: tuple[int, int] = (3, 5)
     """A finding needs `hold[0]` bad of the last `hold[1]` updates."""
+    mean_of: int = 1
+    """Judged by the mean of so many newest values: a number too noisy to be judged alone."""
     warm_above: float | None = None
     """The row is not judged until a value was above this, or for fifty updates."""
     fix: str = ""
     """What to do first when this row is bad."""
-    tele: str | None = None
-    """Id of the telemetry record this row implements."""
-    aliases: tuple[str, ...] = ()
+    tele: tuple[str, ...] = ()
+    """Ids of the telemetry records this row implements."""
+    aliases: tuple[Alias, ...] = ()
     """Other spellings accepted on input."""
+    estimator: Estimator | None = None
+    """How it is computed, of a divergence."""
+    moment: Moment | None = None
+    """Over what an update's values become one, where that matters."""
+    audience: tuple[Audience, ...] = (Audience.OPERATOR, Audience.DEVELOPER)
+    cadence: Cadence | None = None
+    """When a new value comes; `None` is what is usual in its scope."""
+    depends_on: tuple[str, ...] = ()
+    """What it is computed from: full names of rows, or `event:` and an event's tag."""
+    feeds: tuple[str, ...] = ()
+    """Who reads it besides the rows that depend on it: `event:`, `finding:` or `field:` and a name."""
+    since: str = "0.1"
+    """First version of Overwatch that knows it."""
+    comes_with: str | None = None
+    """The world or service that will tell it; `None` where something tells it today."""
 
     def limits_for(self, preset: str) -> Limits:
         """Limits under `preset`; a preset without its own uses the row's."""
         return self.presets.get(preset, self.limits)
+
+    @property
+    def every(self) -> Cadence:
+        """When a new value comes."""
+        return self.cadence or _USUAL[self.scope]
+
+    @property
+    def precision(self) -> int | None:
+        """Decimals shown, `None` where the format has no fixed number of them."""
+        digits = self.fmt.rpartition(".")[2].rstrip("f%e")
+        return int(digits) if digits.isdecimal() and "." in self.fmt else None
+
+
+_USUAL = {
+    Scope.RUN: Cadence.UPDATE,
+    Scope.POLICY: Cadence.UPDATE,
+    Scope.GPU: Cadence.SAMPLE,
+    Scope.ENV: Cadence.STEP,
+    Scope.SLOT: Cadence.STEP,
+    Scope.HOST: Cadence.SAMPLE,
+    Scope.LEARNER: Cadence.UPDATE,
+    Scope.ROLLOUTS: Cadence.REQUEST,
+    Scope.TOWER: Cadence.TICK,
+}

@@ -6,15 +6,19 @@ KL limits (TELE-110) hold in every preset.
 
 from typing import Final
 
-from overwatch.catalog.metric import Direction, Fold, Kind, Limit, Limits, Metric, NonFinite, Scope, Side
-
-
-def _above(warning: float, critical: float | None, *, relative: bool = False) -> Limits:
-    return Limits(
-        warning=Limit(side=Side.ABOVE, value=warning, relative=relative),
-        critical=None if critical is None else Limit(side=Side.ABOVE, value=critical, relative=relative),
-    )
-
+from overwatch.catalog.alias import Estimator, Moment, cleanrl, draft, nemo, rllib, sb3, trl, verl
+from overwatch.catalog.metric import (
+    NO_LIMITS,
+    Audience,
+    Direction,
+    Fold,
+    Kind,
+    Metric,
+    NonFinite,
+    Scope,
+    above,
+    below,
+)
 
 KL: Final = Metric(
     name="overwatch.policy.kl_divergence",
@@ -24,13 +28,25 @@ KL: Final = Metric(
     scope=Scope.POLICY,
     asks="Is the policy changing too rapidly, violating the PPO trust region constraint?",
     label="KL",
-    limits=_above(0.015, 0.03),
+    limits=above(0.015, 0.03),
     direction=Direction.DOWN,
     fmt=".4f",
     banner_fmt=".3f",
     fix="lower the learning rate or the number of epochs",
-    tele="TELE-110",
-    aliases=("train/approx_kl", "losses/approx_kl", "approx_kl", "rl.train.kl_divergence"),
+    tele=("TELE-110",),
+    aliases=(
+        sb3("train/approx_kl", Estimator.K3, Moment.LAST_EPOCH),
+        cleanrl("losses/approx_kl", Estimator.K3, Moment.LAST_MINIBATCH),
+        cleanrl("approx_kl", Estimator.K3, Moment.LAST_MINIBATCH),
+        trl("policy/approxkl_avg", Estimator.K2, Moment.ALL_EPOCHS),
+        rllib("learners/default_policy/mean_kl_loss", Estimator.EXACT, Moment.ALL_EPOCHS),
+        draft("rl.train.loss", rl_loss_type="kl_divergence"),
+        draft("rl.train.kl_divergence"),
+    ),
+    estimator=Estimator.K3,
+    moment=Moment.LAST_EPOCH,
+    audience=tuple(Audience),
+    feeds=("event:early_stopped", "field:verdict"),
 )
 
 ENTROPY: Final = Metric(
@@ -42,17 +58,13 @@ ENTROPY: Final = Metric(
     asks="Does the policy still explore, as a share of the entropy of the legal actions?",
     label="entropy",
     # A policy that is solved is low too: what is low and has converged is told as info (diagnosis).
-    limits=Limits(warning=Limit(side=Side.BELOW, value=0.3), critical=Limit(side=Side.BELOW, value=0.1)),
-    presets={
-        "esper": Limits(
-            warning=Limit(side=Side.AT_OR_BELOW, value=0.3),
-            critical=Limit(side=Side.AT_OR_BELOW, value=0.1),
-        )
-    },
+    limits=below(0.3, 0.1),
+    # A differential entropy has no maximum and no floor; an answer in words may be sure of itself.
+    presets={"esper": below(0.3, 0.1, at=True), "ppo-continuous": NO_LIMITS, "grpo": NO_LIMITS},
     fmt=".0%",
     suffix="max",
     fix="raise the entropy coefficient or lower the learning rate",
-    tele="TELE-120",
+    tele=("TELE-120",),
 )
 
 CLIP_FRACTION: Final = Metric(
@@ -63,19 +75,18 @@ CLIP_FRACTION: Final = Metric(
     scope=Scope.POLICY,
     asks="What share of the samples had their ratio clipped?",
     label="clip",
-    limits=Limits(
-        warning=Limit(side=Side.AT_OR_ABOVE, value=0.25), critical=Limit(side=Side.AT_OR_ABOVE, value=0.5)
-    ),
-    presets={
-        "esper": Limits(
-            warning=Limit(side=Side.AT_OR_ABOVE, value=0.25),
-            critical=Limit(side=Side.AT_OR_ABOVE, value=0.30),
-        )
-    },
+    limits=above(0.25, 0.5, at=True),
+    presets={"esper": above(0.25, 0.30, at=True)},
     direction=Direction.DOWN,
     fix="lower the learning rate or the number of epochs",
-    tele="TELE-130",
-    aliases=("train/clip_fraction", "losses/clipfrac"),
+    tele=("TELE-130",),
+    aliases=(
+        sb3("train/clip_fraction"),
+        cleanrl("losses/clipfrac"),
+        trl("policy/clipfrac_avg"),
+        trl("clip_ratio/region_mean"),
+        verl("actor/pg_clipfrac"),
+    ),
 )
 
 EXPLAINED_VARIANCE: Final = Metric(
@@ -86,18 +97,21 @@ EXPLAINED_VARIANCE: Final = Metric(
     scope=Scope.POLICY,
     asks="How much of the returns' variance did the critic predict before the update?",
     label="expl var",
-    limits=Limits(warning=Limit(side=Side.BELOW, value=0.0)),
-    presets={
-        "esper": Limits(warning=Limit(side=Side.BELOW, value=0.3), critical=Limit(side=Side.BELOW, value=0.0))
-    },
+    limits=below(0.0),
+    presets={"esper": below(0.3, 0.0), "grpo": NO_LIMITS},
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
     fmt="+.2f",
     hold=(5, 5),
     warm_above=0.1,
     fix="check the value loss and the scale of rewards; more epochs for the critic may help",
-    tele="TELE-200",
-    aliases=("train/explained_variance", "losses/explained_variance"),
+    tele=("TELE-200",),
+    aliases=(
+        sb3("train/explained_variance"),
+        cleanrl("losses/explained_variance"),
+        verl("critic/vf_explained_var"),
+        rllib("learners/default_policy/vf_explained_var"),
+    ),
 )
 
 GRAD_NORM: Final = Metric(
@@ -108,12 +122,18 @@ GRAD_NORM: Final = Metric(
     scope=Scope.POLICY,
     asks="How large is the gradient before clipping, against this run's own median?",
     label="grad",
-    limits=_above(4.0, 10.0, relative=True),
-    presets={"esper": _above(5.0, 10.0)},
+    limits=above(4.0, 10.0, relative=True),
+    presets={"esper": above(5.0, 10.0)},
     direction=Direction.DOWN,
     fmt=".2f",
     fix="lower the learning rate; look for outliers in rewards and observations",
-    tele="TELE-310",
+    tele=("TELE-310",),
+    aliases=(
+        trl("grad_norm"),
+        trl("train/grad_norm"),
+        verl("actor/grad_norm"),
+        rllib("learners/default_policy/gradients_default_optimizer_global_norm"),
+    ),
 )
 
 GRAD_CLIPPED: Final = Metric(
@@ -140,7 +160,14 @@ LEARNING_RATE: Final = Metric(
     asks="Which learning rate did the optimiser use?",
     label="lr",
     fmt=".1e",
-    aliases=("train/learning_rate", "charts/learning_rate"),
+    aliases=(
+        sb3("train/learning_rate"),
+        cleanrl("charts/learning_rate"),
+        trl("lr"),
+        verl("actor/lr"),
+        nemo("train/lr"),
+        rllib("learners/default_policy/default_optimizer_learning_rate"),
+    ),
 )
 
 POLICY_LOSS: Final = Metric(
@@ -152,8 +179,15 @@ POLICY_LOSS: Final = Metric(
     asks="What was the clipped surrogate loss?",
     label="pol loss",
     fmt="+.4f",
-    tele="TELE-131",
-    aliases=("train/policy_gradient_loss", "losses/policy_loss"),
+    tele=("TELE-131",),
+    aliases=(
+        sb3("train/policy_gradient_loss"),
+        cleanrl("losses/policy_loss"),
+        trl("loss/policy_avg"),
+        verl("actor/pg_loss"),
+        rllib("learners/default_policy/policy_loss"),
+        draft("rl.train.loss", rl_loss_type="policy"),
+    ),
 )
 
 VALUE_LOSS: Final = Metric(
@@ -164,12 +198,19 @@ VALUE_LOSS: Final = Metric(
     scope=Scope.POLICY,
     asks="What was the critic's loss, against this run's own median?",
     label="val loss",
-    limits=_above(4.0, None, relative=True),
-    presets={"esper": _above(5.0, 20.0)},
+    limits=above(4.0, None, relative=True),
+    presets={"esper": above(5.0, 20.0)},
     direction=Direction.DOWN,
     fix="check reward scale and advantage normalisation",
-    tele="TELE-132",
-    aliases=("train/value_loss", "losses/value_loss"),
+    tele=("TELE-132",),
+    aliases=(
+        sb3("train/value_loss"),
+        cleanrl("losses/value_loss"),
+        trl("loss/value_avg"),
+        verl("critic/vf_loss"),
+        rllib("learners/default_policy/vf_loss"),
+        draft("rl.train.loss", rl_loss_type="value"),
+    ),
 )
 
 RETURN: Final = Metric(
@@ -183,7 +224,15 @@ RETURN: Final = Metric(
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
     fmt="+.3f",
-    aliases=("rollout/ep_rew_mean", "charts/episodic_return", "rl.environment.reward.mean"),
+    aliases=(
+        sb3("rollout/ep_rew_mean"),
+        cleanrl("charts/episodic_return"),
+        trl("objective/scores"),
+        verl("critic/score/mean"),
+        nemo("train/reward"),
+        rllib("env_runners/episode_return_mean"),
+        draft("rl.environment.reward.mean"),
+    ),
 )
 
 UPDATE_TIME: Final = Metric(
@@ -194,7 +243,7 @@ UPDATE_TIME: Final = Metric(
     scope=Scope.POLICY,
     asks="How long did collecting and learning take, against this run's own median?",
     label="update",
-    limits=_above(2.0, None, relative=True),
+    limits=above(2.0, None, relative=True),
     direction=Direction.DOWN,
     fold=Fold.SUM,
     fmt=".2f",
@@ -234,7 +283,7 @@ FIRST_RATIO_ERROR: Final = Metric(
     scope=Scope.POLICY,
     asks="Does the policy that learns agree with the policy that collected, before the first step?",
     label="ratio 0",
-    limits=_above(1e-3, None),
+    limits=above(1e-3, None),
     direction=Direction.DOWN,
     fmt=".1e",
     fix="look for dropout, stale normalisers or a sampler that differs from the trainer",

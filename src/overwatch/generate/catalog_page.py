@@ -32,7 +32,7 @@ def _table(scope: Scope, rows: list[Metric]) -> str:
     for row in rows:
         limits = (row.limits.warning, row.limits.critical)
         cells = [f"`{row.short}`", f"`{row.name}`", f"`{row.unit}`", f"`{prometheus_name(row)}`", row.asks]
-        cells += [*(_limit(limit) for limit in limits), row.tele or ""]
+        cells += [*(_limit(limit) for limit in limits), ", ".join(row.tele)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 
