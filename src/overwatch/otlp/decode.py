@@ -5,7 +5,7 @@ records; nothing raises on valid protobuf. Spans yield no records in this versio
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -18,7 +18,7 @@ from overwatch.catalog import Scope
 from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, Record
 from overwatch.journal import Signal
 from overwatch.otlp import wire
-from overwatch.otlp.origin import Resource, attribute, resource_of, run_id_of, with_run
+from overwatch.otlp.origin import Resource, first_values, resource_of, run_id_in, with_run
 from overwatch.otlp.points import decode_points
 from overwatch.otlp.result import DETAILED, Decoded, Problem
 from overwatch.otlp.value import Value, attributes_to_python, to_python, to_text
@@ -53,17 +53,26 @@ def decode(signal: Signal, body: bytes) -> Decoded:
             assert_never(message)
 
 
+class _Said(NamedTuple):
+    """A log record, and its attributes by name, read once."""
+
+    log: LogRecord
+    attributes: dict[str, Value]
+    """Of a name given twice the first value."""
+
+
 def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
     records: list[Record] = []
     problems: list[Problem] = []
     unattributed = 0
     for resource, scope_name, log in _logs(message):
-        run_id = run_id_of(resource, log.attributes)
+        said = first_values(log.attributes)
+        run_id = run_id_in(resource, said.get(wire.RUN_ID))
         if run_id is None:
             unattributed += 1
             continue
         try:
-            records.append(_record(resource, run_id, scope_name, log))
+            records.append(_record(resource, run_id, scope_name, _Said(log, said)))
         except _RejectedError as rejected:
             # Details beyond what anybody reads would cost many times the bytes they came in.
             known = problems[-1] if len(problems) >= DETAILED else rejected.problem
@@ -79,8 +88,9 @@ def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, Lo
                 yield resource, scope_logs.scope.name, log
 
 
-def _record(resource: Resource, run_id: str, scope_name: str, log: LogRecord) -> Record:
+def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Record:
     origin = with_run(resource, run_id)
+    log = said.log
     at = log.time_unix_nano or log.observed_time_unix_nano
     if not 0 < at <= _LAST_TIME:
         raise _RejectedError(
@@ -90,37 +100,38 @@ def _record(resource: Resource, run_id: str, scope_name: str, log: LogRecord) ->
     if kind is None:
         if log.event_name.startswith(wire.EVENT_PREFIX):
             raise _RejectedError("unknown_event", f"{log.event_name} is no event of this version")
-        return Record(origin=origin, event=_ended(log, at) or _foreign(resource, scope_name, log, at))
+        return Record(origin=origin, event=_ended(said, at) or _foreign(resource, scope_name, log, at))
     try:
-        event = _measured(log, at) if kind is Measured else _fact(kind, log, at)
+        event = _measured(said, at) if kind is Measured else _fact(kind, said, at)
     except (ValueError, msgspec.ValidationError) as error:
         raise _RejectedError("malformed", f"{log.event_name}: {error}") from None
-    return Record(origin=origin, event=event, seq=_seq(log))
+    return Record(origin=origin, event=event, seq=_seq(said))
 
 
-def _ended(log: LogRecord, at: int) -> EnvsRemoved | None:
+def _ended(said: _Said, at: int) -> EnvsRemoved | None:
     """The env that an entity event says is no more; `None` where it says anything else."""
-    if log.event_name != wire.ENTITY_DELETE or attribute(log.attributes, wire.ENTITY_TYPE) != wire.ENV_ENTITY:
+    if said.log.event_name != wire.ENTITY_DELETE or said.attributes.get(wire.ENTITY_TYPE) != wire.ENV_ENTITY:
         return None
-    ids = attribute(log.attributes, wire.ENTITY_ID)
+    ids = said.attributes.get(wire.ENTITY_ID)
     env_id = ids.get(wire.ENV_ID) if isinstance(ids, Mapping) else None
     if isinstance(env_id, bool) or not isinstance(env_id, int):
         return None
     return EnvsRemoved(at=at, env_id=Column.of([env_id]))
 
 
-def _seq(log: LogRecord) -> int | None:
-    seq = attribute(log.attributes, wire.SEQ)
+def _seq(said: _Said) -> int | None:
+    seq = said.attributes.get(wire.SEQ)
     if seq is None:
         return None
     if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-        raise _RejectedError("malformed", f"{log.event_name}: {wire.SEQ} is {seq!r}, not a count")
+        raise _RejectedError("malformed", f"{said.log.event_name}: {wire.SEQ} is {seq!r}, not a count")
     return seq
 
 
-def _measured(log: LogRecord, at: int) -> Event:
+def _measured(said: _Said, at: int) -> Event:
+    log = said.log
     if log.body.HasField("kvlist_value"):
-        return _convert(Measured, log, at, _body(log))
+        return _convert(Measured, said, at, _body(log))
     scope, index, values = None, None, {}
     for pair in log.attributes:
         key, value = pair.key, pair.value
@@ -133,29 +144,30 @@ def _measured(log: LogRecord, at: int) -> Event:
     return Measured(at=at, scope=Scope(scope), values=values, index=index)
 
 
-def _fact(kind: type[Event], log: LogRecord, at: int) -> Event:
+def _fact(kind: type[Event], said: _Said, at: int) -> Event:
+    log = said.log
     if kind is LogLine:
-        said: dict[str, Value] = {
+        line: dict[str, Value] = {
             "message": to_text(to_python(log.body)),
             "severity": wire.severity_of(log.severity_number).value,
             "trace_id": log.trace_id.hex() or None,
             "span_id": log.span_id.hex() or None,
         }
-        return _convert(kind, log, at, said)
-    return _convert(kind, log, at, _body(log) if kind in wire.COLUMNAR else {})
+        return _convert(kind, said, at, line)
+    return _convert(kind, said, at, _body(log) if kind in wire.COLUMNAR else {})
 
 
 def _body(log: LogRecord) -> dict[str, Value]:
     return attributes_to_python(log.body.kvlist_value.values)
 
 
-def _convert(kind: type[Event], log: LogRecord, at: int, fields: dict[str, Value]) -> Event:
+def _convert(kind: type[Event], said: _Said, at: int, fields: dict[str, Value]) -> Event:
     """An event of fields from the body and from attributes; attributes of others are passed over."""
     names = wire.BY_ATTRIBUTE[kind]
-    for pair in log.attributes:
-        field = names.get(pair.key)
+    for name, value in said.attributes.items():
+        field = names.get(name)
         if field is not None:
-            fields.setdefault(field, to_python(pair.value))
+            fields.setdefault(field, value)
     fields["at"] = at
     fields["type"] = wire.TAGS[kind]
     event: Event = msgspec.convert(fields, kind, builtin_types=(bytes,))

@@ -42,7 +42,11 @@ def resource_of(message: ResourceMessage) -> Resource:
 
 def run_id_of(resource: Resource, pairs: Iterable[KeyValue]) -> str | None:
     """The run an item belongs to: by its own attribute, else by its resource, else none."""
-    own = attribute(pairs, wire.RUN_ID)
+    return run_id_in(resource, attribute(pairs, wire.RUN_ID))
+
+
+def run_id_in(resource: Resource, own: Value) -> str | None:
+    """The same, for who has the item's own attribute at hand."""
     return own if isinstance(own, str) and own else resource.origin.run_id or None
 
 
@@ -58,6 +62,16 @@ def attribute(pairs: Iterable[KeyValue], name: str) -> Value:
         if pair.key == name:
             return to_python(pair.value)
     return None
+
+
+def first_values(pairs: Iterable[KeyValue]) -> dict[str, Value]:
+    """The plain value of each attribute; of a key given twice the first counts."""
+    values: dict[str, Value] = {}
+    for pair in pairs:
+        key = pair.key
+        if key not in values:
+            values[key] = to_python(pair.value)
+    return values
 
 
 def _word(attributes: dict[str, Value], name: str) -> str | None:
