@@ -13,7 +13,7 @@ import msgspec
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.assess import dump as dump_assessment
 from overwatch.diagnose.assess import load as load_assessment
-from overwatch.events import Record
+from overwatch.events import FindingAcknowledged, Record
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode
 from overwatch.projection import project
@@ -221,6 +221,9 @@ class Fold:
     def _fold(self, record: Record, stamp: int) -> None:
         run_id = record.origin.run_id
         tracked = self._runs.get(run_id)
+        if tracked is None and isinstance(record.event, FindingAcknowledged):
+            self.tower.unattributed += 1
+            return
         if tracked is None:
             if len(self._runs) >= MAX_RUNS and not self._forget_one():
                 self.tower.refused_runs += 1

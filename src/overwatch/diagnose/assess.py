@@ -14,7 +14,7 @@ from overwatch.diagnose.bounds import Bound, judge_lanes, judge_run
 from overwatch.diagnose.converged import has_converged
 from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
-from overwatch.diagnose.follow import Followed, Open, follow, forget, standing
+from overwatch.diagnose.follow import Followed, Open, acknowledge, follow, forget, standing
 from overwatch.diagnose.held import Held, hold
 from overwatch.diagnose.lanes import lanes_of
 from overwatch.diagnose.link import LinkJudgement, judge_link
@@ -36,6 +36,8 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     bounds: dict[str, Held] = {}
     """What holds each lane back, by lane."""
     followed: Followed = Followed()
+    acks: int = 0
+    """Acknowledgements taken so far."""
 
     @property
     def findings(self) -> dict[str, Open]:
@@ -69,7 +71,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
     link = judge_link(state, tick)
     known = carried(previous.lives, previous.held, previous.order, lives_of(state.envs))
     order, held = rank(anomalies.scores, known.held, known.order)
-    followed = forget(previous.followed, known.lost)
+    followed = acknowledge(forget(previous.followed, known.lost), _acknowledged(state, previous.acks))
     lanes = lanes_of(state, fleet, tick)
     held_bounds = hold(previous.bounds, judge_lanes(lanes, limits), tick)
     bounds = {name: item.bound for name, item in held_bounds.items()}
@@ -91,6 +93,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
             held=held,
             bounds=held_bounds,
             followed=follow(followed, problems(seen), tick),
+            acks=state.acks_total,
         ),
         anomalies=anomalies,
         fleet=fleet,
@@ -99,6 +102,12 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
         bound=judge_run(bounds),
         converged=has_converged(state, fleet),
     )
+
+
+def _acknowledged(state: RunState, taken: int) -> set[str]:
+    """Ids of the findings that were acknowledged since so many acknowledgements."""
+    fresh = min(state.acks_total - taken, len(state.acks.items))
+    return {ack.finding for ack in state.acks.items[-fresh:]} if fresh > 0 else set()
 
 
 def dump(assessment: Assessment) -> bytes:

@@ -1,6 +1,6 @@
 """Findings over time: what is wrong now, joined with what was open, waiting or cooling down before. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -25,6 +25,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     cleared_at: int | None = None
     gone_at: int | None = None
     """When its cause was last seen to go, while it is not yet believed."""
+    acknowledged: bool = False
+    """Whether an operator has seen it, as bad as it is now."""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +60,7 @@ def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
     for problem in now:
         known = before.open.get(problem.id)
         if known is not None and known.cleared_at is None:
-            current[problem.id] = Open(problem=_as_it_opened(problem, known.problem), since=known.since)
+            current[problem.id] = _go_on(known, problem)
             continue
         first = before.waiting.get(problem.id, Waiting(tick=tick, since=problem.at))
         if tick - first.tick >= problem.patience.hold and _may_open(cooling.get(problem.id), problem):
@@ -73,8 +75,23 @@ def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
     return Followed(open=current, waiting=waiting, cooling=cooling)
 
 
-def _as_it_opened(problem: Problem, before: Problem) -> Problem:
-    return msgspec.structs.replace(problem, usual=before.usual, stands=before.stands)
+def _go_on(known: Open, now: Problem) -> Open:
+    """An open finding with its problem's newest words; one that got worse has not been seen yet."""
+    before = known.problem
+    problem = msgspec.structs.replace(now, usual=before.usual, stands=before.stands)
+    worse = SEVERITIES.index(now.severity) < SEVERITIES.index(before.severity)
+    return Open(problem=problem, since=known.since, acknowledged=known.acknowledged and not worse)
+
+
+def acknowledge(before: Followed, ids: Collection[str]) -> Followed:
+    """Findings of which these were seen by an operator; ids of none are passed over."""
+    if before.open.keys().isdisjoint(ids):
+        return before
+    seen = {
+        key: msgspec.structs.replace(item, acknowledged=True) if key in ids else item
+        for key, item in before.open.items()
+    }
+    return msgspec.structs.replace(before, open=seen)
 
 
 def forget(before: Followed, env_ids: frozenset[int]) -> Followed:

@@ -22,6 +22,7 @@ from overwatch.events.facts import (
     EnvCrashed,
     EnvsRemoved,
     EpisodeEnded,
+    FindingAcknowledged,
     GateEvaluated,
     LogLine,
     NonFiniteSeen,
@@ -45,6 +46,7 @@ __all__ = [
     "EnvsRemoved",
     "EpisodeEnded",
     "Event",
+    "FindingAcknowledged",
     "GateEvaluated",
     "LogLine",
     "Measured",
@@ -63,7 +65,7 @@ __all__ = [
 Event: TypeAlias = (
     RunStarted | RunFinished | Measured | EpisodeEnded | ActionTaken | SeedStageChanged | GateEvaluated
     | EnvCrashed | EnvsRemoved | NonFiniteSeen | EarlyStopped | CurriculumChanged | CheckpointSaved
-    | PhaseEnded | LogLine
+    | FindingAcknowledged | PhaseEnded | LogLine
 )  # fmt: skip
 
 

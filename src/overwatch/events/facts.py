@@ -119,6 +119,15 @@ class CheckpointSaved(Fact, frozen=True, kw_only=True, tag="checkpoint_saved"):
     """Seconds that saving took."""
 
 
+class FindingAcknowledged(Fact, frozen=True, kw_only=True, tag="finding_acknowledged"):
+    """An operator has seen a finding; it is no word of the run's own, and says nothing of its health."""
+
+    finding: str
+    """The finding's id."""
+    by: str | None = None
+    """Who, where that is known."""
+
+
 class PhaseEnded(Fact, frozen=True, kw_only=True, tag="phase_ended"):
     """A phase of the training loop ended; also sent as a span."""
 

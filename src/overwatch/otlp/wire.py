@@ -21,6 +21,7 @@ from overwatch.events import (
     EnvsRemoved,
     EpisodeEnded,
     Event,
+    FindingAcknowledged,
     GateEvaluated,
     LogLine,
     Measured,
@@ -67,7 +68,7 @@ RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (
     RunStarted, RunFinished, Measured, EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated,
     EnvCrashed, EnvsRemoved, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved,
-    PhaseEnded, LogLine,
+    FindingAcknowledged, PhaseEnded, LogLine,
 )  # fmt: skip
 TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in EVENT_TYPES}
 BY_EVENT_NAME: Final[dict[str, type[Event]]] = {f"{EVENT_PREFIX}{tag}": kind for kind, tag in TAGS.items()}

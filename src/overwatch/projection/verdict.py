@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.durations import duration
 from overwatch.diagnose.assess import Judged
@@ -48,13 +50,19 @@ def _finding(item: Open) -> Finding:
         hint=safe(problem.hint),
         factors=tuple(safe(factor) for factor in problem.factors),
         symptoms=problem.symptoms,
+        acknowledged=item.acknowledged,
         cleared_at=None if item.cleared_at is None else item.cleared_at / 1e9,
     )
 
 
 def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...]) -> Verdict:
-    """The banner: the worst severity, up to three causes, and counts."""
-    open_now = [finding for finding in findings if finding.cleared_at is None]
+    """The banner: the worst severity that nobody acknowledged, up to three causes, and counts."""
+    open_now = [finding for finding in findings if finding.cleared_at is None and not finding.acknowledged]
+    seen = sum(finding.cleared_at is None for finding in findings) - len(open_now)
+    return msgspec.structs.replace(_verdict(state, judged, open_now, seen), acknowledged=seen)
+
+
+def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int) -> Verdict:
     counts = {
         word: sum(finding.severity == word for finding in open_now)
         for word in _RANK
@@ -63,6 +71,8 @@ def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...])
     unheard = _about_the_line(state, judged, open_now, counts)
     if unheard is not None:
         return unheard
+    if not open_now and seen:
+        return Verdict(severity="ok", text=f"nothing new; {seen} acknowledged")
     if not open_now:
         warming = judged.link.state != "ended" and state.updates < WARM_UP_UPDATES
         return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)

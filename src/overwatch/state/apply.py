@@ -20,6 +20,7 @@ from overwatch.events import (
     EnvCrashed,
     EnvsRemoved,
     EpisodeEnded,
+    FindingAcknowledged,
     GateEvaluated,
     LogLine,
     Measured,
@@ -51,6 +52,9 @@ def new_run(record: Record) -> RunState:
 def apply(state: RunState, record: Record, stamp: int) -> bool:
     """Fold one record received at `stamp`; `False` when it had been folded before."""
     origin, event = record.origin, record.event
+    if isinstance(event, FindingAcknowledged):
+        _acknowledge(state, event)
+        return True
     source = source_of(state, source_key(origin), f"{origin.role} {origin.rank}", origin.rank)
     if not source.is_new(record.seq):
         return False
@@ -71,6 +75,15 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
     if entry is not None:
         _note_line(state, entry)
     return True
+
+
+def _acknowledge(state: RunState, event: FindingAcknowledged) -> None:
+    """An operator's word is none of the run's: it makes no source and no silence shorter."""
+    state.acks.push(event)
+    state.acks_total += 1
+    entry = entry_of(event)
+    if entry is not None:
+        _note_line(state, entry)
 
 
 def _note_line(state: RunState, entry: Entry) -> None:
@@ -118,7 +131,7 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _stop_early(state, event)
         case CheckpointSaved():
             state.checkpoint = event
-        case LogLine():
+        case LogLine() | FindingAcknowledged():
             pass
         case _:
             assert_never(event)

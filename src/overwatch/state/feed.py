@@ -13,6 +13,7 @@ from overwatch.events import (
     EnvsRemoved,
     EpisodeEnded,
     Event,
+    FindingAcknowledged,
     GateEvaluated,
     LogLine,
     Measured,
@@ -58,6 +59,8 @@ def entry_of(event: Event) -> Entry | None:
             return _curriculum(event)
         case CheckpointSaved():
             return _checkpoint(event)
+        case FindingAcknowledged():
+            return _acknowledged(event)
         case LogLine():
             return Entry(
                 at=event.at, severity=event.severity.value, subsystem=event.subsystem, kind="log_line",
@@ -137,6 +140,13 @@ def _removed(event: EnvsRemoved) -> Entry | None:
         message="env removed" if len(ids) == 1 else f"{len(ids):,} envs removed",
         env_id=int(ids[0]) if len(ids) == 1 else None,
         fields=_present({"envs": ",".join(map(str, ids[:NAMED])) + more if len(ids) > 1 else None}),
+    )  # fmt: skip
+
+
+def _acknowledged(event: FindingAcknowledged) -> Entry:
+    return Entry(
+        at=event.at, severity="info", subsystem="overwatch", kind="finding_acknowledged",
+        message="finding acknowledged", fields=_present({"finding": event.finding, "by": event.by}),
     )  # fmt: skip
 
 

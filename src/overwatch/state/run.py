@@ -7,7 +7,14 @@ import msgspec
 
 from overwatch.catalog import Limits, Metric
 from overwatch.catalog.judging import declared, run_limits
-from overwatch.events import CheckpointSaved, EarlyStopped, Origin, RunFinished, RunStarted
+from overwatch.events import (
+    CheckpointSaved,
+    EarlyStopped,
+    FindingAcknowledged,
+    Origin,
+    RunFinished,
+    RunStarted,
+)
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
 from overwatch.state.lanes import LaneIds
@@ -34,6 +41,8 @@ MAX_RANKS = 4096
 LANES = 1024
 OTHER = "(other)"
 """Stands for all words beyond the most."""
+ACKS = 64
+"""Newest acknowledgements remembered: those between two ticks."""
 ACTIONS = 64
 """Steps whose actions make up the action mix."""
 
@@ -199,6 +208,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """(producer time, lines so far), for the feed's rate."""
     facts: Facts = msgspec.field(default_factory=Facts)
     """Lines about one env each."""
+    acks: Ring[FindingAcknowledged] = msgspec.field(default_factory=lambda: Ring(ACKS))
+    acks_total: int = 0
     overflow: Overflow = msgspec.field(default_factory=Overflow)
     """What was beyond a cap."""
 

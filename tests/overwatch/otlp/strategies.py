@@ -19,6 +19,7 @@ from overwatch.events import (
     EnvsRemoved,
     EpisodeEnded,
     Event,
+    FindingAcknowledged,
     GateEvaluated,
     LogLine,
     Measured,
@@ -213,6 +214,7 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         size_bytes=_opt(INTS),
         duration_s=_opt(FLOATS),
     ),
+    st.builds(FindingAcknowledged, at=TIMES, finding=WORDS, by=_opt(WORDS)),
     st.builds(PhaseEnded, at=TIMES, phase=WORDS, duration_s=FLOATS, update=_opt(INTS)),
     st.builds(
         LogLine,

@@ -17,6 +17,7 @@ from overwatch.events import (
     EnvsRemoved,
     EpisodeEnded,
     Event,
+    FindingAcknowledged,
     GateEvaluated,
     LogLine,
     Measured,
@@ -56,6 +57,8 @@ def global_envs(event: Event, offset: int) -> Event:
                 else msgspec.structs.replace(event, env_id=event.env_id + offset)
             )
         case RunStarted() | RunFinished() | EarlyStopped() | CheckpointSaved() | PhaseEnded():
+            return event
+        case FindingAcknowledged():
             return event
         case _:
             assert_never(event)
