@@ -20,7 +20,9 @@ from overwatch.catalog.stages import ALIASES
 STATUSES: Final = ("ok", "stalled", "degraded", "diverging", "crashed", "unknown")
 NUMBERS: Final = ("score", "return", "metric", "fps")
 """Keys that are compared; the others are matched."""
-PLAIN_KEYS: Final = ("env", "gpu", "status")
+PLAIN_KEYS: Final = ("env", "gpu", "node", "rank", "status")
+LANE_KEYS: Final = ("gpu", "node", "rank")
+"""Keys about the lane that an env runs on."""
 SLOT_KEYS: Final = ("blueprint", "stage", "slot")
 """Keys of a run that has slots."""
 MAX_LENGTH: Final = 500
@@ -147,7 +149,7 @@ def _is_number(value: str) -> bool:
 
 def _example(key: str, sign: str) -> str:
     examples = {
-        "env": "17", "gpu": "0", "status": "degraded", "blueprint": "attention", "stage": "pruned",
+        "env": "17", "gpu": "0", "node": "h200-04", "rank": "3", "status": "degraded", "blueprint": "attention", "stage": "pruned",
         "slot": "r0c0", "score": "3", "return": "0.5", "metric": "0.9", "fps": "100",
     }  # fmt: skip
     return f"{key}{sign}{examples[key]}"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.catalog import parse_stage
-from overwatch.projection.filtering import COMPARE, SLOT_KEYS, FilterError, Term, parse
+from overwatch.projection.filtering import COMPARE, LANE_KEYS, SLOT_KEYS, FilterError, Term, parse
 from overwatch.snapshot import View
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.run import Names
@@ -97,14 +97,26 @@ def _matches(rows: "BoardRows", term: Term) -> Mask:
         for first, last in term.ranges:
             named |= (ids >= first) & (ids <= last)
         return named
-    if term.key == "gpu":
-        return _coded(rows.state.envs.lane[:n], rows.state.lane_names, lambda name: _is_lane(name, term))
+    if term.key in LANE_KEYS:
+        return _coded(rows.state.envs.lane[:n], rows.state.lane_names, _lanes(rows, term))
     if term.key == "status":
         return np.fromiter((word in term.values for word in rows.statuses), np.bool_, n)
     values = _numbers(rows)[term.key]
     hits_of = COMPARE[term.sign]
     compared: Mask = np.asarray(hits_of(values, term.number), dtype=np.bool_)  # type: ignore[arg-type]  # operators take arrays
     return compared & np.isfinite(values)
+
+
+def _lanes(rows: "BoardRows", term: Term) -> Wanted:
+    """Which lanes a term means: by name, by the machine they are part of, or by their rank."""
+    ranks, nodes = rows.state.lane_ranks, rows.state.lane_ids.nodes
+    match term.key:
+        case "node":
+            return lambda name: nodes.get(name, "").lower() in term.values
+        case "rank":
+            return lambda name: str(ranks.get(name, "")) in term.values
+        case _:
+            return lambda name: _is_lane(name, term)
 
 
 def _is_lane(name: str, term: Term) -> bool:

@@ -32,6 +32,8 @@ def _events() -> list[Event]:
 
 def _seen(**view: object) -> Snapshot:
     state = fakes.folded(_events())
+    state.lane_ids.nodes |= {"gpu0": "h1", "gpu1": "h1", "gpu10": "h2"}
+    state.lane_ranks |= {"gpu0": 0, "gpu1": 1, "gpu10": 10}
     tick = state.last_stamp + SECOND // 2
     return project(state, assess(state, Assessment(), tick), View(**view))  # type: ignore[arg-type]  # a test's own fields
 
@@ -75,6 +77,10 @@ def test_lanes_stand_in_the_order_of_their_first_row() -> None:
         ("gpu=0", {0, 2, 4}),
         ("gpu=1", {1, 3}),
         ("gpu=gpu10", {5}),
+        ("node=h1", {0, 1, 2, 3, 4}),
+        ("!node=h1", {5}),
+        ("rank=1", {1, 3}),
+        ("rank=0,10", {0, 2, 4, 5}),
         ("status=crashed", {3}),
         ("!status=ok", {3}),
         ("env=1,3-4", {1, 3, 4}),

@@ -21,6 +21,7 @@ _FILTERS = (
     ("status=degraded", "the beginning of the word is enough"),
     ("score>3", "the anomaly; also return< metric> fps<"),
     ("!status=ok", "turned around; of several terms, all"),
+    ("node=h1 rank=3", "by the machine or rank of the lane"),
     ("cuda", "a word anywhere: reasons, action, lane"),
 )
 _SLOT_FILTERS = (
