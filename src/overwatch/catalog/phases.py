@@ -21,7 +21,11 @@ class Phase(Enum):
     UPDATE = "update"
     """Gradient steps."""
     SYNC = "sync"
-    """Waiting for the other ranks: barriers, all-reduce, weights."""
+    """Waiting for the other ranks: barriers, all-reduce."""
+    WEIGHTS = "weights"
+    """Bringing new weights to those who collect."""
+    QUEUE_WAIT = "queue_wait"
+    """The learner waiting for experience to arrive."""
     CHECKPOINT = "checkpoint"
     """Saving."""
     LOAD = "load"
@@ -34,7 +38,16 @@ _OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
     Phase.INFERENCE: ("act", "policy", "forward"),
     Phase.ADVANTAGE: ("estimate", "gae", "returns", "advantages"),
     Phase.UPDATE: ("train", "learn", "optimize", "optimise", "sgd"),
-    Phase.SYNC: ("barrier", "wait", "allreduce", "all_reduce", "weight_sync"),
+    Phase.SYNC: ("barrier", "wait", "allreduce", "all_reduce"),
+    Phase.WEIGHTS: (
+        "weight_sync",
+        "sync_weights",
+        "update_weights",
+        "weight_update",
+        "publish_weights",
+        "broadcast_weights",
+    ),
+    Phase.QUEUE_WAIT: ("wait_for_data", "wait_for_rollouts", "replay_wait", "dequeue"),
     Phase.CHECKPOINT: ("save", "checkpointing"),
     Phase.LOAD: ("data", "fetch", "io", "data_loading"),
 }

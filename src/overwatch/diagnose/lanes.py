@@ -10,7 +10,8 @@ from typing import Final
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.catalog.phases import parse_phase
 from overwatch.diagnose.fleet import Fleet, kind_of
-from overwatch.state.run import Gauge, Phase, RunState
+from overwatch.state.rhythm import Phase
+from overwatch.state.run import Gauge, RunState
 
 FRESH_S: Final = 5.0
 SMOOTH: Final = 3

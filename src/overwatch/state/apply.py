@@ -39,7 +39,8 @@ from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
-from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, Phase, RunState
+from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
+from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.sources import Source, source_key
 from overwatch.state.stops import settle_stops
 
@@ -69,6 +70,8 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
         record = msgspec.structs.replace(record, event=part)
     known = state.envs.n
     _fold(state, source, record, stamp)
+    if state.envs.n != known:
+        state.pace.restart()
     if state.envs.n > known and event.at <= state.envs.removed_at:
         forget_late(state)
     entry = entry_of(event)
@@ -140,6 +143,9 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
 def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -> None:
     state.started = state.ranks.started(origin, event)
     state.finished = state.ending = None
+    state.pace.restart()
+    if source.rank in state.rhythms:
+        state.rhythms[source.rank].begin()
     source.finished = False
     for slot in event.slots:
         state.slot_names.code(slot)
@@ -259,8 +265,8 @@ def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
         state.overflow.note("phase", event.phase)
         return
     phase = state.phases.setdefault(source.rank, phases).setdefault(event.phase, Phase())
-    phase.seconds.push(event.duration_s)
-    phase.at = event.at
+    phase.push(event.at, event.duration_s)
+    state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
 
 
 def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
@@ -288,6 +294,7 @@ def _change_task(state: RunState, event: CurriculumChanged) -> None:
     if rows is not None and 2 * rows.size < envs.n:
         return
     state.task_changed_at = state.last_at
+    state.pace.restart()
     for row in (RETURN, VALUE_LOSS):
         if row.name in state.policy:
             rebase(state.policy[row.name])

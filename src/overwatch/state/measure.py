@@ -8,15 +8,17 @@ import numpy as np
 
 from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
-from overwatch.catalog.machine import THROTTLE
+from overwatch.catalog.machine import MEMORY_USED, THROTTLE, UTILIZATION
 from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.envs import ids_in
 from overwatch.state.policy import Many, new_series, observe, observe_conflated, share_above
+from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, Gauge, RunState, Throttle
 from overwatch.state.stops import settle_stops
 from overwatch.state.trends import MEASURES
+from overwatch.state.usage import Peaks, Rested
 
 MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""
@@ -30,7 +32,7 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
     """Fold one measurement of a rank, received at `stamp`."""
     match event.scope:
         case Scope.POLICY | Scope.LEARNER | Scope.ROLLOUTS:
-            _policy(state, event, stamp)
+            _policy(state, event, stamp, rank)
         case Scope.ENV:
             _envs(state, event, rank)
         case Scope.SLOT:
@@ -49,16 +51,21 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
             assert_never(event.scope)
 
 
-def _policy(state: RunState, event: Measured, stamp: int) -> None:
+def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
     _numbers(state, event, stamp)
     if GRAD_NORM.name in event.values and GRAD_CLIPPED.name not in event.values:
         _clipped(state, event.at, stamp)
+    if not state.updates:
+        state.pace.restart()
     if event.index is None or event.index != state.update:
         state.updates = counted(state.updates, 1 if event.conflated is None else max(event.conflated.n, 1))
     state.update = state.updates if event.index is None else event.index
     if state.kl_rest is not None and KL.name in event.values:
         state.kl_rest.last = state.update
     settle_stops(state)
+    if rank not in state.phases:
+        state.rhythms.setdefault(rank, Rhythm()).step(UPDATE, event.at)
+    state.pace.note(event.at, (state.steps, state.updates), state.phases)
     state.last_update_at = max(state.last_update_at, event.at)
 
 
@@ -136,6 +143,8 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
     state.step_index[rank] = index
     if not marks.items or event.at - marks.items[-1][0] >= MARK_NS:
         marks.push((event.at, state.steps))
+        if not state.updates:
+            state.pace.note(event.at, (state.steps, 0), state.phases)
 
 
 def _slots(state: RunState, event: Measured) -> None:
@@ -192,7 +201,19 @@ def _lanes(state: RunState, event: Measured, stamp: int) -> None:
             if name == THROTTLE.name:
                 state.throttles[lane] = _throttle(column, position, event.at, stamp)
             elif column.labels is None:
-                _gauge(readings, name, float(column.array()[position]), event.at, stamp)
+                value = float(column.array()[position])
+                _gauge(readings, name, value, event.at, stamp)
+                _note_usage(state, lane, name, value, event.at)
+
+
+def _note_usage(state: RunState, lane: str, name: str, value: float, at: int) -> None:
+    """What minutes of readings tell of a lane, beyond its newest few."""
+    if not math.isfinite(value):
+        return
+    if name == MEMORY_USED.name:
+        state.peaks.setdefault(lane, Peaks()).note(at, value)
+    elif name == UTILIZATION.name:
+        state.rested.setdefault(lane, Rested()).note(at, value)
 
 
 def _words(event: Measured, name: str, count: int) -> list[str | None]:

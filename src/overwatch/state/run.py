@@ -19,10 +19,13 @@ from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
 from overwatch.state.lanes import LaneIds
 from overwatch.state.overflow import OFFENDERS, Overflow
+from overwatch.state.pace import Pace
 from overwatch.state.policy import Rest, Series
 from overwatch.state.ranks import Ranks
+from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.ring import Ring
 from overwatch.state.sources import Source
+from overwatch.state.usage import Peaks, Rested
 
 FEED = 200
 FACTS = 4096
@@ -32,7 +35,6 @@ FACTS_OF_ENV = 64
 READINGS = 10
 STOPS = 256
 """Early stops remembered: as many as one record of many updates can hold, and more."""
-PHASES = 16
 SLOT_NAMES = 128
 """Names of slots: each costs a place in every env."""
 PHASE_NAMES = 64
@@ -110,13 +112,6 @@ class Throttle(msgspec.Struct, kw_only=True):
     stamp: int
 
 
-class Phase(msgspec.Struct, kw_only=True):
-    """The newest durations of one phase of one rank."""
-
-    seconds: Ring[float] = msgspec.field(default_factory=lambda: Ring(PHASES))
-    at: int = 0
-
-
 class Names(msgspec.Struct):
     """Words seen so far, with a number each; order of first sight."""
 
@@ -185,6 +180,14 @@ class RunState(msgspec.Struct, kw_only=True):
     """The rank that last spoke for envs on a lane."""
     phases: dict[int, dict[str, Phase]] = msgspec.field(default_factory=dict)
     """By rank, then by phase."""
+    rhythms: dict[int, Rhythm] = msgspec.field(default_factory=dict)
+    """What each rank's training does after what."""
+    pace: Pace = msgspec.field(default_factory=Pace)
+    """What the run got done over time."""
+    peaks: dict[str, Peaks] = msgspec.field(default_factory=dict)
+    """Of memory, by the lane's name."""
+    rested: dict[str, Rested] = msgspec.field(default_factory=dict)
+    """How long each lane had nothing to do, by its name."""
     host: dict[str, Gauge] = msgspec.field(default_factory=dict)
     tower: dict[str, float] = msgspec.field(default_factory=dict)
     """The producer's own counters, by short name."""
