@@ -1,6 +1,6 @@
 """What can hold a lane or a run back: every verdict there is, with what it means and what to do first.
 
-A bound is added here and as a rule in `overwatch.diagnose.bounds`; the screen, `/metrics` and the docs follow.
+A bound is added here and as a rule in `overwatch.diagnose.bounds`; screen, `/metrics` and docs follow.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ ROWS: Final = (
     BoundRow(
         state=BoundState.OOM_RISK,
         means="Memory will be full in minutes at the pace its peaks rise, or is nearly full.",
-        needs="used and total memory; for a time, at least eight readings whose rise stands out from their noise",
+        needs="used and total memory; for a time, eight readings whose rise stands out from their noise",
         first="Look for what is kept from step to step; a smaller batch gives time.",
         fault=True,
     ),
@@ -93,14 +93,14 @@ ROWS: Final = (
     ),
     BoundRow(
         state=BoundState.IO,
-        means="It waits for data: the loader's queue is empty, or loading or saving takes long, and it rests.",
+        means="It waits for data: the loader's queue is dry, or loading or saving takes long, and it rests.",
         needs="utilisation with the loader's depth, or a `load` or `checkpoint` phase",
         first="More loader workers, faster storage, fewer or asynchronous checkpoints.",
         fault=True,
     ),
     BoundRow(
         state=BoundState.COMPUTE,
-        means="Busy 90 % of the time at 60 % of its power or more, or with its processors active: as it should be.",
+        means="Busy 90 % of the time, with 60 % of its power or its processors active: as it should be.",
         needs="utilisation with power and its limit, or the processors' activity",
         first="Nothing; a faster device or a smaller model is what would help.",
     ),
@@ -118,8 +118,8 @@ ROWS: Final = (
     ),
     BoundRow(
         state=BoundState.LEARNER,
-        means="Learning takes 60 % of the time or more, or its queue of experience is full, and the device is not "
-        "full of work.",
+        means="Learning takes 60 % of the time or more, or its queue of experience is full, and the device "
+        "is not full of work.",
         needs="an `update` phase, or `queue_depth` and `queue_capacity`",
         first="Larger minibatches, fewer epochs, compile or mixed precision.",
     ),
@@ -131,8 +131,8 @@ ROWS: Final = (
     ),
     BoundRow(
         state=BoundState.HOST,
-        means="Kernels run all the time and draw little power, or one core of the host is full and the device rests: "
-        "the host launches small kernels one by one.",
+        means="Kernels run all the time and draw little power, or one core of the host is full and the "
+        "device rests: the host launches small kernels one by one.",
         needs="utilisation with power and its limit, or with the busiest core",
         first="Graphs, compile, or a bigger batch.",
     ),

@@ -39,8 +39,8 @@ from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
-from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
 from overwatch.state.rhythm import Phase, Rhythm
+from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
 from overwatch.state.sources import Source, source_key
 from overwatch.state.stops import settle_stops
 
