@@ -1,9 +1,8 @@
-"""The one thread that gives requests to the collector.
+"""One thread that gives requests to a collector.
 
 Rules: requests go in order, one at a time, without a pause while more wait; a collector that is away is
-tried again with growing pauses for as long as the process lives; what it refuses is counted by its code
-and passed over; a change of fortune is said once. Whatever fails, this thread goes on. Must not know
-what a request holds.
+tried again with growing pauses for as long as patience lasts; what it refuses is counted by its code and
+passed over. Whatever fails, this thread goes on. Must not know what a request holds.
 """
 
 import logging
@@ -27,8 +26,10 @@ _IDLE_S: Final = 0.2
 _CLOSED_SOURCE_S: Final = 0.01
 """Between two looks at a source that does not wait any more."""
 _JITTER: Final = 0.2
-_SAY_AGAIN_S: Final = 10.0
+_MOST_GROWTH: Final = 64
 _MOST_FAULTS: Final = 5
+EXPIRED: Final = "expired"
+"""Why a request is lost that was tried for as long as patience lasts."""
 
 
 class Source(Protocol[P]):
@@ -47,6 +48,16 @@ class Source(Protocol[P]):
         """Wait until all requests have landed or are lost; whether they have."""
 
 
+class Overseer(Protocol):
+    """Who is told how the collector takes it, and may give up."""
+
+    def note(self, answer: Answer) -> None:
+        """Take an answer; on the sender's thread."""
+
+    def gives_up(self) -> str | None:
+        """Why the request that is tried is to be given up at once; `None` to go on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How fast a collector that is away is tried again."""
@@ -57,18 +68,28 @@ class Pace:
     """What the pauses, each twice the one before, grow to."""
     ceiling_s: float = 60.0
     """The longest that a collector may ask for."""
+    multiplier: float = 2.0
+    """How much longer each pause is than the one before."""
+    jitter: float = _JITTER
+    """The share by which a pause may be shorter or longer, so that many senders do not come at once."""
+    patience_s: float = math.inf
+    """How long one request is tried; `0` is once."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for pauses out of order."""
         if not 0 < self.first_s <= self.longest_s <= self.ceiling_s < math.inf:
             raise ValueError(f"pauses must be 0 < first <= longest <= ceiling, not {self}")
+        if not (1 <= self.multiplier < math.inf and 0 <= self.jitter < 1 and self.patience_s >= 0):
+            raise ValueError(f"pauses must grow, jitter be a share, patience no less than 0: {self}")
 
     def pause_s(self, tries: int, asked_s: float | None) -> float:
         """The pause after so many failed tries, or what the collector asked for and up to a fifth more."""
         if asked_s:
             return min(max(asked_s, self.first_s) * random.uniform(1.0, 1.0 + _JITTER), self.ceiling_s)  # noqa: S311 jitter, not a secret
-        doubled = self.first_s * 2.0 ** min(tries - 1, 32)
-        return min(doubled, self.longest_s) * random.uniform(1.0 - _JITTER, 1.0 + _JITTER)  # noqa: S311 jitter, not a secret
+        pause = self.first_s
+        for _ in range(min(tries - 1, _MOST_GROWTH)):
+            pause = min(pause * self.multiplier, self.longest_s)
+        return pause * random.uniform(1.0 - self.jitter, 1.0 + self.jitter)  # noqa: S311 jitter, not a secret
 
 
 class Sender(Generic[P]):
@@ -78,15 +99,14 @@ class Sender(Generic[P]):
         self,
         source: Source[P],
         open_outlet: Callable[[], Outlet],
-        shown: str | None,
+        overseer: Overseer,
         pace: Pace | None = None,
     ) -> None:
-        """`shown` is what a collector in trouble is called; without it nothing is said."""
         self._source = source
         self._open = open_outlet
         self._pace = pace or Pace()
         self._outlet = open_outlet()
-        self._fortune = _Fortune(shown)
+        self._overseer = overseer
         self._changed = threading.Condition()
         self._is_stopping = False
         self._drains = 0
@@ -149,6 +169,7 @@ class Sender(Generic[P]):
 
     def _deliver(self, request: P) -> None:
         tries = faults = 0
+        begun = time.monotonic()
         while not self._is_stopping:
             self._renew()
             answer = self._try(request)
@@ -159,7 +180,7 @@ class Sender(Generic[P]):
                 self._source.lost(request, "unsendable")
                 return
             if answer not in (CLOSED, _FAULT):
-                self._fortune.note(answer)
+                self._overseer.note(answer)
             match answer.verdict:
                 case Verdict.TAKEN:
                     self._source.landed(request, answer.rejected)
@@ -169,7 +190,10 @@ class Sender(Generic[P]):
                     self._source.lost(request, reason)
                     return
                 case Verdict.AGAIN:
-                    self._wait(tries, answer)
+                    given_up = self._wait(tries, answer, begun)
+                    if given_up is not None:
+                        self._source.lost(request, given_up)
+                        return
                 case _:
                     assert_never(answer.verdict)
 
@@ -187,10 +211,14 @@ class Sender(Generic[P]):
             cut, self._outlet, self._is_cut = self._outlet, self._open(), False
         cut.close()
 
-    def _wait(self, tries: int, answer: Answer) -> None:
+    def _wait(self, tries: int, answer: Answer, begun: float) -> str | None:
+        """Pause before the next try, or say why there is none."""
         asked_s = answer.retry_after_s
-        tries_now = 1 if self._drains else tries
-        self._rest(self._pace.pause_s(tries_now, asked_s), may_hurry=not asked_s)
+        pause_s = self._pace.pause_s(1 if self._drains else tries, asked_s)
+        if answer is not CLOSED and time.monotonic() + pause_s - begun > self._pace.patience_s:
+            return EXPIRED
+        self._rest(pause_s, may_hurry=not asked_s)
+        return self._overseer.gives_up()
 
     def _rest(self, pause_s: float, *, may_hurry: bool) -> None:
         """Wait; not when stopping, and, where the pause is only ours, not when a drain begins or has cut."""
@@ -207,44 +235,3 @@ class Sender(Generic[P]):
 
 
 _FAULT: Final = Answer(verdict=Verdict.AGAIN, code="fault", detail="an error of the exporter")
-
-
-class _Fortune:
-    """Says once how the collector takes it, and keeps quiet while that changes to and fro."""
-
-    def __init__(self, shown: str | None) -> None:
-        self._is_up: bool | None = None
-        self._shown = shown
-        self._said_at: dict[str, float] = {}
-        self._told_down = False
-        self._rejected = 0
-        self._rejected_said = 0
-
-    def note(self, answer: Answer) -> None:
-        """Take an answer."""
-        is_up = answer.verdict is Verdict.TAKEN
-        if is_up is not self._is_up:
-            if not is_up:
-                self._say_down(answer)
-            elif self._told_down:
-                log.warning("the collector at %s takes telemetry again", self._shown)
-                self._told_down = False
-            self._is_up = is_up
-        if answer.rejected:
-            self._say_rejected(answer)
-
-    def _say_down(self, answer: Answer) -> None:
-        now = time.monotonic()
-        if self._shown is None:
-            return
-        if now - self._said_at.get(answer.code, -math.inf) >= _SAY_AGAIN_S:
-            self._said_at[answer.code] = now
-            self._told_down = True
-            log.warning("the collector at %s does not take telemetry (%s)", self._shown, answer.detail)
-
-    def _say_rejected(self, answer: Answer) -> None:
-        """At the first, and then each time the number has doubled."""
-        self._rejected += answer.rejected
-        if self._rejected >= 2 * self._rejected_said:
-            self._rejected_said = self._rejected
-            log.warning("the collector did not keep %d records: %s", self._rejected, answer.detail)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.request import Answer, Verdict
 from overwatch.delivery.sender import Pace, Sender
 from overwatch.journal import Signal
@@ -338,7 +339,7 @@ def test_a_fault_of_our_own_ends_no_delivery(
 ) -> None:
     """It is tried again, then passed over, counted, and told once."""
     source, broken = Waiting(2), Broken(faults)
-    sender = Sender(source, lambda: broken, "somewhere", FAST)
+    sender = Sender(source, lambda: broken, Fortune("somewhere"), FAST)
     sender.start()
     assert sender.drain(DEADLINE_S)
     assert sender.stop()
@@ -354,13 +355,43 @@ def test_progress_is_told_and_its_fault_is_outlived() -> None:
         told.release()
         raise OSError("no account")
 
-    sender = Sender(source, lambda: Broken(-math.inf), "somewhere", FAST)
+    sender = Sender(source, lambda: Broken(-math.inf), Fortune("somewhere"), FAST)
     sender.start(progress)
     for _ in range(3):
         assert told.acquire(timeout=DEADLINE_S)
     assert sender.drain(DEADLINE_S)
     assert sender.stop()
     assert source.delivered == [1, 2, 3]
+
+
+def test_a_request_is_given_up_when_patience_ends() -> None:
+    """Each is tried for its time, the next one after it; they are lost with that reason, not refused."""
+    source = Waiting(2)
+    with (
+        evil(serving(reply("503 Service Unavailable"))) as server,
+        sending(source, server.endpoint, pace=Pace(first_s=0.02, longest_s=0.04, patience_s=0.2)) as sender,
+    ):
+        assert sender.drain(DEADLINE_S)
+        assert len(server.asked) >= 4
+    assert (source.delivered, dict(source.dropped)) == ([], {"expired": 2})
+
+
+def test_without_patience_a_request_is_tried_once() -> None:
+    """A patience of nothing is one try."""
+    source = Waiting(2)
+    with (
+        evil(serving(reply("503 Service Unavailable"))) as server,
+        sending(source, server.endpoint, pace=Pace(patience_s=0)) as sender,
+    ):
+        assert sender.drain(DEADLINE_S)
+        assert len(server.asked) == 2
+    assert dict(source.dropped) == {"expired": 2}
+
+
+def test_pauses_grow_by_the_factor_that_was_asked_for() -> None:
+    """Without jitter they are exact: half as long again each time, up to the longest."""
+    pace = Pace(first_s=1.0, longest_s=3.0, multiplier=1.5, jitter=0.0)
+    assert [pace.pause_s(tries, None) for tries in range(1, 6)] == [1.0, 1.5, 2.25, 3.0, 3.0]
 
 
 COLLECTORS = {

@@ -28,7 +28,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
     allowed = ("overwatch.catalog", "overwatch.events", "overwatch.discovery", "overwatch.sdk")
     ours = [name for name in loaded if name.startswith("overwatch.")]
     assert [name for name in ours if not name.startswith(allowed)] == []
-    assert [name for name in ours if name.startswith(("overwatch.sdk.exporter", "overwatch.delivery"))] == []
+    assert [name for name in ours if name.startswith("overwatch.sdk.exporter")] == []
 
 
 def test_a_disabled_sdk_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
 from overwatch.journal import FolderBusyError
@@ -125,7 +126,7 @@ def _deliver(orphan: Orphan, endpoint: str | None, timeout_s: float) -> Iterator
         return
     if not spool.is_empty:
         ways = destinations(endpoint or orphan.meta.endpoint)
-        sender = Sender(spool, lambda: outlet(ways), None)
+        sender = Sender(spool, lambda: outlet(ways), Fortune(None))
         sender.start()
         sender.drain(timeout_s)
         sender.stop(_STOP_S)

@@ -16,6 +16,7 @@ from overwatch.catalog import Scope
 from overwatch.delivery.destination import Destination, destination
 from overwatch.delivery.endpoint import DEFAULT_HTTP, target
 from overwatch.delivery.endpoint import Signal as SignalName
+from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
 from overwatch.events import Event, Measured, scalars
@@ -79,7 +80,7 @@ class Exporter:
         described = resource(hello, found, node)
         ways = destinations(hello.endpoint)
         self._ledger = Ledger(spool, spool.spooled)
-        self._sender = Sender(self._ledger, lambda: outlet(ways), ways[Signal.LOGS].shown)
+        self._sender = Sender(self._ledger, lambda: outlet(ways), Fortune(ways[Signal.LOGS].shown))
         self._instruments = Instruments(described, spool, frozenset(ways))
         said = max(spool.next_seq - 1, source.said)
         self._station = Station(described, spool, self._instruments, hello.started, said)
