@@ -1,0 +1,166 @@
+"""Lines in a zstd file that can be read at any offset: frames of about a MiB, and a table of them at the end.
+
+The layout is zstd's own seekable format, so that `zstd -d` and every other reader see one plain stream.
+Offsets are those in that stream. Rules: a file is whole once it is closed, and then survives a power loss;
+what is damaged is an `OSError`. Must not know what the lines mean.
+"""
+
+import errno
+import os
+import struct
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Final, NoReturn
+
+import zstandard
+
+_FRAME_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = 1 << 28
+"""Largest frame that is believed."""
+_LEVEL: Final = 3
+_SKIPPED: Final = 0x184D2A5E
+_MAGIC: Final = 0x8F92EAB1
+_HEAD: Final = struct.Struct("<II")
+_ENTRY: Final = struct.Struct("<II")
+_FOOT: Final = struct.Struct("<IBI")
+_KEPT_FRAMES: Final = 8
+_CHUNK_BYTES: Final = 1 << 18
+
+
+class PackedWriter:
+    """Writes one file. Raises `OSError`; what was written then is worth nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        """Bytes of lines so far."""
+        self._file = path.open("wb")
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True)
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._frames: list[tuple[int, int]] = []
+
+    def append(self, line: bytes) -> int:
+        """Add one line without its newline; returns its offset."""
+        start = self.size
+        self._waiting += (line, b"\n")
+        self._waiting_bytes += len(line) + 1
+        self.size += len(line) + 1
+        if self._waiting_bytes >= _FRAME_BYTES:
+            self._flush()
+        return start
+
+    def close(self) -> int:
+        """Finish the file; returns its size on disk, in bytes."""
+        self._flush()
+        table = b"".join(_ENTRY.pack(*frame) for frame in self._frames)
+        table += _FOOT.pack(len(self._frames), 0, _MAGIC)
+        self._file.write(_HEAD.pack(_SKIPPED, len(table)) + table)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size = self._file.tell()
+        self._file.close()
+        return size
+
+    def abandon(self) -> None:
+        """Let go of what will not be finished."""
+        self._file.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            data = b"".join(self._waiting)
+            packed = self._compressor.compress(data)
+            self._file.write(packed)
+            self._frames.append((len(packed), len(data)))
+            self._waiting, self._waiting_bytes = [], 0
+
+
+class PackedReader:
+    """Reads one file; keeps the frames read last. Raises `OSError` when it cannot."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb")
+        try:
+            frames = self._table()
+        except BaseException:
+            self._file.close()
+            raise
+        self._places = [0, *accumulate(packed for packed, _ in frames)]
+        self._starts = [0, *accumulate(size for _, size in frames)]
+        self._kept: OrderedDict[int, bytes] = OrderedDict()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of the stream; fewer at its end."""
+        end = min(offset + length, self._starts[-1])
+        parts = []
+        while offset < end:
+            number = bisect_right(self._starts, offset) - 1
+            inside = offset - self._starts[number]
+            part = self._frame(number)[inside : inside + end - offset]
+            parts.append(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+        self._kept.clear()
+
+    def _frame(self, number: int) -> bytes:
+        kept = self._kept.get(number)
+        if kept is not None:
+            self._kept.move_to_end(number)
+            return kept
+        size = self._starts[number + 1] - self._starts[number]
+        self._file.seek(self._places[number])
+        packed = self._file.read(self._places[number + 1] - self._places[number])
+        try:
+            data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
+        except zstandard.ZstdError as error:
+            _damaged(self.path, str(error))
+        if len(data) != size:
+            _damaged(self.path, f"a frame of {len(data)} bytes should have {size}")
+        self._kept[number] = data
+        if len(self._kept) > _KEPT_FRAMES:
+            self._kept.popitem(last=False)
+        return data
+
+    def _table(self) -> list[tuple[int, int]]:
+        """Sizes of all frames, packed and not."""
+        whole = self._file.seek(0, os.SEEK_END)
+        self._file.seek(max(0, whole - _FOOT.size))
+        foot = self._file.read(_FOOT.size)
+        if len(foot) < _FOOT.size:
+            _damaged(self.path, "it has no table of its frames")
+        count, flags, magic = _FOOT.unpack(foot)
+        begin = whole - _FOOT.size - count * _ENTRY.size - _HEAD.size
+        if magic != _MAGIC or flags != 0 or begin < 0:
+            _damaged(self.path, "it has no table of its frames")
+        self._file.seek(begin + _HEAD.size)
+        frames = list(_ENTRY.iter_unpack(self._file.read(count * _ENTRY.size)))
+        if sum(packed for packed, _ in frames) != begin or any(size > _MOST_BYTES for _, size in frames):
+            _damaged(self.path, "the table of its frames is wrong")
+        return frames
+
+
+def unpacked_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a zstd file of anybody's, newlines included; raises `OSError` where it is damaged."""
+    rest = b""
+    with path.open("rb") as file:
+        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        try:
+            while chunk := stream.read(_CHUNK_BYTES):
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from (line + b"\n" for line in whole)
+        except zstandard.ZstdError as error:
+            _damaged(path, str(error))
+    if rest:
+        yield rest
+
+
+def _damaged(path: Path, why: str) -> NoReturn:
+    raise OSError(errno.EIO, f"damaged: {why}", str(path))

@@ -1,0 +1,83 @@
+"""The pieces of a recording: what rotation and compaction call their files, and which of them count.
+
+The files that are written to keep their plain names, e.g. `logs.jsonl`; a piece's are called
+`<kind>-<first>-<last>-<generation>.jsonl`, with `.zst` where they are packed. Rotation gives each piece the
+next number; compaction makes one piece of several, whose generation is higher. A piece is there once its
+index is, and then every piece of a lower generation within its numbers is left over: whatever is killed at
+whatever moment, the folder holds each number once. Pure; must not know what the files hold.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+INDEX: Final = "index"
+PACKED: Final = ".zst"
+_NAME: Final = re.compile(r"([a-z]+)-(\d{6,9})-(\d{6,9})-(\d{1,9})\.jsonl(\.zst)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Piece:
+    """Some numbers of a recording, as one set of files."""
+
+    first: int
+    last: int
+    generation: int = 0
+    """0 as rotated; each compaction adds one."""
+    is_packed: bool = False
+
+    def name(self, kind: str) -> str:
+        """The file of a signal, or the index."""
+        plain = f"{kind}-{self.first:06d}-{self.last:06d}-{self.generation}.jsonl"
+        return plain + PACKED if self.is_packed else plain
+
+    def replaces(self, other: "Piece") -> bool:
+        """Whether the other is left over now that this one is there."""
+        inside = self.first <= other.first and other.last <= self.last
+        return inside and self.generation > other.generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What lies in a folder."""
+
+    pieces: tuple[Piece, ...]
+    """Those that count, in order of their numbers."""
+    leftovers: tuple[str, ...]
+    """Files of compactions that were cut short, and of pieces that were replaced."""
+    rotating: tuple[str, ...]
+    """Data files of a rotation that did not reach the index."""
+
+    @property
+    def number(self) -> int:
+        """That of the piece which is written to."""
+        return self.pieces[-1].last + 1 if self.pieces else 1
+
+
+def piece_of(name: str) -> tuple[str, Piece] | None:
+    """Kind and piece of a file's name, `None` where it is no piece's."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    kind, first, last, generation, packed = found.groups()
+    if int(last) < int(first):
+        return None
+    return kind, Piece(
+        first=int(first), last=int(last), generation=int(generation), is_packed=packed is not None
+    )
+
+
+def inventory(names: Iterable[str]) -> Inventory:
+    """Sort the names in a folder; those of anything else are passed over."""
+    found = [(name, *known) for name in sorted(names) if (known := piece_of(name)) is not None]
+    there = {piece for _, kind, piece in found if kind == INDEX}
+    counting = {piece for piece in there if not any(other.replaces(piece) for other in there)}
+    pieces = tuple(sorted(counting))
+    number = pieces[-1].last + 1 if pieces else 1
+    begun = Piece(first=number, last=number)
+    return Inventory(
+        pieces=pieces,
+        leftovers=tuple(name for name, _, piece in found if piece not in counting and piece != begun),
+        rotating=tuple(name for name, _, piece in found if piece == begun),
+    )
