@@ -9,7 +9,7 @@ Must not know what the bytes mean.
 
 from typing import Final
 
-from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Signal
+from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Lag, Signal
 from overwatch.journal.cursors import CursorFile, Place
 from overwatch.journal.durable import Durability, DurableJournal, JournalLimits
 from overwatch.journal.folder import (
@@ -44,6 +44,7 @@ __all__ = [
     "Journal",
     "JournalFullError",
     "JournalLimits",
+    "Lag",
     "Log",
     "LogLimits",
     "LogSyncError",

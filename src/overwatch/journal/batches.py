@@ -5,6 +5,7 @@ the tick; a full journal refuses, it never drops what it accepted. Must not know
 """
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from enum import Enum
 from typing import Protocol
 
@@ -32,6 +33,15 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Receive time in Unix nanoseconds; strictly rising."""
     signal: Signal
     body: bytes
+
+
+class Lag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a reader is behind."""
+
+    batches: int = 0
+    """That it has not read, of all signals."""
+    is_pressing: bool = False
+    """Whether what it has not passed uses up half of the journal's room, so that it should give some up."""
 
 
 class JournalFullError(RuntimeError):
@@ -76,6 +86,10 @@ class Queues(Protocol):
         """Most bytes of bodies that wait."""
         ...
 
+    def lag(self, name: str) -> Lag:
+        """How far the cursor of that name is behind; nothing for a name without a cursor."""
+        ...
+
 
 class Journal(Queues, Protocol):
     """Batches in order, for any number of cursors; safe from any thread."""
@@ -92,6 +106,10 @@ class Journal(Queues, Protocol):
 
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body; raises `JournalFullError`. What was accepted is kept as the journal promises."""
+        ...
+
+    def submit(self, signal: Signal, body: bytes) -> Future[Batch]:
+        """As `append`, without waiting; what refuses later is the future's, which cannot be cancelled."""
         ...
 
     def cursor(self, name: str, start: int | None = None) -> Cursor:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from overwatch.journal.batches import Batch, JournalFullError, Signal
+from overwatch.journal.batches import Batch, JournalFullError, Lag, Signal
 from overwatch.journal.cursors import CursorFile
 from overwatch.journal.folder import Folder
 from overwatch.journal.reading import DurableCursor, Shared
@@ -67,7 +67,7 @@ class _Waiting:
     signal: Signal
     body: bytes
     stamp: int = 0
-    done: "Future[Batch]" = field(default_factory=Future)
+    done: Future[Batch] = field(default_factory=Future)
 
 
 class DurableJournal:
@@ -157,19 +157,36 @@ class DurableJournal:
         limits = self._limits
         return self.held_bytes > limits.held_bytes // 2 or self.disk_bytes > limits.disk_bytes // 2
 
+    def lag(self, name: str) -> Lag:
+        """How far the cursor of that name is behind."""
+        cursor = self._shared.find(name)
+        if cursor is None:
+            return Lag()
+        with self._shared.files:
+            on_disk = self._log.bytes_from(cursor.kept)
+        limits = self._limits
+        is_pressing = cursor.owed > limits.held_bytes // 2 or on_disk > limits.disk_bytes // 2
+        return Lag(batches=self._shared.visible - cursor.position, is_pressing=is_pressing)
+
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body and return once it is as durable as was asked; raises `JournalFullError`.
 
         A start record is accepted in any case: it is written before the next batch that there is room for.
         """
+        return self.submit(signal, body).result()
+
+    def submit(self, signal: Signal, body: bytes) -> Future[Batch]:
+        """As `append`, without waiting; raises at once where there is no room."""
         waiting = _Waiting(signal, body)
+        # Who gives up does not take it back: it is written all the same.
+        waiting.done.set_running_or_notify_cancel()
         with self._work:
             if signal is not Signal.START:
                 self._refuse_when_full(len(body))
             self._waiting.append(waiting)
             self._queued += len(body)
             self._work.notify()
-        return waiting.done.result()
+        return waiting.done
 
     def cursor(self, name: str, start: int | None = None) -> DurableCursor:
         """A reader from now on, to whom nothing matters once it is read; or from `start` on.

@@ -8,10 +8,11 @@ drops what it accepted. Must not know what bodies mean.
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from itertools import islice
 from typing import Final
 
-from overwatch.journal.batches import Batch, JournalFullError, Signal
+from overwatch.journal.batches import Batch, JournalFullError, Lag, Signal
 from overwatch.journal.cursors import CursorFile
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
@@ -51,6 +52,12 @@ class MemoryJournal:
             self._changed.notify_all()
             return batch
 
+    def submit(self, signal: Signal, body: bytes) -> Future[Batch]:
+        """As `append`: memory is never waited for."""
+        done: Future[Batch] = Future()
+        done.set_result(self.append(signal, body))
+        return done
+
     def cursor(self, name: str, start: int | None = None) -> "MemoryCursor":  # noqa: ARG002 nothing is older
         """A new reader that sees every batch appended from now on."""
         with self._changed:
@@ -82,6 +89,14 @@ class MemoryJournal:
     def capacity_bytes(self) -> int:
         """Most bytes of bodies that wait."""
         return self._budget
+
+    def lag(self, name: str) -> Lag:
+        """How far the cursor of that name is behind."""
+        behind = next((cursor for cursor in self._cursors if cursor.name == name), None)
+        if behind is None:
+            return Lag()
+        is_pressing = self.backlog[name] > self._budget // 2
+        return Lag(batches=self._next - behind.position, is_pressing=is_pressing)
 
     @property
     def is_pressed(self) -> bool:

@@ -52,6 +52,11 @@ class Shared:
             self._cursors.append(cursor)
             return cursor
 
+    def find(self, name: str) -> "DurableCursor | None":
+        """The reader of that name."""
+        with self.lock:
+            return next((cursor for cursor in self._cursors if cursor.name == name), None)
+
     def backlog(self) -> dict[str, int]:
         """Bytes that each cursor has not read, by its name."""
         with self.lock:

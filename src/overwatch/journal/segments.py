@@ -85,6 +85,11 @@ class Log:
         """Bytes of records kept."""
         return self._parts.bytes_after(0, 0)
 
+    def bytes_from(self, sequence: int) -> int:
+        """Bytes of records kept from the file that holds a record on."""
+        part = self._parts.holding(sequence)
+        return 0 if part is None else self._parts.bytes_after(part.number, 0)
+
     def append(self, kind: int, stamp: int, *payload: bytes) -> int:
         """Add a record, its payload in pieces, and give it its sequence; durable after `sync`.
 

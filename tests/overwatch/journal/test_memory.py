@@ -5,7 +5,7 @@ from itertools import count, pairwise
 
 import pytest
 
-from overwatch.journal import JournalFullError, MemoryJournal, Signal
+from overwatch.journal import JournalFullError, Lag, MemoryJournal, Signal
 
 
 def test_stamps_rise_even_when_the_clock_stands_still_or_falls() -> None:
@@ -78,3 +78,18 @@ def test_many_writers_get_gapless_numbers() -> None:
 
     assert [batch.sequence for batch in batches] == list(range(1, 1601))
     assert all(a.stamp < b.stamp for a, b in pairwise(batches))
+
+
+def test_a_reader_presses_alone() -> None:
+    """Who holds more than half of the room is told so, and nobody else."""
+    journal = MemoryJournal(count(1).__next__, budget_bytes=10)
+    fast, slow = journal.cursor("fast"), journal.cursor("slow")
+    for _ in range(2):
+        journal.append(Signal.LOGS, b"123")
+        fast.wait(0)
+
+    assert journal.lag("fast") == Lag(batches=0, is_pressing=False)
+    assert journal.lag("slow") == Lag(batches=2, is_pressing=True)
+    assert journal.lag("nobody") == Lag()
+    slow.wait(0)
+    assert journal.lag("slow") == Lag()
