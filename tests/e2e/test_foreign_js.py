@@ -1,0 +1,70 @@
+"""OpenTelemetry's JavaScript SDK as a client: another language, judged like ours.
+
+npm fetches what `foreign_js/package-lock.json` names; without npm, or where it reaches no registry, the
+tests are skipped and say so.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from overwatch.discovery import Endpoints
+from overwatch.snapshot import Snapshot
+from tests.e2e.collecting import collecting, snapshot_of, until
+
+SOURCE = Path(__file__).parent / "foreign_js"
+FETCH_S, REPORT_S = 120, 60
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program and all that it imports."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("node and npm are not installed")
+    folder = tmp_path_factory.mktemp("js") / "foreign"
+    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("node_modules"))
+    fetch = [npm, "ci", "--no-audit", "--no-fund", "--fetch-retries=1"]
+    try:
+        fetched = subprocess.run(
+            fetch, cwd=folder, capture_output=True, text=True, timeout=FETCH_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"npm reached no registry within {FETCH_S} s")
+    if fetched.returncode:
+        pytest.skip(f"npm could not fetch the SDK: {fetched.stderr[-300:]}")
+    return folder
+
+
+def report(folder: Path, endpoints: Endpoints, encoding: str, temporality: str, kl: float) -> None:
+    """One update of a trainer in JavaScript; every export must succeed."""
+    command = ["node", "report.mjs", str(endpoints.otlp_http), encoding, temporality, str(kl)]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=REPORT_S, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def told(endpoints: Endpoints, run_id: str, kl: float) -> Snapshot:
+    """The run's snapshot once its KL and its line of log are there."""
+
+    def look() -> Snapshot | None:
+        snapshot = snapshot_of(endpoints, run_id)
+        if snapshot is None or not snapshot.feed or snapshot.policy["kl_divergence"].value != kl:
+            return None
+        return snapshot
+
+    return until(look, f"{run_id} with KL {kl}")
+
+
+@pytest.mark.parametrize("encoding", ["json", "protobuf"])
+def test_all_signals_of_the_javascript_sdk_arrive(tmp_path: Path, program: Path, encoding: str) -> None:
+    """Its gauge is judged, its line is in the feed with its attributes, its span is in the recording."""
+    with collecting(tmp_path) as endpoints:
+        report(program, endpoints, encoding, "cumulative", 0.02)
+        snapshot = told(endpoints, f"js-{encoding}-cumulative", 0.02)
+
+    assert (snapshot.run.algo, snapshot.policy["kl_divergence"].status) == ("ppo", "warning")
+    line = snapshot.feed[-1]
+    assert (line.message, line.severity, line.env_id) == ("shard 7 is slow", "warning", 3)
+    assert '"name":"rl.train"' in (tmp_path / "otlp" / "traces.jsonl").read_text()
