@@ -8,7 +8,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from overwatch.catalog import env, machine, policy, run
+from overwatch.catalog import (
+    critic,
+    env,
+    episodes,
+    goodhart,
+    gradients,
+    language,
+    machine,
+    moves,
+    policy,
+    rewards,
+    run,
+    services,
+)
 from overwatch.catalog.alias import Alias, Estimator, Library, Moment
 from overwatch.catalog.metric import (
     NO_LIMITS,
@@ -58,7 +71,10 @@ __all__ = [
     "prometheus_name",
 ]  # fmt: skip
 
-ROWS: Final[tuple[Metric, ...]] = policy.ROWS + env.ROWS + machine.ROWS + run.ROWS
+_AREAS: Final = (
+    policy, moves, critic, gradients, episodes, rewards, goodhart, language, env, machine, run, services,
+)  # fmt: skip
+ROWS: Final[tuple[Metric, ...]] = tuple(row for area in _AREAS for row in area.ROWS)
 
 CUSTOM_PREFIX: Final = "overwatch.custom."
 """Names that no row knows travel under this prefix: shown, never judged."""

@@ -251,45 +251,7 @@ UPDATE_TIME: Final = Metric(
     fix="look at the phases and the system panel for what grew",
 )
 
-KL_JOINT: Final = Metric(
-    name="overwatch.policy.kl_joint",
-    short="kl_joint",
-    kind=Kind.GAUGE,
-    unit="{nat}",
-    scope=Scope.POLICY,
-    asks="How far did the joint policy move over all heads together?",
-    label="kl joint",
-    direction=Direction.DOWN,
-    fmt=".4f",
-)
-
-KL_MAX: Final = Metric(
-    name="overwatch.policy.kl_max",
-    short="kl_max",
-    kind=Kind.GAUGE,
-    unit="{nat}",
-    scope=Scope.POLICY,
-    asks="How far did the policy move in the worst minibatch?",
-    label="kl max",
-    direction=Direction.DOWN,
-    fmt=".4f",
-)
-
-FIRST_RATIO_ERROR: Final = Metric(
-    name="overwatch.policy.initial_mismatch",
-    short="first_ratio_error",
-    kind=Kind.GAUGE,
-    unit="{error}",
-    scope=Scope.POLICY,
-    asks="Does the policy that learns agree with the policy that collected, before the first step?",
-    label="ratio 0",
-    limits=above(1e-3, None),
-    direction=Direction.DOWN,
-    fmt=".1e",
-    fix="look for dropout, stale normalisers or a sampler that differs from the trainer",
-)
-
 ROWS: Final = (
     KL, ENTROPY, CLIP_FRACTION, EXPLAINED_VARIANCE, GRAD_NORM, GRAD_CLIPPED, LEARNING_RATE, POLICY_LOSS,
-    VALUE_LOSS, RETURN, UPDATE_TIME, KL_JOINT, KL_MAX, FIRST_RATIO_ERROR,
+    VALUE_LOSS, RETURN, UPDATE_TIME,
 )  # fmt: skip

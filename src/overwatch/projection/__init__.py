@@ -7,7 +7,7 @@ from overwatch.diagnose import Judged
 from overwatch.projection.board import BoardRows, board
 from overwatch.projection.detail import detail
 from overwatch.projection.feed import feed_rate, feed_view
-from overwatch.projection.policy import readings
+from overwatch.projection.policy import readings, services
 from overwatch.projection.rollups import aggregates
 from overwatch.projection.run import link_view, run_view
 from overwatch.projection.system import system_view
@@ -36,6 +36,7 @@ def _project(state: RunState, judged: Judged, view: View) -> Snapshot:
         link=link_view(state, judged.link, tick),
         verdict=verdict_view(state, judged, findings),
         policy=readings(state, judged),
+        services=services(state, tick),
         system=system_view(state, judged),
         board=head,
         envs=envs,

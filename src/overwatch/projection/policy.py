@@ -15,21 +15,27 @@ from overwatch.state.policy import Series
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
+SHARES: Final = ("1", "{variance}", "{correlation}")
+"""Units of what is at most 1, and best there."""
 TREND_NEEDS: Final = 4
 TREND_RESIDUALS: Final = 2.0
 """A trend rises by more than this many times the scatter around it."""
 
 
 def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
-    """All policy rows in catalogue order, absent ones too, then the run's own custom values by name.
+    """All policy rows in catalogue order, then the run's own custom values by name.
 
-    The entropy of a policy that has converged is low and as it should be.
+    A row that nothing was heard of is there as absent, unless nothing tells it today. The entropy of a policy
+    that has converged is low and as it should be.
     """
     tick = judged.assessment.tick
     found: dict[str, Reading] = {}
     for row in of_scope(Scope.POLICY):
         series = state.policy.get(row.name)
-        found[row.short] = absent(row) if series is None else _reading(state, row, series, tick)
+        if series is not None:
+            found[row.short] = _reading(state, row, series, tick)
+        elif row.comes_with is None:
+            found[row.short] = absent(row)
     for name in sorted(state.policy):
         if name not in BY_NAME:
             short = safe(name.removeprefix(CUSTOM_PREFIX))
@@ -37,6 +43,13 @@ def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
     if judged.converged:
         found[ENTROPY.short] = msgspec.structs.replace(found[ENTROPY.short], status="ok")
     return found
+
+
+def services(state: RunState, tick: int) -> dict[str, Reading]:
+    """What the services beside the trainer told, by full name in catalogue order."""
+    rows = (*of_scope(Scope.LEARNER), *of_scope(Scope.ROLLOUTS))
+    told = ((row, state.policy.get(row.name)) for row in rows)
+    return {row.name: _reading(state, row, series, tick) for row, series in told if series is not None}
 
 
 def absent(row: Metric) -> Reading:
@@ -54,7 +67,7 @@ def _reading(state: RunState, row: Metric, series: Series, tick: int) -> Reading
         direction=_direction(row),
         age_s=max(0.0, (tick - series.stamp) / 1e9),
         history=tuple(series.history.items),
-        scale=_scale(state.limits(row), series),
+        scale=_scale(row, state.limits(row), series),
         spread=state.ranks.spread(row.name, series.value),
         label=row.label,
         text=_text(series, row.fmt, row.suffix),
@@ -88,17 +101,18 @@ def _text(series: Series, fmt: str, suffix: str) -> str:
     return "–" if series.value is None else format(series.value, fmt) + suffix
 
 
-def _scale(limits: Limits, series: Series) -> tuple[float, float] | None:
+def _scale(row: Metric, limits: Limits, series: Series) -> tuple[float, float] | None:
     """Ends of the sparkline of a row with limits: a full block is at or past the worst limit.
 
-    Where low is bad the scale runs over the whole 0 to 1; relative limits use the run's own median.
+    Where low is bad the scale runs over all of 0 to 1; relative limits use the run's own median. A row that
+    is healthy in between, or whose low end nobody knows, has none.
     """
     limit = limits.warning if limits.warning is not None and limits.warning.relative else limits.critical
     limit = limit or limits.warning
-    if limit is None:
+    if limit is None or limits.other is not None:
         return None
     if limit.side in (Side.BELOW, Side.AT_OR_BELOW):
-        return (0.0, 1.0)
+        return (0.0, 1.0) if row.unit in SHARES else None
     own = median(series.window.items) if limit.relative else 1.0
     return None if own is None or own <= 0 else (0.0, limit.value * own)
 

@@ -6,7 +6,7 @@ Must not know where updates come from or where they go.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,10 +91,10 @@ def _has_limits(row: Metric | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Levels:
-    """A name's absolute limits."""
+    """A name's absolute limits, on either side."""
 
-    warning: Limit | None
-    critical: Limit | None
+    warning: tuple[Limit, ...]
+    critical: tuple[Limit, ...]
 
 
 class Conflator:
@@ -156,9 +156,11 @@ class Conflator:
     def _levels_of(self, name: str) -> _Levels:
         row = BY_NAME.get(name)
         limits = None if row is None else run_limits(row, self._preset, self._config)
+        # A row that is judged by the mean of many has no breaches of single values.
+        sides = () if limits is None or (row is not None and row.mean_of > 1) else limits.sides
         found = _Levels(
-            warning=None if limits is None else _absolute(limits.warning),
-            critical=None if limits is None else _absolute(limits.critical),
+            warning=_absolute(side.warning for side in sides),
+            critical=_absolute(side.critical for side in sides),
         )
         if len(self._levels) < MAX_NAMES:
             self._levels[name] = found
@@ -173,14 +175,14 @@ class Conflator:
         return folded
 
 
-def _beyond(limit: Limit | None, value: float) -> bool:
-    return limit is not None and limit.side.crossed(value, limit.value)
+def _beyond(limits: tuple[Limit, ...], value: float) -> bool:
+    return any(limit.side.crossed(value, limit.value) for limit in limits)
 
 
-def _reaches(limit: Limit | None, low: float, high: float) -> bool:
+def _reaches(limits: tuple[Limit, ...], low: float, high: float) -> bool:
     """Whether one of some values may cross a limit; these are their extremes."""
-    return _beyond(limit, low) or _beyond(limit, high)
+    return _beyond(limits, low) or _beyond(limits, high)
 
 
-def _absolute(limit: Limit | None) -> Limit | None:
-    return None if limit is None or limit.relative else limit
+def _absolute(limits: Iterable[Limit | None]) -> tuple[Limit, ...]:
+    return tuple(limit for limit in limits if limit is not None and not limit.relative)

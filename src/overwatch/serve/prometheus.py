@@ -124,6 +124,12 @@ def _run(table: _Table, run_id: str, snapshot: Snapshot) -> None:
     _liveness(table, labels, snapshot)
     for short, reading in snapshot.policy.items():
         _policy(table, labels, short, reading)
+    for name, reading in snapshot.services.items():
+        row = find(name)
+        if row is not None and row.kind is Kind.COUNTER and reading.value is not None:
+            table.counter(row, labels, reading.value)
+        elif row is not None:
+            table.row(row, labels, reading.value)
     for lane in snapshot.system.gpus:
         _lane(table, labels, lane)
     if snapshot.system.host is not None:

@@ -100,6 +100,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     policy: dict[str, Reading] = {}
     system: System = System()
     board: Board = Board()
+    """By short name; a row of the catalogue that is not here is absent."""
+    services: dict[str, Reading] = {}
+    """What the learner and the rollouts service told, by full name; empty without them."""
     envs: tuple[Env, ...] = ()
     detail: Detail | None = None
     aggregates: Aggregates = Aggregates()

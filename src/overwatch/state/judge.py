@@ -3,6 +3,7 @@
 Pure. A status is of one value at one moment; holds and findings are made elsewhere from many statuses.
 """
 
+import math
 from enum import IntEnum
 
 import msgspec
@@ -34,6 +35,11 @@ class Judgement(msgspec.Struct, frozen=True):
 
 def judge(value: float, limits: Limits, median: float | None) -> Judgement:
     """Judge a finite value; `median` is the run's own, `None` while there is none (relative limits wait)."""
+    found = [_judge_side(value, side, median) for side in limits.sides]
+    return max(found, key=lambda judged: (judged.status, -_distance(value, judged)))
+
+
+def _judge_side(value: float, limits: Limits, median: float | None) -> Judgement:
     nearest: Judgement | None = None
     for status, limit in ((Status.CRITICAL, limits.critical), (Status.WARNING, limits.warning)):
         if limit is None:
@@ -45,6 +51,10 @@ def judge(value: float, limits: Limits, median: float | None) -> Judgement:
             return Judgement(status, limit, threshold)
         nearest = Judgement(Status.OK, limit, threshold)
     return nearest or Judgement(Status.OK)
+
+
+def _distance(value: float, judged: Judgement) -> float:
+    return math.inf if judged.threshold is None else abs(value - judged.threshold)
 
 
 def _threshold(limit: Limit, median: float | None) -> float | None:

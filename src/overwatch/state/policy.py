@@ -69,9 +69,10 @@ def observe(series: Series, row: Metric | None, limits: Limits, value: float) ->
         return
     series.value, series.non_finite = value, None
     series.highest = value if series.highest is None else max(series.highest, value)
-    series.judgement = None if row is None else judge(value, limits, _own_median(series))
+    own_median = _own_median(series)
     series.history.push(value)
     series.window.push(value)
+    series.judgement = None if row is None else _judged(series, row, limits, own_median)
     if series.judgement is not None:
         _count(series, series.judgement.status)
 
@@ -94,6 +95,8 @@ def observe_conflated(series: Series, row: Metric | None, limits: Limits, value:
     A hold looks at the newest updates, so of many it sees a sample with the same shares of bad ones.
     """
     own_median = _own_median(series)
+    if row is not None and row.mean_of > 1:
+        many = Many(n=many.n)
     last = judge(value, limits, own_median).status if math.isfinite(value) else Status.CRITICAL
     warnings, criticals = _breaches(many, limits, own_median)
     rest = Rest(
@@ -173,6 +176,14 @@ def rebase(series: Series) -> None:
     series.judgement = None
     series.window = Ring(MEDIAN_WINDOW)
     series.statuses = Ring(STATUS_WINDOW)
+
+
+def _judged(series: Series, row: Metric, limits: Limits, own_median: float | None) -> Judgement | None:
+    """The newest value judged, or the mean of as many as the row asks for; `None` while there are fewer."""
+    newest = series.window.items[-row.mean_of :]
+    if len(newest) < row.mean_of:
+        return None
+    return judge(sum(newest) / len(newest), limits, own_median)
 
 
 def _own_median(series: Series) -> float | None:

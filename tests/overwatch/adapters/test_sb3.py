@@ -86,7 +86,7 @@ def test_each_update_is_told_once_with_its_own_numbers(learned: tuple[Heard, Wit
         assert values["overwatch.policy.clip_fraction"] == float(after["train/clip_fraction"])
         assert values["overwatch.policy.explained_variance"] == float(after["train/explained_variance"])
         assert values["overwatch.policy.return"] == now["rollout/ep_rew_mean"]
-        assert values["overwatch.custom.train/loss"] == after["train/loss"]
+        assert values["overwatch.policy.total_loss"] == after["train/loss"]
         assert values["overwatch.policy.update_time"] > 0
     assert len({values[KL.name] for values in told}) == UPDATES
 
@@ -180,7 +180,7 @@ def test_an_off_policy_algorithm_is_told_at_its_dumps() -> None:
     assert [v["overwatch.policy.return"] for v in told if "overwatch.policy.return" in v] == [
         dump["rollout/ep_rew_mean"] for dump in witness.dumps
     ]
-    assert "overwatch.custom.train/loss" in told[-1]
+    assert "overwatch.policy.total_loss" in told[-1]
     assert not any(ENTROPY in values or "overwatch.policy.update_time" in values for values in told)
     assert heard.of(PhaseEnded) == []
 

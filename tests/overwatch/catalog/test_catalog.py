@@ -28,7 +28,8 @@ def test_a_row_answers_a_question_and_fits_the_screen(row: Metric) -> None:
 
 def test_names_are_unique_everywhere() -> None:
     """No two rows share a name, a short name in a scope, a Prometheus name or an alias."""
-    aliases = [(row.scope, a.name, *a.attributes.values()) for row in ROWS for a in row.aliases]
+    meant = {(row.scope, a.name, *a.attributes.values(), row.name) for row in ROWS for a in row.aliases}
+    aliases = [spelling[:-1] for spelling in meant]
     names = [row.name for row in ROWS]
     shorts = [(row.scope, row.short) for row in ROWS]
     exposed = [prometheus_name(row) for row in ROWS]

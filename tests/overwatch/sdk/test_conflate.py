@@ -110,3 +110,15 @@ def test_updates_folded_together_are_as_those_folded_one_by_one(
         last = start + len(part) - 1
         many.add_many(last, names, part, last)
     assert str(many.flush()) == str(single.flush())
+
+
+def test_breaches_on_both_sides_are_counted() -> None:
+    """A row that is healthy in between counts what is too low as well as what is too high."""
+    conflator = Conflator("esper")
+    conflator.add_many(1, ("overwatch.policy.advantage_std",), [(0.05,), (0.3,), (1.0,), (2.5,), (3.5,)])
+
+    folded = conflator.flush()
+
+    assert folded is not None
+    series = folded.values["overwatch.policy.advantage_std"]
+    assert (series.warnings, series.criticals) == (2, 2)

@@ -3,7 +3,7 @@
 import pytest
 
 from overwatch.catalog import KL
-from overwatch.catalog.metric import Limit, Limits, Side
+from overwatch.catalog.metric import Limit, Limits, Side, above, below, between
 from overwatch.catalog.policy import GRAD_NORM
 from overwatch.state.judge import Status, judge
 
@@ -51,3 +51,21 @@ def test_inclusivity_decides_at_the_limit(side: Side, status: Status) -> None:
 def test_a_row_without_limits_is_ok() -> None:
     """No limits, nothing to cross."""
     assert judge(1e9, Limits(), median=None).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "threshold"),
+    [
+        (0.05, Status.CRITICAL, 0.1),
+        (0.3, Status.WARNING, 0.5),
+        (0.6, Status.OK, 0.5),
+        (1.9, Status.OK, 2.0),
+        (2.5, Status.WARNING, 2.0),
+        (3.5, Status.CRITICAL, 3.0),
+    ],
+)
+def test_a_row_may_be_healthy_in_between(value: float, status: Status, threshold: float) -> None:
+    """Both sides are judged, and the limit in use is the one crossed or else the nearer one."""
+    judgement = judge(value, between(below(0.5, 0.1), above(2.0, 3.0)), median=None)
+
+    assert (judgement.status, judgement.threshold) == (status, threshold)

@@ -1,0 +1,163 @@
+"""Rows about gradients and optimiser, one value an update; the gradient norm stands in `policy`."""
+
+from functools import partial
+from typing import Final
+
+from overwatch.catalog.alias import nemo, rllib, sb3, verl
+from overwatch.catalog.metric import (
+    Direction,
+    Kind,
+    Limit,
+    Limits,
+    Metric,
+    NonFinite,
+    Scope,
+    Side,
+    above,
+    below,
+    between,
+)
+
+_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
+_PIPELINE: Final = "training pipeline"
+_STOP: Final = "stop; go back to the last good checkpoint with a lower learning rate"
+_SOME: Final = Limits(
+    warning=Limit(side=Side.ABOVE, value=0.0), critical=Limit(side=Side.AT_OR_ABOVE, value=3.0)
+)
+
+ROWS: Final = (
+    _row(
+        name="overwatch.policy.grad_nan",
+        short="grad_nan",
+        unit="{value}",
+        asks="How many gradients of this update were NaN?",
+        label="grad nan",
+        limits=above(0.0, 5.0),
+        direction=Direction.DOWN,
+        fmt=".0f",
+        fix=_STOP,
+        tele=("TELE-300",),
+        comes_with=_PIPELINE,
+    ),
+    _row(
+        name="overwatch.policy.grad_inf",
+        short="grad_inf",
+        unit="{value}",
+        asks="How many gradients of this update were infinite?",
+        label="grad inf",
+        limits=above(0.0, 5.0),
+        direction=Direction.DOWN,
+        fmt=".0f",
+        fix=_STOP,
+        tele=("TELE-301",),
+        comes_with=_PIPELINE,
+    ),
+    _row(
+        name="overwatch.policy.grad_variation",
+        short="grad_variation",
+        unit="{variation}",
+        asks="How much do the gradient norms of an update's minibatches differ, as a share of their mean?",
+        label="grad var",
+        presets={"esper": above(0.5, 2.0, at=True)},
+        direction=Direction.DOWN,
+        non_finite=NonFinite.UNDEFINED,
+        fmt=".2f",
+        tele=("TELE-330",),
+        comes_with=_PIPELINE,
+    ),
+    _row(
+        name="overwatch.policy.layers_dead",
+        short="layers_dead",
+        unit="{layer}",
+        asks="How many layers get next to no gradient?",
+        label="dead",
+        presets={"esper": _SOME},
+        direction=Direction.DOWN,
+        fmt=".0f",
+        tele=("TELE-331",),
+        comes_with=_PIPELINE,
+    ),
+    _row(
+        name="overwatch.policy.layers_exploding",
+        short="layers_exploding",
+        unit="{layer}",
+        asks="How many layers get far too much gradient?",
+        label="explode",
+        presets={"esper": _SOME},
+        direction=Direction.DOWN,
+        fmt=".0f",
+        tele=("TELE-332",),
+        comes_with=_PIPELINE,
+    ),
+    _row(
+        name="overwatch.policy.hidden_rms",
+        short="hidden_rms",
+        unit="{activation}",
+        asks="How large is the recurrent state, as the root of its mean square?",
+        label="hidden",
+        presets={
+            "esper": between(Limits(critical=Limit(side=Side.AT_OR_BELOW, value=1e-6)), above(5.0, 10.0))
+        },
+        fmt=".2f",
+        tele=("TELE-340",),
+        comes_with="recurrent policies",
+    ),
+    _row(
+        name="overwatch.policy.total_loss",
+        short="total_loss",
+        unit="{loss}",
+        asks="What was the loss as a whole, as the optimiser saw it?",
+        label="loss",
+        fmt="+.4f",
+        aliases=(
+            sb3("train/loss"),
+            nemo("train/loss"),
+            rllib("learners/default_policy/total_loss"),
+        ),
+    ),
+    _row(
+        name="overwatch.policy.entropy_nats",
+        short="entropy_nats",
+        unit="{nat}",
+        asks="How much does the policy still explore, in nats, where its maximum is not known?",
+        label="ent nat",
+        # Of a density it may be negative; what is low depends on the number of choices.
+        fmt="+.3f",
+        aliases=(
+            verl("actor/entropy"),
+            nemo("train/approx_entropy"),
+            rllib("learners/default_policy/entropy"),
+        ),
+        comes_with="language-model trainers",
+    ),
+    _row(
+        name="overwatch.policy.action_std",
+        short="action_std",
+        unit="{action}",
+        asks="How wide does a policy of continuous actions still try, as its mean standard deviation?",
+        label="act std",
+        fmt=".3f",
+        aliases=(sb3("train/std"),),
+    ),
+    _row(
+        name="overwatch.policy.clip_range",
+        short="clip_range",
+        unit="{clip}",
+        asks="How far might the ratio leave 1 before its gradient stopped?",
+        label="clip rng",
+        aliases=(sb3("train/clip_range"),),
+    ),
+    _row(
+        name="overwatch.policy.entropy_clip_correlation",
+        short="entropy_clip_correlation",
+        unit="{correlation}",
+        asks="Does clipping rise while entropy falls?",
+        label="ent/clip",
+        presets={"esper": below(-0.4, -0.5)},
+        non_finite=NonFinite.UNDEFINED,
+        fmt="+.2f",
+        tele=("TELE-123",),
+        depends_on=("overwatch.policy.entropy", "overwatch.policy.clip_fraction"),
+        comes_with=_PIPELINE,
+    ),
+)

@@ -1,0 +1,127 @@
+"""Rows that only trainers of language models tell: groups of answers, their lengths, sampler against trainer.
+
+Limits are of the preset `grpo`. One value a policy update.
+"""
+
+from functools import partial
+from typing import Final
+
+from overwatch.catalog.alias import Estimator, nemo, trl, verl
+from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope, above, below, between
+
+_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY, comes_with="language-model trainers")
+_MISMATCH: Final = "compare precision, kernels and weights of the sampler with the trainer's"
+
+ROWS: Final = (
+    _row(
+        name="overwatch.policy.reward_std",
+        short="reward_std",
+        unit="{reward}",
+        asks="How much do the rewards of one group's answers differ?",
+        label="rew std",
+        fmt=".3f",
+        aliases=(trl("reward_std"), trl("train/reward_std")),
+    ),
+    _row(
+        name="overwatch.policy.groups_alike",
+        short="groups_alike",
+        unit="1",
+        asks="What share of the groups taught nothing, because all their answers earned the same?",
+        label="grp same",
+        presets={"grpo": above(0.5, at=True)},
+        direction=Direction.DOWN,
+        fmt=".0%",
+        fix="mix harder and easier questions; sample hotter or more answers",
+        aliases=(trl("frac_reward_zero_std"), trl("train/frac_reward_zero_std")),
+    ),
+    _row(
+        name="overwatch.policy.answers_cut",
+        short="answers_cut",
+        unit="1",
+        asks="What share of the answers was cut at the greatest length?",
+        label="cut",
+        presets={"grpo": above(0.25, at=True)},
+        direction=Direction.DOWN,
+        fmt=".0%",
+        fix="allow longer answers, or make length cost something",
+        aliases=(trl("completions/clipped_ratio"), verl("response_length/clip_ratio")),
+    ),
+    _row(
+        name="overwatch.policy.sampler_weight",
+        short="sampler_weight",
+        unit="{weight}",
+        asks="Is the mean ratio of the trainer's to the sampler's probabilities about 1?",
+        label="smp wght",
+        presets={"grpo": between(below(0.5), above(2.0))},
+        fmt=".3f",
+        fix=_MISMATCH,
+        aliases=(
+            trl("sampling/importance_sampling_ratio/mean"),
+            verl("rollout_corr/rollout_is_mean"),
+            nemo("train/sampling_importance_ratio"),
+        ),
+    ),
+    _row(
+        name="overwatch.policy.sampler_ess",
+        short="sampler_ess",
+        unit="1",
+        asks="How large a share of the samples counts, after weighting trainer against sampler?",
+        label="smp ess",
+        presets={"grpo": below(0.3)},
+        direction=Direction.UP,
+        fmt=".0%",
+        fix=_MISMATCH,
+        aliases=(verl("rollout_corr/rollout_is_eff_sample_size"),),
+    ),
+    _row(
+        name="overwatch.policy.sampler_kl",
+        short="sampler_kl",
+        unit="{nat}",
+        asks="How far is the trainer's policy from the one that sampled, with the same weights?",
+        label="smp kl",
+        presets={"grpo": between(below(-0.1), above(0.1))},
+        direction=Direction.DOWN,
+        fmt="+.4f",
+        fix=_MISMATCH,
+        aliases=(
+            verl("rollout_corr/kl", Estimator.K1),
+            nemo("train/gen_kl_error", Estimator.K3),
+        ),
+    ),
+    _row(
+        name="overwatch.policy.token_error",
+        short="token_error",
+        unit="{factor}",
+        asks="By what factor do the sampler's and the trainer's probabilities of a token differ, on average?",
+        label="tok err",
+        presets={"grpo": above(1.02, 1.1)},
+        direction=Direction.DOWN,
+        fmt=".3f",
+        fix=_MISMATCH,
+        aliases=(nemo("train/token_mult_prob_error"),),
+    ),
+    _row(
+        name="overwatch.policy.mfu",
+        short="mfu",
+        unit="1",
+        asks="What share of the arithmetic that the devices can do went into the model?",
+        label="mfu",
+        presets={"grpo": below(0.15)},
+        direction=Direction.UP,
+        non_finite=NonFinite.UNDEFINED,
+        fmt=".0%",
+        aliases=(verl("perf/mfu/actor"),),
+    ),
+    _row(
+        name="overwatch.policy.data_versions_behind",
+        short="data_age_updates",
+        unit="{update}",
+        asks="How many updates old was the policy that collected what was learned from?",
+        label="data age",
+        presets={"grpo": above(8.0)},
+        direction=Direction.DOWN,
+        fmt=".1f",
+        fix="sample less ahead, or publish weights more often",
+        aliases=(nemo("train/avg_trajectory_age"),),
+    ),
+)

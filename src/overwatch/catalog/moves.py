@@ -1,0 +1,225 @@
+"""Rows about how far an update moved the policy: divergences, importance weights, log probabilities.
+
+KL, clip fraction and entropy, which everybody tells, stand in `policy`. One value a policy update.
+"""
+
+from functools import partial
+from typing import Final
+
+from overwatch.catalog.alias import Estimator, Moment, cleanrl, nemo, trl, verl
+from overwatch.catalog.metric import (
+    NO_LIMITS,
+    Direction,
+    Kind,
+    Limit,
+    Limits,
+    Metric,
+    Scope,
+    Side,
+    above,
+    below,
+    between,
+)
+
+_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
+_PIPELINE: Final = "training pipeline"
+
+KL_JOINT: Final = _row(
+    name="overwatch.policy.kl_joint",
+    short="kl_joint",
+    unit="{nat}",
+    asks="How far did the joint policy move over all heads together?",
+    label="kl joint",
+    direction=Direction.DOWN,
+    fmt=".4f",
+    estimator=Estimator.K3,
+    moment=Moment.LAST_EPOCH,
+    feeds=("event:early_stopped",),
+)
+
+KL_MAX: Final = _row(
+    name="overwatch.policy.kl_max",
+    short="kl_max",
+    unit="{nat}",
+    asks="How far did the policy move in the worst minibatch?",
+    label="kl max",
+    direction=Direction.DOWN,
+    fmt=".4f",
+    estimator=Estimator.K3,
+)
+
+KL_K1: Final = _row(
+    name="overwatch.policy.kl_k1",
+    short="kl_k1",
+    unit="{nat}",
+    asks="How far did the policy move, by an estimate that is negative now and then?",
+    label="KL k1",
+    limits=above(0.015, 0.03),
+    direction=Direction.DOWN,
+    fmt="+.4f",
+    # Four times the scatter of k3: only the mean of ten says anything.
+    mean_of=10,
+    fix="lower the learning rate or the number of epochs",
+    aliases=(
+        cleanrl("losses/old_approx_kl", Estimator.K1, Moment.LAST_MINIBATCH),
+        verl("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),
+    ),
+    estimator=Estimator.K1,
+    comes_with="language-model trainers",
+)
+
+KL_REFERENCE: Final = _row(
+    name="overwatch.policy.kl_reference",
+    short="kl_reference",
+    unit="{nat}",
+    asks="How far is the policy from the reference model that it must not leave?",
+    label="kl ref",
+    presets={"grpo": above(0.3)},
+    direction=Direction.DOWN,
+    fmt=".4f",
+    fix="raise the weight of the divergence from the reference model",
+    aliases=(
+        trl("objective/kl", Estimator.K1, Moment.BATCH),
+        trl("kl", Estimator.K3, Moment.BATCH),
+        trl("train/kl", Estimator.K3, Moment.BATCH),
+        verl("actor/kl_loss", None, Moment.ALL_EPOCHS),
+        nemo("train/kl_penalty", Estimator.K3, Moment.ALL_EPOCHS),
+    ),
+    comes_with="language-model trainers",
+)
+
+CLAMPED: Final = _row(
+    name="overwatch.policy.log_weights_clamped",
+    short="log_ratio_clamped",
+    unit="1",
+    asks="In what share of the samples was the log ratio so large that it had to be cut?",
+    label="clamped",
+    limits=above(0.0, 0.01),
+    direction=Direction.DOWN,
+    fmt=".1%",
+    fix="look for actions that the collecting policy thought impossible: masks, stale weights",
+    comes_with=_PIPELINE,
+)
+
+FIRST_RATIO_ERROR: Final = _row(
+    name="overwatch.policy.initial_mismatch",
+    short="first_ratio_error",
+    unit="{error}",
+    asks="Does the policy that learns agree with the policy that collected, before the first step?",
+    label="ratio 0",
+    limits=above(1e-3),
+    direction=Direction.DOWN,
+    fmt=".1e",
+    fix="look for dropout, stale normalisers or a sampler that differs from the trainer",
+)
+
+CLIP_UP: Final = _row(
+    name="overwatch.policy.clip_fraction_up",
+    short="clip_fraction_up",
+    unit="1",
+    asks="What share of the samples was clipped because it became too likely?",
+    label="clip up",
+    presets={"esper": above(0.3, 0.5, at=True)},
+    direction=Direction.DOWN,
+    tele=("TELE-135",),
+    aliases=(trl("clip_ratio/high_mean"),),
+    feeds=("field:policy",),
+    comes_with=_PIPELINE,
+)
+
+CLIP_DOWN: Final = _row(
+    name="overwatch.policy.clip_fraction_down",
+    short="clip_fraction_down",
+    unit="1",
+    asks="What share of the samples was clipped because it became too unlikely?",
+    label="clip dn",
+    presets={"esper": above(0.15, 0.30, at=True)},
+    direction=Direction.DOWN,
+    tele=("TELE-136",),
+    aliases=(trl("clip_ratio/low_mean"),),
+    comes_with=_PIPELINE,
+)
+
+WEIGHT_MAX: Final = _row(
+    name="overwatch.policy.importance_max",
+    short="ratio_max",
+    unit="{weight}",
+    asks="What was the largest ratio of new to old probability of all heads together?",
+    label="rat max",
+    limits=above(5.0),
+    presets={
+        "esper": between(
+            Limits(
+                warning=Limit(side=Side.BELOW, value=0.5),
+                critical=Limit(side=Side.AT_OR_BELOW, value=0.33),
+            ),
+            above(2.0, 3.0),
+        )
+    },
+    direction=Direction.DOWN,
+    fmt=".2f",
+    fix="lower the learning rate or the number of epochs",
+    tele=("TELE-150",),
+    aliases=(nemo("train/probs_ratio_max"),),
+    comes_with=_PIPELINE,
+)
+
+WEIGHT_MIN: Final = _row(
+    name="overwatch.policy.importance_min",
+    short="ratio_min",
+    unit="{weight}",
+    asks="What was the smallest ratio of new to old probability of all heads together?",
+    label="rat min",
+    limits=below(0.1),
+    direction=Direction.UP,
+    fmt=".2f",
+    fix="lower the learning rate or the number of epochs",
+    aliases=(nemo("train/probs_ratio_min"),),
+    comes_with=_PIPELINE,
+)
+
+WEIGHT_MEAN: Final = _row(
+    name="overwatch.policy.importance_mean",
+    short="ratio_mean",
+    unit="{weight}",
+    asks="Is the mean ratio of new to old probability about 1?",
+    label="rat mean",
+    fmt=".3f",
+    aliases=(trl("val/ratio"), nemo("train/probs_ratio")),
+    comes_with=_PIPELINE,
+)
+
+LOG_PROB_MIN: Final = _row(
+    name="overwatch.policy.log_prob_min",
+    short="log_prob_min",
+    unit="{nat}",
+    asks="How unlikely was the least likely action that was taken?",
+    label="logp min",
+    presets={"esper": below(-50.0, -100.0, at=True)},
+    direction=Direction.UP,
+    fmt=".1f",
+    fix="look for actions that masks forbid",
+    tele=("TELE-160",),
+    comes_with=_PIPELINE,
+)
+
+LOG_PROB_MAX: Final = _row(
+    name="overwatch.policy.log_prob_max",
+    short="log_prob_max",
+    unit="{nat}",
+    asks="How likely was the likeliest action that was taken?",
+    label="logp max",
+    presets={
+        # A probability above 1 is a bug; a density may well be.
+        "esper": between(below(-1.0, -50.0, at=True), Limits(critical=Limit(side=Side.ABOVE, value=0.0))),
+        "ppo-continuous": NO_LIMITS,
+    },
+    fmt=".2f",
+    tele=("TELE-161",),
+    comes_with=_PIPELINE,
+)
+
+ROWS: Final = (
+    KL_JOINT, KL_MAX, KL_K1, KL_REFERENCE, CLAMPED, FIRST_RATIO_ERROR, CLIP_UP, CLIP_DOWN,
+    WEIGHT_MAX, WEIGHT_MIN, WEIGHT_MEAN, LOG_PROB_MIN, LOG_PROB_MAX,
+)  # fmt: skip

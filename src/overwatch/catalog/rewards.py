@@ -1,0 +1,229 @@
+"""Rows about parts of the reward and the lifecycle of seeds, as means of an update.
+
+Told by worlds that grow a host. A reward's part is its mean over all steps of all envs of an update.
+"""
+
+from functools import partial
+from typing import Final
+
+from overwatch.catalog.metric import (
+    Direction,
+    Kind,
+    Limit,
+    Limits,
+    Metric,
+    NonFinite,
+    Scope,
+    Side,
+    above,
+    below,
+)
+
+_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY, comes_with="morphogenesis world")
+_part = partial(_row, unit="{reward}", fmt="+.3f")
+
+
+def _cost(critical: float) -> Limits:
+    """Of a part that only takes away: something is a warning, this much is critical."""
+    return Limits(
+        warning=Limit(side=Side.BELOW, value=0.0), critical=Limit(side=Side.AT_OR_BELOW, value=critical)
+    )
+
+
+ROWS: Final = (
+    _part(
+        name="overwatch.policy.reward_gain",
+        short="reward_gain",
+        asks="What did a step earn for the task metric's gain?",
+        label="rw gain",
+        presets={"esper": _cost(-0.5)},
+        tele=("TELE-651",),
+    ),
+    _part(
+        name="overwatch.policy.reward_contribution",
+        short="reward_contribution",
+        asks="What did a step earn for what its seeds contribute?",
+        label="rw contr",
+        presets={"esper": below(0.0)},
+        tele=("TELE-652",),
+    ),
+    _part(
+        name="overwatch.policy.reward_attribution",
+        short="reward_attribution",
+        asks="What did a step earn for contribution that also showed as progress?",
+        label="rw attr",
+        presets={"esper": below(0.0)},
+        tele=("TELE-653",),
+    ),
+    _part(
+        name="overwatch.policy.reward_stage_bonus",
+        short="reward_stage_bonus",
+        asks="What did a step earn for moving seeds on?",
+        label="rw stage",
+        tele=("TELE-656",),
+    ),
+    _part(
+        name="overwatch.policy.reward_alpha_shock",
+        short="reward_alpha_shock",
+        asks="What did a step pay for sudden changes of alpha?",
+        label="rw shock",
+        presets={"esper": _cost(-0.05)},
+        tele=("TELE-657",),
+    ),
+    _part(
+        name="overwatch.policy.reward_attribution_penalty",
+        short="reward_attribution_penalty",
+        asks="What did a step pay for contribution far beyond progress?",
+        label="rw pen",
+        presets={"esper": _cost(-0.05)},
+        tele=("TELE-658",),
+    ),
+    _part(
+        name="overwatch.policy.reward_hindsight",
+        short="reward_hindsight",
+        asks="What did a step earn later, for what it had prepared?",
+        label="rw hind",
+        tele=("TELE-659",),
+    ),
+    _row(
+        name="overwatch.policy.scaffolds",
+        short="scaffolds",
+        unit="{seed}",
+        asks="How many seeds were credited later, for what they had prepared?",
+        label="scaffold",
+        fmt=".0f",
+        tele=("TELE-660",),
+    ),
+    _row(
+        name="overwatch.policy.scaffold_delay",
+        short="scaffold_delay",
+        unit="{step}",
+        asks="After how many steps did that credit come, on average?",
+        label="scf dly",
+        non_finite=NonFinite.UNDEFINED,
+        fmt=".1f",
+        tele=("TELE-661",),
+    ),
+    _part(
+        name="overwatch.policy.reward_fossil_bonus",
+        short="reward_fossil_bonus",
+        asks="What did a step earn at its episode's end for seeds that became part of the host?",
+        label="rw foss",
+        tele=("TELE-662",),
+    ),
+    _part(
+        name="overwatch.policy.reward_blending_warning",
+        short="reward_blending_warning",
+        asks="What did a step pay for blending seeds that do harm?",
+        label="rw blend",
+        presets={"esper": _cost(-0.1)},
+        tele=("TELE-663",),
+    ),
+    _part(
+        name="overwatch.policy.reward_holding_warning",
+        short="reward_holding_warning",
+        asks="What did a step pay for holding seeds too long?",
+        label="rw hold",
+        presets={"esper": _cost(-0.05)},
+        tele=("TELE-664",),
+    ),
+    _row(
+        name="overwatch.policy.shaping_share",
+        short="shaping_share",
+        unit="1",
+        asks="What share of the reward was shaping?",
+        label="shaping",
+        presets={
+            "esper": Limits(
+                critical=Limit(side=Side.ABOVE, value=0.4),
+                other=Limits(warning=Limit(side=Side.BELOW, value=0.1)),
+            )
+        },
+        non_finite=NonFinite.UNDEFINED,
+        fmt=".0%",
+        fix="a policy that lives on shaping learns the shaping: lower its weight",
+        tele=("TELE-400",),
+    ),
+    _row(
+        name="overwatch.policy.gaming_share",
+        short="gaming_share",
+        unit="1",
+        asks="In what share of the steps did the rules against gaming the reward act?",
+        label="gaming",
+        presets={"esper": above(0.05, 0.10, at=True)},
+        direction=Direction.DOWN,
+        fmt=".1%",
+        fix="look at the envs that earn most: what do they do that the task does not want?",
+        tele=("TELE-401",),
+    ),
+    _row(
+        name="overwatch.policy.hypervolume",
+        short="hypervolume",
+        unit="{volume}",
+        asks="How good are the best trades between the task metric and size?",
+        label="hypervol",
+        direction=Direction.UP,
+        non_finite=NonFinite.UNDEFINED,
+        tele=("TELE-402",),
+    ),
+    _row(
+        name="overwatch.policy.germinations",
+        short="germination_rate",
+        unit="{seed}",
+        asks="How many seeds germinated in an episode, on average?",
+        label="germ/ep",
+        fmt=".2f",
+        tele=("TELE-506",),
+        depends_on=("event:seed_stage_changed",),
+    ),
+    _row(
+        name="overwatch.policy.prunes",
+        short="prune_rate",
+        unit="{seed}",
+        asks="How many seeds were pruned in an episode, on average?",
+        label="prune/ep",
+        presets={
+            "esper": Limits(
+                warning=Limit(side=Side.AT_OR_ABOVE, value=1.0), critical=Limit(side=Side.ABOVE, value=2.0)
+            )
+        },
+        fmt=".2f",
+        tele=("TELE-507",),
+        depends_on=("event:seed_stage_changed",),
+    ),
+    _row(
+        name="overwatch.policy.fossils",
+        short="fossilise_rate",
+        unit="{seed}",
+        asks="How many seeds became part of their host in an episode, on average?",
+        label="foss/ep",
+        fmt=".2f",
+        tele=("TELE-508",),
+        depends_on=("event:seed_stage_changed",),
+    ),
+    _row(
+        name="overwatch.policy.blend_success",
+        short="blend_success",
+        unit="1",
+        asks="What share of the seeds that began to blend became part of their host?",
+        label="blend ok",
+        presets={"esper": below(0.70, 0.50)},
+        direction=Direction.UP,
+        non_finite=NonFinite.UNDEFINED,
+        fmt=".0%",
+        tele=("TELE-512",),
+        depends_on=("event:seed_stage_changed",),
+    ),
+    _row(
+        name="overwatch.policy.seed_lifespan",
+        short="seed_lifespan",
+        unit="{step}",
+        asks="For how many steps did a seed live, on average?",
+        label="lifespan",
+        presets={"esper": below(10.0, 5.0)},
+        non_finite=NonFinite.UNDEFINED,
+        fmt=".1f",
+        tele=("TELE-513",),
+        depends_on=("event:seed_stage_changed",),
+    ),
+)
