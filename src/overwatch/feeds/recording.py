@@ -1,77 +1,38 @@
 """Reading a recording: the index and the OTLP files beside it, back into batches and frames.
 
-Owns the shape of `index.jsonl` on the reading side and the order of replay. A recording replays to the
-frames that were live: same batches, same ticks, same fold. What cannot be read is counted and passed over.
-Must not know who shows the frames.
+Owns where batches lie, in plain files and in packed pieces, and the order of replay. A recording replays to
+the frames that were live: same batches, same ticks, same fold; where its numbers were thinned, to what is
+left of them. What cannot be read is counted and passed over. Must not know who shows the frames.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import assert_never
 
 import msgspec
 
+from overwatch.feeds.files import LIVE, RecordingFiles
+from overwatch.feeds.index import (
+    Ended,
+    Entry,
+    Gone,
+    Header,
+    Located,
+    Raised,
+    RecordingError,
+    Started,
+    read_entry,
+)
 from overwatch.fold import FAST_NS, Fold, Frame, next_tick
-from overwatch.journal import INDEX_VERSION, Batch, Signal
+from overwatch.journal import Batch, Signal
+from overwatch.journal.pieces import Piece
+from overwatch.otlp.grain import Grain
 from overwatch.otlp.jsonl import MalformedJson, from_json
 from overwatch.snapshot import Snapshot
 
-Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-Time: TypeAlias = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]
-
-
-class RecordingError(ValueError):
-    """The folder is not a recording that this build can read."""
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """First line of an index."""
-
-    overwatch_index: int
-    version: str
-    fast_ms: int
-    slow_ms: int
-
-
-class Located(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where one batch lies."""
-
-    sequence: int
-    stamp: Time
-    signal: Signal
-    file: str
-    offset: Place
-    length: Place
-
-
-class StartBody(msgspec.Struct, frozen=True):
-    """What is read of a start record's body."""
-
-    after: int | None = None
-    """As of `LifeStarted`."""
-
-
-class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A collector started here, and its clock jumps to this stamp.
-
-    Its fold began empty, or, where the body says `after`, went on from the life before.
-    """
-
-    sequence: int
-    stamp: Time
-    signal: Signal
-    body: StartBody
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A collector stopped cleanly after this tick."""
-
-    end: Time
-
-
-Entry: TypeAlias = Header | Located | Started | Ended
+__all__ = ["Recording", "RecordingError", "Segment", "open_recording"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,11 +85,18 @@ class Recording:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.index = folder / "index.jsonl"
+        self.index = folder / LIVE
         if not self.index.is_file():
             raise RecordingError(f"{folder} has no index.jsonl; name the folder that `otlp_file` wrote to")
         self.bad_lines = 0
         """Index lines that could not be read, e.g. a tail cut by a crash."""
+        self.findings: list[Raised] = []
+        """Those that were noted while it was recorded; known once `segments` was asked."""
+        self.gone: list[Gone] = []
+        """What went to make room; known as they are."""
+        self.thinned: dict[str, dict[Grain, int]] = {}
+        """The newest stamp up to which a run's numbers have a grain; known as they are."""
+        self._files = RecordingFiles(folder)
         self._unreadable: set[tuple[str, int]] = set()
 
     @property
@@ -139,29 +107,47 @@ class Recording:
     def entries(self) -> Iterator[Entry]:
         """The index in order; lines that cannot be read are counted and passed over."""
         self.bad_lines = 0
-        with self.index.open("rb") as lines:
-            for line in lines:
-                try:
-                    yield _entry(line)
-                except msgspec.DecodeError:
-                    self.bad_lines += 1
+        stored: dict[tuple[Piece | None, str], str] = {}
+        for piece, line in self._files.lines():
+            try:
+                entry = read_entry(line)
+            except msgspec.DecodeError:
+                self.bad_lines += 1
+                continue
+            if isinstance(entry, Located):
+                key = piece, entry.file
+                if key not in stored:
+                    stored[key] = self._files.stored(piece, entry.file)
+                entry = msgspec.structs.replace(entry, file=stored[key])
+            yield entry
 
     def segments(self) -> list[Segment]:
         """The index as lives of a collector, in order; those in which nothing was folded are left out."""
-        segments: list[Segment] = []
+        lives = _Lives()
+        self.findings, self.gone, self.thinned = [], [], {}
         for entry in self.entries():
-            if isinstance(entry, Header):
-                continue
-            if isinstance(entry, Started):
-                segments.append(_entered(entry, segments[-1] if segments else None))
-            elif isinstance(entry, Located):
-                if not segments:
-                    first = next_tick(entry.stamp)
-                    segments.append(Segment(first=first, last=first - FAST_NS))
-                segments[-1].add(entry)
-            elif segments:
-                segments[-1].last = max(segments[-1].last, entry.end // FAST_NS * FAST_NS)
-        return [segment for segment in segments if segment.last >= segment.first]
+            match entry:
+                case Header():
+                    lives.piece()
+                    for run_id, share in entry.runs.items():
+                        self._note_grain(run_id, share.grain, entry.last_stamp)
+                case Located() | Started():
+                    lives.add(entry)
+                case Ended():
+                    lives.end(entry)
+                case Raised():
+                    self.findings.append(entry)
+                case Gone():
+                    lives.gone()
+                    self.gone.append(entry)
+                case _:
+                    assert_never(entry)
+        return [segment for segment in lives.segments if segment.last >= segment.first]
+
+    def _note_grain(self, run_id: str, grain: Grain, last_stamp: int | None) -> None:
+        if grain not in (Grain.WHOLE, Grain.GONE) and last_stamp is not None:
+            of_run = self.thinned.setdefault(run_id, {})
+            of_run[grain] = max(of_run.get(grain, 0), last_stamp)
 
     def frames(self) -> Iterator[Frame]:
         """Every frame that was live, in order."""
@@ -196,11 +182,7 @@ class Recording:
         return batches
 
     def _batch(self, entry: Located) -> Batch:
-        if entry.file != Path(entry.file).name:
-            raise RecordingError(f"{self.index} points outside of its folder: {entry.file!r}")
-        with (self.folder / entry.file).open("rb") as data:
-            data.seek(entry.offset)
-            line = data.read(entry.length)
+        line = self._files.read(entry.file, entry.offset, entry.length)
         body = from_json(entry.signal, line.rstrip(b"\n"))
         return Batch(sequence=entry.sequence, stamp=entry.stamp, signal=entry.signal, body=body)
 
@@ -216,6 +198,44 @@ def open_recording(path: Path) -> Recording:
     )
 
 
+class _Lives:
+    """Lives of a collector, as the lines of an index tell them."""
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self._is_over = False
+        """What comes next has nothing to go on with: what was before it is gone."""
+        self._is_gone = self._is_there = False
+        """What is known of the piece that is read: something went from it, something is in it."""
+
+    def piece(self) -> None:
+        """A piece begins."""
+        self._is_over = self._is_over or (self._is_gone and not self._is_there)
+        self._is_gone = self._is_there = False
+
+    def gone(self) -> None:
+        """Something went from this piece."""
+        self._is_gone = True
+
+    def add(self, entry: Located | Started) -> None:
+        """Take a line that is folded."""
+        self._is_there = True
+        before = self.segments[-1] if self.segments and not self._is_over else None
+        if isinstance(entry, Started):
+            self.segments.append(_entered(entry, before))
+        else:
+            if before is None:
+                first = next_tick(entry.stamp)
+                self.segments.append(Segment(first=first, last=first - FAST_NS))
+            self.segments[-1].add(entry)
+        self._is_over = False
+
+    def end(self, entry: Ended) -> None:
+        """A life ended."""
+        if self.segments:
+            self.segments[-1].last = max(self.segments[-1].last, entry.end // FAST_NS * FAST_NS)
+
+
 def _entered(start: Started, before: Segment | None) -> Segment:
     """The life that begins with a start record."""
     first = next_tick(start.stamp)
@@ -226,18 +246,3 @@ def _entered(start: Started, before: Segment | None) -> Segment:
     segment = Segment(first=first, last=first - FAST_NS, before=before)
     segment.add(start)
     return segment
-
-
-def _entry(line: bytes) -> Entry:
-    raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    kind: type[Entry] = Located
-    if "overwatch_index" in raw:
-        kind = Header
-    elif "end" in raw:
-        kind = Ended
-    elif "body" in raw:
-        kind = Started
-    entry: Entry = msgspec.json.decode(line, type=kind)
-    if isinstance(entry, Header) and entry.overwatch_index != INDEX_VERSION:
-        raise RecordingError(f"index version {entry.overwatch_index} is not {INDEX_VERSION}; record again")
-    return entry

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import BinaryIO, Final, NoReturn
 
 import zstandard
 
@@ -79,16 +79,12 @@ class PackedWriter:
 
 
 class PackedReader:
-    """Reads one file; keeps the frames read last. Raises `OSError` when it cannot."""
+    """Reads one file, which is open only meanwhile; keeps the frames read last. Raises `OSError`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = path.open("rb")
-        try:
-            frames = self._table()
-        except BaseException:
-            self._file.close()
-            raise
+        with path.open("rb") as file:
+            frames = self._table(file)
         self._places = [0, *accumulate(packed for packed, _ in frames)]
         self._starts = [0, *accumulate(size for _, size in frames)]
         self._kept: OrderedDict[int, bytes] = OrderedDict()
@@ -105,19 +101,15 @@ class PackedReader:
             offset += len(part)
         return b"".join(parts)
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
-        self._kept.clear()
-
     def _frame(self, number: int) -> bytes:
         kept = self._kept.get(number)
         if kept is not None:
             self._kept.move_to_end(number)
             return kept
         size = self._starts[number + 1] - self._starts[number]
-        self._file.seek(self._places[number])
-        packed = self._file.read(self._places[number + 1] - self._places[number])
+        with self.path.open("rb") as file:
+            file.seek(self._places[number])
+            packed = file.read(self._places[number + 1] - self._places[number])
         try:
             data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
         except zstandard.ZstdError as error:
@@ -129,19 +121,19 @@ class PackedReader:
             self._kept.popitem(last=False)
         return data
 
-    def _table(self) -> list[tuple[int, int]]:
+    def _table(self, file: BinaryIO) -> list[tuple[int, int]]:
         """Sizes of all frames, packed and not."""
-        whole = self._file.seek(0, os.SEEK_END)
-        self._file.seek(max(0, whole - _FOOT.size))
-        foot = self._file.read(_FOOT.size)
+        whole = file.seek(0, os.SEEK_END)
+        file.seek(max(0, whole - _FOOT.size))
+        foot = file.read(_FOOT.size)
         if len(foot) < _FOOT.size:
             _damaged(self.path, "it has no table of its frames")
         count, flags, magic = _FOOT.unpack(foot)
         begin = whole - _FOOT.size - count * _ENTRY.size - _HEAD.size
         if magic != _MAGIC or flags != 0 or begin < 0:
             _damaged(self.path, "it has no table of its frames")
-        self._file.seek(begin + _HEAD.size)
-        frames = list(_ENTRY.iter_unpack(self._file.read(count * _ENTRY.size)))
+        file.seek(begin + _HEAD.size)
+        frames = list(_ENTRY.iter_unpack(file.read(count * _ENTRY.size)))
         if sum(packed for packed, _ in frames) != begin or any(size > _MOST_BYTES for _, size in frames):
             _damaged(self.path, "the table of its frames is wrong")
         return frames

@@ -66,11 +66,16 @@ class LineFile:
         return Mark(inode=0 if self._fd is None else os.fstat(self._fd).st_ino, length=length)
 
     def after(self, mark: Mark) -> bytes:
-        """The line after a mark, empty when nothing is there or the file is another. Raises `OSError`."""
+        """The first lines after a mark, none where there are none or the file is another. Raises `OSError`."""
         self.open()
         if self._fd is None or os.fstat(self._fd).st_ino != mark.inode:
             return b""
-        return os.pread(self._fd, _TAIL_BYTES, mark.length).partition(b"\n")[0]
+        return os.pread(self._fd, _TAIL_BYTES, mark.length)
+
+    def head(self) -> bytes:
+        """The first lines. Raises `OSError`."""
+        self.open()
+        return b"" if self._fd is None else os.pread(self._fd, _TAIL_BYTES, 0)
 
     def cut(self, mark: Mark) -> None:
         """Forget what was added since the mark; another or a shorter file is left as it is."""
@@ -84,11 +89,7 @@ class LineFile:
         if self._fd is None:
             return
         os.fdatasync(self._fd)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
     def close(self) -> None:
         """Let go of the file; a later `append` opens it again."""
@@ -103,6 +104,15 @@ class LineFile:
             return True
         opened = os.fstat(fd)
         return (named.st_ino, named.st_dev) != (opened.st_ino, opened.st_dev)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder survive a power loss. Raises `OSError`."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _write_all(fd: int, data: bytes, offset: int) -> None:

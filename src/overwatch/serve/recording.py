@@ -1,11 +1,13 @@
 """Writing a recording: every batch as one line of OTLP JSON, beside an index of their order.
 
-Owns the writing side of `index.jsonl`: a header, start lines, one line a batch, an end line. Rules: a batch
-is in its file before the index says so; one signal a file, as other tools expect; marks say how far all of
-them had come, so that a later life goes on from there without a line doubled or missing. Used from one
+Owns the writing side of `index.jsonl`: a header, start lines, one line a batch, findings, an end line, and
+rotation: what was written becomes a piece of the recording under other names, and new files begin. Rules: a
+batch is in its file before the index says so; one signal a file, as other tools expect; marks say how far all
+of them had come, so that a later life goes on from there without a line doubled or missing. Used from one
 thread at a time; every disk error is the caller's. Must not know what the batches mean.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,18 +18,29 @@ import msgspec
 from overwatch import __version__
 from overwatch.fold import FAST_NS, SLOW_NS
 from overwatch.journal import INDEX_VERSION, Batch, Signal
+from overwatch.journal.pieces import INDEX, Inventory, Piece, inventory
 from overwatch.otlp import jsonl
-from overwatch.serve.files import LineFile, Mark
+from overwatch.serve.files import LineFile, Mark, sync_folder
 
 _NS_PER_MS: Final = 1_000_000
+_DATA: Final = tuple(signal.value for signal in Signal if signal is not Signal.START)
 
 
 class RecordingWriter:
     """Writes `<signal>.jsonl` and `index.jsonl` in a folder, which it makes when needed."""
 
     def __init__(self, folder: Path, signals: Iterable[Signal]) -> None:
+        self._folder = folder
         self._files = {signal: LineFile(folder / f"{signal.value}.jsonl") for signal in signals}
-        self._index = LineFile(folder / "index.jsonl")
+        self._index = LineFile(folder / f"{INDEX}.jsonl")
+        self._is_settled = False
+        """No rotation of an earlier life is half done."""
+        self._number = 1
+        """Of the piece that is written to."""
+        self.size = 0
+        """Bytes written to all files since they were opened or rotated."""
+        self.began: int | None = None
+        """Stamp of the first batch since then."""
 
     @property
     def index(self) -> Path:
@@ -47,6 +60,7 @@ class RecordingWriter:
 
     def write(self, batch: Batch) -> None:
         """Write one batch, then its place. Raises `OSError`; then neither is there."""
+        self._settle()
         file = self._files[batch.signal]
         line = jsonl.to_json(batch.signal, batch.body) + b"\n"
         mark = file.mark()
@@ -65,6 +79,25 @@ class RecordingWriter:
             with suppress(OSError):
                 file.cut(mark)
             raise
+        self.size += len(line)
+        self.began = self.began or batch.stamp
+
+    def raised(self, finding: Mapping[str, Any]) -> None:
+        """Note that a finding was seen open; keys are those of the index. Raises `OSError`."""
+        self._note(dict(finding))
+
+    def rotate(self) -> None:
+        """Make a piece of what was written, and begin new files. Raises `OSError`.
+
+        The index moves last: until it has, what was moved before is moved back or along by the next life.
+        """
+        self._settle()
+        if self._index.open() == 0:
+            return
+        for file in self._all:
+            file.sync()
+        self._move(inventory(()))
+        self._begin()
 
     def end(self, tick: int) -> None:
         """Note the last tick that was taken, in Unix nanoseconds. Raises `OSError`."""
@@ -82,12 +115,19 @@ class RecordingWriter:
 
         What somebody else has added to the files stays. Raises `OSError`.
         """
+        self._settle()
         mark = marks.get(self._index.path.name)
-        if mark is None or _is_foreign(self._index.after(mark), position):
+        if mark is None:
             return
-        for file in self._all:
-            if file.path.name in marks:
-                file.cut(marks[file.path.name])
+        found = self._marked(mark)
+        if found is None or _is_foreign(found.after(mark), position):
+            return
+        if found is not self._index and not self._forget_live(position):
+            return
+        for name, file in self._like(found).items():
+            if name in marks:
+                file.cut(marks[name])
+            file.close()
 
     def close(self) -> None:
         """Let go of the files."""
@@ -99,22 +139,92 @@ class RecordingWriter:
         return (*self._files.values(), self._index)
 
     def _note(self, entry: dict[str, Any]) -> None:
-        lines = msgspec.json.encode(entry) + b"\n"
+        self._settle()
+        line = msgspec.json.encode(entry) + b"\n"
         if self._index.open() == 0:
-            header = {
-                "overwatch_index": INDEX_VERSION,
-                "version": __version__,
-                "fast_ms": FAST_NS // _NS_PER_MS,
-                "slow_ms": SLOW_NS // _NS_PER_MS,
-            }
-            lines = msgspec.json.encode(header) + b"\n" + lines
-        self._index.append(lines)
+            line = self._header() + line
+        self._index.append(line)
+        self.size += len(line)
+
+    def _begin(self) -> None:
+        self._number += 1
+        self.size, self.began = 0, None
+        self._index.append(self._header())
+
+    def _header(self) -> bytes:
+        header = {
+            "overwatch_index": INDEX_VERSION,
+            "version": __version__,
+            "fast_ms": FAST_NS // _NS_PER_MS,
+            "slow_ms": SLOW_NS // _NS_PER_MS,
+        }
+        return msgspec.json.encode(header) + b"\n"
+
+    def _settle(self) -> None:
+        """Learn which piece this is, and finish a rotation that was cut short. Raises `OSError`."""
+        if self._is_settled:
+            return
+        found = _listed(self._folder)
+        self._number = found.number
+        if found.rotating:
+            self._move(found)
+            self._number += 1
+        self._is_settled = True
+
+    def _move(self, found: Inventory) -> None:
+        """Give every live file the name of its piece, but for those that have been moved."""
+        piece = Piece(first=self._number, last=self._number)
+        for kind in (*_DATA, INDEX):
+            path = self._folder / f"{kind}.jsonl"
+            if piece.name(kind) not in found.rotating:
+                with suppress(FileNotFoundError):
+                    path.rename(self._folder / piece.name(kind))
+                sync_folder(self._folder)
+        self.close()
+
+    def _marked(self, mark: Mark) -> LineFile | None:
+        """The index that a mark is of: the live one, or that of a piece which was rotated since."""
+        if self._index.mark().inode == mark.inode:
+            return self._index
+        for piece in reversed(_listed(self._folder).pieces):
+            path = self._folder / piece.name(INDEX)
+            if piece.generation == 0 and path.stat().st_ino == mark.inode:
+                return LineFile(path)
+        return None
+
+    def _like(self, index: LineFile) -> dict[str, LineFile]:
+        """The files beside an index, by the names that they had while they were written to."""
+        if index is self._index:
+            return {file.path.name: file for file in self._all}
+        stem = index.path.name.removeprefix(INDEX)
+        data = {f"{kind}.jsonl": self._folder / f"{kind}{stem}" for kind in _DATA}
+        there = {name: LineFile(path) for name, path in data.items() if path.exists()}
+        return {**there, index.path.name.partition("-")[0] + ".jsonl": index}
+
+    def _forget_live(self, position: int) -> bool:
+        """Empty the live files where they hold nothing but batches from `position` on."""
+        if _is_foreign(self._index.head(), position):
+            return False
+        self.close()
+        for file in self._all:
+            file.path.unlink(missing_ok=True)
+        return True
 
 
-def _is_foreign(line: bytes, position: int) -> bool:
-    """Whether a line of an index names a batch before `position`: one of another journal."""
+def _listed(folder: Path) -> Inventory:
     try:
-        sequence = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).get("sequence")
-        return sequence is not None and msgspec.json.decode(sequence, type=int) < position
-    except msgspec.DecodeError:
-        return False
+        return inventory(os.listdir(folder))  # noqa: PTH208 names are all that is needed
+    except FileNotFoundError:
+        return inventory(())
+
+
+def _is_foreign(lines: bytes, position: int) -> bool:
+    """Whether lines of an index name a batch before `position` first: they are of another journal."""
+    for line in lines.splitlines():
+        try:
+            sequence = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).get("sequence")
+            if sequence is not None:
+                return msgspec.json.decode(sequence, type=int) < position
+        except msgspec.DecodeError:
+            return False
+    return False

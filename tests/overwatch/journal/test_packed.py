@@ -31,7 +31,6 @@ def test_every_line_is_found_at_its_offset(tmp_path: Path, count: int, size: int
     for place in random.Random(1).sample(range(count), min(count, 300)):  # noqa: S311 as above
         assert reader.read(offsets[place], len(lines[place])) == lines[place]
     assert reader.read(offsets[-1] + (1 << 40) if offsets else 0, 10) == b""
-    reader.close()
 
 
 def test_other_readers_see_one_plain_stream(tmp_path: Path) -> None:
@@ -68,4 +67,3 @@ def test_a_frame_that_was_altered_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="damaged"):
         reader.read(0, 10)
-    reader.close()
