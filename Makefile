@@ -8,7 +8,7 @@ PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
 BENCH_FLAGS ?=
 
-.PHONY: demo test check lint types imports long bench bench-sdk bench-collector generate screenshots constraints clean
+.PHONY: demo test check lint types imports long bench bench-sdk bench-collector bench-diagnosis generate screenshots constraints clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,9 @@ bench-sdk: $(VENV)/.installed  ## what telemetry costs training; OVERWATCH_BENCH
 
 bench-collector: $(VENV)/.installed  ## durable ingest on one core: events a second, time to the answer
 	$(BIN)/python tests/bench/bench_collector.py $(BENCH_FLAGS)
+
+bench-diagnosis: $(VENV)/.installed  ## what a tick costs at 1,024 to 131,072 envs, beside plain objects
+	$(BIN)/python tests/bench/bench_diagnosis.py $(BENCH_FLAGS)
 
 generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
 	$(BIN)/python -m overwatch.generate
