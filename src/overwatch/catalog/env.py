@@ -12,6 +12,7 @@ REWARD: Final = Metric(
     scope=Scope.ENV,
     asks="What did the last step of this env pay?",
     label="reward",
+    tele=("TELE-638", "TELE-655"),
     direction=Direction.UP,
     fmt="+.3f",
 )
@@ -24,6 +25,7 @@ EPISODE_RETURN: Final = Metric(
     scope=Scope.ENV,
     asks="What did this env's last finished episodes earn on average?",
     label="return",
+    tele=("TELE-640",),
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
     fmt="+.2f",
@@ -37,6 +39,7 @@ TASK_METRIC: Final = Metric(
     scope=Scope.ENV,
     asks="How good is this env at its task, in the run's own metric?",
     label="metric",
+    tele=("TELE-635",),
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
 )
@@ -49,6 +52,7 @@ RENT: Final = Metric(
     scope=Scope.ENV,
     asks="What does this env pay for its grown parts at each step?",
     label="rent",
+    tele=("TELE-654",),
     direction=Direction.DOWN,
     fmt=".3f",
 )
@@ -117,6 +121,7 @@ GRADIENT_HEALTH: Final = Metric(
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
+    tele=("TELE-514", "TELE-515", "TELE-557"),
 )
 
 STAGE: Final = Metric(

@@ -20,16 +20,21 @@ def _reading(name: str, short: str, unit: str, scope: Scope, asks: str, **more: 
         non_finite=NonFinite.UNDEFINED,
         fmt=more.get("fmt", ".0f"),
         attributes=constant,
+        tele=tuple(more.get("tele", "").split()),
     )
 
 
 UTILIZATION: Final = _reading(
     "hw.gpu.utilization", "utilization", "1", Scope.GPU,
-    "What share of the time did this GPU run a kernel?", label="util", fmt=".0%",
+    "What share of the time did this GPU run a kernel?", label="util", fmt=".0%", tele="TELE-731",
+)  # fmt: skip
+SM_ACTIVITY: Final = _reading(
+    "overwatch.gpu.processors.activity", "sm_activity", "1", Scope.GPU,
+    "What share of this GPU's processors had work, on average?", label="sm", fmt=".0%",
 )  # fmt: skip
 MEMORY_USED: Final = _reading(
     "hw.gpu.memory.usage", "memory_used_bytes", "By", Scope.GPU, "How much memory of this GPU is used?",
-    label="mem",
+    label="mem", tele="TELE-730",
 )  # fmt: skip
 MEMORY_TOTAL: Final = _reading(
     "hw.gpu.memory.limit", "memory_total_bytes", "By", Scope.GPU, "How much memory has this GPU?",
@@ -66,7 +71,7 @@ THROTTLE: Final = Metric(
 """A column of words, several joined by commas: `thermal`, `power`, `thermal,power`; absent means none."""
 PROCESS_MEMORY: Final = _reading(
     "overwatch.gpu.process.memory", "process_memory_bytes", "By", Scope.GPU,
-    "How much memory of this GPU does the trainer's own process hold?", label="own mem",
+    "How much memory of this GPU does the trainer's own process hold?", label="own mem", tele="TELE-770",
 )  # fmt: skip
 PCIE_RECEIVE: Final = _reading(
     "overwatch.gpu.pcie.receive", "pcie_receive_bytes_per_s", "By/s", Scope.GPU,
@@ -98,11 +103,15 @@ ECC_UNCORRECTED: Final = Metric(
 )
 CPU: Final = _reading(
     "system.cpu.utilization", "cpu_utilization", "1", Scope.HOST,
-    "What share of this host's CPU time is used?", label="cpu", fmt=".0%",
+    "What share of this host's CPU time is used?", label="cpu", fmt=".0%", tele="TELE-720",
+)  # fmt: skip
+CPU_BUSIEST: Final = _reading(
+    "overwatch.host.cpu.busiest", "cpu_busiest", "1", Scope.HOST,
+    "What share of its time is this host's busiest core used?", label="core", fmt=".0%",
 )  # fmt: skip
 RAM_USED: Final = _reading(
     "system.memory.usage", "ram_used_bytes", "By", Scope.HOST, "How much memory of this host is used?",
-    label="ram",
+    label="ram", tele="TELE-721",
 )  # fmt: skip
 RAM_TOTAL: Final = _reading(
     "system.memory.limit", "ram_total_bytes", "By", Scope.HOST, "How much memory has this host?",

@@ -6,7 +6,7 @@ KL, clip fraction and entropy, which everybody tells, stand in `policy`. One val
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import Estimator, Moment, cleanrl, nemo, trl, verl
+from overwatch.catalog.alias import Estimator, Moment, cleanrl, draft, nemo, trl, verl
 from overwatch.catalog.metric import (
     NO_LIMITS,
     Direction,
@@ -84,6 +84,8 @@ KL_REFERENCE: Final = _row(
         trl("train/kl", Estimator.K3, Moment.BATCH),
         verl("actor/kl_loss", None, Moment.ALL_EPOCHS),
         nemo("train/kl_penalty", Estimator.K3, Moment.ALL_EPOCHS),
+        # Among losses a divergence is the penalty for leaving the reference.
+        draft("rl.train.loss", rl_loss_type="kl_divergence"),
     ),
     comes_with="language-model trainers",
 )

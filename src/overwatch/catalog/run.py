@@ -74,3 +74,4 @@ DATA_AGE: Final = Metric(
 )
 
 ROWS: Final = (UPDATES, EPISODES, STEPS, NON_FINITE, SDK_DROPPED, DATA_AGE)
+    tele=("TELE-702",),

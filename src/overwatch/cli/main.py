@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from overwatch import __version__
+from overwatch.cli.catalog import catalog
 from overwatch.cli.configuration import config
 
 
@@ -139,4 +140,5 @@ def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
     sys.exit(run_sync(spool, endpoint, timeout_s))
 
 
+main.add_command(catalog)
 main.add_command(config)

@@ -1,0 +1,162 @@
+"""What is wrong with a catalogue: rules that names, units, limits, aliases, arrows and records keep.
+
+Pure, and of any rows, so that a test can break each rule. What only higher layers know (events, fields of the
+snapshot, findings) comes in as `Surroundings`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from overwatch.catalog import records
+from overwatch.catalog.graph import arrows, find_cycle, has_limits
+from overwatch.catalog.metric import Kind, Limit, Metric, Scope
+from overwatch.catalog.names import prometheus_name
+from overwatch.catalog.presets import DEFAULT, PRESETS
+
+JUDGED: Final = frozenset({Scope.POLICY, Scope.LEARNER, Scope.ROLLOUTS})
+"""Scopes whose values are judged by limits, one by one; envs are judged by factors, machines by bounds."""
+LABEL_CELLS: Final = 8
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
+_ENDINGS: Final = frozenset({"count", "sum", "total", "info"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What rows may refer to and cannot know."""
+
+    events: Mapping[str, Collection[str]]
+    """Fields of each event, by its tag."""
+    is_field: Callable[[str], bool]
+    """Whether a path leads to something in the snapshot."""
+    findings: Collection[str]
+    """Codes of findings."""
+
+
+def problems(rows: Sequence[Metric], around: Surroundings) -> list[str]:
+    """Everything that is wrong, one sentence each; empty for a catalogue in order."""
+    found = [*_twice(rows), *_places(rows, around)]
+    for row in rows:
+        found += [f"{row.name}: {wrong}" for wrong in _row(row)]
+    fed = arrows(rows)
+    ends = dict.fromkeys(end for source, targets in fed.items() for end in (source, *targets))
+    known = {row.name for row in rows}
+    found += [f"{end!r} is depended on or fed, but nothing is called so" for end in ends
+              if end not in known and not _resolves(end, around)]  # fmt: skip
+    circle = find_cycle(fed)
+    if circle:
+        found.append(f"rows feed one another in a circle: {' > '.join(circle)}")
+    return found
+
+
+def _row(row: Metric) -> Iterator[str]:
+    words = re.split(r"[._]", row.name)
+    if not _NAME.fullmatch(row.name):
+        yield "a name is dotted, lower-case, of letters, digits and _"
+    if "ratio" in words:
+        yield "translation to Prometheus eats the word 'ratio'"
+    if words[-1] in _ENDINGS:
+        yield f"Prometheus gives a last word {words[-1]!r} a meaning"
+    if not row.asks.endswith("?"):
+        yield "it does not ask a question"
+    if not 0 < len(row.label) <= LABEL_CELLS:
+        yield f"its label has {len(row.label)} cells, use 1 to {LABEL_CELLS}"
+    if row.mean_of < 1 or not 0 < row.hold[0] <= row.hold[1]:
+        yield f"it is judged by the mean of {row.mean_of} with a hold of {row.hold[0]} in {row.hold[1]}"
+    yield from _unit(row)
+    yield from _limits(row)
+
+
+def _unit(row: Metric) -> Iterator[str]:
+    if row.unit.count("{") != row.unit.count("}") or not row.unit:
+        yield f"{row.unit!r} is no UCUM unit"
+    if row.unit != "1" or row.kind is Kind.STATE:
+        return
+    if row.fmt.startswith("+"):
+        yield "unit 1 is for shares of 0 to 1, which have no sign"
+    if any(not limit.relative and not 0 <= limit.value <= 1 for limit in _all_limits(row)):
+        yield "unit 1 is for shares of 0 to 1, and a limit lies outside"
+
+
+def _limits(row: Metric) -> Iterator[str]:
+    unknown = [name for name in row.presets if name not in PRESETS or name == DEFAULT]
+    if unknown:
+        yield f"no preset beside {DEFAULT!r} is called {', '.join(map(repr, unknown))}"
+    if has_limits(row) and row.scope not in JUDGED:
+        yield f"nothing judges the limits of scope {row.scope.value}"
+    for limits in (row.limits, *row.presets.values()):
+        for side in limits.sides:
+            warning, critical = side.warning, side.critical
+            if warning is None or critical is None:
+                continue
+            if warning.relative is not critical.relative:
+                yield "one limit is relative and the other is not"
+            elif warning.side.crossed(warning.value, critical.value):
+                yield f"critical at {critical.value:g} comes before warning at {warning.value:g}"
+
+
+def _all_limits(row: Metric) -> list[Limit]:
+    sides = (side for limits in (row.limits, *row.presets.values()) for side in limits.sides)
+    return [limit for side in sides for limit in (side.warning, side.critical) if limit is not None]
+
+
+def _twice(rows: Sequence[Metric]) -> Iterator[str]:
+    """Names that mean two things."""
+    names = [("name", row.name) for row in rows]
+    names += [("Prometheus name", prometheus_name(row)) for row in rows]
+    names += [(f"short name of scope {row.scope.value}", row.short) for row in rows]
+    for (kind, name), n in Counter(names).items():
+        if n > 1:
+            yield f"{n} rows have the {kind} {name!r}"
+    full = {row.name for row in rows}
+    shorts = {(row.scope, row.short): row.name for row in rows}
+    spelt: dict[tuple[Scope, str, tuple[tuple[str, str], ...]], set[str]] = {}
+    for row in rows:
+        for alias in row.aliases:
+            spelt.setdefault((row.scope, alias.name, tuple(alias.attributes.items())), set()).add(row.name)
+            if alias.name in full:
+                yield f"{row.name}: its alias {alias.name!r} is the name of a row"
+            if shorts.get((row.scope, alias.name), row.name) != row.name:
+                yield f"{row.name}: its alias {alias.name!r} is the short name of another row"
+    for (_scope, name, _attributes), meant in spelt.items():
+        if len(meant) > 1:
+            yield f"the alias {name!r} means {' and '.join(sorted(meant))}"
+
+
+def _places(rows: Sequence[Metric], around: Surroundings) -> Iterator[str]:
+    """Records that live nowhere, in two places, or somewhere that is not there."""
+    told = [record for row in rows for record in row.tele]
+    known = set(records.ids())
+    for record in known - set(told) - set(records.ELSEWHERE):
+        yield f"{record} lives nowhere: name it in a row or in records.py"
+    for record in set(told) & set(records.ELSEWHERE):
+        yield f"{record} lives in a row and in records.py"
+    for record in (set(told) | set(records.ELSEWHERE)) - known - records.SEED_ONLY:
+        yield f"{record} is no record"
+    for record, place in records.ELSEWHERE.items():
+        match place:
+            case records.InEvent():
+                if place.field not in around.events.get(place.tag, ()):
+                    yield f"{record}: no event {place.tag!r} has a field {place.field!r}"
+            case records.InField():
+                if not around.is_field(place.path):
+                    yield f"{record}: no field of the snapshot is at {place.path!r}"
+            case records.Later():
+                pass
+            case _:
+                assert_never(place)
+
+
+def _resolves(end: str, around: Surroundings) -> bool:
+    kind, _, name = end.partition(":")
+    match kind:
+        case "event":
+            return name in around.events
+        case "field":
+            return around.is_field(name)
+        case "finding":
+            return name in around.findings or name.startswith("policy-")
+        case _:
+            return False

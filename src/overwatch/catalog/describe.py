@@ -1,0 +1,107 @@
+"""A row in words, for people and programs: what page, command and JSON say of it; and finding rows.
+
+Pure; the one place that writes limits out.
+"""
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+from overwatch.catalog.alias import Alias
+from overwatch.catalog.metric import Limit, Limits, Metric, Side
+from overwatch.catalog.names import prometheus_name
+from overwatch.catalog.presets import PRESETS
+
+SIGNS: Final = {Side.ABOVE: ">", Side.AT_OR_ABOVE: "≥", Side.BELOW: "<", Side.AT_OR_BELOW: "≤"}
+
+Said = str | int | list[str] | dict[str, str] | list[dict[str, str]] | None
+
+
+def describe(row: Metric) -> dict[str, Said]:
+    """Everything about a row but its arrows, ready for JSON; `None` where there is nothing to say."""
+    return {
+        "name": row.name,
+        "asks": row.asks,
+        "sdk": row.short,
+        "prometheus": prometheus_name(row),
+        "scope": row.scope.value,
+        "kind": row.kind.value,
+        "unit": row.unit,
+        "label": row.label,
+        "format": row.fmt,
+        "precision": row.precision,
+        "good": row.direction.value,
+        "non_finite": row.non_finite.value,
+        "limits": {name: limits_text(row.limits_for(name)) or "none" for name in PRESETS},
+        "hold": f"{row.hold[0]} of {row.hold[1]} updates",
+        "judged_by": f"the mean of {row.mean_of}" if row.mean_of > 1 else "each value",
+        "fix": row.fix or None,
+        "estimator": None if row.estimator is None else row.estimator.value,
+        "moment": None if row.moment is None else row.moment.value,
+        "audience": [who.value for who in row.audience],
+        "cadence": row.every.value,
+        "records": list(row.tele),
+        "aliases": [_alias(alias) for alias in row.aliases],
+        "attributes": dict(row.attributes),
+        "since": row.since,
+        "comes_with": row.comes_with,
+    }
+
+
+def limits_text(limits: Limits) -> str:
+    """Both levels and sides: `warning > 0.015, critical > 0.03`; empty without limits."""
+    parts = []
+    for level in ("warning", "critical"):
+        found = [limit_text(limit) for limit in level_of(limits, level)]
+        if found:
+            parts.append(f"{level} {' or '.join(found)}")
+    return ", ".join(parts)
+
+
+def level_of(limits: Limits, level: str) -> list[Limit]:
+    """The limits of one level, `warning` or `critical`, of all sides."""
+    found = (side.warning if level == "warning" else side.critical for side in limits.sides)
+    return [limit for limit in found if limit is not None]
+
+
+def limit_text(limit: Limit) -> str:
+    """One limit: `> 0.015`, `> 4× own median`."""
+    return f"{SIGNS[limit.side]} {limit.value:g}{'× own median' if limit.relative else ''}"
+
+
+def alias_text(alias: Alias) -> str:
+    """`train/approx_kl` with estimator, moment and attributes where they matter."""
+    notes = [f"{key}={word}" for key, word in alias.attributes.items()]
+    notes += [] if alias.estimator is None else [alias.estimator.value]
+    notes += [] if alias.moment is None else [alias.moment.value]
+    return f"{alias.name} ({', '.join(notes)})" if notes else alias.name
+
+
+def lookup(name: str, rows: Sequence[Metric]) -> tuple[Metric, ...]:
+    """Rows that a word of any kind means: a name, short name, Prometheus name, alias, record or label."""
+    wanted = name.strip()
+    for spelt in (wanted, wanted.lower()):
+        exact = tuple(row for row in rows if row.name == spelt)
+        found = exact or tuple(row for row in rows if spelt in _spellings(row))
+        if found:
+            return found
+    return tuple(row for row in rows if wanted.upper() in row.tele or wanted.lower() == row.label.lower())
+
+
+def nearest(name: str, rows: Sequence[Metric]) -> list[str]:
+    """At most three spellings that look like a word which no row knows."""
+    known = {spelling for row in rows for spelling in (row.name, *_spellings(row), *row.tele)}
+    return difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+
+
+def _spellings(row: Metric) -> tuple[str, ...]:
+    return (row.short, prometheus_name(row), *(alias.name for alias in row.aliases))
+
+
+def _alias(alias: Alias) -> dict[str, str]:
+    said = {"name": alias.name, "library": alias.library.value, **alias.attributes}
+    if alias.estimator is not None:
+        said["estimator"] = alias.estimator.value
+    if alias.moment is not None:
+        said["moment"] = alias.moment.value
+    return said

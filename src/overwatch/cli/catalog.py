@@ -1,0 +1,154 @@
+"""`overwatch catalog`: what is measured, who calls it what, what is healthy, and what comes from what."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import click
+
+from overwatch.catalog import ROWS, Library, Metric, Scope
+from overwatch.catalog.describe import alias_text, describe, limits_text, lookup, nearest
+from overwatch.catalog.graph import arrows, backwards, reach
+from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
+from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, places
+
+_FORMAT = click.option(
+    "--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+_WIDTH: Final = 14
+
+
+@click.group()
+def catalog() -> None:
+    """Look up metrics: names, questions, limits, aliases."""
+
+
+@catalog.command()
+@click.argument("name")
+@_FORMAT
+def show(name: str, fmt: str) -> None:
+    """Everything about a metric. NAME: any spelling of it, or the id of a telemetry record."""
+    rows = lookup(name, ROWS)
+    place = places(ROWS).get(name.strip().upper())
+    if not rows and place is not None and not isinstance(place, InRow):
+        _print(fmt, {"record": name.strip().upper(), "lives_in": _words(place)}, _record_lines)
+        return
+    rows = rows or _unknown(name)
+    for row in rows:
+        _print(fmt, describe(row) | _arrows_of(row), lambda said: _show_lines(row, said))  # noqa: B023 used at once
+
+
+@catalog.command("list")
+@click.option("--scope", type=click.Choice([scope.value for scope in Scope]), help="Only of this scope.")
+@click.option("--preset", default=DEFAULT, show_default=True, help="Whose limits to print.")
+@click.option("--library", type=click.Choice([one.value for one in Library], case_sensitive=False),
+              help="Only what this library tells, under its names.")  # fmt: skip
+@click.option("--judged", is_flag=True, help="Only what the preset has limits for.")
+@_FORMAT
+def list_(scope: str | None, preset: str, library: str | None, fmt: str, *, judged: bool) -> None:
+    """All metrics with their limits, one a line."""
+    try:
+        parse_preset(preset)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--preset") from error
+    rows = [row for row in ROWS if scope is None or row.scope.value == scope]
+    rows = [row for row in rows if library is None or _aliases(row, library)]
+    rows = [row for row in rows if not judged or limits_text(row.limits_for(preset))]
+    if fmt == "json":
+        click.echo(json.dumps([describe(row) for row in rows], ensure_ascii=False, indent=2))
+        return
+    width = max((len(row.name) for row in rows), default=0)
+    for row in rows:
+        notes = [limits_text(row.limits_for(preset)), *(_aliases(row, library) if library else ())]
+        notes += [f"comes with {row.comes_with}"] if row.comes_with else []
+        click.echo(f"{row.name:{width}}  {row.unit:10}  {'; '.join(note for note in notes if note)}".rstrip())
+    click.echo(f"{len(rows)} metrics, limits of preset {preset} ({PRESETS[preset]})")
+
+
+@catalog.command()
+def check() -> None:
+    """Say what is wrong with the catalogue; status 1 if anything is."""
+    from overwatch.generate.surroundings import catalog_problems
+
+    wrong = catalog_problems()
+    if wrong:
+        raise click.ClickException("\n".join(wrong))
+    spelt = sum(len(row.aliases) for row in ROWS)
+    later = sum(isinstance(place, Later) for place in places(ROWS).values())
+    click.echo(
+        f"{len(ROWS)} rows, {spelt} aliases, {len(places(ROWS))} telemetry records are in order; "
+        f"{sum(row.comes_with is not None for row in ROWS)} rows and {later} records come later"
+    )
+
+
+@catalog.command()
+@click.argument("name")
+@_FORMAT
+def graph(name: str, fmt: str) -> None:
+    """What a metric is computed from and what it feeds."""
+    rows = lookup(name, ROWS)
+    fed = arrows(ROWS)
+    known = {row.name for row in rows} or {name} & {*fed, *backwards(fed)}
+    for start in sorted(known or {row.name for row in _unknown(name)}):
+        said = {"name": start, "from": reach(start, backwards(fed)), "feeds": reach(start, fed)}
+        if fmt == "json":
+            click.echo(json.dumps(said, ensure_ascii=False))
+            continue
+        click.echo(start)
+        for word, found in (("from", reach(start, backwards(fed))), ("feeds", reach(start, fed))):
+            for depth, end in found:
+                click.echo(f"{'  ' * depth}{word} {end}")
+            if not found:
+                click.echo(f"  {word} nothing")
+
+
+def _unknown(name: str) -> tuple[Metric, ...]:
+    near = nearest(name, ROWS)
+    hint = f"did you mean {', '.join(near)}?" if near else "`overwatch catalog list` names them all"
+    raise click.ClickException(f"no metric is called {name!r}; {hint}")
+
+
+def _print(fmt: str, said: dict[str, object], lines: Callable[[dict[str, object]], Iterable[str]]) -> None:
+    if fmt == "json":
+        click.echo(json.dumps(said, ensure_ascii=False, indent=2))
+        return
+    for line in lines(said):
+        click.echo(line)
+
+
+def _arrows_of(row: Metric) -> dict[str, object]:
+    fed = arrows(ROWS)
+    return {"depends_on": list(backwards(fed).get(row.name, ())), "feeds": list(fed.get(row.name, ()))}
+
+
+def _show_lines(row: Metric, said: dict[str, object]) -> Iterable[str]:
+    yield f"{row.name}  {row.asks}"
+    for key, value in said.items():
+        if key in ("name", "asks", "limits", "aliases") or value in (None, [], {}, "", "none"):
+            continue
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield f"  {key.replace('_', ' '):{_WIDTH}}{text}"
+    for preset in PRESETS:
+        yield f"  {f'limits {preset}':{_WIDTH + 8}}{limits_text(row.limits_for(preset)) or 'none'}"
+    for alias in row.aliases:
+        yield f"  {alias.library.value:{_WIDTH}}{alias_text(alias)}"
+
+
+def _record_lines(said: dict[str, object]) -> Iterable[str]:
+    yield f"{said['record']}  {said['lives_in']}"
+
+
+def _words(place: Place) -> str:
+    match place:
+        case InRow():
+            return f"row {place.name}"
+        case InEvent():
+            return f"{place.what}: field `{place.field}` of event `{place.tag}`"
+        case InField():
+            return f"{place.what}: `{place.path}` of the snapshot"
+        case Later():
+            return f"{place.what}: comes with {place.comes_with}"
+
+
+def _aliases(row: Metric, library: str) -> list[str]:
+    return [alias_text(one) for one in row.aliases if one.library.value.lower() == library.lower()]

@@ -1,0 +1,66 @@
+"""What the catalogue's rows may refer to, from the layers that know it: events, the snapshot, findings."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+import overwatch.diagnose
+from overwatch.catalog import ROWS
+from overwatch.catalog.checking import Surroundings, problems
+from overwatch.events import Event
+from overwatch.snapshot import Snapshot
+
+_CODE: Final = re.compile(r'code="([a-z][a-z-]+)"')
+
+
+def catalog_problems() -> list[str]:
+    """What is wrong with the catalogue as it is; empty when nothing is."""
+    return problems(ROWS, surroundings())
+
+
+def surroundings() -> Surroundings:
+    """What there is besides rows."""
+    return Surroundings(events=event_fields(), is_field=is_field, findings=finding_codes())
+
+
+def event_fields() -> dict[str, frozenset[str]]:
+    """Names of each event's fields, by its tag."""
+    return {
+        str(kind.__struct_config__.tag): frozenset(field.name for field in msgspec.structs.fields(kind))
+        for kind in get_args(Event)
+    }
+
+
+def finding_codes() -> frozenset[str]:
+    """Codes that rules raise under a name of their own, as they are written in the rules."""
+    folder = Path(overwatch.diagnose.__file__).parent
+    return frozenset(
+        code for path in folder.rglob("*.py") for code in _CODE.findall(path.read_text(encoding="utf-8"))
+    )
+
+
+def is_field(path: str) -> bool:
+    """Whether a path from the snapshot, `*` for every entry, leads to something."""
+    found: list[Any] = [Snapshot]
+    for word in path.split("."):
+        found = [after for kind in found for after in _step(kind, word)]
+    return bool(found)
+
+
+def _step(kind: Any, word: str) -> Iterator[Any]:
+    """The types that one word of a path leads to."""
+    if get_origin(kind) in (Union, UnionType):
+        for one in get_args(kind):
+            yield from _step(one, word)
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            if word in (field.name, field.encode_name):
+                yield field.type
+    elif word == "*" and get_origin(kind) is dict:
+        yield get_args(kind)[1]
+    elif word == "*" and get_origin(kind) is tuple:
+        yield get_args(kind)[0]

@@ -1,0 +1,68 @@
+"""What other libraries call a metric, and what exactly they measure."""
+
+import pytest
+
+from overwatch.catalog import KL, ROWS, Estimator, Library, Moment, Scope, find, find_split
+from overwatch.catalog.alias import Alias
+
+
+def _alias(name: str) -> Alias:
+    return next(alias for row in ROWS for alias in row.aliases if alias.name == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator", "moment"),
+    [
+        ("train/approx_kl", Estimator.K3, Moment.LAST_EPOCH),
+        ("losses/approx_kl", Estimator.K3, Moment.LAST_MINIBATCH),
+        ("losses/old_approx_kl", Estimator.K1, Moment.LAST_MINIBATCH),
+        ("policy/approxkl_avg", Estimator.K2, Moment.ALL_EPOCHS),
+        ("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),
+        ("learners/default_policy/mean_kl_loss", Estimator.EXACT, Moment.ALL_EPOCHS),
+    ],
+)
+def test_a_divergence_says_how_it_was_estimated(name: str, estimator: Estimator, moment: Moment) -> None:
+    """Nobody takes one library's number for another's."""
+    assert (_alias(name).estimator, _alias(name).moment) == (estimator, moment)
+
+
+def test_every_alias_of_a_divergence_names_its_estimator_or_stands_apart() -> None:
+    """Whatever is judged as KL was estimated in a way that can be."""
+    for alias in KL.aliases:
+        if alias.library is not Library.RL_DRAFT:
+            assert alias.estimator in (Estimator.K2, Estimator.K3, Estimator.EXACT)
+            assert alias.moment is not None
+
+
+def test_a_divergence_from_a_reference_is_not_kl() -> None:
+    """What keeps a language model near its start has a row and limits of its own."""
+    for name in ("objective/kl", "kl", "actor/kl_loss", "train/kl_penalty"):
+        row = find(name)
+        assert row is not None
+        assert row.short == "kl_reference"
+    k1 = find("actor/ppo_kl")
+    assert k1 is not None
+    assert (k1.short, k1.mean_of) == ("kl_k1", 10)
+
+
+def test_every_library_is_spelt() -> None:
+    """All seven have aliases."""
+    assert {alias.library for row in ROWS for alias in row.aliases} == set(Library)
+
+
+def test_a_name_that_several_rows_share_is_told_apart_by_attributes() -> None:
+    """The draft has one metric for all losses."""
+    assert find("rl.train.loss") is None
+    policy = find_split("rl.train.loss", {"rl.loss.type": "policy", "other": 1})
+    value = find_split("rl.train.loss", {"rl.loss.type": "value"})
+    assert policy is not None
+    assert value is not None
+    assert (policy.short, value.short) == ("policy_loss", "value_loss")
+    assert find_split("rl.train.loss", {}) is None
+    assert find_split("rl.train.loss", {"rl.loss.type": "surprise"}) is None
+
+
+def test_an_alias_is_found_in_its_scope() -> None:
+    """A spelling of a policy's number is none of an env's."""
+    assert find("train/approx_kl", Scope.POLICY) is KL
+    assert find("train/approx_kl", Scope.ENV) is None

@@ -1,0 +1,141 @@
+"""The catalogue is in order, and every rule that says so can fail."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from overwatch.catalog import KL, NO_LIMITS, ROWS, Metric, Scope, prometheus_name
+from overwatch.catalog.alias import draft, sb3
+from overwatch.catalog.checking import Surroundings, problems
+from overwatch.catalog.metric import Kind, Limit, Limits, Side, above, below
+from overwatch.catalog.policy import CLIP_FRACTION
+from overwatch.generate.surroundings import catalog_problems, is_field, surroundings
+
+PLAIN = Metric(
+    name="overwatch.policy.thing",
+    short="thing",
+    kind=Kind.GAUGE,
+    unit="{thing}",
+    scope=Scope.POLICY,
+    asks="How many?",
+    label="thing",
+)
+
+
+def _wrong(*added: Metric) -> list[str]:
+    """What these rows break in the catalogue as it is."""
+    return problems([*ROWS, *added], surroundings())
+
+
+def test_the_catalogue_is_in_order() -> None:
+    """No row, alias, arrow or record breaks a rule."""
+    assert catalog_problems() == []
+
+
+def test_a_plain_row_is_one_place_to_edit() -> None:
+    """A row with nothing but what it must say breaks no rule."""
+    assert _wrong(PLAIN) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": "overwatch.policy.Thing"}, "dotted"),
+        ({"name": "overwatch.ratio.thing"}, "'ratio'"),
+        ({"name": "overwatch.policy.thing_count"}, "'count'"),
+        ({"name": "overwatch.policy.thing.total"}, "'total'"),
+        ({"asks": "How many"}, "question"),
+        ({"label": "far too long"}, "cells"),
+        ({"label": ""}, "cells"),
+        ({"unit": "{thing"}, "UCUM"),
+        ({"unit": "1", "fmt": "+.2f"}, "sign"),
+        ({"unit": "1", "limits": above(2.0)}, "outside"),
+        ({"presets": {"grpoo": NO_LIMITS}}, "'grpoo'"),
+        ({"presets": {"ppo": NO_LIMITS}}, "'ppo'"),
+        ({"scope": Scope.ENV, "limits": above(1.0)}, "nothing judges"),
+        ({"limits": above(2.0, 1.0)}, "before warning"),
+        ({"limits": below(1.0, 2.0)}, "before warning"),
+        (
+            {
+                "limits": Limits(
+                    warning=Limit(side=Side.ABOVE, value=2.0, relative=True),
+                    critical=Limit(side=Side.ABOVE, value=3.0),
+                )
+            },
+            "relative",
+        ),
+        ({"hold": (6, 5)}, "hold"),
+        ({"mean_of": 0}, "mean"),
+        ({"name": KL.name}, "2 rows have the name"),
+        ({"short": KL.short}, "short name"),
+        ({"name": "overwatch.policy.kl.divergence"}, "Prometheus name"),
+        ({"aliases": (sb3("train/approx_kl"),)}, "means"),
+        ({"aliases": (draft("rl.train.loss", rl_loss_type="policy"),)}, "means"),
+        ({"aliases": (sb3(KL.name),)}, "name of a row"),
+        ({"aliases": (sb3("kl_divergence"),)}, "short name of another row"),
+        ({"tele": ("TELE-999",)}, "no record"),
+        ({"tele": ("TELE-001",)}, "and in records.py"),
+        ({"depends_on": ("overwatch.policy.nothing",)}, "nothing is called so"),
+        ({"depends_on": ("event:nothing",)}, "nothing is called so"),
+        ({"feeds": ("field:run.nothing",)}, "nothing is called so"),
+        ({"feeds": ("finding:nothing",)}, "nothing is called so"),
+        ({"feeds": (KL.name,), "depends_on": (KL.name,)}, "circle"),
+    ],
+)
+def test_a_broken_row_is_named(changes: Mapping[str, Any], said: str) -> None:
+    """Each rule finds the one row that breaks it, and says which rule it is."""
+    found = _wrong(replace(PLAIN, **changes))
+
+    assert any(said in problem for problem in found), found
+
+
+def test_a_record_that_lives_nowhere_is_named() -> None:
+    """A row that goes takes its record with it, and somebody says so."""
+    found = problems([row for row in ROWS if row is not KL], surroundings())
+
+    assert [problem for problem in found if problem.startswith("TELE-110 lives nowhere")]
+
+
+def test_a_record_that_leads_nowhere_is_named() -> None:
+    """Events and fields that are renamed are missed by the records that live in them."""
+    around = Surroundings(events={}, is_field=lambda _path: False, findings=())
+
+    found = problems(ROWS, around)
+
+    assert any("no event 'run_started'" in problem for problem in found)
+    assert any("'run.task'" in problem for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("path", "leads"),
+    [
+        ("run.task", True),
+        ("policy.*.history", True),
+        ("envs.*.slots.*.blueprint", True),
+        ("envs.*.return", True),
+        ("system.gpus.*.bound", True),
+        ("run.nothing", False),
+        ("policy.history", False),
+        ("run.task.*", False),
+    ],
+)
+def test_paths_lead_through_the_snapshot(path: str, leads: bool) -> None:  # noqa: FBT001 a case of the table
+    """A path goes through structures, optional ones too, and through every entry of tables and lists."""
+    assert is_field(path) is leads
+
+
+def test_kl_has_the_same_limits_in_every_preset() -> None:
+    """What the record of KL fixes, no preset changes."""
+    assert KL.presets == {}
+
+
+def test_the_original_limits_are_a_preset() -> None:
+    """`esper` keeps the absolute limits, and where a limit itself is already bad."""
+    assert CLIP_FRACTION.limits_for("esper") == above(0.25, 0.30, at=True)
+    by_short = {row.short: row for row in ROWS if row.scope is Scope.POLICY}
+    assert by_short["entropy"].limits_for("esper") == below(0.3, 0.1, at=True)
+    assert by_short["grad_norm"].limits_for("esper") == above(5.0, 10.0)
+    assert by_short["explained_variance"].limits_for("esper") == below(0.3, 0.0)
+    assert prometheus_name(by_short["kl_divergence"]) == "overwatch_policy_kl_divergence"
