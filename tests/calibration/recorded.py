@@ -33,6 +33,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     n_envs: int
     seed: int
     config: dict[str, str]
+    preset: str = "ppo"
     reaches: float
     reached: float
     """Mean return of the trained policy over twenty episodes."""

@@ -21,7 +21,8 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from overwatch.adapters.sb3 import OverwatchCallback
+from overwatch.adapters.sb3 import OverwatchCallback, most_entropy
+from overwatch.catalog import BY_NAME
 from overwatch.events import EpisodeEnded, Record
 from overwatch.sdk.frames import Update
 from tests.calibration.recorded import Recording, Told, write
@@ -83,15 +84,14 @@ class Overheard:
         self.grads: list[float] = []
         self.ratios: list[tuple[float, float]] = []
         self._batch: Any = None
-        self._spread = (0.0, 0.0)
+        self._spread = 0.0
         buffer, policy = model.rollout_buffer, model.policy
         self._get, self._evaluate = buffer.get, policy.evaluate_actions
         buffer.get = self._batches  # type: ignore[method-assign]  # the library has no hook here
         policy.evaluate_actions = self._evaluated  # type: ignore[method-assign]  # nor here
 
     def _batches(self, size: int | None = None) -> Iterator[Any]:
-        returns = self._model.rollout_buffer.returns
-        self._spread = float(np.mean(returns)), float(np.std(returns))
+        self._spread = float(np.std(self._model.rollout_buffer.returns))
         for batch in self._get(size):
             self._batch = batch
             yield batch
@@ -115,13 +115,12 @@ class Overheard:
 
     def take(self) -> dict[str, float]:
         """The newest update's numbers by short name, once."""
-        mean, std = self._spread
+        std = self._spread
         numbers = {
             "grad_norm": float(np.mean(self.grads)),
             "ratio_min": min(low for low, _ in self.ratios),
             "ratio_max": max(high for _, high in self.ratios),
-            "return_std": std,
-            "return_mean": mean,
+            "return_variance": std * std,
         }
         self.grads, self.ratios = [], []
         return numbers
@@ -158,7 +157,7 @@ class Listener(BaseCallback):
         for frame in frames:
             event = frame.event if isinstance(frame, Record) else frame
             if isinstance(event, Update):
-                values = {name: float(value) for name, value in event.values.items()}
+                values = {name: float(v) for name, v in event.values.items() if name in BY_NAME}
                 self.told.append(
                     Told(after_ns=event.at - self._start, values=values, beside=self._overheard.take())
                 )
@@ -189,6 +188,7 @@ def train(name: str) -> Recording:
         config={
             k: str(v) for k, v in vars(model).items() if isinstance(v, float | int | str) and k[0] != "_"
         },
+        preset="ppo" if most_entropy(model.action_space) else "ppo-continuous",
         reaches=task.reaches,
         reached=_evaluated(model, env, task),
         told=tuple(listener.told),

@@ -156,7 +156,9 @@ WEIGHT_MAX: Final = _row(
                 critical=Limit(side=Side.AT_OR_BELOW, value=0.33),
             ),
             above(2.0, 3.0),
-        )
+        ),
+        # A ratio of densities has no natural size.
+        "ppo-continuous": NO_LIMITS,
     },
     direction=Direction.DOWN,
     fmt=".2f",
@@ -173,6 +175,7 @@ WEIGHT_MIN: Final = _row(
     asks="What was the smallest ratio of new to old probability of all heads together?",
     label="rat min",
     limits=below(0.1),
+    presets={"ppo-continuous": NO_LIMITS},
     direction=Direction.UP,
     fmt=".2f",
     fix="lower the learning rate or the number of epochs",

@@ -12,6 +12,7 @@ import numpy as np
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits, score_envs
 from overwatch.diagnose.bounds import Bound, judge_lanes, judge_run
 from overwatch.diagnose.converged import has_converged
+from overwatch.diagnose.drift import Drift, drifts
 from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.follow import Followed, Open, acknowledge, follow, forget, standing
@@ -36,6 +37,8 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     bounds: dict[str, Held] = {}
     """What holds each lane back, by lane."""
     followed: Followed = Followed()
+    drifts: dict[str, Drift] = {}
+    """What has added up of the policy's rows that may drift, by name."""
     acks: int = 0
     """Acknowledgements taken so far."""
 
@@ -75,6 +78,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
     lanes = lanes_of(state, fleet, tick)
     held_bounds = hold(previous.bounds, judge_lanes(lanes, limits), tick)
     bounds = {name: item.bound for name, item in held_bounds.items()}
+    drifted = drifts(state, previous.drifts)
     seen = Evidence(
         state=state,
         fleet=fleet,
@@ -84,6 +88,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
         link=link,
         limits=limits,
         standing=standing(followed),
+        drifts=drifted,
     )
     return Judged(
         assessment=Assessment(
@@ -94,6 +99,7 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
             bounds=held_bounds,
             followed=follow(followed, problems(seen), tick),
             acks=state.acks_total,
+            drifts=drifted,
         ),
         anomalies=anomalies,
         fleet=fleet,

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from overwatch.catalog.policy import ENTROPY, RETURN
+from overwatch.catalog.policy import ENTROPY, RETURN, VALUE_LOSS
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.robust import NORMAL
 from overwatch.state.judge import Status
@@ -18,13 +18,21 @@ WARM_UP_UPDATES: Final = 20
 FAST_FALL: Final = 0.15
 """Entropy, as a share of its maximum, lost over ten updates."""
 NEAR_BEST: Final = 0.2
-"""A return is at its best within this share of the best one."""
+"""A return is at its best within this share of the best one, or of all that it gained."""
 LUCK: Final = 3.0
 """Standard deviations by which the luckiest of many updates lies above what the policy earns."""
 BAD_LUCK: Final = 2.0
 """Standard deviations by which one update may lie below it."""
 LEVEL: Final = 5
 """Newest updates whose median has no bad luck left."""
+NEWEST: Final = 3
+"""Newest updates whose median is where entropy is now."""
+NEGLIGIBLE: Final = 0.01
+"""A critic's squared error, as a share of the largest it ever made, below which its targets hardly vary.
+
+Untrained it errs by the targets' mean square; without any use it errs by their variance. So at this share
+they vary by less than a tenth of their size.
+"""
 VARIES: Final = 0.05
 """Returns vary from this scatter on, as a share of their mean; below, a critic has nothing to explain."""
 
@@ -34,14 +42,16 @@ def has_converged(state: RunState, fleet: Fleet) -> bool:
     entropy = state.policy.get(ENTROPY.name)
     if entropy is None or entropy.judgement is None or state.updates < WARM_UP_UPDATES:
         return False
-    low = entropy.judgement.status > Status.OK and entropy.value is not None
+    # One update above the limit is no recovery.
+    low = entropy.value is not None and any(status > Status.OK for status in entropy.statuses.items)
     return low and not falls_fast(entropy) and earns_its_best(state, fleet)
 
 
 def falls_fast(entropy: Series) -> bool:
-    """Whether entropy lost much within the updates remembered."""
+    """Whether entropy lost much within the updates remembered; medians, so that one update says nothing."""
     known = _known(entropy)
-    return len(known) > 1 and max(known) - known[-1] >= FAST_FALL
+    before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
+    return before is not None and now is not None and before - now >= FAST_FALL
 
 
 def earns_its_best(state: RunState, fleet: Fleet) -> bool:
@@ -52,7 +62,9 @@ def earns_its_best(state: RunState, fleet: Fleet) -> bool:
         level = median(newest)
         if level is None:
             return False
-        return _is_near(told, newest[-1], LUCK + BAD_LUCK) and _is_near(told, level, LUCK)
+        before = median(_known(told)[:LEVEL])
+        rises = before is not None and level > before
+        return _is_near(told, newest[-1], LUCK + BAD_LUCK) and (rises or _is_near(told, level, LUCK))
     returns = fleet.returns
     return returns is not None and returns.fleet_recent >= returns.fleet_earlier - returns.noise
 
@@ -69,9 +81,19 @@ def returns_vary(state: RunState, fleet: Fleet) -> bool:
     return known.size < 2 or float(known.max() - known.min()) > VARIES * abs(float(known.mean()))
 
 
+def targets_vary(state: RunState) -> bool:
+    """Whether what the critic should predict varies; `True` where nobody told its loss."""
+    loss = state.policy.get(VALUE_LOSS.name)
+    newest = None if loss is None else median(_known(loss)[-LEVEL:])
+    if loss is None or newest is None or loss.highest is None:
+        return True
+    return newest > NEGLIGIBLE * loss.highest
+
+
 def _is_near(told: Series, value: float, deviations: float) -> bool:
     best = value if told.highest is None else told.highest
-    return value >= best - max(NEAR_BEST * abs(best), deviations * _scatter(_known(told)))
+    gained = best - (best if told.lowest is None else told.lowest)
+    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * _scatter(_known(told)))
 
 
 def _known(series: Series) -> list[float]:

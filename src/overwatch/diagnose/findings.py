@@ -14,6 +14,7 @@ import numpy as np
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.converged import WARM_UP_UPDATES
+from overwatch.diagnose.drift import Drift
 from overwatch.diagnose.findings_lane import lane_problems
 from overwatch.diagnose.findings_policy import policy_problems
 from overwatch.diagnose.fleet import Fleet
@@ -47,6 +48,8 @@ class Evidence:
     limits: AnomalyLimits
     standing: Mapping[str, Problem]
     """Problems that are open, with what was usual when they opened."""
+    drifts: Mapping[str, Drift]
+    """What has added up of the rows that may drift."""
 
 
 def problems(seen: Evidence) -> list[Problem]:
@@ -66,7 +69,7 @@ def problems(seen: Evidence) -> list[Problem]:
     found += _overflowed(state)
     found += lane_problems(fleet, seen.lanes, seen.bounds, limits)
     found += cull_storms(fleet, seen.anomalies, seen.standing)
-    found += policy_problems(state, fleet, limits, seen.standing)
+    found += policy_problems(state, fleet, limits, seen.standing, seen.drifts)
     return found
 
 

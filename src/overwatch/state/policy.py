@@ -37,6 +37,8 @@ class Series(msgspec.Struct, kw_only=True):
     """Statuses of the newest updates, for holds."""
     highest: float | None = None
     """Largest finite value so far."""
+    lowest: float | None = None
+    """Smallest finite value so far."""
     updates: int = 0
     """Values received."""
     warnings: int = 0
@@ -68,13 +70,19 @@ def observe(series: Series, row: Metric | None, limits: Limits, value: float) ->
         _observe_non_finite(series, row, value)
         return
     series.value, series.non_finite = value, None
-    series.highest = value if series.highest is None else max(series.highest, value)
+    _stretch(series, value)
     own_median = _own_median(series)
     series.history.push(value)
     series.window.push(value)
     series.judgement = None if row is None else _judged(series, row, limits, own_median)
     if series.judgement is not None:
         _count(series, series.judgement.status)
+
+
+def _stretch(series: Series, value: float) -> None:
+    """Widen the range of what was seen so far."""
+    series.highest = value if series.highest is None else max(series.highest, value)
+    series.lowest = value if series.lowest is None else min(series.lowest, value)
 
 
 class Rest(msgspec.Struct, kw_only=True):
@@ -109,8 +117,9 @@ def observe_conflated(series: Series, row: Metric | None, limits: Limits, value:
     series.warnings += rest.warnings
     series.criticals += rest.criticals
     series.updates += rest.n
-    if many.high is not None:
-        series.highest = many.high if series.highest is None else max(series.highest, many.high)
+    for end in (many.low, many.high):
+        if end is not None:
+            _stretch(series, end)
     observe(series, row, limits, value)
     return rest
 
@@ -172,7 +181,7 @@ def forgive(series: Series) -> None:
 
 def rebase(series: Series) -> None:
     """Forget what was best and usual, because the task is another one; what is shown stays."""
-    series.highest = None
+    series.highest = series.lowest = None
     series.judgement = None
     series.window = Ring(MEDIAN_WINDOW)
     series.statuses = Ring(STATUS_WINDOW)

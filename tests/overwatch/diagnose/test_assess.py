@@ -36,7 +36,7 @@ def test_a_healthy_run_has_no_finding() -> None:
 @pytest.mark.parametrize(
     ("bad", "expected"),
     [
-        ([0.2, 0.01, 0.2, 0.01, 0.01], {}),
+        ([0.2, 0.01, 0.2, 0.01, 0.01], {"kl-spike": "info"}),
         ([0.02, 0.01, 0.02, 0.01, 0.02], {"policy-kl-divergence": "warning"}),
         ([0.2, 0.01, 0.2, 0.01, 0.2], {"policy-kl-divergence": "critical"}),
         ([0.2, 0.02, 0.2, 0.01, 0.01], {"policy-kl-divergence": "warning"}),

@@ -1,0 +1,151 @@
+"""Slow drift: a row that creeps towards its bad side, update by update, too slowly for any limit or spike.
+
+Each row has a baseline, frozen after the warm-up: its median and its scatter. A cumulative sum (CUSUM) adds
+up by how much each update lies on the bad side of it, less an allowance for chance. A row of which more is
+better raises its baseline with its level: it drifts when it sinks below the best that it kept. Pure; the sums
+are kept in the assessment.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from overwatch.catalog import KL, Direction, Metric
+from overwatch.catalog.policy import CLIP_FRACTION, EXPLAINED_VARIANCE, RETURN
+from overwatch.diagnose.converged import WARM_UP_UPDATES, targets_vary
+from overwatch.diagnose.problem import UPDATES, Problem
+from overwatch.diagnose.robust import NORMAL
+from overwatch.state.policy import Series
+from overwatch.state.ring import median
+from overwatch.state.run import RunState
+
+BASELINE: Final = 20
+"""Updates that make the baseline, the first of them after the warm-up."""
+NOW: Final = 10
+"""Newest updates whose median is where the row is now."""
+ALLOWANCE: Final = 1.0
+"""Scatters by which one update may be worse and adds nothing: a shift of less than twice this is chance."""
+MOST: Final = 3.0
+"""Scatters that one update counts for at most, so that one outlier makes no drift."""
+ALARM: Final = 8.0
+"""Sum from which it is a drift: an unmoved normal row reaches it less than once in a million updates."""
+CEILING: Final = 2 * ALARM
+"""Largest sum, so that what has recovered is let go of."""
+LEAST_SCATTER: Final = 0.05
+"""Scatter of a row that hardly scatters, as a share of its baseline."""
+CODE: Final = "slow-drift"
+
+
+class Drifting(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that may drift, and how far it must have moved to matter."""
+
+    row: Metric
+    share: float = 0.0
+    """Of its baseline."""
+    least: float = 0.0
+    """In the row's unit."""
+
+
+WATCHED: Final = (
+    Drifting(row=KL, share=1.0),
+    Drifting(row=CLIP_FRACTION, share=1.0),
+    Drifting(row=EXPLAINED_VARIANCE, least=0.25),
+    Drifting(row=RETURN, share=0.15),
+)
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered of one row."""
+
+    baseline: float
+    scatter: float
+    updates: int
+    """Values taken so far."""
+    changed_at: int = 0
+    """When the task last changed, as the baseline knows it."""
+    total: float = 0.0
+
+
+def drifts(state: RunState, before: Mapping[str, Drift]) -> dict[str, Drift]:
+    """The sums after this tick, by full name; rows that have no baseline yet are left out."""
+    found: dict[str, Drift] = {}
+    for watched in WATCHED:
+        series, known = state.policy.get(watched.row.name), before.get(watched.row.name)
+        if series is None or series.value is None or not _says_something(state, watched.row):
+            if known is not None:
+                found[watched.row.name] = known
+            continue
+        after = _frozen(state, series) if _is_outdated(known, state) else _added(watched.row, series, known)
+        if after is not None:
+            found[watched.row.name] = after
+    return found
+
+
+def _says_something(state: RunState, row: Metric) -> bool:
+    """A critic whose targets hardly vary explains nothing, and none the less."""
+    return row is not EXPLAINED_VARIANCE or targets_vary(state)
+
+
+def _is_outdated(known: Drift | None, state: RunState) -> bool:
+    return known is None or known.changed_at != state.task_changed_at
+
+
+def _frozen(state: RunState, series: Series) -> Drift | None:
+    """A first baseline, from the newest updates of the present task."""
+    newest = series.window.items[-BASELINE:]
+    if state.updates < WARM_UP_UPDATES + BASELINE or len(newest) < BASELINE:
+        return None
+    level, scatter = _level(newest)
+    return Drift(baseline=level, scatter=scatter, updates=series.updates, changed_at=state.task_changed_at)
+
+
+def _level(values: list[float]) -> tuple[float, float]:
+    level = median(values) or 0.0
+    scatter = NORMAL * (median([abs(value - level) for value in values]) or 0.0)
+    return level, max(scatter, LEAST_SCATTER * abs(level))
+
+
+def _added(row: Metric, series: Series, known: Drift | None) -> Drift | None:
+    if known is None or series.value is None or series.updates == known.updates:
+        return known
+    known = msgspec.structs.replace(known, updates=series.updates)
+    if row.direction is Direction.UP:
+        level, scatter = _level(series.window.items[-BASELINE:])
+        if level > known.baseline:
+            known = msgspec.structs.replace(known, baseline=level, scatter=scatter, total=0.0)
+    if known.scatter <= 0:
+        return known
+    apart = (series.value - known.baseline) / known.scatter * (-1 if row.direction is Direction.UP else 1)
+    total = min(max(known.total + min(apart, MOST) - ALLOWANCE, 0.0), CEILING)
+    return msgspec.structs.replace(known, total=total)
+
+
+def drift_problems(state: RunState, found: Mapping[str, Drift]) -> Iterator[tuple[Metric, Problem]]:
+    """Rows that have drifted, and far enough to matter."""
+    for watched in WATCHED:
+        drift, series = found.get(watched.row.name), state.policy.get(watched.row.name)
+        if drift is None or series is None or drift.total < ALARM:
+            continue
+        now = median(series.window.items[-NOW:])
+        far = max(watched.share * abs(drift.baseline), watched.least)
+        if now is not None and _worse_by(watched.row, drift, now) >= far:
+            yield watched.row, _problem(watched.row, drift, now, series.at)
+
+
+def _worse_by(row: Metric, drift: Drift, now: float) -> float:
+    return drift.baseline - now if row.direction is Direction.UP else now - drift.baseline
+
+
+def _problem(row: Metric, drift: Drift, now: float, at: int) -> Problem:
+    way = "sank" if row.direction is Direction.UP else "crept up"
+    return Problem(
+        code=CODE,
+        severity="warning",
+        scope="policy",
+        subject=row.short,
+        at=at,
+        message=f"{row.label} {way} slowly to {now:{row.fmt}} from {drift.baseline:{row.fmt}}",
+        hint=row.fix or "compare with the checkpoint from before; look at what was changed since",
+        patience=UPDATES,
+    )

@@ -1,0 +1,120 @@
+"""Rows of the policy beyond their limits for long enough, one problem a row.
+
+A status is of one update; a finding needs the row's hold and a warm-up, and stands until none of the updates
+that the hold looks at is bad. A limit says that something may go wrong: where returns are told and as high as
+they ever were it has not, so what is critical by its limit is a warning there. Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from overwatch.catalog import BY_NAME, Metric, Scope
+from overwatch.catalog.policy import ENTROPY, EXPLAINED_VARIANCE, GRAD_CLIPPED, GRAD_NORM, VALUE_LOSS
+from overwatch.diagnose.converged import (
+    WARM_UP_UPDATES,
+    earns_its_best,
+    has_converged,
+    returns_vary,
+    targets_vary,
+)
+from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.problem import UPDATES, Problem
+from overwatch.state.judge import Status
+from overwatch.state.policy import Series
+from overwatch.state.ring import median
+from overwatch.state.run import RunState
+
+SLOW_WARM_UP: Final = 50
+"""Updates after which the critic's rows are judged in any case."""
+CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
+"""Rows that say nothing of a critic that has learned nothing yet."""
+GOOD_CRITIC: Final = 0.5
+"""A critic that explains so much of the variance is well, however large its loss."""
+
+
+def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem]) -> Iterator[Problem]:
+    """Rows that are beyond their limits, in the order in which they were first told."""
+    if state.updates < WARM_UP_UPDATES:
+        return
+    harmless = earns_its_best(state, fleet)
+    for name, series in state.policy.items():
+        row = BY_NAME.get(name)
+        if row is None or row.scope is not Scope.POLICY:
+            continue
+        stands = f"{code_of(row)}:policy:{row.short}" in standing
+        if is_beyond(row, series, stands=stands) and is_judged(state, fleet, row, series):
+            # Little entropy is judged by returns already: what is left of it is no success.
+            yield _problem(state, row, series, harmless=harmless and row is not ENTROPY)
+
+
+def code_of(row: Metric) -> str:
+    """What a finding about one row is called."""
+    return f"policy-{row.short.replace('_', '-')}"
+
+
+def is_beyond(row: Metric, series: Series, *, stands: bool = False) -> bool:
+    """Whether a row was beyond its limits in as many of its newest updates as its hold asks for.
+
+    One that `stands` already needs only one of them to go on.
+    """
+    if series.non_finite is not None or series.value is None or series.judgement is None:
+        return False
+    needed, window = row.hold
+    return _bad(series, window) >= (1 if stands else needed)
+
+
+def _bad(series: Series, window: int) -> int:
+    return sum(status > Status.OK for status in series.statuses.items[-window:])
+
+
+def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool) -> Problem:
+    recent = series.statuses.items[-row.hold[1] :]
+    bad = _bad(series, row.hold[1])
+    critical = sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
+    factors = _clipped(state) if row is GRAD_NORM else ()
+    if critical and harmless:
+        factors += ("returns are as high as they ever were",)
+    return Problem(
+        code=code_of(row),
+        severity="critical" if critical and not harmless else "warning",
+        scope="policy",
+        subject=row.short,
+        at=series.at,
+        message=f"{row.label} beyond its limit in {bad} of the last {len(recent)} updates",
+        hint=row.fix,
+        factors=factors,
+        patience=UPDATES,
+    )
+
+
+def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> bool:
+    """Whether a row that is beyond its limit means anything yet, or still."""
+    if row is ENTROPY:
+        return not has_converged(state, fleet)
+    if row not in CRITIC:
+        return True
+    if series.updates < SLOW_WARM_UP and not _critic_has_learned(state):
+        return False
+    # A critic cannot explain what does not vary.
+    if not targets_vary(state):
+        return False
+    return returns_vary(state, fleet) if row is EXPLAINED_VARIANCE else not _explains_well(state)
+
+
+def _critic_has_learned(state: RunState) -> bool:
+    least, told = EXPLAINED_VARIANCE.warm_above, state.policy.get(EXPLAINED_VARIANCE.name)
+    return least is None or (told is not None and told.highest is not None and told.highest > least)
+
+
+def _explains_well(state: RunState) -> bool:
+    told = state.policy.get(EXPLAINED_VARIANCE.name)
+    newest = [] if told is None else [value for value in told.history.items[-5:] if value is not None]
+    explained = median(newest)
+    return explained is not None and explained >= GOOD_CRITIC
+
+
+def _clipped(state: RunState) -> tuple[str, ...]:
+    share = state.policy.get(GRAD_CLIPPED.name)
+    if share is None or share.value is None:
+        return ()
+    return (f"clipped in {share.value:.0%} of the newest updates",)
