@@ -138,9 +138,18 @@ LOADER_CAPACITY: Final = _reading(
     "overwatch.host.loader.limit", "loader_capacity", "{batch}", Scope.HOST,
     "How many batches may the data loader keep ready?", label="load max",
 )  # fmt: skip
+QUEUE_DEPTH: Final = _reading(
+    "overwatch.host.queue.depth", "queue_depth", "{batch}", Scope.HOST,
+    "How many batches of experience wait for the learner?", label="queue",
+)  # fmt: skip
+QUEUE_CAPACITY: Final = _reading(
+    "overwatch.host.queue.limit", "queue_capacity", "{batch}", Scope.HOST,
+    "How many batches of experience may wait for the learner?", label="que max",
+)  # fmt: skip
 
 ROWS: Final = (
-    UTILIZATION, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER, POWER_LIMIT, CLOCK, CLOCK_MAX, THROTTLE,
+    UTILIZATION, SM_ACTIVITY, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER, POWER_LIMIT, CLOCK, CLOCK_MAX, THROTTLE,
     PROCESS_MEMORY, PCIE_RECEIVE, PCIE_TRANSMIT, NVLINK_RECEIVE, NVLINK_TRANSMIT, ECC_UNCORRECTED,
-    CPU, RAM_USED, RAM_TOTAL, DISK_READ, DISK_WRITE, NETWORK, LOADER_DEPTH, LOADER_CAPACITY,
+    CPU, CPU_BUSIEST, RAM_USED, RAM_TOTAL, DISK_READ, DISK_WRITE, NETWORK, LOADER_DEPTH, LOADER_CAPACITY,
+    QUEUE_DEPTH, QUEUE_CAPACITY,
 )  # fmt: skip

@@ -49,6 +49,19 @@ NON_FINITE: Final = Metric(
     fix="stop, reload the last checkpoint, look at the first field that went non-finite",
 )
 
+GPU_IDLE: Final = Metric(
+    name="overwatch.run.gpu.idle",
+    short="gpu_idle",
+    kind=Kind.COUNTER,
+    unit="s",
+    scope=Scope.RUN,
+    asks="For how many GPU-seconds did this run's GPUs run nothing, by what held them back?",
+    label="idle",
+    fmt=",.0f",
+    fix="look at the bound with the largest share",
+)
+"""In `/metrics` with the label `bound`; the sum over it is what the snapshot counts."""
+
 SDK_DROPPED: Final = Metric(
     name="overwatch.sdk.dropped",
     short="sdk_dropped",
@@ -69,9 +82,9 @@ DATA_AGE: Final = Metric(
     scope=Scope.TOWER,
     asks="How old is the newest record of this run?",
     label="age",
+    tele=("TELE-702",),
     non_finite=NonFinite.UNDEFINED,
     fmt=".1f",
 )
 
-ROWS: Final = (UPDATES, EPISODES, STEPS, NON_FINITE, SDK_DROPPED, DATA_AGE)
-    tele=("TELE-702",),
+ROWS: Final = (UPDATES, EPISODES, STEPS, NON_FINITE, GPU_IDLE, SDK_DROPPED, DATA_AGE)

@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits, score_envs
-from overwatch.diagnose.bounds import Bound, judge_lanes, judge_run
+from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.converged import has_converged
 from overwatch.diagnose.drift import Drift, drifts
 from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.follow import Followed, Open, acknowledge, follow, forget, standing
-from overwatch.diagnose.held import Held, hold
-from overwatch.diagnose.lanes import lanes_of
 from overwatch.diagnose.link import LinkJudgement, judge_link
+from overwatch.diagnose.machines import Watched, watch
 from overwatch.diagnose.ranking import Lives, carried, lives_of, rank
+from overwatch.diagnose.throughput import Reference
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints
 from overwatch.state.run import RunState
 
@@ -34,8 +34,8 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """Whose rows those are."""
     held: Floats = msgspec.field(default_factory=lambda: floats(0))
     """The score each env is ranked by."""
-    bounds: dict[str, Held] = {}
-    """What holds each lane back, by lane."""
+    watched: Watched = Watched()
+    """What machines did over time."""
     followed: Followed = Followed()
     drifts: dict[str, Drift] = {}
     """What has added up of the policy's rows that may drift, by name."""
@@ -60,12 +60,20 @@ class Judged:
     """What holds each lane back, by lane."""
     bound: Bound | None
     """What holds the run back as a whole."""
+    baseline: Reference | None
+    """The run that its throughput is compared with."""
     converged: bool
     """Whether entropy is low because the task is solved."""
 
 
-def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimits | None = None) -> Judged:
-    """Judge one run at `tick` (Unix ns on the stamp clock)."""
+def assess(
+    state: RunState,
+    previous: Assessment,
+    tick: int,
+    limits: AnomalyLimits | None = None,
+    baseline: Reference | None = None,
+) -> Judged:
+    """Judge one run at `tick` (Unix ns on the stamp clock), its throughput against `baseline` too."""
     limits = limits or AnomalyLimits()
     # Telemetry may hold any number; what overflows becomes infinite and is then left out.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -75,18 +83,16 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
     known = carried(previous.lives, previous.held, previous.order, lives_of(state.envs))
     order, held = rank(anomalies.scores, known.held, known.order)
     followed = acknowledge(forget(previous.followed, known.lost), _acknowledged(state, previous.acks))
-    lanes = lanes_of(state, fleet, tick)
-    held_bounds = hold(previous.bounds, judge_lanes(lanes, limits), tick)
-    bounds = {name: item.bound for name, item in held_bounds.items()}
+    machines = watch(state, fleet, previous.watched, tick, limits)
     drifted = drifts(state, previous.drifts)
     seen = Evidence(
         state=state,
         fleet=fleet,
         anomalies=anomalies,
-        lanes=lanes,
-        bounds=bounds,
+        machines=machines,
         link=link,
         limits=limits,
+        baseline=baseline,
         standing=standing(followed),
         drifts=drifted,
     )
@@ -96,16 +102,17 @@ def assess(state: RunState, previous: Assessment, tick: int, limits: AnomalyLimi
             order=order,
             lives=known.lives,
             held=held,
-            bounds=held_bounds,
-            followed=follow(followed, problems(seen), tick),
+            watched=machines.watched,
+            followed=follow(followed, problems(seen), tick, machines.watched.clock.now),
             acks=state.acks_total,
             drifts=drifted,
         ),
         anomalies=anomalies,
         fleet=fleet,
         link=link,
-        bounds=bounds,
-        bound=judge_run(bounds),
+        bounds=machines.bounds,
+        bound=machines.bound,
+        baseline=baseline,
         converged=has_converged(state, fleet),
     )
 

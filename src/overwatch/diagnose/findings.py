@@ -12,19 +12,18 @@ from typing import Final
 import numpy as np
 
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits
-from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.converged import WARM_UP_UPDATES
 from overwatch.diagnose.drift import Drift
-from overwatch.diagnose.findings_lane import lane_problems
 from overwatch.diagnose.findings_policy import policy_problems
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.follow import LINGER_NS, Open
-from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.link import LinkJudgement
+from overwatch.diagnose.machines import Machines, machine_problems
 from overwatch.diagnose.overlap import overlapping_writers
 from overwatch.diagnose.problem import STEADY, Patience, Problem
 from overwatch.diagnose.silence import outage, silent_run
 from overwatch.diagnose.storms import crash_storms, cull_storms
+from overwatch.diagnose.throughput import Reference
 from overwatch.state.run import RunState
 
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
@@ -41,11 +40,12 @@ class Evidence:
     state: RunState
     fleet: Fleet
     anomalies: Anomalies
-    lanes: tuple[LaneFacts, ...]
-    bounds: dict[str, Bound]
-    """What holds each lane back, held over time."""
+    machines: Machines
+    """Lanes and ranks, with what holds them back."""
     link: LinkJudgement
     limits: AnomalyLimits
+    baseline: Reference | None
+    """What the run's throughput is compared with, beside its own best."""
     standing: Mapping[str, Problem]
     """Problems that are open, with what was usual when they opened."""
     drifts: Mapping[str, Drift]
@@ -67,7 +67,7 @@ def problems(seen: Evidence) -> list[Problem]:
     found += [] if away is None else [away]
     found += overlapping_writers(state, seen.link.overlapping)
     found += _overflowed(state)
-    found += lane_problems(fleet, seen.lanes, seen.bounds, limits)
+    found += machine_problems(state, fleet, seen.machines, limits, seen.baseline)
     found += cull_storms(fleet, seen.anomalies, seen.standing)
     found += policy_problems(state, fleet, limits, seen.standing, seen.drifts)
     return found

@@ -1,7 +1,14 @@
-"""Findings about lanes, made from what holds them back; slow envs are counted under their lane. Pure."""
+"""Findings about lanes and ranks, made from what holds them back; slow envs are counted under their lane.
+
+A lane that waits for another has no finding: it is counted in the one about whom it waits for. What is the
+host's or the whole run's (data, experience, weights) is one finding, however many lanes wait. Pure.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from overwatch.catalog.bounds import BoundState
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.factors.pace import with_slow_lane
 from overwatch.diagnose.fleet import Fleet
@@ -9,26 +16,51 @@ from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.problem import STEADY, Problem
 
+RANK: Final = "rank "
+"""How the names of ranks begin, that have no lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """A bound that is nobody's own."""
+
+    state: BoundState
+    code: str
+    said: str
+    scope: str
+
+
+_SHARED: Final = (
+    _Shared(state=BoundState.IO, code="io-starvation", said="io starvation", scope="host"),
+    _Shared(state=BoundState.STARVED, code="queue-starved", said="starved learner", scope="run"),
+    _Shared(state=BoundState.WEIGHTS, code="weights-slow", said="slow weights", scope="run"),
+)
+
 
 def lane_problems(
     fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], limits: AnomalyLimits
 ) -> Iterator[Problem]:
-    """One finding for each lane whose bound is a fault; a lane that waits for another has none."""
+    """One finding for each lane, or rank without one, whose bound is a fault of its own; then shared ones."""
     slow = with_slow_lane(fleet, limits)
-    waiting = sum(bound.state == "SYNC-BOUND" for bound in bounds.values())
+    waiting = sum(bound.state == BoundState.SYNC.value for bound in bounds.values())
     for lane in lanes:
         bound = bounds[lane.name]
         num_slow = int((slow & fleet.on_lane(lane.name)).sum())
-        match bound.state:
-            case "THROTTLED":
+        match BoundState(bound.state):
+            case BoundState.THROTTLED:
                 yield _problem(fleet, lane, bound, _throttled(lane, bound), num_slow)
-            case "STRAGGLER":
-                lead = "" if not waiting else f"; {waiting} {'lane waits' if waiting == 1 else 'lanes wait'}"
+            case BoundState.STRAGGLER:
+                what = "rank" if lane.name.startswith(RANK) else "lane"
+                lead = "" if not waiting else f"; {waiting} {what}{' waits' if waiting == 1 else 's wait'}"
                 message = bound.why.partition(";")[0]
                 yield _problem(fleet, lane, bound, ("straggler", f"straggler: {message}{lead}"), num_slow)
-            case "OOM-RISK":
+            case BoundState.OOM_RISK:
                 yield _problem(fleet, lane, bound, ("oom-forecast", bound.why), 0)
-    yield from _starved(fleet, [lane for lane in lanes if bounds[lane.name].state == "IO-BOUND"], bounds)
+            case _:
+                pass
+    for shared in _SHARED:
+        of_it = [lane for lane in lanes if bounds[lane.name].state == shared.state.value]
+        yield from _for_all(fleet, of_it, bounds, shared)
 
 
 def _problem(fleet: Fleet, lane: LaneFacts, bound: Bound, said: tuple[str, str], num_slow: int) -> Problem:
@@ -37,7 +69,7 @@ def _problem(fleet: Fleet, lane: LaneFacts, bound: Bound, said: tuple[str, str],
     return Problem(
         code=code,
         severity="critical" if bound.mark == "!!" else "warning",
-        scope="gpu",
+        scope="run" if lane.name.startswith(RANK) else "gpu",
         subject=lane.name,
         at=fleet.state.last_at,
         message=message + envs,
@@ -55,22 +87,25 @@ def _throttled(lane: LaneFacts, bound: Bound) -> tuple[str, str]:
     return code, name if lane.clock is None else f"{name}, clock at {lane.clock:.0%} of max"
 
 
-def _starved(fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound]) -> Iterator[Problem]:
-    """Lanes that wait for data: the loader is the host's, so several lanes are one finding about it."""
+def _for_all(
+    fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], shared: _Shared
+) -> Iterator[Problem]:
+    """Several lanes that wait for the same thing are one finding about it."""
     if not lanes:
         return
-    bound = bounds[lanes[0].name]
+    first = bounds[lanes[0].name]
     several = len(lanes) > 1
-    said = bound.why.partition(",")[0]
+    own = not several and not lanes[0].name.startswith(RANK)
+    said = f"{shared.said}: {first.why.partition(',')[0]}"
     yield Problem(
-        code="io-starvation",
+        code=shared.code,
         severity="warning",
-        scope="host" if several else "gpu",
-        subject=None if several else lanes[0].name,
+        scope="gpu" if own else shared.scope,
+        subject=lanes[0].name if own else None,
         at=fleet.state.last_at,
-        message=f"io starvation: {said}; {len(lanes)} lanes wait" if several else f"io starvation: {said}",
-        hint=bound.hint,
-        factors=bound.evidence,
+        message=f"{said}; {len(lanes)} lanes wait" if several else said,
+        hint=first.hint,
+        factors=first.evidence,
         symptoms=len(lanes) if several else 0,
         patience=STEADY,
     )

@@ -24,7 +24,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     since: int
     cleared_at: int | None = None
     gone_at: int | None = None
-    """When its cause was last seen to go, while it is not yet believed."""
+    """When its cause was last seen to go, while it is not yet believed; on the clock of the data."""
     acknowledged: bool = False
     """Whether an operator has seen it, as bad as it is now."""
 
@@ -32,13 +32,13 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """A problem that has not lasted long enough."""
 
-    tick: int
-    """First tick at which it was true."""
+    clock: int
+    """When it was first true, on the clock of the data."""
     since: int
 
 
 class Cooling(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding that cleared, and until when it may not open again unless it is worse."""
+    """A finding that cleared, and until when, by the data's clock, it may open only when it is worse."""
 
     until: int
     severity: str
@@ -52,18 +52,21 @@ class Followed(msgspec.Struct, frozen=True, kw_only=True):
     cooling: dict[str, Cooling] = {}
 
 
-def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
-    """Findings after this tick: held ones open, gone ones clear, linger, leave and cool down."""
+def follow(before: Followed, now: Sequence[Problem], tick: int, clock: int) -> Followed:
+    """Findings after this tick: held ones open, gone ones clear, linger, leave and cool down.
+
+    Patience is counted on the clock of the data; how long a cleared one can be read, on that of the reader.
+    """
     current: dict[str, Open] = {}
     waiting: dict[str, Waiting] = {}
-    cooling = {key: item for key, item in before.cooling.items() if tick < item.until}
+    cooling = {key: item for key, item in before.cooling.items() if clock < item.until}
     for problem in now:
         known = before.open.get(problem.id)
         if known is not None and known.cleared_at is None:
             current[problem.id] = _go_on(known, problem)
             continue
-        first = before.waiting.get(problem.id, Waiting(tick=tick, since=problem.at))
-        if tick - first.tick >= problem.patience.hold and _may_open(cooling.get(problem.id), problem):
+        first = before.waiting.get(problem.id, Waiting(clock=clock, since=problem.at))
+        if clock - first.clock >= problem.patience.hold and _may_open(cooling.get(problem.id), problem):
             current[problem.id] = Open(problem=problem, since=first.since)
             cooling.pop(problem.id, None)
         else:
@@ -71,7 +74,7 @@ def follow(before: Followed, now: Sequence[Problem], tick: int) -> Followed:
     absorbed = {code for item in current.values() for code in item.problem.absorbs}
     for key, known in before.open.items():
         if key not in current and known.problem.code not in absorbed:
-            _fade(key, known, tick, current, cooling)
+            _fade(key, known, (tick, clock), current, cooling)
     return Followed(open=current, waiting=waiting, cooling=cooling)
 
 
@@ -128,17 +131,20 @@ def _may_open(cooling: Cooling | None, problem: Problem) -> bool:
     return SEVERITIES.index(problem.severity) < SEVERITIES.index(cooling.severity)
 
 
-def _fade(key: str, known: Open, tick: int, current: dict[str, Open], cooling: dict[str, Cooling]) -> None:
-    """Carry on a finding whose cause is not seen at this tick."""
+def _fade(
+    key: str, known: Open, now: tuple[int, int], current: dict[str, Open], cooling: dict[str, Cooling]
+) -> None:
+    """Carry on a finding whose cause is not seen at this moment: the tick, and the clock of the data."""
+    tick, clock = now
     if known.cleared_at is not None:
         if tick - known.cleared_at < LINGER_NS:
             current[key] = known
         return
     patience = known.problem.patience
-    gone_at = tick if known.gone_at is None else known.gone_at
-    if tick - gone_at < patience.clear:
+    gone_at = clock if known.gone_at is None else known.gone_at
+    if clock - gone_at < patience.clear:
         current[key] = msgspec.structs.replace(known, gone_at=gone_at)
         return
     current[key] = msgspec.structs.replace(known, gone_at=gone_at, cleared_at=tick)
     if patience.cooldown:
-        cooling[key] = Cooling(until=tick + patience.cooldown, severity=known.problem.severity)
+        cooling[key] = Cooling(until=clock + patience.cooldown, severity=known.problem.severity)

@@ -1,23 +1,27 @@
-"""What the bound rules know of each lane at one tick: fresh readings, their trend, and its pace among others.
+"""What the bound rules know of each lane at one tick: fresh readings, their trend, its pace, its rank's time.
 
 A reading that is missing or old is `None`. Pure.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 from overwatch.catalog.phases import Phase as Kind
-from overwatch.catalog.phases import parse_phase
+from overwatch.diagnose.cycle import Cycle
 from overwatch.diagnose.fleet import Fleet, kind_of
-from overwatch.state.rhythm import Phase
+from overwatch.diagnose.memory import MemoryTrend
+from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
+from overwatch.diagnose.slow import Slow
+from overwatch.state.ring import median
 from overwatch.state.run import Gauge, RunState
 
 FRESH_S: Final = 5.0
+INTERVALS: Final = 3
+"""A lane is fresh for so many of its own intervals between readings, if that is longer."""
 SMOOTH: Final = 3
 """Readings whose mean is a level, so that one odd sample decides nothing."""
-RISING_NEEDS: Final = 8
-LEAST_PHASES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +32,14 @@ class LaneFacts:
     age_s: float
     """Since its newest reading."""
     util: float | None = None
-    swing: float | None = None
-    """Between the lowest and the highest utilisation of the last ten readings."""
+    sm: float | None = None
+    """Share of its processors that had work."""
+    saw: Sawtooth | None = None
+    """Where it works and rests in turn."""
     memory: float | None = None
     """Used share."""
-    memory_used: float | None = None
-    memory_total: float | None = None
-    memory_rate: float | None = None
-    """Bytes a second, where memory rises steadily."""
+    trend: MemoryTrend | None = None
+    """Where memory rises."""
     power: float | None = None
     """Share of the power limit."""
     clock: float | None = None
@@ -47,76 +51,118 @@ class LaneFacts:
     loader: float | None = None
     """Filled share of the data loader's queue."""
     loader_text: str = ""
-    cpu: float | None = None
+    queue: float | None = None
+    """Filled share of the learner's queue of experience."""
+    queue_text: str = ""
+    core: float | None = None
+    """Use of the host's busiest core."""
     pace: float | None = None
     """Its usual step over that of the other lanes of its kind."""
     step_s: float | None = None
     slowest: str | None = None
     """The slowest other lane of its kind."""
     slowest_s: float | None = None
-    sync_phase: float | None = None
-    """Share of its rank's time spent waiting for the others."""
-    io_phase: float | None = None
-    """Share of its rank's time spent waiting for data."""
+    cycle: Cycle | None = None
+    """What its rank spends its time on."""
+    fresh_s: float = FRESH_S
+    """Age up to which its readings count."""
 
     @property
-    def oom_s(self) -> float | None:
-        """Seconds until memory is full, if it goes on rising as it does."""
-        if self.memory_rate is None or self.memory_used is None or self.memory_total is None:
-            return None
-        return max(0.0, self.memory_total - self.memory_used) / self.memory_rate
+    def is_fresh(self) -> bool:
+        """Whether its readings count."""
+        return self.age_s <= self.fresh_s
+
+    def share(self, kind: Kind) -> float | None:
+        """Share of its rank's time spent in a kind of phase; `None` where the rank does not tell."""
+        return None if self.cycle is None else self.cycle.share(kind)
 
 
-def lanes_of(state: RunState, fleet: Fleet, tick: int) -> tuple[LaneFacts, ...]:
+def lanes_of(state: RunState, fleet: Fleet, slow: Slow, tick: int) -> tuple[LaneFacts, ...]:
     """The facts of every lane that reports readings, in order of first sight."""
-    return tuple(_facts(state, fleet, tick, name) for name in state.lanes)
+    host = _fresh_host(state, tick)
+    return tuple(_with_host(_facts(state, fleet, slow, tick, name), host) for name in state.lanes)
 
 
-def _facts(state: RunState, fleet: Fleet, tick: int, name: str) -> LaneFacts:
+def ranks_of(state: RunState, slow: Slow, tick: int) -> tuple[LaneFacts, ...]:
+    """The same of every rank that tells its phases, where no lane that reports is known to be its."""
+    host = _fresh_host(state, tick)
+    of_lanes = {rank_of(state, name) for name in state.lanes}
+    return tuple(
+        _with_host(LaneFacts(name=f"rank {rank}", age_s=0.0, cycle=slow.cycles[rank]), host)
+        for rank in sorted(slow.cycles.keys() - of_lanes)
+    )
+
+
+def rank_of(state: RunState, lane: str) -> int | None:
+    """The rank that works on a lane; the only rank there is works on all."""
+    rank = state.lane_ranks.get(lane)
+    return next(iter(state.phases)) if rank is None and len(state.phases) == 1 else rank
+
+
+def _fresh_host(state: RunState, tick: int) -> dict[str, Gauge]:
+    patience_s = _fresh_s(state.host)
+    return {key: gauge for key, gauge in state.host.items() if _age_s(gauge.stamp, tick) <= patience_s}
+
+
+def _with_host(lane: LaneFacts, host: Mapping[str, Gauge]) -> LaneFacts:
+    if not host:
+        return lane
+    return replace(
+        lane,
+        loader=_share(_level(host.get("loader_depth")), _level(host.get("loader_capacity"))),
+        loader_text=_filled_text("loader", host),
+        queue=_share(_level(host.get("queue_depth")), _level(host.get("queue_capacity"))),
+        queue_text=_filled_text("queue", host),
+        core=_level(host.get("cpu_busiest")),
+    )
+
+
+def _facts(state: RunState, fleet: Fleet, slow: Slow, tick: int, name: str) -> LaneFacts:
     readings = state.lanes[name]
-    fresh = {key: gauge for key, gauge in readings.items() if _is_fresh(gauge.stamp, tick)}
-    host = {key: gauge for key, gauge in state.host.items() if _is_fresh(gauge.stamp, tick)}
-    used, total = _level(fresh.get("memory_used_bytes")), _level(fresh.get("memory_total_bytes"))
+    patience_s = _fresh_s(readings)
+    fresh = {key: gauge for key, gauge in readings.items() if _age_s(gauge.stamp, tick) <= patience_s}
     clock, clock_max = _level(fresh.get("clock_hz")), _level(fresh.get("clock_max_hz"))
     throttle = state.throttles.get(name)
-    slowest = _slowest_peer(fleet, name)
-    phases = state.phases.get(state.lane_ranks.get(name, -1), {})
-    util = fresh.get("utilization")
+    told = throttle is not None and _age_s(throttle.stamp, tick) <= patience_s
+    slowest, rank = _slowest_peer(fleet, name), rank_of(state, name)
     return LaneFacts(
         name=name,
-        age_s=_age_s(state, name, tick),
-        util=_level(util),
-        swing=_swing(util),
-        memory=_share(used, total),
-        memory_used=used,
-        memory_total=total,
-        memory_rate=_rising(fresh.get("memory_used_bytes")),
+        age_s=_newest_age_s(state, name, tick),
+        fresh_s=patience_s,
+        util=_level(fresh.get("utilization")),
+        sm=_level(fresh.get("sm_activity")),
+        saw=sawtooth(fresh.get("utilization")),
+        memory=_share(_level(fresh.get("memory_used_bytes")), _level(fresh.get("memory_total_bytes"))),
+        trend=slow.memory.get(name) if "memory_used_bytes" in fresh else None,
         power=_share(_level(fresh.get("power_w")), _level(fresh.get("power_limit_w"))),
         clock=_share(clock, clock_max),
         clock_hz=clock,
         clock_max_hz=clock_max,
-        throttle=tuple(throttle.reasons) if throttle and _is_fresh(throttle.stamp, tick) else None,
-        loader=_share(_level(host.get("loader_depth")), _level(host.get("loader_capacity"))),
-        loader_text=_loader_text(host),
-        cpu=_level(host.get("cpu_utilization")),
+        throttle=tuple(throttle.reasons) if throttle is not None and told else None,
         pace=fleet.lane_pace.get(name),
         step_s=fleet.lane_step_time.get(name),
         slowest=slowest,
         slowest_s=None if slowest is None else fleet.lane_step_time[slowest],
-        sync_phase=_phase_share(phases, Kind.SYNC),
-        io_phase=_phase_share(phases, Kind.LOAD),
+        cycle=None if rank is None else slow.cycles.get(rank),
     )
 
 
-def _is_fresh(stamp: int, tick: int) -> bool:
-    return (tick - stamp) / 1e9 <= FRESH_S
+def _fresh_s(readings: Mapping[str, Gauge]) -> float:
+    """How long readings count: their own interval decides where it is long. They come together."""
+    times = next((gauge.times.items for gauge in readings.values()), [])
+    interval_s = median([(after - before) / 1e9 for before, after in pairwise(times)])
+    return max(FRESH_S, INTERVALS * (interval_s or 0.0))
 
 
-def _age_s(state: RunState, name: str, tick: int) -> float:
+def _age_s(stamp: int, tick: int) -> float:
+    return max(0.0, (tick - stamp) / 1e9)
+
+
+def _newest_age_s(state: RunState, name: str, tick: int) -> float:
     stamps = [gauge.stamp for gauge in state.lanes[name].values()]
     if name in state.throttles:
         stamps.append(state.throttles[name].stamp)
-    return max(0.0, (tick - max(stamps, default=0)) / 1e9)
+    return _age_s(max(stamps, default=0), tick)
 
 
 def _level(gauge: Gauge | None) -> float | None:
@@ -126,43 +172,16 @@ def _level(gauge: Gauge | None) -> float | None:
     return sum(recent) / len(recent) if recent else gauge.value
 
 
-def _swing(gauge: Gauge | None) -> float | None:
-    known = [value for value in gauge.history.items if value is not None] if gauge else []
-    return max(known) - min(known) if len(known) >= LEAST_PHASES else None
-
-
 def _share(part: float | None, whole: float | None) -> float | None:
     return None if part is None or whole is None or whole <= 0 else part / whole
 
 
-def _rising(gauge: Gauge | None) -> float | None:
-    """Growth a second of a reading that went up, or stayed, at each of its newest readings."""
-    if gauge is None or len(gauge.history.items) < RISING_NEEDS:
-        return None
-    values = [value for value in gauge.history.items if value is not None]
-    steps = [after - before for before, after in pairwise(values)]
-    if min(steps) < 0 or sum(step > 0 for step in steps) < 0.8 * len(steps):
-        return None
-    span_s = (gauge.times.items[-1] - gauge.times.items[0]) / 1e9
-    return (values[-1] - values[0]) / span_s if span_s > 0 and values[-1] > values[0] else None
-
-
-def _loader_text(host: dict[str, Gauge]) -> str:
-    depth, capacity = host.get("loader_depth"), host.get("loader_capacity")
-    return "" if depth is None or capacity is None else f"loader {depth.value:.0f}/{capacity.value:.0f}"
+def _filled_text(what: str, host: Mapping[str, Gauge]) -> str:
+    """`loader 3/8`, by the newest readings."""
+    depth, capacity = host.get(f"{what}_depth"), host.get(f"{what}_capacity")
+    return "" if depth is None or capacity is None else f"{what} {depth.value:.0f}/{capacity.value:.0f}"
 
 
 def _slowest_peer(fleet: Fleet, name: str) -> str | None:
     peers = [lane for lane in fleet.lane_step_time if lane != name and kind_of(lane) == kind_of(name)]
     return max(peers, key=lambda lane: fleet.lane_step_time[lane], default=None)
-
-
-def _phase_share(phases: dict[str, Phase], wanted: Kind) -> float | None:
-    """Share of one rank's newest phase time spent in a kind of phase; `None` where it has none."""
-    known = {name: phase for name, phase in phases.items() if len(phase.seconds.items) >= LEAST_PHASES}
-    if not any(parse_phase(name) is wanted for name in known):
-        return None
-    means = {name: sum(phase.seconds.items) / len(phase.seconds.items) for name, phase in known.items()}
-    total = sum(means.values())
-    spent = sum(mean for name, mean in means.items() if parse_phase(name) is wanted)
-    return spent / total if total > 0 else None

@@ -32,7 +32,7 @@ def _project(state: RunState, judged: Judged, view: View) -> Snapshot:
     findings = findings_view(judged)
     return Snapshot(
         time=tick / 1e9,
-        run=run_view(state, judged.link),
+        run=run_view(state, judged),
         link=link_view(state, judged.link, tick),
         verdict=verdict_view(state, judged, findings),
         policy=readings(state, judged),
@@ -45,11 +45,11 @@ def _project(state: RunState, judged: Judged, view: View) -> Snapshot:
         findings=findings,
         feed=feed_view(state),
         feed_rate=feed_rate(state),
-        counters=_counters(state),
+        counters=_counters(state, judged),
     )
 
 
-def _counters(state: RunState) -> dict[str, float]:
+def _counters(state: RunState, judged: Judged) -> dict[str, float]:
     """Every run counter of the catalogue, at 0 from the first snapshot on."""
     known: dict[str, float] = {
         "updates": state.updates,
@@ -57,6 +57,7 @@ def _counters(state: RunState) -> dict[str, float]:
         "steps": state.steps,
         "non_finite": state.non_finite,
         "crashes": state.crashes,
+        "gpu_idle": sum(judged.assessment.watched.waste.of_all().values()),
         "sdk_dropped": state.tower.get("sdk_dropped", 0),
     }
     rows = [row for scope in (Scope.RUN, Scope.ENV, Scope.TOWER) for row in of_scope(scope)]

@@ -1,16 +1,17 @@
 """Identity, progress, link: the parts of a snapshot that are about the run as a whole."""
 
+from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.link import LinkJudgement
 from overwatch.projection.text import safe, safe_or_none
-from overwatch.snapshot import Link, Metric, Modes, Run, Source
+from overwatch.snapshot import Link, Metric, Modes, Run, Source, Throughput
 from overwatch.state.run import RunState
 
 RATE_WINDOW_NS = 10_000_000_000
 
 
-def run_view(state: RunState, link: LinkJudgement) -> Run:
+def run_view(state: RunState, judged: Judged) -> Run:
     """Who the run is and how far it has come."""
-    started, finished = state.started, state.finished
+    started, finished, link = state.started, state.finished, judged.link
     origin = state.origin
     first = started.at if started else state.first_at
     elapsed_s = max(0.0, (state.last_at - first) / 1e9)
@@ -43,6 +44,7 @@ def run_view(state: RunState, link: LinkJudgement) -> Run:
         checkpoint_path=safe_or_none(state.checkpoint.path) if state.checkpoint else None,
         steps=state.steps or None,
         steps_per_s=_steps_per_s(state),
+        throughput=_throughput(judged),
         outcome=finished.outcome if finished else None,
         reason=safe_or_none(finished.reason) if finished else None,
     )
@@ -102,6 +104,18 @@ def _steps_per_s(state: RunState) -> float | None:
         return None
     (first_at, first_steps), (last_at, last_steps) = marks[0], marks[-1]
     return (last_steps - first_steps) / ((last_at - first_at) / 1e9)
+
+
+def _throughput(judged: Judged) -> Throughput | None:
+    told, baseline = judged.assessment.watched.slow.throughput, judged.baseline
+    if told is None:
+        return None
+    return Throughput(
+        unit=told.unit,
+        now=told.now,
+        best=None if told.best is None else told.best.rate,
+        baseline=baseline.rate if baseline is not None and baseline.unit == told.unit else None,
+    )
 
 
 def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:

@@ -6,8 +6,11 @@ from typing import Final
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.bounds import Bound as Verdict
 from overwatch.diagnose.bounds import badness
+from overwatch.diagnose.lanes import rank_of
+from overwatch.diagnose.spreads import Spread
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Bound, Host, Lane, System
+from overwatch.snapshot import Spread as SpreadView
 from overwatch.state.run import Gauge, RunState
 
 GAUGE_LIMIT_S: Final = 50.0
@@ -19,9 +22,10 @@ def system_view(state: RunState, judged: Judged) -> System:
     tick = judged.assessment.tick
     ordered = sorted(state.lanes, key=lambda name: (badness(judged.bounds[name]), _natural(name)))
     return System(
-        gpus=tuple(_lane(state, name, judged.bounds[name], tick) for name in ordered),
+        gpus=tuple(_lane(state, name, judged) for name in ordered),
         host=_host(state.host, tick) if state.host else None,
         bound=None if judged.bound is None else bound_view(judged.bound),
+        idle_gpu_s=judged.assessment.watched.waste.of_all(),
     )
 
 
@@ -60,8 +64,10 @@ def _history(readings: dict[str, Gauge], name: str) -> tuple[float | None, ...]:
     return tuple(readings[name].history.items) if name in readings else ()
 
 
-def _lane(state: RunState, name: str, bound: Verdict, tick: int) -> Lane:
+def _lane(state: RunState, name: str, judged: Judged) -> Lane:
+    tick, slow = judged.assessment.tick, judged.assessment.watched.slow
     readings, throttle = state.lanes[name], state.throttles.get(name)
+    trend, rank = slow.memory.get(name), rank_of(state, name)
     told = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
     return Lane(
         gpu_id=safe(name),
@@ -69,6 +75,7 @@ def _lane(state: RunState, name: str, bound: Verdict, tick: int) -> Lane:
         node=safe_or_none(state.lane_ids.nodes.get(name)),
         rank=state.lane_ranks.get(name),
         utilization=_fresh(readings, "utilization", tick),
+        sm_activity=_fresh(readings, "sm_activity", tick),
         utilization_history=_history(readings, "utilization"),
         memory_used_bytes=_fresh(readings, "memory_used_bytes", tick),
         memory_total_bytes=_fresh(readings, "memory_total_bytes", tick),
@@ -84,14 +91,22 @@ def _lane(state: RunState, name: str, bound: Verdict, tick: int) -> Lane:
         nvlink_receive_bytes_per_s=_fresh(readings, "nvlink_receive_bytes_per_s", tick),
         nvlink_transmit_bytes_per_s=_fresh(readings, "nvlink_transmit_bytes_per_s", tick),
         ecc_uncorrected=_fresh(readings, "ecc_uncorrected", tick),
+        oom_s=None if trend is None else trend.oom_s,
+        step_s=_spread(slow.steps.get(name)),
+        update_s=None if rank is None else _spread(slow.updates.get(rank)),
         age_s=_age_s(readings, tick),
-        bound=bound_view(bound),
+        bound=bound_view(judged.bounds[name]),
     )
+
+
+def _spread(spread: Spread | None) -> SpreadView | None:
+    return None if spread is None else SpreadView(p50=spread.p50, p95=spread.p95)
 
 
 def _host(readings: dict[str, Gauge], tick: int) -> Host:
     return Host(
         cpu_utilization=_fresh(readings, "cpu_utilization", tick),
+        cpu_busiest=_fresh(readings, "cpu_busiest", tick),
         cpu_history=_history(readings, "cpu_utilization"),
         ram_used_bytes=_fresh(readings, "ram_used_bytes", tick),
         ram_total_bytes=_fresh(readings, "ram_total_bytes", tick),
@@ -100,5 +115,7 @@ def _host(readings: dict[str, Gauge], tick: int) -> Host:
         network_bytes_per_s=_fresh(readings, "network_bytes_per_s", tick),
         loader_depth=_fresh(readings, "loader_depth", tick),
         loader_capacity=_fresh(readings, "loader_capacity", tick),
+        queue_depth=_fresh(readings, "queue_depth", tick),
+        queue_capacity=_fresh(readings, "queue_capacity", tick),
         age_s=_age_s(readings, tick),
     )

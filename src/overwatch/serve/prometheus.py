@@ -13,6 +13,7 @@ from prometheus_client import Metric as Family
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
 from overwatch.catalog import ROWS, Kind, Metric, Scope, Stage, find, label_name, of_scope, prometheus_name
+from overwatch.catalog.run import GPU_IDLE
 from overwatch.snapshot import Lane, Reading, Snapshot, View
 
 if TYPE_CHECKING:
@@ -135,8 +136,10 @@ def _run(table: _Table, run_id: str, snapshot: Snapshot) -> None:
     if snapshot.system.host is not None:
         for row in of_scope(Scope.HOST):
             table.row(row, labels, _field(snapshot.system.host, row.short))
+    for bound, seconds in snapshot.system.idle_gpu_s.items():
+        table.counter(GPU_IDLE, {**labels, "bound": bound}, seconds)
     for short, value in snapshot.counters.items():
-        if short in _COUNTER_ROWS:
+        if short in _COUNTER_ROWS and short != GPU_IDLE.short:
             table.counter(_COUNTER_ROWS[short], labels, value)
     _fleet(table, labels, snapshot)
 

@@ -25,8 +25,8 @@ from overwatch.snapshot.board import (
 )
 from overwatch.snapshot.findings import FeedLine, Finding, Subject
 from overwatch.snapshot.policy import Limit, Reading
-from overwatch.snapshot.run import Link, Metric, Modes, Run, Source, Verdict
-from overwatch.snapshot.system import Bound, Host, Lane, System
+from overwatch.snapshot.run import Link, Metric, Modes, Run, Source, Throughput, Verdict
+from overwatch.snapshot.system import Bound, Host, Lane, Spread, System
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -54,8 +54,10 @@ __all__ = [
     "Slot",
     "Snapshot",
     "Source",
+    "Spread",
     "Subject",
     "System",
+    "Throughput",
     "Timing",
     "Trend",
     "Verdict",
@@ -98,11 +100,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     link: Link
     verdict: Verdict
     policy: dict[str, Reading] = {}
-    system: System = System()
-    board: Board = Board()
     """By short name; a row of the catalogue that is not here is absent."""
     services: dict[str, Reading] = {}
     """What the learner and the rollouts service told, by full name; empty without them."""
+    system: System = System()
+    board: Board = Board()
     envs: tuple[Env, ...] = ()
     detail: Detail | None = None
     aggregates: Aggregates = Aggregates()

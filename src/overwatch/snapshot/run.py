@@ -19,6 +19,19 @@ class Modes(msgspec.Struct, frozen=True, kw_only=True):
     ddp: int | None = None
 
 
+class Throughput(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is done a second, over whole updates, beside what was and what should be."""
+
+    unit: str
+    """`steps` or `updates`."""
+    now: float
+    """Of the newest stretches."""
+    best: float | None = None
+    """Of this run's best hour, or of its best minutes while it is younger."""
+    baseline: float | None = None
+    """Of the run it is compared with."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Identity and progress."""
 
@@ -54,6 +67,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_path: str | None = None
     steps: int | None = None
     steps_per_s: float | None = None
+    throughput: Throughput | None = None
     outcome: str | None = None
     """`completed`, `failed` or `interrupted` once the run has ended."""
     reason: str | None = None

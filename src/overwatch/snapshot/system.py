@@ -14,6 +14,13 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     mark: str = ""
 
 
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """How long something takes, seconds, over the newest times."""
+
+    p50: float
+    p95: float
+
+
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """One device that envs run on."""
 
@@ -25,6 +32,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """Host name of the machine it is part of."""
     rank: int | None = None
     utilization: float | None = None
+    sm_activity: float | None = None
+    """Share of its processors that had work; where the driver tells it."""
     utilization_history: tuple[float | None, ...] = ()
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None
@@ -42,6 +51,12 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     nvlink_transmit_bytes_per_s: float | None = None
     ecc_uncorrected: float | None = None
     """Memory errors that could not be corrected since the driver was loaded."""
+    oom_s: float | None = None
+    """Seconds until memory is full, if its peaks go on rising as they do."""
+    step_s: Spread | None = None
+    """Step time of the envs on it."""
+    update_s: Spread | None = None
+    """Time of one update, collecting and learning, of the rank on it."""
     age_s: float | None = None
     bound: Bound | None = None
 
@@ -50,6 +65,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The machine that the trainer runs on."""
 
     cpu_utilization: float | None = None
+    cpu_busiest: float | None = None
+    """The busiest core."""
     cpu_history: tuple[float | None, ...] = ()
     ram_used_bytes: float | None = None
     ram_total_bytes: float | None = None
@@ -58,6 +75,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     network_bytes_per_s: float | None = None
     loader_depth: float | None = None
     loader_capacity: float | None = None
+    queue_depth: float | None = None
+    """Batches of experience that wait for the learner."""
+    queue_capacity: float | None = None
     age_s: float | None = None
 
 
@@ -67,3 +87,5 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Lane, ...] = ()
     host: Host | None = None
     bound: Bound | None = None
+    idle_gpu_s: dict[str, float] = {}
+    """GPU-seconds in which nothing ran, by the bound that held; every bound is there."""

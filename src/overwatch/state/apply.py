@@ -37,6 +37,7 @@ from overwatch.state.caps import source_of, within
 from overwatch.state.envs import ids_in
 from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure
+from overwatch.state.places import Cells
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
 from overwatch.state.rhythm import Phase, Rhythm
@@ -132,8 +133,10 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _change_task(state, event)
         case EarlyStopped():
             _stop_early(state, event)
+            _go_on(state, source, event.at)
         case CheckpointSaved():
             state.checkpoint = event
+            _go_on(state, source, event.at)
         case LogLine() | FindingAcknowledged():
             pass
         case _:
@@ -193,7 +196,7 @@ def _note_drops(state: RunState, source: Source, event: Measured) -> None:
 
 
 def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
-    rows = state.envs.rows(ids_in(event.env_id))
+    rows = state.envs.at(event.env_id).rows
     state.envs.finish_episodes(rows, event.episode_return.array().astype(np.float64), event.at)
     if event.metric is not None:
         state.envs.measure("metric", rows, event.metric.array().astype(np.float64), event.at)
@@ -202,7 +205,7 @@ def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
 
 
 def _act(state: RunState, event: ActionTaken) -> None:
-    rows = state.envs.rows(ids_in(event.env_id))
+    rows = state.envs.at(event.env_id).rows
     nothing = np.full(rows.size, -1, dtype=np.int64)
     ops = codes(event.op, state.op_names.code)
     slots = nothing if event.slot is None else codes(event.slot, state.slot_names.code)
@@ -219,7 +222,8 @@ def _move_seed(state: RunState, event: SeedStageChanged) -> None:
     row = state.envs.row(event.env_id)
     slot = state.slot_names.code(event.slot)
     state.envs.fit_slots(len(state.slot_names.words))
-    state.envs.move(np.array([row]), np.array([slot]), np.array([event.after.code]), event.at)
+    cell = Cells(np.array([row]), np.array([slot]), np.array([row]))
+    state.envs.move(cell, np.array([event.after.code]), event.at)
     blueprint = event.blueprint
     state.envs.blueprint[row, slot] = -1 if blueprint is None else state.blueprint_names.code(blueprint)
     state.envs.alpha[row, slot] = math.nan if event.alpha is None else event.alpha
@@ -267,6 +271,12 @@ def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
     phase = state.phases.setdefault(source.rank, phases).setdefault(event.phase, Phase())
     phase.push(event.at, event.duration_s)
     state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
+
+
+def _go_on(state: RunState, source: Source, at: int) -> None:
+    """Note that a rank's training goes on, although no step of it has ended."""
+    if source.rank in state.rhythms:
+        state.rhythms[source.rank].seen_at = max(state.rhythms[source.rank].seen_at, at)
 
 
 def _non_finite(state: RunState, event: NonFiniteSeen) -> None:

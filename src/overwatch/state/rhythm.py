@@ -54,6 +54,8 @@ class Rhythm(msgspec.Struct, kw_only=True):
     """The step that ended last."""
     at: int = 0
     """When, in producer's time."""
+    seen_at: int = 0
+    """Newest sign that its training goes on within a step: an early stop, a checkpoint."""
     gaps: dict[str, dict[str, Ring[float]]] = msgspec.field(default_factory=dict)
     """Seconds from the end of one step to the end of the next, by both names."""
     pairs: int = 0
@@ -65,12 +67,10 @@ class Rhythm(msgspec.Struct, kw_only=True):
     def step(self, name: str, at: int) -> None:
         """Note that a step ended."""
         if self.last is not None and at >= self.at:
-            after = (
-                self.gaps.setdefault(self.last, {}) if self.pairs < MAX_PAIRS else self.gaps.get(self.last)
-            )
-            if after is not None and (name in after or self.pairs < MAX_PAIRS):
-                if name not in after:
-                    self.pairs += 1
-                    after[name] = Ring(GAPS)
+            after = self.gaps.setdefault(self.last, {})
+            if name not in after and self.pairs < MAX_PAIRS:
+                self.pairs += 1
+                after[name] = Ring(GAPS)
+            if name in after:
                 after[name].push((at - self.at) / 1e9)
         self.last, self.at = name, max(self.at, at)

@@ -160,7 +160,7 @@ def test_an_assessment_survives_a_checkpoint(cut: int) -> None:
         reloaded = assess(state, load(dump(reloaded)) if i == cut else reloaded, tick).assessment
 
     assert dump(reloaded) == dump(straight)
-    assert straight.bounds["gpu0"].bound.state == "IO-BOUND"
+    assert straight.watched.lanes["gpu0"].bound.state == "IO-BOUND"
     assert straight.followed.open
 
 

@@ -8,9 +8,12 @@ from overwatch.catalog import Scope, find
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.anomaly import AnomalyLimits
 from overwatch.diagnose.bounds import RULES, Bound, badness, judge_lanes, judge_run
+from overwatch.diagnose.cycle import Cycle
 from overwatch.diagnose.fleet import kind_of
 from overwatch.diagnose.held import HOLD_NS, hold
 from overwatch.diagnose.lanes import LaneFacts
+from overwatch.diagnose.memory import MemoryTrend
+from overwatch.diagnose.sawtooth import Sawtooth
 from overwatch.events import Column, Event, Measured, PhaseEnded
 from overwatch.state import RunState
 from tests import fakes
@@ -18,6 +21,12 @@ from tests.fakes import SECOND, START_NS
 
 GIB = 1 << 30
 BUSY = {"util": 0.97, "power": 0.8, "memory": 0.5, "clock": 1.0}
+
+
+def _cycle(**shares: float) -> Cycle:
+    """A rank that spends these shares of its time in phases."""
+    return Cycle(rank=0, shares=shares)
+
 
 EXAMPLES: dict[str, tuple[LaneFacts, str, str]] = {
     "throttled": (
@@ -30,8 +39,8 @@ EXAMPLES: dict[str, tuple[LaneFacts, str, str]] = {
     ),
     "oom_risk": (
         LaneFacts(
-            name="gpu1", age_s=0, memory=0.9, memory_used=72 * GIB, memory_total=80 * GIB,
-            memory_rate=GIB / 4, util=0.9,
+            name="gpu1", age_s=0, memory=0.9, util=0.9,
+            trend=MemoryTrend(rate=GIB / 4, oom_s=32.0, confidence=0.8),
         ),
         "OOM-RISK!!",
         "memory full in about 32s at +0.25G/s",
@@ -53,7 +62,37 @@ EXAMPLES: dict[str, tuple[LaneFacts, str, str]] = {
         "IO-BOUND!",
         "loader 0/8, util 30%; it waits for data",
     ),
+    "weights_bound": (
+        LaneFacts(name="gpu1", age_s=0, util=0.5, cycle=_cycle(weights=0.2, update=0.3)),
+        "WEIGHTS-BOUND!",
+        "20% of each update brings weights to the actors, util 50%",
+    ),
+    "starved": (
+        LaneFacts(name="gpu1", age_s=0, util=0.3, queue=0.05, queue_text="queue 1/20"),
+        "STARVED!",
+        "queue 1/20: learning is faster than collecting, util 30%",
+    ),
     "compute_bound": (LaneFacts(name="gpu1", age_s=0, **BUSY), "COMPUTE-BOUND", "busy at full power"),
+    "env_bound": (
+        LaneFacts(name="gpu1", age_s=0, util=0.2, cycle=_cycle(env_wait=0.7, rollout=0.8)),
+        "ENV-BOUND",
+        "70% of the time waits for envs, util 20%",
+    ),
+    "inference_bound": (
+        LaneFacts(name="gpu1", age_s=0, util=0.8, cycle=_cycle(inference=0.6, rollout=0.7)),
+        "INFER-BOUND",
+        "60% of the time chooses actions, util 80%",
+    ),
+    "learner_bound": (
+        LaneFacts(name="gpu1", age_s=0, util=0.85, cycle=_cycle(update=0.6, advantage=0.05)),
+        "LEARNER-BOUND",
+        "65% of the time learns, util 85%",
+    ),
+    "sawtooth_bound": (
+        LaneFacts(name="gpu1", age_s=0, util=0.5, saw=Sawtooth(high=0.95, low=0.2, period_s=4.0)),
+        "SYNC-BOUND!",
+        "util swings 20% to 95% every 4.0s; it waits in each",
+    ),
     "memory_bound": (
         LaneFacts(name="gpu1", age_s=0, util=0.5, memory=0.94, power=0.5),
         "MEMORY-BOUND",
@@ -79,17 +118,21 @@ NEARLY: dict[str, LaneFacts] = {
         name="gpu1",
         age_s=0,
         memory=0.96,
-        memory_used=76 * GIB,
-        memory_total=80 * GIB,
-        memory_rate=GIB / 100,
+        trend=MemoryTrend(rate=GIB / 100, oom_s=400.0, confidence=0.8),
         util=0.9,
     ),
     "straggler": LaneFacts(name="gpu1", age_s=0, pace=1.2, step_s=1.92, **BUSY),
     "sync_bound": LaneFacts(
-        name="gpu0", age_s=0, util=0.62, step_s=0.9, slowest="gpu1", slowest_s=1.0, sync_phase=0.1
+        name="gpu0", age_s=0, util=0.62, step_s=0.9, slowest="gpu1", slowest_s=1.0, cycle=_cycle(sync=0.1)
     ),
-    "io_bound": LaneFacts(name="gpu1", age_s=0, util=0.3, loader=0.5, loader_text="loader 4/8", io_phase=0.2),
-    "compute_bound": LaneFacts(name="gpu1", age_s=0, util=0.97, power=0.55),
+    "io_bound": LaneFacts(name="gpu1", age_s=0, util=0.3, loader=0.5, loader_text="loader 4/8", cycle=_cycle(load=0.2)),
+    "weights_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, cycle=_cycle(weights=0.14)),
+    "starved": LaneFacts(name="gpu1", age_s=0, util=0.3, queue=0.2, cycle=_cycle(queue_wait=0.1)),
+    "compute_bound": LaneFacts(name="gpu1", age_s=0, util=0.97, power=0.55, sm=0.3),
+    "env_bound": LaneFacts(name="gpu1", age_s=0, util=0.2, cycle=_cycle(env_wait=0.49)),
+    "inference_bound": LaneFacts(name="gpu1", age_s=0, util=0.95, cycle=_cycle(inference=0.9)),
+    "learner_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, queue=0.8, cycle=_cycle(update=0.59)),
+    "sawtooth_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, saw=None),
     "memory_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, memory=0.9),
     "host_bound": LaneFacts(name="gpu1", age_s=0, util=0.85, power=0.25),
     "idle": LaneFacts(name="gpu1", age_s=0, util=0.06, power=0.1),
@@ -144,12 +187,19 @@ def test_the_rule_abstains_without_signals(name: str) -> None:
         (LaneFacts(name="g", age_s=0, pace=1.2, step_s=1.0, **BUSY), "COMPUTE-BOUND"),
         (LaneFacts(name="g", age_s=0, loader=0.0, **BUSY), "COMPUTE-BOUND"),
         (LaneFacts(name="g", age_s=0, **{**BUSY, "memory": 0.98}), "OOM-RISK"),
-        (LaneFacts(name="g", age_s=0, sync_phase=0.3, **BUSY), "SYNC-BOUND"),
+        (LaneFacts(name="g", age_s=0, cycle=_cycle(sync=0.3), **BUSY), "SYNC-BOUND"),
+        (LaneFacts(name="g", age_s=0, throttle=(), **{**BUSY, "clock": 0.5}), "COMPUTE-BOUND"),
+        (LaneFacts(name="g", age_s=0, util=0.95, sm=0.7), "COMPUTE-BOUND"),
+        (LaneFacts(name="g", age_s=0, util=0.4, core=0.99, power=0.2, memory=0.3), "HOST-BOUND"),
+        (LaneFacts(name="g", age_s=0, util=0.4, core=0.5, power=0.2, memory=0.3), "unknown"),
+        (LaneFacts(name="g", age_s=0, util=0.4, cycle=_cycle(checkpoint=0.2)), "IO-BOUND"),
+        (LaneFacts(name="g", age_s=0, util=0.4, queue=0.95, queue_text="queue 19/20"), "LEARNER-BOUND"),
+        (LaneFacts(name="g", age_s=9, fresh_s=30, **BUSY), "COMPUTE-BOUND"),
         (LaneFacts(name="g", age_s=9, throttle=("thermal",), **BUSY), "unknown"),
         (
             LaneFacts(
-                name="g", age_s=0, util=0.97, power=0.8, memory=0.3, memory_used=24 * GIB,
-                memory_total=80 * GIB, memory_rate=4.0 * GIB,
+                name="g", age_s=0, util=0.97, power=0.8, memory=0.3,
+                trend=MemoryTrend(rate=4.0 * GIB, oom_s=14.0, confidence=0.9),
             ),
             "COMPUTE-BOUND",
         ),
@@ -251,12 +301,12 @@ def test_phases_of_a_rank_speak_for_its_lane() -> None:
     """A rank that spends a third of its time at the barrier is sync-bound on the lane it steps on."""
     told: list[Event] = [
         fakes.envs(START_NS, [0, 1], step_time=[0.01, 0.01], lane=["gpu0", "gpu0"]),  # type: ignore[list-item]  # lanes are words
-        lane_readings(START_NS, ["gpu0"], utilization=[0.6]),
+        lane_readings(START_NS + 4 * SECOND, ["gpu0"], utilization=[0.6]),
     ]
     told += [
-        PhaseEnded(at=START_NS + i, phase=phase, duration_s=seconds)
-        for i in range(3)
-        for phase, seconds in (("collect", 0.4), ("sync", 0.2))
+        PhaseEnded(at=START_NS + int((1.2 * i + ends) * SECOND), phase=phase, duration_s=seconds)
+        for i in range(4)
+        for phase, seconds, ends in (("collect", 0.8, 0.8), ("sync", 0.4, 1.2))
     ]
     bound = _judged(fakes.folded(told)).bounds["gpu0"]
 

@@ -23,7 +23,7 @@ def _after(*spans: tuple[float, bool], patience: Patience = PATIENT, last: str =
         severity = last if place == len(spans) - 1 else "warning"
         for _ in range(round(seconds * 10)):
             tick += SECOND // 10
-            followed = follow(followed, [_problem(severity, patience)] if wrong else [], tick)
+            followed = follow(followed, [_problem(severity, patience)] if wrong else [], tick, tick)
     return followed
 
 
@@ -77,9 +77,9 @@ def test_a_symptom_leaves_with_its_cause_and_does_not_linger() -> None:
     storm = msgspec.structs.replace(
         _problem(patience=Patience()), code="crash-storm", absorbs=("env-crashed",)
     )
-    before = follow(Followed(), [single], SECOND)
+    before = follow(Followed(), [single], SECOND, SECOND)
 
-    after = follow(before, [storm], 2 * SECOND)
+    after = follow(before, [storm], 2 * SECOND, 2 * SECOND)
 
     assert [item.problem.code for item in before.open.values()] == ["env-crashed"]
     assert [item.problem.code for item in after.open.values()] == ["crash-storm"]
@@ -89,7 +89,7 @@ def test_what_was_usual_when_it_opened_stays_so() -> None:
     """While a finding stands, its rule is told the level of the beginning, whatever it says later."""
     first = msgspec.structs.replace(_problem(patience=Patience()), usual=1.0, stands=2.0)
     later = msgspec.structs.replace(first, usual=9.0, stands=9.0)
-    followed = follow(follow(Followed(), [first], SECOND), [later], 2 * SECOND)
+    followed = follow(follow(Followed(), [first], SECOND, SECOND), [later], 2 * SECOND, 2 * SECOND)
     (problem,) = standing(followed).values()
 
     assert (problem.usual, problem.stands) == (1.0, 2.0)

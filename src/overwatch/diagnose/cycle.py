@@ -1,0 +1,114 @@
+"""What each rank spends its time on, and which rank the others wait for: by the phases that it told.
+
+A share is of all the time that passed, so phases within phases count once each and a phase may happen many
+times an update. A rank's work is what is left of an update when its waiting for others is taken off: the
+straggler is who works longest and waits least. Pure.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from overwatch.catalog.phases import Phase as Kind
+from overwatch.catalog.phases import parse_phase
+from overwatch.state.rhythm import Phase
+from overwatch.state.ring import median
+
+LEAST_ENDS: Final = 3
+WINDOW_NS: Final = 60_000_000_000
+LEAST_MARKS: Final = 4
+"""Marks that are looked at, however long ago, where phases are long."""
+GONE: Final = 4
+"""A phase that did not end for so many of its own intervals, and a minute, is no part of the loop."""
+
+
+class Cycle(msgspec.Struct, frozen=True, kw_only=True):
+    """How one rank spends its time."""
+
+    rank: int
+    shares: dict[str, float] = {}
+    """Share of the time by kind of phase; absent where the rank tells none of the kind."""
+    update_s: float | None = None
+    """From the end of one update to that of the next."""
+    work_s: float | None = None
+    """Of that, what it does not wait for others; only where it tells how long it waits."""
+    pace: float | None = None
+    """Its work over the median of the other ranks'."""
+    others_s: float | None = None
+    """That median."""
+    slowest: int | None = None
+    """The rank that works longest, where it is another one."""
+
+    def share(self, kind: Kind) -> float | None:
+        """Share of the time spent in a kind of phase; `None` where the rank does not tell."""
+        return self.shares.get(kind.value)
+
+
+def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
+    """Every rank that tells phases, by rank, compared with the others."""
+    cycles = {rank: _cycle(rank, of_rank) for rank, of_rank in phases.items()}
+    works = {rank: cycle.work_s for rank, cycle in cycles.items() if cycle.work_s is not None}
+    if len(works) < 2:
+        return cycles
+    slowest = max(works, key=lambda rank: (works[rank], -rank))
+    compared = dict(cycles)
+    for rank, own in works.items():
+        others = median([work for other, work in works.items() if other != rank])
+        if others is not None and others > 0:
+            compared[rank] = msgspec.structs.replace(
+                cycles[rank],
+                pace=own / others,
+                others_s=others,
+                slowest=None if slowest == rank else slowest,
+            )
+    return compared
+
+
+def _cycle(rank: int, phases: Mapping[str, Phase]) -> Cycle:
+    newest = max((phase.at for phase in phases.values()), default=0)
+    shares: dict[str, float] = {}
+    update_s: float | None = None
+    for name, phase in phases.items():
+        kind, share = parse_phase(name), _share(phase, newest)
+        if kind is None or share is None:
+            continue
+        shares[kind.value] = min(1.0, shares.get(kind.value, 0.0) + share)
+        if kind is Kind.UPDATE:
+            update_s = _interval(phase)
+    waits = shares.get(Kind.SYNC.value)
+    work_s = None if waits is None or update_s is None else update_s * (1 - waits)
+    return Cycle(rank=rank, shares=shares, update_s=update_s, work_s=work_s)
+
+
+def _interval(phase: Phase) -> float | None:
+    """Median seconds from one end to the next."""
+    ends = phase.ends.items
+    return median([(after - before) / 1e9 for before, after in pairwise(ends)])
+
+
+def _share(phase: Phase, newest: int) -> float | None:
+    """Share of the newest minute, or of the newest few rounds; `None` where too little is known."""
+    marks = phase.marks.items
+    if len(phase.ends.items) < LEAST_ENDS or len(marks) < 2:
+        return None
+    interval_s = _interval(phase) or 0.0
+    if newest - phase.at > max(WINDOW_NS, GONE * interval_s * 1e9):
+        return 0.0
+    first = min(
+        max(0, len(marks) - LEAST_MARKS),
+        next(place for place, mark in enumerate(marks) if mark[0] >= marks[-1][0] - WINDOW_NS),
+    )
+    (begun_at, begun_s), (ended_at, ended_s) = marks[first], marks[-1]
+    return (ended_s - begun_s) / ((ended_at - begun_at) / 1e9)
+
+
+def update_times(phases: Mapping[str, Phase]) -> list[float]:
+    """Seconds of the newest updates of one rank, collecting and learning, oldest first."""
+    found: list[float] = []
+    for name, phase in phases.items():
+        if parse_phase(name) is Kind.UPDATE:
+            ends = phase.ends.items
+            found = [(after - before) / 1e9 for before, after in pairwise(ends)]
+    return found

@@ -1,0 +1,83 @@
+"""What machines do and what that costs, over time: the clock, the slow lane, held bounds, waste.
+
+Gathers what is judged about lanes and ranks, in the one order in which each part can know of the others.
+Pure; must not know envs or the policy.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from overwatch.diagnose.bounds import Bound, judge_lanes, judge_ranks, judge_run
+from overwatch.diagnose.clock import DataClock, advanced
+from overwatch.diagnose.findings_lane import lane_problems
+from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.held import Held, hold
+from overwatch.diagnose.lanes import LaneFacts, lanes_of, ranks_of
+from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose.problem import Problem
+from overwatch.diagnose.slow import Slow, slowly
+from overwatch.diagnose.throughput import Reference, regressions
+from overwatch.diagnose.waste import Waste, wasted
+from overwatch.diagnose.watchdog import silent_processes, stalled
+from overwatch.state.run import RunState
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """What outlives a tick."""
+
+    clock: DataClock = DataClock()
+    slow: Slow = Slow()
+    lanes: dict[str, Held] = {}
+    """What holds each lane back."""
+    ranks: dict[str, Held] = {}
+    """What holds each rank back that no lane is known of."""
+    waste: Waste = Waste()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """Lanes and ranks at one tick."""
+
+    watched: Watched
+    lanes: tuple[LaneFacts, ...]
+    """Those that report readings, then the ranks that no such lane is known of."""
+    bounds: dict[str, Bound]
+    """What holds each lane back, held over time."""
+    bound: Bound | None
+    """What holds the run back as a whole."""
+
+    @property
+    def all_bounds(self) -> dict[str, Bound]:
+        """Of lanes and ranks."""
+        return {**self.bounds, **{name: item.bound for name, item in self.watched.ranks.items()}}
+
+
+def watch(state: RunState, fleet: Fleet, before: Watched, tick: int, limits: AnomalyLimits) -> Machines:
+    """Judge the machines of one run at `tick`."""
+    clock, slow = advanced(before.clock, state, tick), slowly(before.slow, state, tick)
+    lanes, others = lanes_of(state, fleet, slow, tick), ranks_of(state, slow, tick)
+    held = hold(before.lanes, judge_lanes(lanes, limits), clock.now)
+    ranks = hold(before.ranks, judge_ranks(others, limits), clock.now)
+    bounds = {name: item.bound for name, item in held.items()}
+    watched = Watched(
+        clock=clock, slow=slow, lanes=held, ranks=ranks, waste=wasted(before.waste, state.rested, bounds)
+    )
+    return Machines(
+        watched=watched,
+        lanes=(*lanes, *(rank for rank in others if rank.name in ranks)),
+        bounds=bounds,
+        bound=judge_run(bounds or {name: item.bound for name, item in ranks.items()}),
+    )
+
+
+def machine_problems(
+    state: RunState, fleet: Fleet, machines: Machines, limits: AnomalyLimits, baseline: Reference | None
+) -> Iterator[Problem]:
+    """Everything that is wrong with lanes, ranks and processes, and with how much gets done."""
+    slow = machines.watched.slow
+    yield from stalled(slow.stalls)
+    yield from silent_processes(state, slow.silent, slow.tick)
+    yield from lane_problems(fleet, machines.lanes, machines.all_bounds, limits)
+    yield from regressions(slow.throughput, baseline)
