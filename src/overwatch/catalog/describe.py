@@ -80,12 +80,12 @@ def alias_text(alias: Alias) -> str:
 def lookup(name: str, rows: Sequence[Metric]) -> tuple[Metric, ...]:
     """Rows that a word of any kind means: a name, short name, Prometheus name, alias, record or label."""
     wanted = name.strip()
-    for spelt in (wanted, wanted.lower()):
-        exact = tuple(row for row in rows if row.name == spelt)
-        found = exact or tuple(row for row in rows if spelt in _spellings(row))
-        if found:
-            return found
-    return tuple(row for row in rows if wanted.upper() in row.tele or wanted.lower() == row.label.lower())
+    exact = tuple(row for row in rows if row.name == wanted)
+    return exact or tuple(
+        row
+        for row in rows
+        if wanted in _spellings(row) or wanted.upper() in row.tele or wanted.lower() == row.label.lower()
+    )
 
 
 def nearest(name: str, rows: Sequence[Metric]) -> list[str]:

@@ -1,13 +1,13 @@
 """`overwatch catalog`: what is measured, who calls it what, what is healthy, and what comes from what."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from typing import Final
 
 import click
 
 from overwatch.catalog import ROWS, Library, Metric, Scope
-from overwatch.catalog.describe import alias_text, describe, limits_text, lookup, nearest
+from overwatch.catalog.describe import Said, alias_text, describe, limits_text, lookup, nearest
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, places
@@ -28,14 +28,21 @@ def catalog() -> None:
 @_FORMAT
 def show(name: str, fmt: str) -> None:
     """Everything about a metric. NAME: any spelling of it, or the id of a telemetry record."""
-    rows = lookup(name, ROWS)
-    place = places(ROWS).get(name.strip().upper())
-    if not rows and place is not None and not isinstance(place, InRow):
-        _print(fmt, {"record": name.strip().upper(), "lives_in": _words(place)}, _record_lines)
+    record = name.strip().upper()
+    rows, place = lookup(name, ROWS), places(ROWS).get(record)
+    if not rows and place is not None:
+        said = {"record": record, "lives_in": _words(place)}
+        click.echo(
+            json.dumps([said], ensure_ascii=False, indent=2) if fmt == "json" else " ".join(said.values())
+        )
         return
     rows = rows or _unknown(name)
+    if fmt == "json":
+        click.echo(json.dumps([_said(row) for row in rows], ensure_ascii=False, indent=2))
+        return
     for row in rows:
-        _print(fmt, describe(row) | _arrows_of(row), lambda said: _show_lines(row, said))  # noqa: B023 used at once
+        for line in _lines(row):
+            click.echo(line)
 
 
 @catalog.command("list")
@@ -108,23 +115,17 @@ def _unknown(name: str) -> tuple[Metric, ...]:
     raise click.ClickException(f"no metric is called {name!r}; {hint}")
 
 
-def _print(fmt: str, said: dict[str, object], lines: Callable[[dict[str, object]], Iterable[str]]) -> None:
-    if fmt == "json":
-        click.echo(json.dumps(said, ensure_ascii=False, indent=2))
-        return
-    for line in lines(said):
-        click.echo(line)
-
-
-def _arrows_of(row: Metric) -> dict[str, object]:
+def _said(row: Metric) -> dict[str, Said]:
+    """All about a row, its arrows too."""
     fed = arrows(ROWS)
-    return {"depends_on": list(backwards(fed).get(row.name, ())), "feeds": list(fed.get(row.name, ()))}
+    sources, ends = backwards(fed).get(row.name, ()), fed.get(row.name, ())
+    return describe(row) | {"depends_on": list(sources), "feeds": list(ends)}
 
 
-def _show_lines(row: Metric, said: dict[str, object]) -> Iterable[str]:
+def _lines(row: Metric) -> Iterator[str]:
     yield f"{row.name}  {row.asks}"
-    for key, value in said.items():
-        if key in ("name", "asks", "limits", "aliases") or value in (None, [], {}, "", "none"):
+    for key, value in _said(row).items():
+        if key in ("name", "asks", "limits", "aliases") or not value or value == "none":
             continue
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         yield f"  {key.replace('_', ' '):{_WIDTH}}{text}"
@@ -132,10 +133,6 @@ def _show_lines(row: Metric, said: dict[str, object]) -> Iterable[str]:
         yield f"  {f'limits {preset}':{_WIDTH + 8}}{limits_text(row.limits_for(preset)) or 'none'}"
     for alias in row.aliases:
         yield f"  {alias.library.value:{_WIDTH}}{alias_text(alias)}"
-
-
-def _record_lines(said: dict[str, object]) -> Iterable[str]:
-    yield f"{said['record']}  {said['lives_in']}"
 
 
 def _words(place: Place) -> str:

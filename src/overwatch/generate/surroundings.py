@@ -8,7 +8,7 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
-import overwatch.diagnose
+import overwatch
 from overwatch.catalog import ROWS
 from overwatch.catalog.checking import Surroundings, problems
 from overwatch.events import Event
@@ -37,7 +37,7 @@ def event_fields() -> dict[str, frozenset[str]]:
 
 def finding_codes() -> frozenset[str]:
     """Codes that rules raise under a name of their own, as they are written in the rules."""
-    folder = Path(overwatch.diagnose.__file__).parent
+    folder = Path(overwatch.__file__).parent / "diagnose"
     return frozenset(
         code for path in folder.rglob("*.py") for code in _CODE.findall(path.read_text(encoding="utf-8"))
     )

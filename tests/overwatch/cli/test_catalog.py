@@ -1,0 +1,111 @@
+"""`overwatch catalog`."""
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from overwatch.catalog import KL, ROWS
+from overwatch.catalog.presets import PRESETS
+from overwatch.cli import main
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["catalog", *arguments])
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [KL.name, "kl_divergence", "overwatch_policy_kl_divergence", "train/approx_kl", "TELE-110"],
+)
+def test_a_metric_is_shown_by_any_of_its_spellings(spelling: str) -> None:
+    """Name, short name, Prometheus name, alias and record lead to the same row."""
+    (shown,) = json.loads(_run("show", spelling, "--format", "json").stdout)
+
+    assert shown["name"] == KL.name
+    assert shown["limits"] == dict.fromkeys(PRESETS, "warning > 0.015, critical > 0.03")
+    assert "finding:policy-kl-divergence" in shown["feeds"]
+    assert {"name": "policy/approxkl_avg", "library": "TRL", "estimator": "k2",
+            "moment": "mean over all epochs and minibatches"} in shown["aliases"]  # fmt: skip
+
+
+def test_all_metrics_that_a_word_means_are_shown() -> None:
+    """What one library calls KL is another's divergence from a reference."""
+    shown = json.loads(_run("show", "kl", "--format", "json").stdout)
+
+    assert [row["sdk"] for row in shown] == ["kl_divergence", "kl_reference"]
+
+
+def test_a_metric_is_shown_in_words() -> None:
+    """The question first, then everything that is known."""
+    result = _run("show", "entropy")
+
+    assert result.exit_code == 0
+    assert "Does the policy still explore" in result.stdout
+    assert "limits ppo-continuous none" in result.stdout
+    assert "None" not in result.stdout
+
+
+def test_a_record_that_is_no_metric_is_shown_too() -> None:
+    """A record leads to its field, its event, or to what it comes with."""
+    assert "`run.task` of the snapshot" in _run("show", "TELE-001").stdout
+    assert "comes with attribution in the morphogenesis world" in _run("show", "tele-530").stdout
+
+
+@pytest.mark.parametrize("command", ["show", "graph"])
+def test_a_wrong_spelling_is_told_the_nearest(command: str) -> None:
+    """An error says what was meant, or how to see all."""
+    assert "did you mean" in _run(command, "kl_divergance").stderr
+    assert "overwatch catalog list" in _run(command, "§§§").stderr
+    assert _run(command, "§§§").exit_code == 1
+
+
+def test_all_metrics_are_listed() -> None:
+    """One line a row, and how many there are; as JSON the same rows."""
+    result = _run("list")
+
+    assert result.stdout.splitlines()[-1].startswith(f"{len(ROWS)} metrics")
+    assert [row["name"] for row in json.loads(_run("list", "--format", "json").stdout)] == [
+        row.name for row in ROWS
+    ]
+
+
+def test_a_list_is_narrowed() -> None:
+    """By scope, by library, by what a preset judges."""
+    assert "overwatch.policy" not in _run("list", "--scope", "gpu").stdout
+    assert "actor/ppo_kl (k1" in _run("list", "--library", "verl").stdout
+    judged = _run("list", "--judged", "--preset", "esper").stdout
+    assert "overwatch.policy.advantage_std" in judged
+    assert "overwatch.policy.learning_rate" not in judged
+    wrong = _run("list", "--preset", "espr")
+    assert wrong.exit_code != 0
+    assert "did you mean 'esper'" in wrong.stderr
+
+
+def test_the_catalogue_is_checked() -> None:
+    """What it holds is counted, once it is in order."""
+    result = _run("check")
+
+    assert result.exit_code == 0
+    assert "178 telemetry records are in order" in result.stdout
+
+
+def test_a_broken_catalogue_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every wrong row is a line, and the status is 1."""
+    monkeypatch.setattr("overwatch.generate.surroundings.ROWS", (*ROWS, KL))
+
+    result = _run("check")
+
+    assert result.exit_code == 1
+    assert f"2 rows have the name '{KL.name}'" in result.stderr
+
+
+def test_arrows_are_drawn() -> None:
+    """Where a metric comes from, and what it feeds; of an event too."""
+    result = _run("graph", "goodhart_gap")
+
+    assert "  from overwatch.policy.proxy_return" in result.stdout.splitlines()
+    assert "  feeds nothing" in result.stdout.splitlines()
+    assert "feeds overwatch.policy.prunes" in _run("graph", "event:seed_stage_changed").stdout
+    said = json.loads(_run("graph", KL.name, "--format", "json").stdout)
+    assert [1, "finding:policy-kl-divergence"] in said["feeds"]
