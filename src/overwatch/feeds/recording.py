@@ -13,8 +13,12 @@ from typing import assert_never
 
 import msgspec
 
-from overwatch.feeds.files import LIVE, RecordingFiles
-from overwatch.feeds.index import (
+from overwatch.fold import FAST_NS, Fold, Frame, next_tick
+from overwatch.journal import Batch, Signal
+from overwatch.otlp.grain import Grain
+from overwatch.otlp.jsonl import MalformedJson, from_json
+from overwatch.recordings.files import LIVE, RecordingFiles
+from overwatch.recordings.index import (
     Ended,
     Entry,
     Gone,
@@ -25,11 +29,7 @@ from overwatch.feeds.index import (
     Started,
     read_entry,
 )
-from overwatch.fold import FAST_NS, Fold, Frame, next_tick
-from overwatch.journal import Batch, Signal
-from overwatch.journal.pieces import Piece
-from overwatch.otlp.grain import Grain
-from overwatch.otlp.jsonl import MalformedJson, from_json
+from overwatch.recordings.pieces import Piece
 from overwatch.snapshot import Snapshot
 
 __all__ = ["Recording", "RecordingError", "Segment", "open_recording"]

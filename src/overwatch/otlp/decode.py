@@ -24,7 +24,7 @@ from overwatch.otlp.result import DETAILED, Decoded, Problem
 from overwatch.otlp.value import Value, attributes_to_python, to_python, to_text
 from overwatch.otlp.wire import MalformedBody
 
-__all__ = ["Decoded", "MalformedBody", "Problem", "decode"]
+__all__ = ["Decoded", "MalformedBody", "Problem", "decode", "measurement"]
 
 _LAST_TIME: Final = (1 << 63) - 1
 
@@ -106,6 +106,18 @@ def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Re
     except (ValueError, msgspec.ValidationError) as error:
         raise _RejectedError("malformed", f"{log.event_name}: {error}") from None
     return Record(origin=origin, event=event, seq=_seq(said))
+
+
+def measurement(resource: Resource, log: LogRecord) -> Record | None:
+    """A log record as the measurement of a run; `None` where it is anything else, or malformed."""
+    if wire.BY_EVENT_NAME.get(log.event_name) is not Measured:
+        return None
+    said = first_values(log.attributes)
+    run_id = run_id_in(resource, said.get(wire.RUN_ID))
+    try:
+        return None if run_id is None else _record(resource, run_id, "", _Said(log, said))
+    except _RejectedError:
+        return None
 
 
 def _ended(said: _Said, at: int) -> EnvsRemoved | None:

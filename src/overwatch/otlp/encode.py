@@ -82,7 +82,7 @@ def request(records: Iterable[Record], resource: Mapping[str, Value]) -> bytes:
     groups = []
     for origin, same in groupby(records, key=lambda record: record.origin):
         scope_logs = ScopeLogs(
-            scope=InstrumentationScope(name=wire.OURS), log_records=[_log_record(record) for record in same]
+            scope=InstrumentationScope(name=wire.OURS), log_records=[log_record(record) for record in same]
         )
         attributes = to_pairs({**origin_attributes(origin), **resource})
         groups.append(ResourceLogs(resource=Resource(attributes=attributes), scope_logs=[scope_logs]))
@@ -104,7 +104,8 @@ def origin_attributes(origin: Origin) -> dict[str, Value]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _log_record(record: Record) -> LogRecord:
+def log_record(record: Record) -> LogRecord:
+    """A record as a message."""
     pieces = encode(record.event)
     attributes = to_pairs(pieces.attributes)
     if record.seq is not None:

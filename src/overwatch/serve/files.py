@@ -66,7 +66,7 @@ class LineFile:
         return Mark(inode=0 if self._fd is None else os.fstat(self._fd).st_ino, length=length)
 
     def after(self, mark: Mark) -> bytes:
-        """The first lines after a mark, none where there are none or the file is another. Raises `OSError`."""
+        """The first lines after a mark, none where the file ends or is another. Raises `OSError`."""
         self.open()
         if self._fd is None or os.fstat(self._fd).st_ino != mark.inode:
             return b""

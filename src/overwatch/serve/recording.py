@@ -18,8 +18,8 @@ import msgspec
 from overwatch import __version__
 from overwatch.fold import FAST_NS, SLOW_NS
 from overwatch.journal import INDEX_VERSION, Batch, Signal
-from overwatch.journal.pieces import INDEX, Inventory, Piece, inventory
 from overwatch.otlp import jsonl
+from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
 from overwatch.serve.files import LineFile, Mark, sync_folder
 
 _NS_PER_MS: Final = 1_000_000

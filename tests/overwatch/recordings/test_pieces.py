@@ -1,6 +1,6 @@
 """The pieces of a recording: which files count, at whatever moment the folder is looked at."""
 
-from overwatch.journal.pieces import Piece, inventory, piece_of
+from overwatch.recordings.pieces import Piece, inventory, piece_of
 
 
 def test_a_name_is_read_back() -> None:

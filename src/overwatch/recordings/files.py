@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from overwatch.feeds.index import Header, RecordingError, read_entry
-from overwatch.journal.packed import PackedReader, unpacked_lines
-from overwatch.journal.pieces import INDEX, PACKED, Inventory, Piece, inventory
 from overwatch.otlp.grain import Grain
+from overwatch.recordings.index import Header, RecordingError, read_entry
+from overwatch.recordings.packed import PackedReader, unpacked_lines
+from overwatch.recordings.pieces import INDEX, PACKED, Inventory, Piece, inventory
 
 LIVE: Final = "index.jsonl"
 _KEPT_READERS: Final = 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from overwatch.journal.packed import PackedReader, PackedWriter, unpacked_lines
+from overwatch.recordings.packed import PackedReader, PackedWriter, unpacked_lines
 
 
 def _lines(count: int, size: int) -> list[bytes]:

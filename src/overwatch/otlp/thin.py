@@ -1,0 +1,146 @@
+"""Batches with fewer numbers in them: facts whole, of the numbers one a period, and all around what matters.
+
+Rules: facts keep their bytes, their order and their producers' times. A number that is left stands in the
+place of the last that it stands for, so that folding the batches in order ends where it would have ended.
+Batches of one second become one, stamped as the last of them, but for those around what matters. Whoever
+spoke in a second still speaks in it, so that silence is what it was. Pure. Must not know files.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from overwatch.journal import Batch, Signal
+from overwatch.otlp import wire
+from overwatch.otlp.grain import Grain
+from overwatch.otlp.sheets import Sheet, join_numbers, sheet_of
+from overwatch.otlp.wire import MalformedBody
+
+SECOND_NS: Final = Grain.SECOND.period_ns
+_STAGES: Final = (Grain.SECOND, Grain.MINUTE, Grain.SPARSE)
+
+Span = tuple[int, int]
+"""From one stamp to another, both included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinning:
+    """What is to be left of each run."""
+
+    grains: Mapping[str, Grain]
+    """By run id; records of no run are under the empty one. Others are left whole."""
+    kept: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """Around what matters, by run id; in order, without overlaps."""
+
+    def period_ns(self, run_id: str, stamp: int) -> int:
+        """Time of which one number is left; 0 where all are."""
+        grain = self.grains.get(run_id, Grain.WHOLE)
+        return grain.kept_period_ns if self._is_kept(run_id, stamp) else grain.period_ns
+
+    def is_gone(self, run_id: str) -> bool:
+        """Whether nothing is left."""
+        return self.grains.get(run_id) is Grain.GONE
+
+    def _is_kept(self, run_id: str, stamp: int) -> bool:
+        spans = self.kept.get(run_id, ())
+        place = bisect_right(spans, stamp, key=lambda span: span[0])
+        return place > 0 and stamp <= spans[place - 1][1]
+
+
+@dataclass(slots=True)
+class Loss:
+    """What went with one run."""
+
+    batches: int = 0
+    records: int = 0
+    first: int = 0
+    last: int = 0
+    """Stamps of the first and the last batch."""
+
+    def add(self, records: int, stamp: int) -> None:
+        """Count one batch."""
+        self.batches += 1
+        self.records += records
+        self.first = self.first or stamp
+        self.last = stamp
+
+
+def thin(batches: Iterable[Batch], thinning: Thinning, losses: dict[str, Loss]) -> Iterator[Batch]:
+    """What is left of batches in order; what goes whole is counted in `losses` by run id."""
+    grains = set(thinning.grains.values())
+    left: Iterable[Batch] = batches
+    if Grain.GONE in grains:
+        left = _without(left, thinning, losses)
+    coarsest = max((grain.period_ns for grain in grains), default=0)
+    for stage in _STAGES:
+        if stage.period_ns <= coarsest:
+            left = _stage(left, thinning, stage.period_ns)
+    yield from left
+
+
+def _without(batches: Iterable[Batch], thinning: Thinning, losses: dict[str, Loss]) -> Iterator[Batch]:
+    for batch in batches:
+        sheet = _sheet(batch)
+        if sheet is None:
+            yield batch
+            continue
+        for run_id in sheet.runs:
+            if thinning.is_gone(run_id):
+                losses.setdefault(run_id, Loss()).add(sheet.drop(run_id), batch.stamp)
+        if sheet.is_changed:
+            yield from sheet.batches()
+        else:
+            yield batch
+
+
+def _stage(batches: Iterable[Batch], thinning: Thinning, period_ns: int) -> Iterator[Batch]:
+    """One number a period; what earlier stages left is folded on."""
+    for _, together in groupby(batches, key=lambda batch: batch.stamp // period_ns):
+        yield from _thinned(list(together), thinning, period_ns)
+
+
+def _thinned(batches: list[Batch], thinning: Thinning, period_ns: int) -> Iterator[Batch]:
+    waiting: list[Sheet] = []
+    sheets = [_sheet(batch) for batch in batches]
+    chosen: list[Sheet] = []
+    for batch, sheet in zip(batches, sheets, strict=True):
+        if sheet is not None:
+            for run_id in sheet.runs:
+                if thinning.period_ns(run_id, batch.stamp) >= period_ns:
+                    sheet.choose(run_id)
+            chosen.append(sheet)
+    join_numbers(chosen, period_ns)
+    for batch, sheet in zip(batches, sheets, strict=True):
+        is_kept = sheet is None or not all(
+            thinning.period_ns(run_id, batch.stamp) >= SECOND_NS for run_id in sheet.runs
+        )
+        if waiting and (is_kept or waiting[-1].second != batch.stamp // SECOND_NS):
+            yield from _merged(waiting)
+            waiting = []
+        if sheet is None or (is_kept and not sheet.is_changed):
+            yield batch
+        elif is_kept:
+            yield from sheet.batches()
+        else:
+            waiting.append(sheet)
+    yield from _merged(waiting)
+
+
+def _merged(sheets: list[Sheet]) -> Iterator[Batch]:
+    """The batches of one second as one a signal."""
+    if sheets:
+        last = sheets[-1]
+        last.take_in(sheets[:-1])
+        yield from last.batches()
+
+
+def _sheet(batch: Batch) -> Sheet | None:
+    """A batch opened up; `None` for one that is left as it is."""
+    if batch.signal is Signal.START:
+        return None
+    try:
+        return sheet_of(batch, wire.parse(batch.signal, batch.body))
+    except MalformedBody:
+        return None
