@@ -82,9 +82,9 @@ def assess(
     link = judge_link(state, tick)
     known = carried(previous.lives, previous.held, previous.order, lives_of(state.envs))
     order, held = rank(anomalies.scores, known.held, known.order)
-    followed = acknowledge(forget(previous.followed, known.lost), _acknowledged(state, previous.acks))
     machines = watch(state, fleet, previous.watched, tick, limits)
     drifted = drifts(state, previous.drifts)
+    followed = acknowledge(forget(previous.followed, known.lost), _acknowledged(state, previous.acks))
     seen = Evidence(
         state=state,
         fleet=fleet,
@@ -97,16 +97,7 @@ def assess(
         drifts=drifted,
     )
     return Judged(
-        assessment=Assessment(
-            tick=tick,
-            order=order,
-            lives=known.lives,
-            held=held,
-            watched=machines.watched,
-            followed=follow(followed, problems(seen), tick, machines.watched.clock.now),
-            acks=state.acks_total,
-            drifts=drifted,
-        ),
+        assessment=_outliving(seen, (order, held), known.lives, tick, followed),
         anomalies=anomalies,
         fleet=fleet,
         link=link,
@@ -114,6 +105,24 @@ def assess(
         bound=machines.bound,
         baseline=baseline,
         converged=has_converged(state, fleet),
+    )
+
+
+def _outliving(
+    seen: Evidence, ranked: tuple[Ints, Floats], lives: Lives, tick: int, followed: Followed
+) -> Assessment:
+    """What of all this outlives the tick; findings are followed here."""
+    order, held = ranked
+    watched = seen.machines.watched
+    return Assessment(
+        tick=tick,
+        order=order,
+        lives=lives,
+        held=held,
+        watched=watched,
+        followed=follow(followed, problems(seen), tick, watched.clock.now),
+        acks=seen.state.acks_total,
+        drifts=dict(seen.drifts),
     )
 
 

@@ -132,11 +132,9 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
         case CurriculumChanged():
             _change_task(state, event)
         case EarlyStopped():
-            _stop_early(state, event)
-            _go_on(state, source, event.at)
+            _stop_early(state, source, event)
         case CheckpointSaved():
-            state.checkpoint = event
-            _go_on(state, source, event.at)
+            _save(state, source, event)
         case LogLine() | FindingAcknowledged():
             pass
         case _:
@@ -196,7 +194,7 @@ def _note_drops(state: RunState, source: Source, event: Measured) -> None:
 
 
 def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
-    rows = state.envs.at(event.env_id).rows
+    rows = state.envs.rows(ids_in(event.env_id))
     state.envs.finish_episodes(rows, event.episode_return.array().astype(np.float64), event.at)
     if event.metric is not None:
         state.envs.measure("metric", rows, event.metric.array().astype(np.float64), event.at)
@@ -273,6 +271,11 @@ def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
     state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
 
 
+def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:
+    state.checkpoint = event
+    _go_on(state, source, event.at)
+
+
 def _go_on(state: RunState, source: Source, at: int) -> None:
     """Note that a rank's training goes on, although no step of it has ended."""
     if source.rank in state.rhythms:
@@ -290,7 +293,8 @@ def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
         state.envs.non_finite[env_id] = f"{event.kind} in {event.metric}"
 
 
-def _stop_early(state: RunState, event: EarlyStopped) -> None:
+def _stop_early(state: RunState, source: Source, event: EarlyStopped) -> None:
+    _go_on(state, source, event.at)
     state.early_stop = event
     state.early_stops.push(event)
     settle_stops(state)
