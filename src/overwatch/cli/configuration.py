@@ -116,7 +116,16 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _described(section: type[msgspec.Struct]) -> dict[str, str]:
-    """What is written under each field of a section."""
+    """What is written under each field of a section, and of those that it extends."""
+    found: dict[str, str] = {}
+    for kind in reversed(section.__mro__):
+        if issubclass(kind, msgspec.Struct) and kind is not msgspec.Struct:
+            found |= _written(kind)
+    return found
+
+
+def _written(section: type[msgspec.Struct]) -> dict[str, str]:
+    """What is written under each field of one class."""
     written = ast.parse(textwrap.dedent(inspect.getsource(section))).body[0]
     lines = written.body if isinstance(written, ast.ClassDef) else []
     found = {}

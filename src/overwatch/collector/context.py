@@ -4,6 +4,7 @@ Must not know which components there are.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,6 +74,8 @@ class Context:
     """Signals that a pipeline takes in."""
     recorded: frozenset[Signal]
     """Signals that a pipeline writes to files."""
+    exporting: Callable[[str], frozenset[Signal]]
+    """Signals that pipelines give to an exporter."""
     aggregator: Aggregator | None = None
     """Set for the components that are made after the aggregator."""
 

@@ -80,7 +80,10 @@ class Health:
                 self._phase, self._phase_since = phase, datetime.now(UTC)
 
     def failed(self, component: str, error: str) -> None:
-        """Note that a component cannot do its work; logged when it could until now."""
+        """Note that a component cannot do its work; logged when it could until now.
+
+        `component` is its name, or kind and name, e.g. `exporter:otlp`, where several have that name.
+        """
         with self._lock:
             known = self._troubles.get(component)
             since = datetime.now(UTC) if known is None else known.since
@@ -125,11 +128,15 @@ def _tree(
     detailed: bool,
 ) -> dict[str, Component]:
     """Every component under its pipelines; what is in trouble and in none stands under `collector`."""
-    placed = {name.partition(":")[2] for names in graph.values() for name in names}
+    every = {name for names in graph.values() for name in names}
+    placed = every | {name.partition(":")[2] for name in every}
     own = tuple(f"collector:{name}" for name in troubles if name not in placed)
     found = {}
     for section, names in (*graph.items(), *([("collector", own)] if own else [])):
-        below = {name: _one(now, troubles.get(name.partition(":")[2]), detailed=detailed) for name in names}
+        below = {
+            name: _one(now, troubles.get(name) or troubles.get(name.partition(":")[2]), detailed=detailed)
+            for name in names
+        }
         worst = min(below.values(), key=lambda one: one.healthy, default=_one(now, None, detailed=detailed))
         found[section] = msgspec.structs.replace(worst, error=None, components=below)
     return found

@@ -41,7 +41,11 @@ DRAIN_S: Final = 20.0
 
 _HERE: Final = "overwatch.collector"
 RECEIVERS: Final = {"otlp": f"{_HERE}.receivers.otlp:OtlpReceiver"}
-EXPORTERS: Final = {"otlp_file": f"{_HERE}.exporters.otlp_file:OtlpFileExporter"}
+EXPORTERS: Final = {
+    "otlp_file": f"{_HERE}.exporters.otlp_file:OtlpFileExporter",
+    "otlp": f"{_HERE}.exporters.otlp_forward:OtlpExporter",
+    "otlphttp": f"{_HERE}.exporters.otlp_forward:OtlpHttpExporter",
+}
 SNAPSHOT_EXPORTERS: Final = {
     "prometheus": f"{_HERE}.exporters.prometheus:PrometheusExporter",
     "snapshots": f"{_HERE}.exporters.snapshots:SnapshotsExporter",
@@ -83,6 +87,7 @@ class Service:
             bell=Bell(),
             signals=config.signals,
             recorded=config.exporting("otlp_file"),
+            exporting=config.exporting,
         )
         self._started: list[Component] = []
         self._storage: Storage | None = None

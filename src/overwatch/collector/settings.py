@@ -11,6 +11,11 @@ from typing import Final
 import msgspec
 
 from overwatch.collector.auth import Role
+from overwatch.collector.exporters.forward_config import (
+    ForwardConfig,
+    OtlpExporterConfig,
+    OtlpHttpExporterConfig,
+)
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
@@ -61,6 +66,10 @@ class Exporters(_Section, frozen=True, kw_only=True):
     """Runs as Prometheus metrics."""
     otlp_file: OtlpFileConfig
     """Batches as OTLP JSON files with an index, which replay reads."""
+    otlp: OtlpExporterConfig = OtlpExporterConfig()
+    """Batches to another OTLP server, over gRPC; needs an `endpoint`."""
+    otlphttp: OtlpHttpExporterConfig = OtlpHttpExporterConfig()
+    """Batches to another OTLP server, over HTTP; needs an `endpoint`."""
     webhook: WebhookConfig = WebhookConfig()
     """Findings as messages to a server of yours; needs a `url`."""
     snapshots: SnapshotsConfig
@@ -165,7 +174,7 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic", enc_hook=str)).hexdigest()[:16]
 
 
-SIGNAL_EXPORTERS: Final = ("aggregator", "otlp_file")
+SIGNAL_EXPORTERS: Final = ("aggregator", "otlp_file", "otlp", "otlphttp")
 SNAPSHOT_EXPORTERS: Final = ("prometheus", "snapshots", "webhook")
 EXTENSIONS: Final = ("file_storage", "health_check", "view")
 
@@ -174,6 +183,7 @@ def problems(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     """What cannot work, as (path, what is wrong and what to do)."""
     yield from _undefined(config)
     yield from _wiring(config)
+    yield from _forwarding(config)
     for listener in listeners(config):
         yield from _reach(config.service.security, listener)
 
@@ -236,6 +246,28 @@ def _undefined(config: CollectorConfig) -> Iterator[tuple[str, str]]:
         yield from _unknown(f"{here}.receivers", line.receivers, receivers)
         yield from _unknown(f"{here}.exporters", line.exporters, exporters)
     yield from _unknown("service.extensions", config.service.extensions, EXTENSIONS)
+
+
+def _forwarding(config: CollectorConfig) -> Iterator[tuple[str, str]]:
+    """What is wrong with the exporters that send to other servers, where a pipeline has them."""
+    forwards: dict[str, ForwardConfig] = {
+        "otlp": config.exporters.otlp,
+        "otlphttp": config.exporters.otlphttp,
+    }
+    protocols = config.receivers.otlp.protocols
+    own = {protocols.grpc.endpoint, protocols.http.endpoint}
+    for name, forward in forwards.items():
+        signals = config.exporting(name)
+        try:
+            targets = forward.destinations(signals).values()
+        except ValueError as error:
+            yield f"exporters.{name}", str(error)
+            continue
+        if any(to.origin.authority in own for to in targets):
+            yield f"exporters.{name}.endpoint", "the collector would send to itself; name another server"
+        if signals and forward.sending_queue.storage and "file_storage" not in config.service.extensions:
+            where = f"exporters.{name}.sending_queue.storage"
+            yield where, "file_storage does not run; add it to service.extensions, or leave `storage` out"
 
 
 def _unknown(path: str, names: tuple[str, ...], known: tuple[str, ...]) -> Iterator[tuple[str, str]]:

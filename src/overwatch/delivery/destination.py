@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -51,6 +51,8 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     certificate: str | None = None
     """What we show of ourselves, with `key`."""
+    min_version: Literal["1.2", "1.3"] = "1.2"
+    """Least TLS version over HTTP; gRPC has its own least, 1.2."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

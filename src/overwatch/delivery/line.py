@@ -18,6 +18,7 @@ from overwatch.delivery.destination import Origin, Tls
 _SLICE_S: Final = 0.05
 """How soon a wait sees that its line is cut."""
 _PIECE: Final = 64 << 10
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _MAX_TUNNEL: Final = 16 << 10
 """Bytes of a proxy's answer."""
 
@@ -274,7 +275,7 @@ def _find(origin: Origin, flags: int) -> list[_Address]:
 
 def _context(tls: Tls) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.authorities)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = _VERSIONS[tls.min_version]
     if tls.certificate is not None:
         context.load_cert_chain(tls.certificate, tls.key)
     return context

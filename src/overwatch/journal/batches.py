@@ -7,11 +7,14 @@ the tick; a full journal refuses, it never drops what it accepted. Must not know
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from overwatch.journal.cursors import CursorFile
+
+CHUNK_BYTES: Final = 1 << 20
+"""Most bytes that a reader is given at once by `wait`, one batch more or less."""
 
 
 class Signal(Enum):

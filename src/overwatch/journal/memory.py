@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Final
 
-from overwatch.journal.batches import Batch, JournalFullError, Lag, Signal
+from overwatch.journal.batches import CHUNK_BYTES, Batch, JournalFullError, Lag, Signal
 from overwatch.journal.cursors import CursorFile
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
@@ -106,19 +106,21 @@ class MemoryJournal:
     def _seal(self, cursor: "MemoryCursor", tick: int) -> list[Batch]:
         with self._changed:
             self._floor = max(self._floor, tick)
-            return self._take(cursor, lambda batch: batch.stamp <= tick)
+            return self._take(cursor, lambda batch, _: batch.stamp <= tick)
 
     def _wait(self, cursor: "MemoryCursor", timeout_s: float) -> list[Batch]:
         with self._changed:
             self._changed.wait_for(lambda: cursor.position < self._next, timeout_s)
-            return self._take(cursor, lambda _: True)
+            return self._take(cursor, lambda _, size: size < CHUNK_BYTES)
 
-    def _take(self, cursor: "MemoryCursor", wanted: Callable[[Batch], bool]) -> list[Batch]:
+    def _take(self, cursor: "MemoryCursor", wanted: Callable[[Batch, int], bool]) -> list[Batch]:
         taken: list[Batch] = []
+        size = 0
         for batch in islice(self._batches, cursor.position - self._first, None):
-            if not wanted(batch):
+            if not wanted(batch, size):
                 break
             taken.append(batch)
+            size += len(batch.body)
         cursor.position += len(taken)
         self._release()
         return taken
@@ -151,5 +153,5 @@ class MemoryCursor:
         return self._journal._seal(self, tick)  # noqa: SLF001 the cursor is the journal's other half
 
     def wait(self, timeout_s: float) -> list[Batch]:
-        """All unread batches; waits up to `timeout_s` seconds for the first."""
+        """Unread batches, about a MiB at most; waits up to `timeout_s` seconds for the first."""
         return self._journal._wait(self, timeout_s)  # noqa: SLF001 as above

@@ -10,15 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from overwatch.journal.batches import Batch, Signal
+from overwatch.journal.batches import CHUNK_BYTES, Batch, Signal
 from overwatch.journal.reader import Reader
 from overwatch.journal.segments import Log
 
 PENDING_BYTES: Final = 16 << 20
 """Most bytes that one reader has waiting in memory."""
-
-CHUNK_BYTES: Final = 1 << 20
-"""Most bytes that a reader is given at once by `wait`, one batch more or less."""
 
 _log = logging.getLogger("overwatch.journal")
 

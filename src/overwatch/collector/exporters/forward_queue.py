@@ -1,0 +1,248 @@
+"""What is on its way to one target: batches in turn, and which of them are settled.
+
+Rules: batches of one producer go one after the other, in order; those of others beside them. A batch is
+settled once it was delivered or given up, and the place in the journal is before the first that is not. Must
+not know targets, nor why a batch is given up.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from overwatch.delivery.request import Parcel
+from overwatch.journal import Batch, CursorFile, Place
+
+MOST_WAITING: Final = 128
+"""Batches in memory; the others wait in the journal."""
+MOST_BYTES: Final = 8 << 20
+"""Bytes in memory, one batch more or less."""
+_MOST_SPANS: Final = 200
+_FIRST_FIELD: Final = 0x0A
+"""Tag of field 1, length-delimited: the resource's items in a request, and the resource in those."""
+
+
+class Shipment(Parcel, frozen=True, kw_only=True):
+    """A batch of the journal on its way."""
+
+    sequence: int
+    line: bytes
+    """Shipments of one line keep their order."""
+
+
+def shipment(batch: Batch) -> Shipment:
+    """A batch, in the line of its producer."""
+    return Shipment(signal=batch.signal, body=batch.body, sequence=batch.sequence, line=producer(batch.body))
+
+
+def producer(body: bytes) -> bytes:
+    """The resource of a request that holds one; nothing for a request of several, which share a line."""
+    start, end = _field(body, 0)
+    if end != len(body):
+        return b""
+    resource_start, resource_end = _field(body, start)
+    return body[resource_start:resource_end]
+
+
+def _field(data: bytes, at: int) -> tuple[int, int]:
+    """Where the value of a field 1 at `at` begins and ends; nowhere when there is none."""
+    if at >= len(data) or data[at] != _FIRST_FIELD:
+        return 0, 0
+    length = shift = 0
+    for position in range(at + 1, min(at + 6, len(data))):
+        length |= (data[position] & 0x7F) << shift
+        shift += 7
+        if data[position] < 0x80:
+            return position + 1, min(position + 1 + length, len(data))
+    return 0, 0
+
+
+Settled = Callable[[Shipment, int, str | None], None]
+"""Told of a shipment's end: how many of its records the target did not keep, why it was given up."""
+
+
+class Turns:
+    """A source of shipments for any number of senders; safe from any thread."""
+
+    def __init__(self, settled: Settled) -> None:
+        self._settled = settled
+        self._lines: dict[bytes, deque[Shipment]] = {}
+        self._ready: deque[bytes] = deque()
+        """Lines whose first shipment nobody has taken, in the order of their turn."""
+        self._count = 0
+        self._bytes = 0
+        self._changed = threading.Condition()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def lines(self) -> int:
+        """How many senders could be at work now."""
+        return len(self._lines)
+
+    def put(self, shipment: Shipment) -> None:
+        """One more; it is for the caller to ask for room before."""
+        with self._changed:
+            line = self._lines.get(shipment.line)
+            if line is None:
+                self._lines[shipment.line] = deque((shipment,))
+                self._ready.append(shipment.line)
+            else:
+                line.append(shipment)
+            self._count += 1
+            self._bytes += len(shipment.body)
+            self._changed.notify_all()
+
+    def wait_room(self, timeout_s: float) -> bool:
+        """Wait until there is room for more; whether there is."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._count < MOST_WAITING and self._bytes < MOST_BYTES, timeout_s
+            )
+
+    def take(self, timeout_s: float) -> Shipment | None:
+        """The first shipment of the line whose turn it is."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._ready, timeout_s):
+                return None
+            return self._lines[self._ready.popleft()][0]
+
+    def landed(self, request: Shipment, rejected: int) -> None:
+        """The target has it, but for so many records."""
+        self._settle(request, rejected, None)
+
+    def lost(self, request: Shipment, reason: str) -> None:
+        """It is given up."""
+        self._settle(request, 0, reason)
+
+    def wait_empty(self, timeout_s: float) -> bool:
+        """Wait until all shipments are settled; whether they are."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count == 0, timeout_s)
+
+    def clear(self, *, taken: bool = False) -> list[Shipment]:
+        """Take out all that nobody has taken; with `taken`, once nobody sends any more, all that is left."""
+        with self._changed:
+            ready = set(self._lines if taken else self._ready)
+            out: list[Shipment] = []
+            self._ready.clear()
+            for name, line in list(self._lines.items()):
+                flying = [] if name in ready else [line.popleft()]
+                out += line
+                self._lines[name] = deque(flying)
+                if not flying:
+                    del self._lines[name]
+            self._count -= len(out)
+            self._bytes -= sum(len(shipment.body) for shipment in out)
+            self._changed.notify_all()
+            return out
+
+    def _settle(self, request: Shipment, rejected: int, reason: str | None) -> None:
+        try:
+            self._settled(request, rejected, reason)
+        finally:
+            with self._changed:
+                line = self._lines[request.line]
+                line.popleft()
+                if line:
+                    self._ready.append(request.line)
+                else:
+                    del self._lines[request.line]
+                self._count -= 1
+                self._bytes -= len(request.body)
+                self._changed.notify_all()
+
+
+class _Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What is kept with the place: spans of batches after it that are settled, as offsets from it."""
+
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+class Passed:
+    """Which batches are settled; safe from any thread."""
+
+    def __init__(self, kept: CursorFile | None, position: int) -> None:
+        self._kept = kept
+        place = None if kept is None else kept.place
+        self._lock = threading.Lock()
+        self._open: dict[int, None] = {}
+        """Batches that are read and not settled, in order."""
+        self._read = position
+        self._ahead: set[int] = set() if place is None else set(_noted(place))
+        """Settled batches after the place."""
+
+    @property
+    def position(self) -> int:
+        """The first batch that is not settled."""
+        with self._lock:
+            return self._position()
+
+    def begin(self, sequence: int) -> bool:
+        """A batch was read; whether it is still to be settled, by `settle`."""
+        with self._lock:
+            self._read = sequence + 1
+            if sequence in self._ahead:
+                return False
+            self._open[sequence] = None
+            return True
+
+    def settle(self, sequences: Iterable[int]) -> None:
+        """Batches that were read were delivered or given up."""
+        with self._lock:
+            for sequence in sequences:
+                self._open.pop(sequence, None)
+                self._ahead.add(sequence)
+            position = self._position()
+            if min(self._ahead, default=position) < position:
+                self._ahead = {sequence for sequence in self._ahead if sequence >= position}
+
+    def skip_to(self, position: int) -> None:
+        """No batch before `position` is left to read."""
+        with self._lock:
+            self._read = max(self._read, position)
+
+    def save(self, *, sync: bool = False) -> None:
+        """Keep the place where it outlives the process. Raises `OSError`."""
+        with self._lock:
+            if self._kept is not None:
+                position = self._position()
+                spans = tuple(_spans(sorted(self._ahead), position))[:_MOST_SPANS]
+                note = msgspec.msgpack.encode(_Note(spans=spans))
+                self._kept.save(Place(position=position, note=note), sync=sync)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if self._kept is not None:
+                self._kept.close()
+
+    def _position(self) -> int:
+        return next(iter(self._open), self._read)
+
+
+def _spans(sequences: list[int], position: int) -> Iterator[tuple[int, int]]:
+    """Runs of numbers as (offset from `position`, length)."""
+    start = length = 0
+    for sequence in sequences:
+        if length and sequence == start + length:
+            length += 1
+            continue
+        if length:
+            yield start - position, length
+        start, length = sequence, 1
+    if length:
+        yield start - position, length
+
+
+def _noted(place: Place) -> Iterator[int]:
+    """The settled batches after a place; what cannot be read is sent again."""
+    try:
+        note = msgspec.msgpack.decode(place.note, type=_Note)
+    except msgspec.DecodeError:
+        return
+    for offset, length in note.spans:
+        yield from range(place.position + offset, place.position + offset + min(length, 1 << 20))

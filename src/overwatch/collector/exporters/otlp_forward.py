@@ -1,0 +1,201 @@
+"""The exporters `otlp` and `otlphttp`: every accepted batch to another OTLP server, as it came.
+
+Rules: a cursor and threads of their own, so that a slow or dead target holds up nobody; the bytes that were
+accepted are the bytes that are sent. A batch leaves the queue when the target has it, when the target says
+that it will never take it, when patience ends, or when the journal needs the room; all but the first are
+counted by reason and said. The place in the journal is kept at each end, so that a restart sends again only
+what was on its way. Must not know what the batches mean.
+"""
+
+import logging
+import threading
+import time
+from typing import Final
+
+from overwatch.collector.context import Context
+from overwatch.collector.exporters.forward_account import Account
+from overwatch.collector.exporters.forward_config import (
+    ForwardConfig,
+    OtlpExporterConfig,
+    OtlpHttpExporterConfig,
+)
+from overwatch.collector.exporters.forward_queue import Passed, Shipment, Turns, shipment
+from overwatch.delivery import outlet
+from overwatch.delivery.sender import Sender
+from overwatch.journal import Batch
+
+_WAIT_S: Final = 0.25
+_SYNC_S: Final = 2.0
+"""Time between two places that survive a power loss, in seconds."""
+DRAIN_S: Final = 5.0
+"""Longest time that sending the rest may take when the collector stops, in seconds."""
+_LAST_TRY_S: Final = 1.0
+"""The same, to a target in trouble, of what would be gone with the process."""
+
+_log = logging.getLogger("overwatch.collector")
+
+
+class _Forwarder:
+    """Reads the journal, lets senders deliver, keeps the place."""
+
+    def __init__(self, name: str, config: ForwardConfig, context: Context) -> None:
+        self._name = name
+        self._context = context
+        self._queue = config.sending_queue
+        self._pace = config.retry_on_failure.pace()
+        self._signals = context.exporting(name)
+        self._to = config.destinations(self._signals)
+        shown = ", ".join(sorted({to.shown for to in self._to.values()}))
+        self._account = Account(name, shown, context)
+        self._turns = Turns(self._settled)
+        kept = context.journal.place(name)
+        place = None if kept is None else kept.place
+        if kept is not None and kept.is_lost:
+            _log.warning("%s: its place in the journal is lost; all that is kept is sent again", name)
+        start = None if kept is None else 0 if place is None else place.position
+        self._cursor = context.journal.cursor(name, start)
+        self._is_durable = kept is not None
+        self._begin = self._cursor.position
+        """Batches before this are not ours: they came before there was such an exporter."""
+        if kept is not None and place is None and not kept.is_lost:
+            self._begin += context.journal.lag(name).batches
+        self._passed = Passed(kept, self._cursor.position)
+        self._synced_at = 0.0
+        self._senders: list[Sender[Shipment]] = []
+        self._stopping = threading.Event()
+        self._stop_by = float("inf")
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._account.know(self._signals)
+        if self._begin > self._cursor.position:
+            self._pass_by(self._begin)
+        self._save(sync=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send what can be sent shortly; the rest stays in a journal on disk, or is counted as lost."""
+        if self._stopping.is_set():
+            return
+        in_trouble = self._account.in_trouble
+        patience_s = (0.0 if self._is_durable else _LAST_TRY_S) if in_trouble else DRAIN_S
+        self._stop_by = time.monotonic() + patience_s
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._turns.wait_empty(max(self._stop_by - time.monotonic(), 0.0))
+        for sender in self._senders:
+            sender.stop()
+        if not self._is_durable:
+            self._give_up(self._turns.clear(taken=True), "stopped")
+        self._save(sync=True)
+        self._passed.close()
+
+    def _run(self) -> None:
+        while not self._is_over():
+            self._relieve()
+            if self._turns.wait_room(_WAIT_S):
+                batches = self._cursor.wait(0 if self._stopping.is_set() else _WAIT_S)
+                self._take(batches)
+                if not batches and self._stopping.is_set():
+                    return
+            self._tidy()
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() and time.monotonic() >= self._stop_by
+
+    def _take(self, batches: list[Batch]) -> None:
+        """Put what is ours into the queue."""
+        others = []
+        for batch in batches:
+            if not self._passed.begin(batch.sequence):
+                continue
+            if batch.signal not in self._signals:
+                others.append(batch.sequence)
+                continue
+            self._turns.put(shipment(batch))
+            if len(self._senders) < min(self._turns.lines, self._queue.num_consumers):
+                self._hire()
+        self._passed.settle(others)
+        self._passed.skip_to(self._cursor.position)
+
+    def _hire(self) -> None:
+        """One more sender, with a connection of its own."""
+        sender = Sender(self._turns, lambda: outlet(self._to), self._account, self._pace)
+        self._senders.append(sender)
+        sender.start()
+
+    def _relieve(self) -> None:
+        """Give up the oldest batches while they press on the journal, or are more than may wait."""
+        lag = self._context.journal.lag(self._name)
+        self._account.is_pressed = lag.is_pressing
+        if lag.is_pressing:
+            self._give_up(self._turns.clear(), "no_room")
+            self._drop("no_room", 1 << 62)
+        most = self._queue.queue_size
+        if most is not None and (over := lag.batches + len(self._turns) - most) > 0:
+            self._drop("queue_full", over)
+
+    def _drop(self, reason: str, most: int) -> None:
+        """Give up to `most` unread batches up, and no more than the journal asks for."""
+        while most > 0 and (batches := self._cursor.wait(0)):
+            gone = [batch for batch in batches[:most] if self._passed.begin(batch.sequence)]
+            self._give_up([shipment(batch) for batch in gone if batch.signal in self._signals], reason)
+            self._passed.settle([batch.sequence for batch in gone])
+            self._take(batches[most:])
+            most -= len(batches)
+            if reason == "no_room" and not self._context.journal.lag(self._name).is_pressing:
+                return
+
+    def _pass_by(self, begin: int) -> None:
+        """Leave out what came before there was such an exporter."""
+        while self._cursor.position < begin and (batches := self._cursor.wait(0)):
+            self._take([batch for batch in batches if batch.sequence >= begin])
+
+    def _give_up(self, shipments: list[Shipment], reason: str) -> None:
+        for gone in shipments:
+            self._account.dropped(gone, reason)
+        self._passed.settle(gone.sequence for gone in shipments)
+
+    def _settled(self, done: Shipment, rejected: int, reason: str | None) -> None:
+        """A sender has done with it; on the sender's thread."""
+        try:
+            if reason is None:
+                self._account.sent(done, rejected)
+            else:
+                self._account.failed(done, reason)
+        finally:
+            self._passed.settle((done.sequence,))
+            self._save()
+
+    def _tidy(self) -> None:
+        """Let the journal go on, and from time to time keep the place safe from a power loss."""
+        self._cursor.keep(self._passed.position)
+        if time.monotonic() - self._synced_at >= _SYNC_S:
+            self._synced_at = time.monotonic()
+            self._save(sync=True)
+
+    def _save(self, *, sync: bool = False) -> None:
+        """The border to the disk: without a place kept, a restart only sends more again."""
+        part = f"{self._name}.place"
+        try:
+            self._passed.save(sync=sync)
+        except OSError as error:
+            self._context.health.failed(part, f"its place is not kept: {error.strerror or error}")
+        else:
+            self._context.health.recovered(part)
+
+
+class OtlpExporter(_Forwarder):
+    """The component `otlp`: over gRPC."""
+
+    def __init__(self, config: OtlpExporterConfig, context: Context) -> None:
+        super().__init__("otlp", config, context)
+
+
+class OtlpHttpExporter(_Forwarder):
+    """The component `otlphttp`: over HTTP with protobuf."""
+
+    def __init__(self, config: OtlpHttpExporterConfig, context: Context) -> None:
+        super().__init__("otlphttp", config, context)
