@@ -4,9 +4,9 @@ Owns the tick clock's arithmetic and the routing of records to runs. A bad recor
 counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator` and replay both drive it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,8 @@ from overwatch.diagnose.assess import load as load_assessment
 from overwatch.events import FindingAcknowledged, Record
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode
+from overwatch.otlp.settle import settle
+from overwatch.otlp.totals import Totals
 from overwatch.projection import project
 from overwatch.snapshot import Snapshot, View
 from overwatch.state import RunState, apply, new_run
@@ -30,6 +32,8 @@ MAX_RUNS: Final = 256
 MAX_ENVS_OF_ALL: Final = 1 << 18
 """Most envs of all runs together."""
 DEFAULT_VIEW: Final = View()
+Reading: TypeAlias = Callable[[Signal, bytes], Decoded]
+"""As `decode`."""
 
 
 def next_tick(stamp: int) -> int:
@@ -59,6 +63,12 @@ class TowerStats(msgspec.Struct, kw_only=True):
     """Records without a run id."""
     unmapped: int = 0
     """Foreign metric points that no catalogue row knows."""
+    late: int = 0
+    """Points of sums and distributions that came twice, or after a newer one."""
+    resets: int = 0
+    """Sums and distributions that began anew, for a restart or a gap."""
+    overlaps: int = 0
+    """Points that two writers told of one series at once."""
     duplicates: int = 0
     refused_runs: int = 0
     """Records of runs beyond the limit of runs."""
@@ -102,14 +112,18 @@ class _Saved(msgspec.Struct, frozen=True):
     runs: list[_SavedRun]
     tower: TowerStats
     joins: Joins
+    totals: Totals = msgspec.field(default_factory=Totals)
 
 
 class Fold:
     """Every run's state and judgement."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Reading = decode) -> None:
+        self.read = read
+        """What makes records of a body; must give what `decode` gives."""
         self._runs: dict[str, _Tracked] = {}
         self._joins = Joins()
+        self._totals = Totals()
         self.tower = TowerStats()
 
     @property
@@ -150,14 +164,14 @@ class Fold:
             _SavedRun(run_id, dump_state(run.state), dump_assessment(run.assessment), run.logged_stamp)
             for run_id, run in self._runs.items()
         ]
-        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins))
+        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins, self._totals))
 
     @classmethod
     def load(cls, data: bytes) -> "Fold":
         """The fold of `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
         saved = msgspec.msgpack.decode(data, type=_Saved)
         fold = cls()
-        fold.tower, fold._joins = saved.tower, saved.joins
+        fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         for run in saved.runs:
             assessment = load_assessment(run.assessment)
             fold._runs[run.run_id] = _Tracked(load_state(run.state), assessment, run.logged_stamp)
@@ -195,17 +209,22 @@ class Fold:
                 tracked.state.back_stamp = batch.stamp
             return
         try:
-            decoded = decode(batch.signal, batch.body)
+            decoded = settle(self.read(batch.signal, batch.body), self._totals)
         except MalformedBody as error:
             self._quarantine(str(error))
             return
         self._count(decoded)
         for record in decoded.records:
             self._route(record, batch.stamp)
+        if self._totals.full:
+            self._totals.keep(self._runs)
 
     def _count(self, decoded: Decoded) -> None:
         self.tower.unattributed += decoded.unattributed
         self.tower.unmapped += decoded.unmapped
+        self.tower.late += decoded.late
+        self.tower.resets += decoded.resets
+        self.tower.overlaps += decoded.overlaps
         for problem in decoded.problems:
             self._quarantine(f"{problem.reason}: {problem.detail}")
 
@@ -256,6 +275,7 @@ class Fold:
         oldest = min(over, key=lambda run_id: self._runs[run_id].state.last_stamp, default=None)
         if oldest is not None:
             del self._runs[oldest]
+            self._totals.forget(oldest)
         return oldest is not None
 
     def _quarantine(self, detail: str) -> None:

@@ -295,3 +295,32 @@ def test_envs_of_all_runs_together_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     envs = {run_id: len(snapshot.envs) for (run_id, _), snapshot in frame.snapshots.items()}
     assert envs == {"run-1": 8, "run-2": 2}
     assert frame.tower.overflowed == 6
+
+
+def _counted(start_s: int, at_s: int, change: int) -> Batch:
+    """A foreign producer's change of a total, told at its end."""
+    message = ExportMetricsServiceRequest()
+    named = message.resource_metrics.add()
+    named.resource.attributes.extend(to_pairs({"rl.run.id": "run-d", "rl.algorithm": "ppo"}))
+    told = named.scope_metrics.add().metrics.add(name="overwatch.policy.entropy").sum
+    told.aggregation_temporality = 1
+    told.data_points.add(
+        start_time_unix_nano=START_NS + start_s * SECOND,
+        time_unix_nano=START_NS + at_s * SECOND,
+        as_int=change,
+    )
+    stamp = START_NS + at_s * SECOND + 1
+    return Batch(sequence=stamp, stamp=stamp, signal=Signal.METRICS, body=message.SerializeToString())
+
+
+def test_totals_of_changes_outlive_a_checkpoint() -> None:
+    """What a producer tells as changes adds up, also when the fold was dumped and loaded between."""
+    fold = Fold()
+    for second in (1, 2):
+        fold.advance(START_NS + second * SECOND + FAST_NS, [_counted(second - 1, second, 5)], ())
+    fold = Fold.load(fold.dump())
+    late = _counted(1, 2, 5)
+    frame = fold.advance(START_NS + 3 * SECOND + FAST_NS, [_counted(2, 3, 5), late, _counted(8, 9, 1)], ())
+
+    assert (frame.tower.late, frame.tower.resets) == (1, 1)
+    assert frame.snapshots["run-d", View()].policy["entropy"].history[-2:] == (15.0, 1.0)

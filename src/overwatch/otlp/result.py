@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from overwatch.events import Record
+from overwatch.otlp.series import Series
 
 DETAILED: Final = 256
 """Problems of one request that have a detail of their own."""
@@ -28,3 +29,11 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     """Items without a run id."""
     unmapped: int = 0
     """Metric points of foreign producers that no catalogue row knows."""
+    series: Series | None = None
+    """Of metrics: what must be settled before there are records; nothing else is in `records` then."""
+    late: int = 0
+    """Points of settled series that came twice, or after a newer one."""
+    resets: int = 0
+    """Series that began anew, for a restart or a gap."""
+    overlaps: int = 0
+    """Points that two writers told of one series at once."""

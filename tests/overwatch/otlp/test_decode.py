@@ -307,52 +307,6 @@ def test_unknown_names_and_unattributed_points_are_counted() -> None:
     )
 
 
-def as_sum(value: float, *, delta: bool) -> ExportMetricsServiceRequest:
-    """One point of KL as a sum."""
-    message = points(KL.name, [({}, value)], rl__run__id="r")
-    metric = message.resource_metrics[0].scope_metrics[0].metrics[0]
-    told = list(metric.gauge.data_points)
-    metric.sum.aggregation_temporality = 1 if delta else 2
-    metric.sum.data_points.extend(told)
-    return message
-
-
-def test_a_cumulative_sum_is_its_newest_value_also_after_a_reset() -> None:
-    """A total that begins again is what it is now; nothing is made of the step down."""
-    values = [decode_points(as_sum(value, delta=False)).records[0].event for value in (5.0, 9.0, 1.0)]
-
-    assert [event.values[KL.name].first() for event in values if isinstance(event, Measured)] == [
-        5.0,
-        9.0,
-        1.0,
-    ]
-
-
-def test_a_delta_is_refused_with_what_to_do() -> None:
-    """A change is never taken for a value: the point is rejected, and the sender is told why."""
-    decoded = decode_points(as_sum(0.5, delta=True))
-
-    assert (decoded.records, len(decoded.problems)) == ((), 1)
-    assert "TEMPORALITY_PREFERENCE=cumulative" in decoded.problems[0].detail
-
-
-@pytest.mark.parametrize("kind", ["histogram", "exponential_histogram", "summary"])
-def test_distributions_are_accepted_whatever_they_hold(kind: str) -> None:
-    """Points that no row can take are counted, not rejected, also those that make no sense."""
-    message = points(KL.name, [], rl__run__id="r")
-    metric = message.resource_metrics[0].scope_metrics[0].metrics.add(name="app.latency")
-    told = getattr(metric, kind).data_points
-    told.add(count=7, sum=math.nan)
-    if kind == "histogram":
-        told[0].explicit_bounds.extend([3.0, 1.0, math.nan])
-        told[0].bucket_counts.extend([1, 2])
-    elif kind == "exponential_histogram":
-        told[0].scale = 1000
-        told[0].positive.bucket_counts.extend([1] * 500)
-
-    assert decode_points(message) == Decoded(unmapped=1)
-
-
 def test_many_problems_are_counted_exactly_and_described_once() -> None:
     """Every bad record counts; only the first ones have a detail of their own."""
     message = logs(rl__run__id="r")

@@ -1,0 +1,106 @@
+"""Values of many points as few measurements: those of one moment and the same subjects are one.
+
+Rules: one export of a policy is one update; a non-finite value of a critical row adds `NonFiniteSeen`. Must
+not know messages or how a value was told.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from overwatch import catalog
+from overwatch.catalog import NonFinite, Scope
+from overwatch.events import Column, EnvsRemoved, Measured, NonFiniteSeen, Origin, Record
+from overwatch.otlp.subject import Subject, keys_of
+
+MAX_OFFENDERS: Final = 16
+
+_Moment: TypeAlias = tuple[Origin, int, Scope, int]
+"""Points of one moment also say equally much of their subjects: the last part is how many ids."""
+
+
+class Moments:
+    """Values by moment, then by metric, then by subject."""
+
+    def __init__(self) -> None:
+        self._values: dict[_Moment, dict[str, dict[Subject, float]]] = {}
+        self._ended: dict[tuple[Origin, int], dict[str, list[int]]] = {}
+        """Envs whose value has no more points, by moment, then by metric."""
+
+    def copy(self) -> "Moments":
+        """The same values, to which others may be put."""
+        other = Moments()
+        other._values = {
+            moment: {name: dict(points) for name, points in metrics.items()}
+            for moment, metrics in self._values.items()
+        }
+        other._ended = {
+            moment: {name: list(envs) for name, envs in metrics.items()}
+            for moment, metrics in self._ended.items()
+        }
+        return other
+
+    def put(self, origin: Origin, at: int, row: catalog.Metric, subject: Subject, value: float) -> None:
+        """Take a value; of several for one subject the last one counts."""
+        self.name(origin, at, row.scope, row.name, subject)[subject] = value
+
+    def name(
+        self, origin: Origin, at: int, scope: Scope, name: str, subject: Subject
+    ) -> dict[Subject, float]:
+        """The values of one metric, by subject."""
+        moment = self._values.setdefault((origin, at, scope, len(subject)), {})
+        return moment.setdefault(name, {})
+
+    def end(self, origin: Origin, at: int, row: catalog.Metric, env_id: int) -> None:
+        """Take the end of an env's value."""
+        self._ended.setdefault((origin, at), {}).setdefault(row.name, []).append(env_id)
+
+    def records(self) -> Iterator[Record]:
+        """Everything taken, in order of first sight."""
+        for moment, metrics in self._values.items():
+            yield from _records(moment, metrics)
+        for (origin, at), ended in self._ended.items():
+            yield from (Record(origin=origin, event=event) for event in _ends(at, ended))
+
+
+def _records(moment: _Moment, metrics: dict[str, dict[Subject, float]]) -> Iterator[Record]:
+    origin, at, scope, num_ids = moment
+    alike: dict[tuple[Subject, ...], dict[str, Column]] = {}
+    for name, points in metrics.items():
+        alike.setdefault(tuple(points), {})[name] = Column.of(list(points.values()))
+    for subjects, values in alike.items():
+        keys = keys_of(scope, subjects)
+        if scope is Scope.ENV and num_ids > 1:
+            values["lane"] = Column.of_labels([str(subject[1]) for subject in subjects])
+        yield Record(origin=origin, event=Measured(at=at, scope=scope, values=values, keys=keys))
+    for name, points in metrics.items():
+        seen = _non_finite(at, scope, name, points)
+        if seen is not None:
+            yield Record(origin=origin, event=seen)
+
+
+def _ends(at: int, ended: dict[str, list[int]]) -> Iterator[EnvsRemoved]:
+    """The values that ended at one moment, those of the same envs together."""
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name, env_ids in ended.items():
+        alike.setdefault(tuple(sorted(set(env_ids))), []).append(name)
+    for envs, names in alike.items():
+        yield EnvsRemoved(at=at, env_id=Column.of(envs), metrics=tuple(names))
+
+
+def _non_finite(at: int, scope: Scope, name: str, points: dict[Subject, float]) -> NonFiniteSeen | None:
+    row = catalog.BY_NAME.get(name)
+    if row is None or row.non_finite is not NonFinite.CRITICAL:
+        return None
+    bad = {subject: value for subject, value in points.items() if not math.isfinite(value)}
+    if not bad:
+        return None
+    envs = [subject[0] for subject in bad if subject]
+    return NonFiniteSeen(
+        at=at,
+        scope=scope,
+        metric=name,
+        kind="nan" if any(math.isnan(value) for value in bad.values()) else "inf",
+        count=len(bad),
+        env_ids=tuple(env for env in dict.fromkeys(envs) if isinstance(env, int))[:MAX_OFFENDERS],
+    )

@@ -1,0 +1,72 @@
+"""What a metric point speaks of: the ids that its row's scope asks for. Pure.
+
+Must not know values, times or producers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from overwatch import catalog
+from overwatch.catalog import Scope
+from overwatch.events import Column
+from overwatch.otlp import wire
+from overwatch.otlp.value import Value
+
+Subject: TypeAlias = tuple[int | str, ...]
+"""Ids of what a point speaks of; of an env its id and, where the point names one, its lane."""
+
+NEEDS: Final = {
+    Scope.ENV: f"{wire.ENV_ID} (an integer)",
+    Scope.SLOT: f"{wire.ENV_ID} (an integer) and {wire.SLOT_ID}",
+    Scope.GPU: f"{wire.LANE_ID} or hw.id",
+}
+"""What the points of a scope must name, for a person."""
+
+_TOTALS: Final = {"system.memory.usage": ("system.memory.state", "used")}
+"""Host rows that come split by an attribute, and the part that is meant."""
+_SPLITS: Final = frozenset({"cpu", "cpu.mode", "cpu.logical_number", "state", "system.memory.state"})
+
+
+def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:
+    """What a point speaks of; `()` where its scope has one subject, `None` when it does not say."""
+    if scope is Scope.GPU:
+        lane = attributes.get(wire.LANE_ID) or attributes.get("hw.id")
+        return (lane,) if isinstance(lane, str) else None
+    if scope not in (Scope.ENV, Scope.SLOT):
+        return ()
+    env_id = attributes.get(wire.ENV_ID)
+    if isinstance(env_id, bool) or not isinstance(env_id, int):
+        return None
+    if scope is Scope.ENV:
+        lane = attributes.get(wire.LANE_ID)
+        return (env_id, lane) if isinstance(lane, str) and lane else (env_id,)
+    slot = attributes.get(wire.SLOT_ID)
+    return (env_id, slot) if isinstance(slot, str) else None
+
+
+def is_meant(row: catalog.Metric, attributes: Mapping[str, Value]) -> bool:
+    """Whether a point of the row's name is what the row asks: not a part, not another device's."""
+    if any(attributes.get(name, value) != value for name, value in row.attributes.items()):
+        return False
+    if row.scope is not Scope.HOST:
+        return True
+    part = _TOTALS.get(row.name)
+    if part is not None and attributes.get(part[0]) == part[1]:
+        return True
+    return not _SPLITS & attributes.keys()
+
+
+def keys_of(scope: Scope, subjects: Sequence[Subject]) -> dict[str, Column]:
+    """The ids of subjects as a measurement's keys."""
+    match scope:
+        case Scope.GPU:
+            return {"gpu_id": Column.of_labels([str(subject[0]) for subject in subjects])}
+        case Scope.ENV:
+            return {"env_id": Column.of([int(subject[0]) for subject in subjects])}
+        case Scope.SLOT:
+            return {
+                "env_id": Column.of([int(subject[0]) for subject in subjects]),
+                "slot": Column.of_labels([str(subject[1]) for subject in subjects]),
+            }
+        case _:
+            return {}

@@ -1,0 +1,213 @@
+"""Series of foreign producers over time: changes added up to totals, restarts and second writers noticed.
+
+Rules, of OTLP's data model: a point that comes again, or is older than what is known, counts nothing; a gap
+or an overlap between two changes begins the total anew; of two writers of one series the one that began last
+is believed. Bounded, and part of a checkpoint. Must not know names, subjects or events.
+"""
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from overwatch.otlp.distribution import Distribution
+
+MAX_SERIES: Final = 1 << 16
+"""Most series of all runs together."""
+SLACK_NS: Final = 1_000_000
+"""Two windows that miss each other by less belong together: some producers keep milliseconds."""
+
+
+class Step(Enum):
+    """What a point is to its series."""
+
+    BEGAN = "began"
+    WENT_ON = "went_on"
+    RESET = "reset"
+    """The producer began again, or points between were lost."""
+    OVERLAPPED = "overlapped"
+    """Another writer tells the same series."""
+    LATE = "late"
+    """It came twice, or after a newer one: it counts nothing."""
+    NO_ROOM = "no_room"
+    """The series is one too many."""
+
+
+class Told(NamedTuple):
+    """Where a point belongs, and when it was."""
+
+    run_id: str
+    group: str
+    """Series that add up to one value: those of one producer, metric and subject."""
+    part: str
+    """Which series of the group."""
+    start: int
+    """Unix nanoseconds from which it counts; 0 where the producer does not say."""
+    at: int
+
+
+class Moved(NamedTuple):
+    """What became of a point."""
+
+    step: Step
+    value: float | None = None
+    """The group's total; `None` where the point counts nothing."""
+    first: bool = False
+    """Whether it is the first time that this series is told by two."""
+
+
+class Spread(NamedTuple):
+    """What became of a distribution."""
+
+    step: Step
+    newest: Distribution | None = None
+    """What was observed since the point before; `None` where the point counts nothing."""
+    first: bool = False
+
+
+class Series(msgspec.Struct):
+    """The newest point of one series."""
+
+    start: int
+    at: int
+    since: int = 0
+    """Where the newest window of changes began."""
+    value: float = 0.0
+    whole: Distribution | None = None
+    """Everything since `start`, of a distribution that is told so."""
+    disputed: bool = False
+    """Whether two writers were seen."""
+
+
+class Group(msgspec.Struct):
+    """Series that add up."""
+
+    total: float = 0.0
+    series: dict[str, Series] = msgspec.field(default_factory=dict)
+
+
+class Totals(msgspec.Struct):
+    """All series, by run; `Totals()` knows none."""
+
+    runs: dict[str, dict[str, Group]] = msgspec.field(default_factory=dict)
+    size: int = 0
+    """Series of all runs."""
+
+    @property
+    def full(self) -> bool:
+        """Whether there is room for no more."""
+        return self.size >= MAX_SERIES
+
+    def add(self, told: Told, change: float) -> Moved:
+        """Add a change up; the value is the total since its series began."""
+        group, series = self._find(told)
+        if group is None:
+            return Moved(Step.NO_ROOM)
+        if series is None:
+            group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, value=change)
+            group.total += change
+            return Moved(Step.BEGAN, group.total)
+        step = _step_of_change(series, told)
+        if step is Step.LATE or told.at <= series.at:
+            return Moved(step, None, _dispute(series, step))
+        began = step is not Step.WENT_ON
+        group.total += change - series.value if began else change
+        series.value = change if began else series.value + change
+        first = _go_on(series, told, step)
+        return Moved(step, group.total, first)
+
+    def watch(self, told: Told, total: float, *, rises: bool) -> Moved:
+        """Take a total as its producer tells it; `rises` where it can never be less than before."""
+        group, series = self._find(told)
+        if group is None:
+            return Moved(Step.BEGAN, total)  # A series that is not watched is believed.
+        if series is None:
+            group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, value=total)
+            return Moved(Step.BEGAN, total)
+        step = _step_of_total(series, told)
+        if step is Step.LATE:
+            return Moved(step)
+        if step is Step.WENT_ON and rises and total < series.value:
+            step = Step.RESET
+        if step is Step.OVERLAPPED and told.start < series.start:
+            return Moved(step, None, _dispute(series, step))
+        series.value = total
+        return Moved(step, total, _go_on(series, told, step))
+
+    def observe(self, told: Told, point: Distribution, *, changes: bool) -> Spread:
+        """What a distribution tells anew; `changes` where each point holds only what is new."""
+        group, series = self._find(told)
+        if group is None:
+            return Spread(Step.NO_ROOM)
+        if series is None:
+            whole = None if changes else point
+            group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, whole=whole)
+            return Spread(Step.BEGAN, point)
+        step = _step_of_change(series, told) if changes else _step_of_total(series, told)
+        older = step is Step.OVERLAPPED and (told.at <= series.at if changes else told.start < series.start)
+        if step is Step.LATE or older:
+            return Spread(step, None, _dispute(series, step))
+        newest = point.minus(series.whole) if step is Step.WENT_ON and series.whole else None
+        if step is Step.WENT_ON and not changes and newest is None:
+            step = Step.RESET
+        series.whole = None if changes else point
+        return Spread(step, newest or point, _go_on(series, told, step))
+
+    def keep(self, runs: Collection[str]) -> None:
+        """Forget the series of all other runs."""
+        for run_id in [run_id for run_id in self.runs if run_id not in runs]:
+            self.forget(run_id)
+
+    def forget(self, run_id: str) -> None:
+        """Forget the series of a run."""
+        gone = self.runs.pop(run_id, {})
+        self.size -= sum(len(group.series) for group in gone.values())
+
+    def _find(self, told: Told) -> tuple[Group | None, Series | None]:
+        """The group and the series of a point; no group where there is no room for either."""
+        group = self.runs.get(told.run_id, {}).get(told.group)
+        series = None if group is None else group.series.get(told.part)
+        if series is not None:
+            return group, series
+        if self.full:
+            return None, None
+        self.size += 1
+        if group is None:
+            group = self.runs.setdefault(told.run_id, {}).setdefault(told.group, Group())
+        return group, None
+
+
+def _step_of_change(series: Series, told: Told) -> Step:
+    if told.at <= series.at:
+        # No window of one writer ends within another one of it.
+        within = series.since and series.since + SLACK_NS < told.at < series.at - SLACK_NS
+        return Step.OVERLAPPED if within else Step.LATE
+    if told.start and told.start + SLACK_NS < series.start:
+        return Step.LATE
+    if not told.start or abs(told.start - series.at) <= SLACK_NS:
+        return Step.WENT_ON
+    return Step.RESET if told.start > series.at else Step.OVERLAPPED
+
+
+def _step_of_total(series: Series, told: Told) -> Step:
+    if not told.start or not series.start or told.start == series.start:
+        return Step.WENT_ON if told.at > series.at else Step.LATE
+    if told.start > series.start:
+        # One that began before the other's last word is a second writer, not its successor.
+        return Step.RESET if told.start >= series.at else Step.OVERLAPPED
+    return Step.OVERLAPPED if told.at > series.at else Step.LATE
+
+
+def _go_on(series: Series, told: Told, step: Step) -> bool:
+    """Note a point that counts; whether it is the first that shows a second writer."""
+    series.since, series.at = told.start or series.at, told.at
+    if step is not Step.WENT_ON:
+        series.start = told.start
+    return _dispute(series, step)
+
+
+def _dispute(series: Series, step: Step) -> bool:
+    first = step is Step.OVERLAPPED and not series.disputed
+    series.disputed = series.disputed or first
+    return first

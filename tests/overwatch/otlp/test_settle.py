@@ -1,0 +1,285 @@
+"""Sums and distributions of foreign producers: from points on the wire to values of the catalogue's rows."""
+
+import math
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags, Metric
+
+from overwatch.catalog import KL
+from overwatch.events import EnvsRemoved, LogLine, Measured
+from overwatch.journal import Signal
+from overwatch.otlp.decode import Decoded, decode
+from overwatch.otlp.settle import settle
+from overwatch.otlp.totals import Totals
+from overwatch.otlp.value import Value, to_pairs
+
+DELTA, CUMULATIVE = 1, 2
+S = 1_000_000_000
+DISTRIBUTIONS = ("histogram", "exponential_histogram", "summary")
+ENTROPY = "overwatch.policy.entropy"
+
+
+def metric(message: ExportMetricsServiceRequest, name: str, **resource: Value) -> Metric:
+    """One more metric of run `r`."""
+    told = {"rl.run.id": "r", **{key.replace("__", "."): value for key, value in resource.items()}}
+    named = message.resource_metrics.add()
+    named.resource.attributes.extend(to_pairs(told))
+    added: Metric = named.scope_metrics.add().metrics.add(name=name)
+    return added
+
+
+def put(data: Any, start: float, at: float, **fields: Any) -> Any:
+    """One more point, from `start` to `at` in seconds."""
+    attributes = to_pairs(fields.pop("attributes", {}))
+    return data.data_points.add(
+        start_time_unix_nano=int(start * S), time_unix_nano=int(at * S), attributes=attributes, **fields
+    )
+
+
+def sums(
+    points: list[tuple[float, float, float]], temporality: int, name: str = KL.name, **resource: Value
+) -> ExportMetricsServiceRequest:
+    """A rising sum of points (start, at, value)."""
+    message = ExportMetricsServiceRequest()
+    told = metric(message, name, **resource).sum
+    told.aggregation_temporality, told.is_monotonic = temporality, True
+    for start, at, value in points:
+        put(told, start, at, as_double=value)
+    return message
+
+
+def one(kind: str, **fields: Any) -> ExportMetricsServiceRequest:
+    """One point of a distribution of KL."""
+    message = ExportMetricsServiceRequest()
+    told = getattr(metric(message, KL.name), kind)
+    if kind != "summary":
+        told.aggregation_temporality = fields.pop("temporality", DELTA)
+    put(told, fields.pop("start", 1), fields.pop("at", 2), **fields)
+    return message
+
+
+def read(message: ExportMetricsServiceRequest, totals: Totals | None = None) -> Decoded:
+    """What a request comes to."""
+    return settle(decode(Signal.METRICS, message.SerializeToString()), totals or Totals())
+
+
+def values(decoded: Decoded) -> dict[str, float]:
+    """The values of the one measurement there is."""
+    (told,) = [record.event for record in decoded.records if isinstance(record.event, Measured)]
+    return {name: column.first() for name, column in told.values.items()}
+
+
+def test_changes_of_one_request_after_another_are_a_total() -> None:
+    """A delta's value is the total since its producer began."""
+    totals = Totals()
+    told = [read(sums([(at, at + 1, 2.0)], DELTA), totals) for at in (1, 2, 3)]
+
+    assert [values(decoded)[KL.name] for decoded in told] == [2.0, 4.0, 6.0]
+
+
+def test_a_cumulative_sum_is_its_newest_value_also_after_a_reset() -> None:
+    """A total that begins again is what it is now, and is counted; nothing is made of the step down."""
+    totals = Totals()
+    points = [(1, 2, 5.0), (1, 3, 9.0), (4, 5, 1.0)]
+    told = [read(sums([point], CUMULATIVE), totals) for point in points]
+
+    assert [values(decoded)[KL.name] for decoded in told] == [5.0, 9.0, 1.0]
+    assert [decoded.resets for decoded in told] == [0, 0, 1]
+
+
+def test_a_request_that_comes_again_counts_nothing() -> None:
+    """A retransmitted delta is late, and says no value."""
+    totals = Totals()
+    again = [read(sums([(1, 2, 5.0)], DELTA), totals) for _ in range(2)]
+
+    assert [decoded.late for decoded in again] == [0, 1]
+    assert again[1].records == ()
+
+
+def test_a_gap_begins_anew_and_is_counted() -> None:
+    """Where changes are missing, the total is what came after them."""
+    totals = Totals()
+    told = [read(sums([point], DELTA), totals) for point in [(1, 2, 5.0), (7, 8, 1.0)]]
+
+    assert (values(told[1])[KL.name], told[1].resets) == (1.0, 1)
+
+
+@pytest.mark.parametrize("temporality", [DELTA, CUMULATIVE])
+def test_series_that_differ_in_other_attributes_add_up(temporality: int) -> None:
+    """A sum split by an attribute that no row knows is the sum of its parts."""
+    message = ExportMetricsServiceRequest()
+    told = metric(message, KL.name).sum
+    told.aggregation_temporality = temporality
+    for part, value in (("actor", 1.0), ("critic", 2.5)):
+        put(told, 1, 2, as_double=value, attributes={"part": part})
+
+    assert values(read(message)) == {KL.name: 3.5}
+
+
+def test_producers_do_not_share_totals() -> None:
+    """Each service instance has a total of its own."""
+    totals = Totals()
+    first = read(sums([(1, 2, 5.0)], DELTA, service__instance__id="a"), totals)
+    other = read(sums([(1, 2, 1.0)], DELTA, service__instance__id="b"), totals)
+
+    assert (values(first)[KL.name], values(other)[KL.name]) == (5.0, 1.0)
+
+
+def test_gauges_and_sums_of_one_export_are_one_measurement() -> None:
+    """One export of a policy stays one update, whatever kinds its metrics have."""
+    message = sums([(1, 2, 5.0)], DELTA)
+    put(metric(message, ENTROPY).gauge, 0, 2, as_double=0.5)
+
+    assert values(read(message)) == {KL.name: 5.0, ENTROPY: 0.5}
+
+
+def test_a_request_may_be_settled_more_than_once() -> None:
+    """Settling leaves what was decoded as it was, so one decoding serves several readers."""
+    decoded = decode(Signal.METRICS, sums([(1, 2, 5.0)], DELTA).SerializeToString())
+
+    assert settle(decoded, Totals()) == settle(decoded, Totals())
+    assert decoded.series is not None
+
+
+def test_two_writers_of_one_series_are_told_once_and_counted() -> None:
+    """The run's feed says who shares what; every further point is counted."""
+    totals = Totals()
+    seen = [
+        read(sums([(start, at, 1.0)], CUMULATIVE), totals)
+        for start, at in [(1, 9), (5, 10), (1, 11), (1, 13)]
+    ]
+    lines = [
+        record.event for decoded in seen for record in decoded.records if isinstance(record.event, LogLine)
+    ]
+
+    assert [decoded.overlaps for decoded in seen] == [0, 1, 1, 1]
+    assert ["service.instance.id" in line.message for line in lines] == [True]
+
+
+def test_a_sum_of_an_env_is_the_envs() -> None:
+    """Subjects have totals of their own."""
+    totals = Totals()
+    for at in (1, 2):
+        message = ExportMetricsServiceRequest()
+        told = metric(message, "overwatch.env.reward").sum
+        told.aggregation_temporality = DELTA
+        for env_id in (4, 7):
+            put(told, at, at + 1, as_double=env_id, attributes={"overwatch.env.id": env_id})
+        decoded = read(message, totals)
+    (measured,) = [record.event for record in decoded.records]
+
+    assert isinstance(measured, Measured)
+    assert measured.values["overwatch.env.reward"].array().tolist() == [8.0, 14.0]
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "histogram": {"explicit_bounds": [0.1, 1.0], "bucket_counts": [1, 2, 1]},
+    "exponential_histogram": {"scale": 0, "positive": {"offset": 0, "bucket_counts": [1, 2, 1]}},
+    "summary": {"quantile_values": [{"quantile": 0.5, "value": 2.0}]},
+}
+
+
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
+def test_a_distribution_is_its_mean_and_about_its_quantiles(kind: str) -> None:
+    """The row has the mean of what is new; quantiles are shown beside it under their own names."""
+    told = values(read(one(kind, count=4, sum=8.0, **SHAPES[kind])))
+
+    assert told.pop(KL.name) == 2.0
+    assert set(told) <= {f"overwatch.custom.kl_divergence_{word}" for word in ("p50", "p95", "p99")}
+    assert math.isfinite(told["overwatch.custom.kl_divergence_p50"])
+
+
+@pytest.mark.parametrize("kind", ["histogram", "exponential_histogram"])
+def test_of_a_cumulative_distribution_the_newest_values_are_told(kind: str) -> None:
+    """The mean is of what came since the export before."""
+    totals = Totals()
+    read(one(kind, count=4, sum=8.0, temporality=CUMULATIVE, **SHAPES[kind]), totals)
+    more = {
+        "histogram": {"explicit_bounds": [0.1, 1.0], "bucket_counts": [1, 2, 3]},
+        "exponential_histogram": {"scale": 0, "positive": {"offset": 0, "bucket_counts": [1, 2, 3]}},
+    }[kind]
+    told = read(one(kind, count=6, sum=28.0, at=3, temporality=CUMULATIVE, **more), totals)
+
+    assert values(told)[KL.name] == 10.0
+
+
+def test_a_distribution_without_values_says_nothing() -> None:
+    """No observation is no value, never 0."""
+    assert read(one("histogram", count=0, sum=0.0)) == Decoded()
+
+
+BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "bounds-do-not-rise": ("histogram", {"explicit_bounds": [3.0, 1.0], "bucket_counts": [0, 0, 0]}),
+    "bounds-come-twice": ("histogram", {"explicit_bounds": [1.0, 1.0], "bucket_counts": [0, 0, 0]}),
+    "a-bound-is-nan": ("histogram", {"count": 2, "explicit_bounds": [math.nan], "bucket_counts": [1, 1]}),
+    "count-is-not-the-buckets": ("histogram", {"count": 7, "bucket_counts": [1]}),
+    "buckets-and-bounds-differ": ("histogram", {"count": 1, "explicit_bounds": [1.0], "bucket_counts": [1]}),
+    "bounds-without-buckets": ("histogram", {"count": 1, "explicit_bounds": [1.0]}),
+    "too-many-buckets": ("histogram", {"count": 0, "bucket_counts": [0] * 5000}),
+    "scale-too-fine": ("exponential_histogram", {"scale": 1000}),
+    "scale-too-coarse": ("exponential_histogram", {"scale": -1000}),
+    "exponential-count": ("exponential_histogram", {"count": 2, "zero_count": 1}),
+    "beyond-32-bits": (
+        "exponential_histogram",
+        {"count": 2, "positive": {"offset": 2**31 - 1, "bucket_counts": [1, 1]}},
+    ),
+    "zero-threshold-below-0": ("exponential_histogram", {"zero_threshold": -1.0}),
+    "quantile-beyond-1": ("summary", {"count": 1, "quantile_values": [{"quantile": 1.5, "value": 1.0}]}),
+    "begins-after-its-time": ("histogram", {"count": 1, "sum": 1.0, "start": 9}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+@pytest.mark.parametrize("name", [KL.name, "app.latency"])
+def test_a_distribution_that_breaks_a_rule_is_rejected_alone(rule: str, name: str) -> None:
+    """What OTLP says MUST hold is checked of each point; its neighbours are unharmed."""
+    kind, fields = BROKEN[rule]
+    message = one(kind, **dict(fields))
+    message.resource_metrics[0].scope_metrics[0].metrics[0].name = name
+    put(metric(message, ENTROPY).gauge, 0, 2, as_double=0.5)
+    decoded = read(message)
+
+    assert len(decoded.problems) == 1
+    assert values(decoded) == {ENTROPY: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("value", "temporality", "rises"),
+    [(math.nan, DELTA, False), (math.inf, DELTA, False), (-1.0, DELTA, True), (-1.0, CUMULATIVE, True)],
+)
+def test_sums_that_cannot_be_are_rejected(value: float, temporality: int, *, rises: bool) -> None:
+    """What only rises never falls, and a change that is no number has no total."""
+    message = sums([(1, 2, value)], temporality)
+    message.resource_metrics[0].scope_metrics[0].metrics[0].sum.is_monotonic = rises
+    decoded = read(message)
+
+    assert (len(decoded.problems), decoded.records) == (1, ())
+
+
+def test_a_distribution_that_no_row_knows_is_counted() -> None:
+    """It is accepted whole, and read by no one here."""
+    message = one("histogram", count=4, sum=8.0, **SHAPES["histogram"])
+    message.resource_metrics[0].scope_metrics[0].metrics[0].name = "app.latency"
+
+    assert read(message) == Decoded(unmapped=1)
+
+
+@pytest.mark.parametrize("kind", [*DISTRIBUTIONS, "sum"])
+def test_a_point_without_a_recorded_value_is_none(kind: str) -> None:
+    """Whatever such a point holds is not looked at; of an env it ends the value."""
+    message = ExportMetricsServiceRequest()
+    flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+    broken = {"histogram": {"count": 9, "bucket_counts": [1]}, "exponential_histogram": {"scale": 999}}
+    put(getattr(metric(message, KL.name), kind), 1, 2, flags=flags, **broken.get(kind, {}))
+    put(
+        getattr(metric(message, "overwatch.env.reward"), kind), 1, 2,
+        flags=flags, attributes={"overwatch.env.id": 3},
+    )  # fmt: skip
+    decoded = read(message)
+    (ended,) = [record.event for record in decoded.records]
+
+    assert isinstance(ended, EnvsRemoved)
+    assert (ended.env_id.array().tolist(), ended.metrics) == ([3], ("overwatch.env.reward",))
+    assert decoded.problems == ()
