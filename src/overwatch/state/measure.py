@@ -31,7 +31,7 @@ MAX_CUSTOM = 256
 def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
     """Fold one measurement of a rank, received at `stamp`."""
     match event.scope:
-        case Scope.POLICY | Scope.LEARNER | Scope.ROLLOUTS:
+        case Scope.POLICY:
             _policy(state, event, stamp, rank)
         case Scope.ENV:
             _envs(state, event, rank)
@@ -43,7 +43,7 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
             for name, column in event.values.items():
                 if len(column):
                     _gauge(state.host, name, column.first(), event.at, stamp)
-        case Scope.RUN:
+        case Scope.RUN | Scope.LEARNER | Scope.ROLLOUTS:
             _numbers(state, event, stamp)
         case Scope.TOWER:
             pass

@@ -1,0 +1,264 @@
+"""Every row of the catalogue goes the whole way: told, sent, folded, shown, scraped, documented.
+
+A row is told as its producer tells it: by a real run of the SDK through a real exporter process, by the
+sampler's records, by a service's OTLP metrics, or by what it counts. Each has a value of its own, so one that
+is mixed up with another is found. Ways that no row goes yet are listed by name, and a listed one that is gone
+fails too.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+from prometheus_client.parser import text_string_to_metric_families
+
+import overwatch.sdk
+from overwatch.catalog import ROWS, Kind, Metric, Scope, of_scope, prometheus_name
+from overwatch.events import Column, Measured, Origin, Record
+from overwatch.fold import Fold, Frame, next_tick
+from overwatch.generate import FILES
+from overwatch.journal import Batch, Signal
+from overwatch.otlp.decode import decode
+from overwatch.otlp.encode import request
+from overwatch.otlp.settle import settle
+from overwatch.otlp.totals import Totals
+from overwatch.serve.exposition import Exposition, Source
+from overwatch.serve.prometheus import families
+from overwatch.snapshot import Snapshot
+from tests.overwatch.sdk.sink import Sink, http_sink
+
+ROOT: Final = Path(__file__).parents[2]
+RUN: Final = "wired"
+LANE: Final = "GPU-wired"
+SERVICES: Final = (Scope.LEARNER, Scope.ROLLOUTS)
+
+LATER_STAGES: Final = {
+    "alert rules": "otel/alerts",
+    "Grafana dashboards": "dashboards/",
+    "Helm values": "helm/",
+    "semantic conventions": "otel/semconv",
+}
+"""What will be generated from rows and is not yet: for whom, and where it will be."""
+
+NOT_SCRAPED: Final = {
+    "overwatch.env.reward", "overwatch.env.return", "overwatch.env.metric", "overwatch.env.rent",
+    "overwatch.env.step_time", "overwatch.slot.alpha", "overwatch.slot.age", "overwatch.slot.gradient_health",
+    "overwatch.slot.stage", "overwatch.gpu.throttle",
+}  # fmt: skip
+"""Series for each env and slot would be without end, words are no numbers: these are counted or ranked."""
+
+NOT_TOLD: Final = {"learner.sample_latency", "learner.checkpoint_duration"}
+"""Distributions of a service that is not there yet."""
+
+COUNTED: Final = {"updates": 1, "episodes": 1, "steps": 1, "non_finite": 2, "crashes": 1, "gpu_idle": 0}
+"""What the fold itself counts of what `_tell` says."""
+
+
+def value_of(row: Metric) -> float:
+    """A number that no other row of the same place has."""
+    place = of_scope(row.scope).index(row) + 1
+    return place / 256 if row.unit == "1" else float(place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wired:
+    """What became of everything that was told."""
+
+    told: Mapping[str, float]
+    """First value of each name, as it came off the wire."""
+    snapshot: Snapshot
+    scraped: Mapping[str, float]
+    """Newest sample of each Prometheus name."""
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Wired:
+    """One run that tells every row once."""
+    with pytest.MonkeyPatch.context() as patch, http_sink() as sink:
+        folder = tmp_path_factory.mktemp("run")
+        for name in ("XDG_RUNTIME_DIR", "OVERWATCH_SPOOL_DIR", "OVERWATCH_RING_DIR"):
+            patch.setenv(name, str(folder))
+        _tell(sink)
+        bodies = [(Signal.LOGS, body) for path, body in sink.bodies if path == "/v1/logs"]
+    bodies += [(Signal.LOGS, _sampled()), (Signal.METRICS, _services())]
+    told: dict[str, float] = {}
+    for signal, body in bodies:
+        decoded = settle(decode(signal, body), Totals())
+        assert not decoded.problems
+        for record in decoded.records:
+            if isinstance(record.event, Measured):
+                told |= {name: c.first() for name, c in record.event.values.items() if len(c)}
+    fold, now = Fold(), time.time_ns()
+    batches = [
+        Batch(sequence=n, stamp=now + n, signal=signal, body=body)
+        for n, (signal, body) in enumerate(bodies, start=1)
+    ]
+    frame = fold.advance(next_tick(now + len(batches)), batches, [])
+    snapshot = next(shot for (run, _view), shot in frame.snapshots.items() if run == RUN)
+    return Wired(told=told, snapshot=snapshot, scraped=_scrape(frame))
+
+
+def _scrape(frame: Frame) -> dict[str, float]:
+    """Newest sample of each name on the page of a frame."""
+    source = Source(families=lambda _: families(frame), version=lambda: frame)
+    page = Exposition(source).render("", compress=False).body.decode()
+    return {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def _tell(sink: Sink) -> None:
+    """Everything that a trainer tells."""
+    run = overwatch.sdk.start(run_id=RUN, n_envs=1, slots=("a",), endpoint=sink.endpoint, sample=False)
+    run.update(update=1, **{row.short: value_of(row) for row in of_scope(Scope.POLICY)})
+    gauges = [row for row in of_scope(Scope.ENV) if row.kind is Kind.GAUGE]
+    run.envs(env_id=[0], step=1, **{row.short: [value_of(row)] for row in gauges})
+    slot = {row.short: [value_of(row)] for row in of_scope(Scope.SLOT) if row.kind is Kind.GAUGE}
+    run.slots(env_id=[0], slot=["a"], stage=["training"], step=1, **slot)
+    run.env_crashed(0, "boom")
+    run.non_finite(scope="env", metric="reward", kind="nan", count=2)
+    run.episodes(env_id=[0], episode_return=[value_of(_row("overwatch.env.return"))])
+    run.gauge(**{row.short: value_of(row) for row in of_scope(Scope.HOST)})
+    assert run.close().delivered
+
+
+def _sampled() -> bytes:
+    """What the exporter's sampler and its own count of losses tell."""
+    at, lane = time.time_ns(), {"gpu_id": Column.of_labels([LANE])}
+    gauges = {
+        row.name: Column.scalar(value_of(row)) for row in of_scope(Scope.GPU) if row.kind is not Kind.STATE
+    }
+    words = {row.name: Column.of_labels(["thermal"]) for row in of_scope(Scope.GPU) if row.kind is Kind.STATE}
+    dropped = _row("overwatch.sdk.dropped")
+    events = [
+        Measured(at=at, scope=Scope.GPU, keys=lane, values=gauges | words),
+        Measured(at=at, scope=Scope.TOWER, values={dropped.name: Column.scalar(value_of(dropped))}),
+    ]
+    origin = Origin(run_id=RUN, role="sampler", epoch="s", ours=True)
+    return request([Record(origin=origin, event=event, seq=n) for n, event in enumerate(events, 1)], {})
+
+
+def _services() -> bytes:
+    """What a learner and a rollouts service tell, as OTLP metrics of anybody's SDK."""
+    message = ExportMetricsServiceRequest()
+    resource = message.resource_metrics.add()
+    named = resource.resource.attributes.add()
+    named.key, named.value.string_value = "rl.run.id", RUN
+    scope = resource.scope_metrics.add()
+    for row in (row for scope_ in SERVICES for row in of_scope(scope_) if row.kind is not Kind.HISTOGRAM):
+        metric = scope.metrics.add(name=row.name, unit=row.unit)
+        if row.kind is Kind.COUNTER:
+            metric.sum.is_monotonic = True
+            metric.sum.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+        points = metric.sum.data_points if row.kind is Kind.COUNTER else metric.gauge.data_points
+        points.add(time_unix_nano=time.time_ns(), start_time_unix_nano=1, as_double=value_of(row))
+    return message.SerializeToString()
+
+
+def _row(name: str) -> Metric:
+    return next(row for row in ROWS if row.name == name)
+
+
+def _shown(snapshot: Snapshot, row: Metric) -> object:
+    """What a view knows of a row."""
+    if row.kind is Kind.COUNTER and row.scope in (Scope.RUN, Scope.ENV, Scope.TOWER):
+        return snapshot.counters[row.short]
+    match row.scope:
+        case Scope.POLICY:
+            return snapshot.policy[row.short].value
+        case Scope.LEARNER | Scope.ROLLOUTS:
+            return snapshot.services[row.name].value
+        case Scope.ENV:
+            (env,) = snapshot.envs
+            return getattr(
+                env, {"return": "episode_return", "step_time": "step_time_s"}.get(row.short, row.short)
+            )
+        case Scope.SLOT:
+            return getattr(snapshot.envs[0].slots["a"], row.short)
+        case Scope.GPU:
+            return getattr(snapshot.system.gpus[0], row.short)
+        case Scope.HOST:
+            return getattr(snapshot.system.host, row.short)
+        case Scope.TOWER:
+            return snapshot.link.data_age_s
+        case Scope.RUN:
+            raise AssertionError(f"no way to look at {row.name}; add it here")
+
+
+def _expected(row: Metric) -> object:
+    """What should be seen; `None` where any number will do."""
+    if row.kind is Kind.STATE:
+        return {"stage": "training", "throttle": ("thermal",)}[row.short]
+    if row.name == "overwatch.run.data_age":
+        return None
+    return COUNTED.get(row.short, value_of(row)) if row.scope in (Scope.RUN, Scope.ENV) else value_of(row)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name not in NOT_TOLD], ids=lambda row: row.name)
+def test_a_row_goes_the_whole_way(wired: Wired, row: Metric) -> None:
+    """Its value is what was told on the wire, in the snapshot and in the text that is scraped."""
+    expected = _expected(row)
+    is_counted = row.short in COUNTED or row.name == "overwatch.run.data_age"
+
+    if not is_counted and row.kind is not Kind.STATE:
+        assert wired.told[row.name] == pytest.approx(expected, rel=1e-6)
+    shown = _shown(wired.snapshot, row)
+    assert shown is not None
+    if expected is not None:
+        assert shown == (pytest.approx(expected, rel=1e-6) if isinstance(expected, float) else expected)
+    if row.name not in NOT_SCRAPED:
+        assert wired.scraped[prometheus_name(row)] == pytest.approx(shown, rel=1e-6)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_is_documented(row: Metric) -> None:
+    """The page of the catalogue has its name and its question."""
+    page = (ROOT / "docs/catalog.md").read_text(encoding="utf-8")
+
+    assert f"`{row.name}`" in page
+    assert row.asks in page
+
+
+def test_what_goes_no_way_is_listed_by_name(wired: Wired) -> None:
+    """A row that is on a list is one, and is not wired after all."""
+    names = {row.name for row in ROWS}
+
+    assert names >= NOT_SCRAPED
+    assert not {prometheus_name(_row(name)) for name in NOT_SCRAPED} & set(wired.scraped)
+    assert {row.name for row in ROWS if row.kind is Kind.HISTOGRAM} == NOT_TOLD
+    assert not NOT_TOLD & set(wired.told)
+
+
+def test_later_stages_are_not_generated_yet() -> None:
+    """Once something of a stage is generated, its rows go that way in the test above too."""
+    for where in LATER_STAGES.values():
+        assert not [name for name in FILES if name.startswith(where)], where
+
+
+def test_a_row_that_was_not_told_is_absent() -> None:
+    """No number stands in for one that nobody told."""
+    fold, now = Fold(), time.time_ns()
+    told_one = {"overwatch.policy.entropy": Column.scalar(0.5)}
+    only = Record(
+        origin=Origin(run_id="bare", epoch="b", ours=True),
+        event=Measured(at=now, scope=Scope.POLICY, values=told_one, index=1),
+        seq=1,
+    )
+    batch = Batch(sequence=1, stamp=now, signal=Signal.LOGS, body=request([only], {}))
+    frame = fold.advance(next_tick(now), [batch], [])
+    (snapshot,) = frame.snapshots.values()
+
+    told_today = {row.short for row in of_scope(Scope.POLICY) if row.comes_with is None}
+    assert set(snapshot.policy) == told_today
+    for short in told_today - {"entropy"}:
+        reading = snapshot.policy[short]
+        assert (reading.value, reading.status, reading.text) == (None, "absent", "–")
+    told = {prometheus_name(row) for row in of_scope(Scope.POLICY) if row.short == "entropy"}
+    assert {prometheus_name(row) for row in of_scope(Scope.POLICY)} & set(_scrape(frame)) == told
