@@ -125,7 +125,9 @@ NEARLY: dict[str, LaneFacts] = {
     "sync_bound": LaneFacts(
         name="gpu0", age_s=0, util=0.62, step_s=0.9, slowest="gpu1", slowest_s=1.0, cycle=_cycle(sync=0.1)
     ),
-    "io_bound": LaneFacts(name="gpu1", age_s=0, util=0.3, loader=0.5, loader_text="loader 4/8", cycle=_cycle(load=0.2)),
+    "io_bound": LaneFacts(
+        name="gpu1", age_s=0, util=0.3, loader=0.5, loader_text="loader 4/8", cycle=_cycle(load=0.2)
+    ),
     "weights_bound": LaneFacts(name="gpu1", age_s=0, util=0.5, cycle=_cycle(weights=0.14)),
     "starved": LaneFacts(name="gpu1", age_s=0, util=0.3, queue=0.2, cycle=_cycle(queue_wait=0.1)),
     "compute_bound": LaneFacts(name="gpu1", age_s=0, util=0.97, power=0.55, sm=0.3),

@@ -1,0 +1,103 @@
+"""The clock of the data: as fast as what producers tell, whatever the pace at which it comes in."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overwatch.diagnose import Assessment, assess
+from overwatch.diagnose.clock import SILENCE_NS, DataClock, advanced
+from overwatch.events import Event, Origin, Record
+from overwatch.state import RunState, apply, new_run
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+from tests.overwatch.diagnose.test_bounds import BUSY, lane_readings
+
+TICK = SECOND // 10
+
+
+def _run() -> RunState:
+    return fakes.folded([fakes.started(START_NS)], delay_ns=0)
+
+
+def _tell(state: RunState, at: int, stamp: int, rank: int = 0) -> None:
+    origin = Origin(run_id="run-1", epoch="e1", ours=True, rank=rank)
+    apply(state, Record(origin=origin, event=fakes.policy(at, kl_divergence=0.01)), stamp)
+
+
+def _passed(spans: list[tuple[float, float]]) -> float:
+    """Seconds on the clock after spans of (seconds told, seconds of ticks)."""
+    state, clock, at, tick = _run(), DataClock(), START_NS, START_NS
+    clock = begun = advanced(clock, state, tick)
+    for told_s, ticks_s in spans:
+        for _ in range(round(ticks_s * 10)):
+            tick += TICK
+            if told_s:
+                at += int(told_s / ticks_s * TICK)
+                _tell(state, at, tick)
+            before, clock = clock, advanced(clock, state, tick)
+            assert clock.now >= before.now
+    return (clock.now - begun.now) / SECOND
+
+
+def test_a_live_run_is_on_the_ticks() -> None:
+    """A second is a second."""
+    assert _passed([(10, 10)]) == pytest.approx(10, abs=0.2)
+
+
+def test_a_drain_is_on_its_data() -> None:
+    """Ninety seconds that come in within ten are ninety."""
+    assert _passed([(10, 10), (90, 10)]) == pytest.approx(100, abs=0.2)
+
+
+def test_a_silence_counts_for_a_while() -> None:
+    """After five seconds the clock stands: nobody knows what is."""
+    assert _passed([(10, 10), (0, 60)]) == pytest.approx(10 + SILENCE_NS / SECOND, abs=0.2)
+
+
+def test_after_a_silence_the_drain_counts() -> None:
+    """What the clock had run ahead is made up for first."""
+    assert _passed([(10, 10), (0, 60), (60, 6)]) == pytest.approx(70, abs=0.2)
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_skew_does_not_matter(skew_ns: int) -> None:
+    """A rank whose clock is eleven days off neither hurries nor stops the run's."""
+    state, clock, tick = _run(), DataClock(), START_NS
+    begun = clock = advanced(clock, state, tick)
+    for _ in range(50):
+        tick += TICK
+        _tell(state, tick, tick)
+        _tell(state, max(1, tick + skew_ns), tick, rank=1)
+        clock = advanced(clock, state, tick)
+
+    assert clock.now - begun.now == pytest.approx(5 * SECOND, abs=2 * TICK)
+
+
+def _readings(second: float, *, hot: bool) -> Event:
+    return lane_readings(
+        START_NS + int(second * SECOND), ["gpu0"], throttle=["thermal" if hot else None],
+        utilization=[BUSY["util"]], power_w=[560.0], power_limit_w=[700.0],
+        clock_hz=[1000e6 if hot else 1980e6], clock_max_hz=[1980e6],
+    )  # fmt: skip
+
+
+def _found(hot: range, speed: float) -> set[str]:
+    """Codes of all findings of a minute of readings, received so many times as fast, and after it."""
+    told = fakes.records([_readings(half / 2, hot=half // 2 in hot) for half in range(120)])
+    state, before, found = new_run(told[0]), Assessment(), set[str]()
+    tick = START_NS
+    while told or tick < state.last_stamp + SECOND:
+        tick += TICK
+        while told and START_NS + (told[0].event.at - START_NS) / speed <= tick:
+            record = told.pop(0)
+            apply(state, record, START_NS + int((record.event.at - START_NS) / speed))
+        before = assess(state, before, tick).assessment
+        found |= {item.problem.code for item in before.findings.values()}
+    return found
+
+
+@pytest.mark.parametrize("speed", [1, 9])
+def test_a_drained_spool_is_judged_as_it_would_have_been_live(speed: int) -> None:
+    """Eight seconds of heat are found and one second is not, at nine times the pace as at one."""
+    assert _found(range(30, 38), speed) == {"thermal-throttle"}
+    assert _found(range(30, 31), speed) == set()

@@ -1,0 +1,137 @@
+"""What ranks spend their time on, and whom the others wait for, by the phases that they told."""
+
+import pytest
+
+from overwatch.catalog.phases import Phase
+from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.diagnose.cycle import Cycle, cycles_of
+from overwatch.events import Event, Origin, PhaseEnded, Record
+from overwatch.state import RunState, apply, new_run
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+
+Work = tuple[tuple[str, float, float], ...]
+"""(phase, when it ends within an update, how long it took)."""
+
+
+def _told(work: Work, updates: int, every_s: float) -> list[Event]:
+    return [
+        PhaseEnded(at=START_NS + int((number * every_s + ends) * SECOND), phase=name, duration_s=took)
+        for number in range(updates)
+        for name, ends, took in work
+    ]
+
+
+def _state(by_rank: dict[int, Work], updates: int = 12, every_s: float = 2.0) -> RunState:
+    """A run whose ranks do this, told in the order of time."""
+    records = [
+        Record(origin=Origin(run_id="r", epoch=f"e{rank}", ours=True, rank=rank), event=event, seq=None)
+        for rank, work in by_rank.items()
+        for event in _told(work, updates, every_s)
+    ]
+    records.sort(key=lambda record: record.event.at)
+    state = new_run(records[0])
+    for record in records:
+        apply(state, record, record.event.at)
+    return state
+
+
+def _cycles(by_rank: dict[int, Work], updates: int = 12, every_s: float = 2.0) -> dict[int, Cycle]:
+    return cycles_of(_state(by_rank, updates, every_s).phases)
+
+
+def _after_seconds(state: RunState, seconds: int = 4) -> Judged:
+    """The judgement after some seconds of ticks at the run's end."""
+    before = Assessment()
+    for tick in range(state.last_stamp, state.last_stamp + seconds * SECOND, SECOND // 10):
+        judged = assess(state, before, tick)
+        before = judged.assessment
+    return judged
+
+
+def test_phases_within_phases_are_each_of_the_whole_time() -> None:
+    """Waiting for envs within collecting is a share of the update, not of the sum of all phases."""
+    cycle = _cycles({0: (("env_wait", 1.1, 1.0), ("collect", 1.5, 1.4), ("update", 2.0, 0.5))})[0]
+
+    assert cycle.share(Phase.ENV_WAIT) == pytest.approx(0.5)
+    assert cycle.share(Phase.ROLLOUT) == pytest.approx(0.7)
+    assert cycle.share(Phase.UPDATE) == pytest.approx(0.25)
+    assert cycle.share(Phase.SYNC) is None
+    assert cycle.update_s == pytest.approx(2.0)
+
+
+def test_a_phase_of_many_times_an_update_has_its_share() -> None:
+    """A hundred short waits are as much as one long one."""
+    waits = tuple(("env_wait", 0.01 * (step + 1), 0.008) for step in range(100))
+    cycle = _cycles({0: (*waits, ("update", 2.0, 1.0))})[0]
+
+    assert cycle.share(Phase.ENV_WAIT) == pytest.approx(0.4, rel=0.05)
+
+
+def test_updates_of_minutes_have_shares() -> None:
+    """Four rounds are enough, however long they take."""
+    cycle = _cycles({0: (("collect", 90.0, 90.0), ("update", 120.0, 30.0))}, updates=5, every_s=120.0)[0]
+
+    assert cycle.share(Phase.UPDATE) == pytest.approx(0.25)
+
+
+def test_a_phase_that_is_no_part_of_the_loop_any_more_has_no_share() -> None:
+    """Loading at the start is not what holds a run back an hour later."""
+    told = _told((("load", 1.0, 1.0),), 5, 1.5) + _told((("update", 1.0, 1.0),), 200, 1.0)
+    cycle = cycles_of(fakes.folded(told).phases)[0]
+
+    assert cycle.share(Phase.LOAD) == 0.0
+
+
+def test_two_phases_are_too_few_for_a_share() -> None:
+    """Nothing is said of a run that has just begun."""
+    assert _cycles({0: (("update", 1.0, 1.0),)}, updates=2)[0].shares == {}
+
+
+def _ranks(slow: int, work_s: float = 1.6) -> dict[int, Work]:
+    """Four ranks of which one works longer; the others wait for it at the barrier."""
+    works = {rank: work_s if rank == slow else 1.0 for rank in range(4)}
+    return {
+        rank: (("update", own, own), ("sync", work_s, work_s - own + 0.01)) for rank, own in works.items()
+    }
+
+
+def test_the_rank_that_works_longest_and_waits_least_is_the_straggler() -> None:
+    """It is named, with its work against that of the others; they are said to wait for it."""
+    judged = _after_seconds(_state(_ranks(slow=2), every_s=1.6))
+    found = [finding.problem for finding in judged.assessment.findings.values()]
+
+    assert [(problem.code, problem.subject, problem.severity) for problem in found] == [
+        ("straggler", "rank 2", "critical")
+    ]
+    assert found[0].message.startswith("straggler: update 1.59s against 0.99s (rank 2)")
+    assert found[0].message.endswith("3 ranks wait")
+    assert judged.bound is not None
+    assert judged.bound.why == "38% of each step waits for rank 2"
+
+
+def test_ranks_that_work_alike_have_no_straggler() -> None:
+    """A tenth more is no straggler, and a hundredth of waiting is no bound."""
+    judged = _after_seconds(_state(_ranks(slow=2, work_s=1.1), every_s=1.1))
+
+    assert judged.assessment.findings == {}
+    assert judged.bound is None or judged.bound.state == "LEARNER-BOUND"
+
+
+@pytest.mark.parametrize(
+    ("work", "state"),
+    [
+        ((("env_wait", 1.4, 1.4), ("update", 2.0, 0.5)), "ENV-BOUND"),
+        ((("inference", 1.4, 1.4), ("update", 2.0, 0.5)), "INFER-BOUND"),
+        ((("collect", 0.5, 0.5), ("update", 2.0, 1.5)), "LEARNER-BOUND"),
+        ((("collect", 1.0, 1.0), ("weights", 1.5, 0.5), ("update", 2.0, 0.4)), "WEIGHTS-BOUND"),
+        ((("queue_wait", 1.0, 1.0), ("update", 2.0, 1.0)), "STARVED"),
+        ((("collect", 1.0, 1.0), ("update", 1.5, 0.5), ("checkpoint", 2.0, 0.5)), "IO-BOUND"),
+        ((("collect", 1.0, 1.0), ("update", 2.0, 0.9)), None),
+    ],
+)
+def test_a_run_without_lanes_has_a_bound_by_its_phases(work: Work, state: str | None) -> None:
+    """What takes the time is told; where nothing stands out nothing is said."""
+    judged = _after_seconds(_state({0: work}))
+
+    assert (None if judged.bound is None else judged.bound.state) == state

@@ -1,0 +1,155 @@
+"""Training that stopped is found by its own rhythm, processes that fell silent by their own intervals."""
+
+import pytest
+
+from overwatch.catalog import Scope
+from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.events import CheckpointSaved, Event, Measured, Origin, PhaseEnded, Record, scalars
+from overwatch.state import RunState, apply, new_run
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+
+
+def _loop(updates: int, rank: int = 0, work_s: float = 1.0) -> list[Event]:
+    """Updates of collecting and learning."""
+    told: list[Event] = []
+    for number in range(updates):
+        begin = START_NS + int(number * 2 * work_s * SECOND)
+        told += [
+            PhaseEnded(at=begin + int(work_s * SECOND), phase="collect", duration_s=work_s),
+            PhaseEnded(at=begin + int(2 * work_s * SECOND), phase="update", duration_s=work_s),
+        ]
+    return told
+
+
+def _beats(seconds: range) -> list[Event]:
+    """Readings of the host, once a second: the process lives."""
+    return [
+        Measured(
+            at=START_NS + second * SECOND, scope=Scope.HOST, values=scalars({"system.cpu.utilization": 0.5})
+        )
+        for second in seconds
+    ]
+
+
+def _run(by_rank: dict[int, list[Event]]) -> RunState:
+    records = [
+        Record(origin=Origin(run_id="r", epoch=f"e{rank}", ours=True, rank=rank), event=event, seq=None)
+        for rank, events in by_rank.items()
+        for event in events
+    ]
+    records.sort(key=lambda record: record.event.at)
+    state = new_run(records[0])
+    for record in records:
+        apply(state, record, record.event.at)
+    return state
+
+
+def _judged(state: RunState, after_s: float = 0.0) -> Judged:
+    """The judgement after three seconds of ticks from then on."""
+    before, judged = Assessment(), None
+    first = state.last_stamp + int(after_s * SECOND)
+    for tick in range(first, first + 3 * SECOND, SECOND // 10):
+        judged = assess(state, before, tick)
+        before = judged.assessment
+    assert judged is not None
+    return judged
+
+
+def _found(judged: Judged) -> dict[str, str]:
+    return {item.problem.code: item.problem.message for item in judged.assessment.findings.values()}
+
+
+def test_a_phase_that_does_not_end_is_a_stall() -> None:
+    """Twenty seconds in a phase of one, while the process goes on speaking: what, who, for how long."""
+    judged = _judged(_run({0: [*_loop(10), *_beats(range(41))]}))
+
+    assert _found(judged) == {"training-stalled": "rank 0 in collect for 20s, usual 1s"}
+
+
+@pytest.mark.parametrize(("for_s", "severity"), [(21, "warning"), (125, "critical")])
+def test_a_stall_that_lasts_is_critical(for_s: int, severity: str) -> None:
+    """Thirty times the usual, and two minutes."""
+    judged = _judged(_run({0: [*_loop(10), *_beats(range(20 + for_s))]}))
+    severities = {item.problem.code: item.problem.severity for item in judged.assessment.findings.values()}
+
+    assert severities == {"training-stalled": severity}
+
+
+@pytest.mark.parametrize("stopped_s", [3, 9])
+def test_a_pause_is_no_stall(stopped_s: int) -> None:
+    """Below ten seconds nothing is said, whatever is usual."""
+    assert _found(_judged(_run({0: [*_loop(10), *_beats(range(20 + stopped_s))]}))) == {}
+
+
+def test_slow_phases_have_patience_of_their_own() -> None:
+    """Five minutes in a phase that takes one are within six times."""
+    judged = _judged(_run({0: [*_loop(10, work_s=60.0), *_beats(range(1200, 1500))]}))
+
+    assert _found(judged) == {}
+
+
+def test_an_unannounced_evaluation_that_came_before_is_no_stall() -> None:
+    """What took thirty seconds once may take as long again."""
+    first, later = _loop(10), _loop(10)
+    shift = 50 * SECOND
+    moved: list[Event] = [
+        PhaseEnded(at=event.at + shift, phase=event.phase, duration_s=event.duration_s)
+        for event in later
+        if isinstance(event, PhaseEnded)
+    ]
+    judged = _judged(_run({0: [*first, *moved, *_beats(range(110))]}))
+
+    assert _found(judged) == {}
+
+
+def test_a_saved_checkpoint_is_a_sign_of_training() -> None:
+    """A phase within which checkpoints are saved goes on."""
+    saved = CheckpointSaved(at=START_NS + 35 * SECOND, path="c", update=10)
+
+    assert _found(_judged(_run({0: [*_loop(10), *_beats(range(41)), saved]}))) == {}
+
+
+def test_the_rank_that_stopped_first_is_named() -> None:
+    """The others stopped because they wait for it: one finding."""
+    state = _run({0: [*_loop(10), *_beats(range(42))], 1: [*_loop(9), *_beats(range(42))]})
+
+    assert _found(_judged(state)) == {
+        "training-stalled": "rank 1 in collect for 23s, usual 1s; 1 other rank stopped after it"
+    }
+
+
+def test_updates_alone_have_a_rhythm() -> None:
+    """A run that tells no phases is watched by its updates."""
+    updates: list[Event] = [
+        fakes.policy(START_NS + i * SECOND, index=i, kl_divergence=0.01) for i in range(20)
+    ]
+
+    assert list(_found(_judged(_run({0: [*updates, *_beats(range(45))]})))) == ["training-stalled"]
+    assert _found(_judged(_run({0: [*updates, *_beats(range(25))]}))) == {}
+
+
+def test_a_run_that_begins_again_is_not_measured_by_what_was_before() -> None:
+    """A new attempt may take a minute to compile."""
+    again = fakes.started(START_NS + 21 * SECOND)
+
+    assert _found(_judged(_run({0: [*_loop(10), *_beats(range(80)), again]}))) == {}
+
+
+def test_a_rank_that_falls_silent_is_named_while_others_speak() -> None:
+    """It is not the run that is silent; one that ended, or a run that is silent whole, is another matter."""
+    state = _run({0: _beats(range(40)), 1: _beats(range(20))})
+    finished = _run({0: _beats(range(40)), 1: [*_beats(range(20)), fakes.finished(START_NS + 20 * SECOND)]})
+
+    assert list(_found(_judged(state))) == ["source-silent"]
+    assert _found(_judged(state))["source-silent"].startswith("rank 1 silent for 2")
+    assert _found(_judged(finished)) == {}
+    assert list(_found(_judged(state, after_s=30))) == ["telemetry-stale"]
+
+
+def test_a_slow_source_is_silent_after_its_own_intervals() -> None:
+    """One that speaks every ten seconds may be quiet for half a minute."""
+    slow = _beats(range(0, 60, 10))
+
+    assert _found(_judged(_run({0: _beats(range(85)), 1: slow}))) == {}
+    assert list(_found(_judged(_run({0: _beats(range(125)), 1: slow})))) == ["source-silent"]
