@@ -206,12 +206,12 @@ def _line(name: str, spent: np.ndarray) -> float:
     parts = "  ".join(
         f"{part} {statistics.median(spent[:, place].tolist()):8.3f}" for place, part in enumerate(PARTS)
     )
-    worst = float(np.sort(totals)[int(0.99 * (totals.size - 1))])
+    worst: float = np.sort(totals)[int(0.99 * (totals.size - 1))].item()
     sys.stdout.write(
         f"  {name:<14} {parts}  all {total:8.3f} ms  p99 {worst:8.3f}  {total:7.2f} % of a core\n"
     )
     sys.stdout.flush()
-    return total
+    return float(total)
 
 
 def main() -> None:

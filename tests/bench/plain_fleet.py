@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.diagnose.anomaly import HARD, SOFT_CAP, AnomalyLimits
-from overwatch.diagnose.robust import HUGE, NORMAL, far, most_events
+from overwatch.diagnose.robust import NORMAL, far, most_events
 from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured
-from overwatch.state.envs import RETURNS, SHOWN_RETURNS
+from overwatch.state.earned import HUGE, RETURNS, SHOWN_RETURNS
 from overwatch.state.trends import ACTIONS, SAMPLES, STRIDE, STRIDE_NS
 
 MARGIN = 0.5

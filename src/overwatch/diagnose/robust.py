@@ -11,7 +11,6 @@ from overwatch.state.arrays import Floats
 
 NORMAL: Final = 1.4826
 """Standard deviations in one median absolute deviation, for normal data."""
-HUGE: Final = 1e100
 _TAIL: Final = 1.2816
 """Standard deviations between the median and the outermost tenth, for normal data."""
 _LN2: Final = 0.6931471805599453
@@ -22,26 +21,17 @@ def ln_above(n: int) -> float:
     return (n - 1).bit_length() * _LN2
 
 
-def usable(values: Floats) -> Floats:
-    """The values whose squares are finite, NaN for the others."""
-    known: Floats = np.where(np.abs(values) < HUGE, values, np.nan)
-    return known
-
-
 def far(n: int, margin: float) -> float:
     """How many standard deviations the worst of n healthy envs may lie from the middle, and `margin` more."""
     return float((2.0 * ln_above(max(2, n))) ** 0.5) + margin
 
 
-def middle(values: Floats) -> Floats:
-    """Median of each row of shape (n, k), NaN left out; NaN where a row has no value."""
-    ordered = np.sort(values, axis=1)
-    counts = np.isfinite(ordered).sum(axis=1)
-    low = np.maximum(counts - 1, 0) // 2
-    high = np.minimum(counts // 2, values.shape[1] - 1)
-    rows = np.arange(values.shape[0])
-    found: Floats = np.where(counts > 0, (ordered[rows, low] + ordered[rows, high]) / 2, np.nan)
-    return found
+def median_of(values: Floats) -> float:
+    """Median of at least one finite value, shape (k,)."""
+    half = values.size // 2
+    parted = np.partition(values, half)
+    high = float(parted[half])
+    return high if values.size % 2 else (float(parted[:half].max()) + high) / 2
 
 
 def spread_low(values: Floats) -> float:
@@ -50,8 +40,9 @@ def spread_low(values: Floats) -> float:
     Where the outermost tenth on the low side begins counts too, so that a long tail is no outlier of its own.
     """
     ordered = np.sort(values)
-    centre = float(np.median(ordered))
-    mad = float(np.median(np.abs(ordered - centre)))
+    half = ordered.size // 2
+    centre = float(ordered[half]) if ordered.size % 2 else float(ordered[half - 1] + ordered[half]) / 2
+    mad = median_of(np.abs(ordered - centre))
     tenth = float(ordered[-(-ordered.size // 10)])
     return max(NORMAL * mad, (centre - tenth) / _TAIL)
 

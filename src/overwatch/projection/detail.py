@@ -11,7 +11,7 @@ from overwatch.projection.lifecycle import seed_events
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe
 from overwatch.snapshot import Detail, Reason, Trend
-from overwatch.state.envs import RETURNS
+from overwatch.state.earned import RETURNS
 from overwatch.state.run import Entry, RunState
 
 EVENTS: Final = 32

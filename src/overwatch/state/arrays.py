@@ -22,6 +22,10 @@ def counted(total: int, more: int) -> int:
     return min(total + max(more, 0), LARGEST)
 
 
+class Derived:
+    """What can be worked out anew from the rest of a state: empty in a checkpoint, and after one."""
+
+
 def floats(rows: int, *more: int) -> Floats:
     """An array of shape (rows, *more) filled with NaN; whether a value is absent is told by its time."""
     return np.full((rows, *more), np.nan)
@@ -43,6 +47,8 @@ def encode_hook(value: Any) -> Any:
     """An array as [dtype, shape, bytes], for msgspec."""
     if isinstance(value, np.ndarray):
         return [value.dtype.str, list(value.shape), np.ascontiguousarray(value).tobytes()]
+    if isinstance(value, Derived):
+        return None
     raise NotImplementedError(f"a checkpoint cannot hold {type(value).__name__}")
 
 
@@ -51,4 +57,6 @@ def decode_hook(kind: type, value: Any) -> Any:
     if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
         dtype, shape, data = value
         return np.frombuffer(data, dtype=dtype).reshape(shape).copy()
+    if isinstance(kind, type) and issubclass(kind, Derived):
+        return kind()
     raise NotImplementedError(f"a checkpoint cannot hold {kind}")

@@ -15,13 +15,11 @@ import numpy.typing as npt
 from overwatch.catalog import Stage
 from overwatch.events import Column
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
+from overwatch.state.earned import RETURNS, Earned
+from overwatch.state.places import At, Cells, Places, Rows
 from overwatch.state.tally import Tally
 from overwatch.state.trends import MEASURES, Actions, Trends
 
-RETURNS = 32
-"""Finished episodes remembered per env."""
-SHOWN_RETURNS = 10
-"""Newest finished episodes whose mean is an env's return."""
 MAX_ENVS: Final = 1 << 17
 """Most envs of one run."""
 MAX_GONE: Final = 1 << 16
@@ -35,7 +33,8 @@ _GRID: Final = {"stage": -1, "blueprint": -1, "alpha": np.nan, "age": -1, "grad"
 """Arrays of shape (C, slots)."""
 _WHOLE = 2.0**53
 """Size up to which a double tells whole numbers apart."""
-_BARE = np.array([stage.code for stage in Stage if not stage.shows_blueprint] + [Stage.GERMINATED.code])
+_BARE: Final = np.zeros(max(stage.code for stage in Stage) + 2, dtype=np.bool_)
+_BARE[[stage.code for stage in Stage if not stage.shows_blueprint] + [Stage.GERMINATED.code]] = True
 """Stages without a seed that has learned: what was measured of an earlier one is over."""
 
 
@@ -84,6 +83,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """How many of each env's first episodes were of an earlier task, and are no measure any more."""
     episode_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time at which each env's last episode ended; 0 = none did."""
+    earned: Earned = msgspec.field(default_factory=Earned)
+    """What the episodes tell."""
     trends: Trends = msgspec.field(default_factory=Trends)
     actions: Actions = msgspec.field(default_factory=Actions)
     culls: Tally = msgspec.field(default_factory=Tally)
@@ -109,8 +110,19 @@ class Envs(msgspec.Struct, kw_only=True):
     age: Ints = msgspec.field(default_factory=lambda: ints(0, 0, fill=-1))
     grad: Floats = msgspec.field(default_factory=lambda: floats(0, 0))
     """Gradient health of each slot's seed; NaN where none was measured."""
+    graded: bool = False
+    """Whether any was."""
     gates: dict[int, dict[str, str]] = msgspec.field(default_factory=dict)
     """Last gate of a seed's slot, by env id, then by slot, as shown: `G2 0.71`, `G2 fail: health`."""
+    places: Places = msgspec.field(default_factory=Places)
+
+    def at(self, column: Column) -> At:
+        """The rows of a column of env ids; unseen ids get new rows. Raises `ValueError` as `ids_in`."""
+        return self.places.envs(column, lambda: self.rows(ids_in(column)))
+
+    def cells(self, column: Column, slots: Column, codes: Ints) -> Cells:
+        """The cells of a column of env ids and one of slots, whose labels have these codes."""
+        return self.places.slots(column, slots, codes, lambda: self.rows(ids_in(column)))
 
     def rows(self, env_ids: Ints) -> Ints:
         """Row of each env id, shape (k,); unseen ids get new rows."""
@@ -131,17 +143,21 @@ class Envs(msgspec.Struct, kw_only=True):
             return None
         return int(self.by_id[place])
 
-    def touch(self, rows: Ints, at: int) -> None:
+    def touch(self, rows: Rows, at: int) -> None:
         """These envs were spoken of at `at`."""
-        self.born_at[rows] = np.where(self.born_at[rows] == 0, at, self.born_at[rows])
+        born = self.born_at[rows]
+        if not born.all():
+            self.born_at[rows] = np.where(born == 0, at, born)
         self.seen_at[rows] = np.maximum(self.seen_at[rows], at)
 
-    def report(self, rows: Ints, at: int) -> None:
+    def report(self, rows: Rows, at: int) -> None:
         """These envs gave numbers at `at`; a crashed env that does lives again."""
         self.touch(rows, at)
-        self.crashed_at[rows] = np.where(self.crashed_at[rows] < at, 0, self.crashed_at[rows])
+        crashed = self.crashed_at[rows]
+        if crashed.any():
+            self.crashed_at[rows] = np.where(crashed < at, 0, crashed)
 
-    def measure(self, name: str, rows: Ints, values: Floats, at: int) -> None:
+    def measure(self, name: str, rows: Rows, values: Floats, at: int) -> None:
         """Fold one column of one measure."""
         self.values[name][rows] = values
         self.times[name][rows] = at
@@ -151,46 +167,40 @@ class Envs(msgspec.Struct, kw_only=True):
         self.returns[rows, self.episodes[rows] % RETURNS] = returns
         self.episodes[rows] += 1
         self.episode_at[rows] = at
+        self._sum_up(rows)
 
     def begin_task(self, rows: Ints) -> None:
         """These envs have another task from now on; the episode under way is of both, and of neither."""
         self.outdated[rows] = self.episodes[rows] + 1
+        self._sum_up(rows)
 
-    def tell_returns(self, rows: Ints, returns: Floats, at: int) -> None:
+    def tell_returns(self, told: At, returns: Floats, at: int) -> None:
         """Fold a gauge of returns: it is shown as it is, and a new value of it is a finished episode."""
-        new = np.isfinite(returns) & (returns != self.values["return"][rows])
-        self.finish_episodes(rows[new], returns[new], at)
-        self.measure("return", rows, returns, at)
+        new = np.isfinite(returns) & (returns != self.values["return"][told.span])
+        self.finish_episodes(told.rows[new], returns[new], at)
+        self.measure("return", told.span, returns, at)
 
     def newest_returns(self, newest: int, skip: int = 0) -> Floats:
         """Returns, newest first, after the `skip` newest ones, shape (n, newest); NaN where there is none."""
-        done = self.episodes[: self.n]
-        back = np.arange(skip, skip + newest)
-        places = (done[:, None] - 1 - back) % RETURNS
-        found = np.take_along_axis(self.returns[: self.n], places, axis=1)
-        shown: Floats = np.where(back < done[:, None], found, np.nan)
-        return shown
+        return self._newest(np.arange(self.n), np.arange(skip, skip + newest))
 
     def mean_return(self) -> Floats:
         """Mean of each env's newest returns, shape (n,), or its gauge; NaN before the first episode."""
-        used = self.newest_returns(SHOWN_RETURNS)
-        counts = np.minimum(self.episodes[: self.n], SHOWN_RETURNS)
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], used, 0.0).sum(axis=1)
-        means = np.divide(total, counts, out=floats(self.n), where=counts > 0)
         told_at = self.times["return"][: self.n]
         told = (told_at > 0) & (told_at >= self.episode_at[: self.n])
-        shown: Floats = np.where(told, self.values["return"][: self.n], means)
+        shown: Floats = np.where(told, self.values["return"][: self.n], self.earned.mean[: self.n])
         return shown
 
-    def move(self, rows: Ints, slots: Ints, stages: Ints, at: int) -> None:
+    def move(self, cells: Cells, stages: Ints, at: int) -> None:
         """Set the stages of slots; a seed that is newly pruned counts as a cull."""
-        pruned = (stages == Stage.PRUNED.code) & (self.stage[rows, slots] != Stage.PRUNED.code)
+        pruned = stages == Stage.PRUNED.code
         if pruned.any():
-            self.culls.add(rows[pruned], at)
-        self.stage[rows, slots] = stages
-        bare = np.isin(stages, _BARE)
-        self.grad[rows[bare], slots[bare]] = np.nan
+            pruned &= cells.of(self.stage) != Stage.PRUNED.code
+            self.culls.add(cells.rows[pruned], at)
+        cells.put(self.stage, stages)
+        if not self.graded:
+            return
+        cells.clear(self.grad, _BARE[stages])
 
     def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
         """Everything that has a row an env, with what an unused row holds."""
@@ -198,7 +208,7 @@ class Envs(msgspec.Struct, kw_only=True):
         yield self.returns, np.nan
         yield from ((self.values[name], np.nan) for name in MEASURES)
         yield from ((self.times[name], 0) for name in MEASURES)
-        for table in (self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally):
+        for table in self._tables():
             yield from table.arrays()
 
     def remove(self, env_ids: Ints, at: int) -> None:
@@ -258,6 +268,25 @@ class Envs(msgspec.Struct, kw_only=True):
         if name == "return":
             self.returns[rows] = np.nan
             self.episodes[rows] = self.outdated[rows] = self.episode_at[rows] = 0
+            self._sum_up(rows)
+
+    def _newest(self, rows: Ints, back: Ints) -> Floats:
+        """Returns of these rows, so many episodes back, shape (k, back); NaN where there is none."""
+        done = self.episodes[rows, None]
+        found = self.returns[rows[:, None], (done - 1 - back) % RETURNS]
+        shown: Floats = np.where(back < done, found, np.nan)
+        return shown
+
+    def _sum_up(self, rows: Ints) -> None:
+        """What the episodes of these rows tell, anew."""
+        if not rows.size:
+            return
+        done = self.episodes[rows]
+        told = self._newest(rows, np.arange(RETURNS))
+        self.earned.sum_up(rows, told, done, done - self.outdated[rows])
+
+    def _tables(self) -> tuple[Earned | Trends | Actions | Tally, ...]:
+        return self.earned, self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally
 
     def _places(self, env_ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Places of env ids in `by_id`, and which of them are there."""
@@ -285,6 +314,7 @@ class Envs(msgspec.Struct, kw_only=True):
             array[left : self.n] = fill
         self.n = left
         self.by_id = np.argsort(self.ids[:left], kind="stable")
+        self.places.forget()
 
     def _add(self, env_ids: Ints) -> None:
         need = self.n + env_ids.size
@@ -296,11 +326,12 @@ class Envs(msgspec.Struct, kw_only=True):
         self.lived += env_ids.size
         self.n = need
         self.by_id = np.argsort(self.ids[:need], kind="stable")
+        self.places.forget()
 
     def _resize(self, rows: int) -> None:
         for name, fill in _FILLS.items():
             setattr(self, name, grown(getattr(self, name), (rows,), fill))
-        for table in (self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally):
+        for table in self._tables():
             table.resize(rows)
         self.returns = grown(self.returns, (rows, RETURNS), np.nan)
         for name in MEASURES:

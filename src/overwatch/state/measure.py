@@ -12,7 +12,6 @@ from overwatch.catalog.machine import MEMORY_USED, THROTTLE, UTILIZATION
 from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
-from overwatch.state.envs import ids_in
 from overwatch.state.policy import Many, new_series, observe, observe_conflated, share_above
 from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, Gauge, RunState, Throttle
@@ -114,20 +113,20 @@ def _clipped(state: RunState, at: int, stamp: int) -> None:
 
 
 def _envs(state: RunState, event: Measured, rank: int) -> None:
-    rows = state.envs.rows(ids_in(event.keys["env_id"]))
+    told = state.envs.at(event.keys["env_id"])
     lane = event.values.get("lane")
     if lane is not None:
-        state.envs.lane[rows] = codes(lane, state.lane_code)
+        state.envs.lane[told.span] = codes(lane, state.lane_code)
     for name, column in event.values.items():
         row = BY_NAME.get(name)
         if row is not None and row.short == "return":
-            state.envs.tell_returns(rows, column.array().astype(np.float64), event.at)
+            state.envs.tell_returns(told, column.array().astype(np.float64), event.at)
         elif row is not None and row.short in MEASURES:
-            state.envs.measure(row.short, rows, column.array().astype(np.float64), event.at)
-    state.envs.report(rows, event.at)
-    state.envs.trends.sample(rows, event.index, event.at, state.envs.values)
+            state.envs.measure(row.short, told.span, column.array(), event.at)
+    state.envs.report(told.span, event.at)
+    state.envs.trends.sample(told, event.index, event.at, state.envs.values)
     if event.index is not None:
-        _count_steps(state, rank, rows.size, event)
+        _count_steps(state, rank, told.rows.size, event)
 
 
 def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> None:
@@ -149,26 +148,32 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
 
 def _slots(state: RunState, event: Measured) -> None:
     envs = state.envs
-    rows = envs.rows(ids_in(event.keys["env_id"]))
-    slots = codes(event.keys["slot"], state.slot_names.code)
+    told, slot = envs.at(event.keys["env_id"]), event.keys["slot"]
+    cells = envs.cells(event.keys["env_id"], slot, _table(slot, state.slot_names.code))
     envs.fit_slots(len(state.slot_names.words))
     stage = event.values.get("overwatch.slot.stage")
     if stage is not None:
-        envs.move(rows, slots, codes(stage, stage_code), event.at)
+        envs.move(cells, codes(stage, stage_code), event.at)
     blueprint = event.values.get("blueprint")
     if blueprint is not None:
-        envs.blueprint[rows, slots] = codes(blueprint, state.blueprint_names.code)
+        cells.put(envs.blueprint, codes(blueprint, state.blueprint_names.code))
     alpha = event.values.get("overwatch.slot.alpha")
     if alpha is not None:
-        envs.alpha[rows, slots] = alpha.array()
+        cells.put(envs.alpha, alpha.array())
     age = event.values.get("overwatch.slot.age")
     if age is not None:
-        ages = age.array().astype(np.float64)
-        envs.age[rows, slots] = np.where((ages >= 0) & (ages < MAX_AGE), ages, -1).astype(np.int64)
+        cells.put(envs.age, _ages(age))
     grad = event.values.get(GRADIENT_HEALTH.name)
     if grad is not None:
-        envs.grad[rows, slots] = grad.array()
-    envs.touch(rows, event.at)
+        envs.graded = True
+        cells.put(envs.grad, grad.array())
+    envs.touch(cells.span if cells.width else told.rows, event.at)
+
+
+def _ages(column: Column) -> np.ndarray:
+    """Ages in steps; -1 for what is no age."""
+    ages = column.array()
+    return np.where((ages >= 0) & (ages < MAX_AGE), ages, -1)
 
 
 def stage_code(word: str) -> int:
@@ -178,10 +183,16 @@ def stage_code(word: str) -> int:
 
 def codes(column: Column, code: Callable[[str], int]) -> Ints:
     """The run's own number of each word of a dictionary-coded column; -1 where absent."""
+    table = _table(column, code)
+    found: Ints = table.take(column.array(), mode="wrap")
+    return found
+
+
+def _table(column: Column, code: Callable[[str], int]) -> Ints:
+    """The run's own number of each label, and -1 for what is absent."""
     if column.labels is None:
         raise ValueError("a column of words needs labels; this one holds bare numbers")
-    table = np.array([*(code(label) for label in column.labels), -1], dtype=np.int64)
-    return table[column.array().astype(np.int64)]
+    return np.array([*(code(label) for label in column.labels), -1], dtype=np.int64)
 
 
 def _lanes(state: RunState, event: Measured, stamp: int) -> None:

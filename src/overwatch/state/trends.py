@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
+from overwatch.state.places import At
 
 MEASURES: Final = ("reward", "return", "metric", "rent", "step_time")
 """Short names of the env rows that are kept as columns."""
@@ -37,6 +38,10 @@ class Trends(msgspec.Struct, kw_only=True):
     """Samples taken of each env."""
     now: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Newest step of each env."""
+    last_step: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Env step of each env's newest sample."""
+    last_at: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Producer's time of it."""
 
     def resize(self, rows: int) -> None:
         """Make room for `rows` envs."""
@@ -44,26 +49,32 @@ class Trends(msgspec.Struct, kw_only=True):
             self.values[name] = grown(self.values[name], (rows, SAMPLES), np.nan)
         self.step = grown(self.step, (rows, SAMPLES), 0)
         self.at = grown(self.at, (rows, SAMPLES), 0)
-        self.count = grown(self.count, (rows,), 0)
-        self.now = grown(self.now, (rows,), 0)
+        for name in ("count", "now", "last_step", "last_at"):
+            setattr(self, name, grown(getattr(self, name), (rows,), 0))
 
     def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
         """What has a row an env, with what an unused row holds."""
         yield from ((values, np.nan) for values in self.values.values())
-        yield from ((array, 0) for array in (self.step, self.at, self.count, self.now))
+        for array in (self.step, self.at, self.count, self.now, self.last_step, self.last_at):
+            yield array, 0
 
-    def sample(self, rows: Ints, step: int | None, at: int, current: dict[str, Floats]) -> None:
+    def sample(self, told: At, step: int | None, at: int, current: dict[str, Floats]) -> None:
         """Take a sample of those rows that are due; without a step number each record is one step."""
-        self.now[rows] = self.now[rows] + 1 if step is None else np.maximum(self.now[rows], step)
-        last = (self.count[rows] - 1) % SAMPLES
-        fresh = self.count[rows] == 0
-        far = self.now[rows] - self.step[rows, last] >= STRIDE
-        due = rows[fresh | (far & (at - self.at[rows, last] >= STRIDE_NS))]
+        span = told.span
+        now = self.now[span] + 1 if step is None else np.maximum(self.now[span], step)
+        self.now[span] = now
+        due = (at - self.last_at[span] >= STRIDE_NS) & (now - self.last_step[span] >= STRIDE)
+        due |= self.count[span] == 0
+        if due.any():
+            self._take(told.rows[due], at, current)
+
+    def _take(self, due: Ints, at: int, current: dict[str, Floats]) -> None:
         place = self.count[due] % SAMPLES
         for name in TRENDED:
             self.values[name][due, place] = current[name][due]
         self.step[due, place] = self.now[due]
         self.at[due, place] = at
+        self.last_step[due], self.last_at[due] = self.now[due], at
         self.count[due] += 1
 
     def of(self, row: int) -> Ints:

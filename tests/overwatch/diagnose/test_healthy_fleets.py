@@ -12,7 +12,7 @@ from overwatch.diagnose.robust import far, ln_above, most_events
 from overwatch.events import CurriculumChanged, Record
 from overwatch.state import RunState, apply
 from overwatch.state.arrays import Floats, Ints
-from overwatch.state.envs import RETURNS
+from overwatch.state.earned import RETURNS
 from tests import fakes
 from tests.fakes import START_NS
 
@@ -130,16 +130,16 @@ def test_a_lone_env_that_just_began_has_not_fallen(seen: int) -> None:
 @pytest.mark.parametrize("n", DRAWS)
 def test_envs_of_all_ages_are_compared_with_one_another(n: int) -> None:
     """Young envs beside old ones: nobody stands out but the one that falls, in its fifth episode."""
-    returns = np.random.default_rng(n).normal(size=(n, RETURNS))
-    state = _state(returns[:, :5])
-    old = np.arange(n // 2, n)
-    for episode in range(5, RETURNS):
-        state.envs.finish_episodes(old, returns[old, episode], START_NS)
-    healthy = score_envs(fleet_of(state), AnomalyLimits()).offenders().tolist()
-    state.envs.returns[3, 1:5] = -60.0
+    healthy = np.random.default_rng(n).normal(size=(n, RETURNS))
+    fallen = healthy.copy()
+    fallen[3, 1:5] = -60.0
 
-    assert healthy == []
-    assert score_envs(fleet_of(state), AnomalyLimits()).offenders().tolist() == [3]
+    for returns, found in ((healthy, []), (fallen, [3])):
+        state = _state(returns[:, :5])
+        old = np.arange(n // 2, n)
+        for episode in range(5, RETURNS):
+            state.envs.finish_episodes(old, returns[old, episode], START_NS)
+        assert score_envs(fleet_of(state), AnomalyLimits()).offenders().tolist() == found
 
 
 def test_four_episodes_are_too_few_to_judge() -> None:

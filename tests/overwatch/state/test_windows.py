@@ -4,7 +4,8 @@ import numpy as np
 
 from overwatch.catalog import Scope, Stage
 from overwatch.events import ActionTaken, Column, GateEvaluated, Measured, PhaseEnded, SeedStageChanged
-from overwatch.state.envs import RETURNS, Envs
+from overwatch.state.earned import RETURNS
+from overwatch.state.envs import Envs
 from overwatch.state.tally import BUCKET_NS, Tally
 from overwatch.state.trends import ACTIONS, SAMPLES, STRIDE_NS
 from tests import fakes

@@ -1,0 +1,136 @@
+"""Where the subjects of a record are in the tables, remembered: most records are about the same subjects.
+
+Rules: what is remembered is derived, so it is no part of a checkpoint, and is forgotten when rows move. Rows
+one after another are a slice, and a whole block of slots is a rectangle, which fold several times faster.
+Must not know what is folded.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from overwatch.events import Column
+from overwatch.state.arrays import Derived, Floats, Ints
+
+Rows: TypeAlias = slice | Ints
+"""Rows of a table: each once, or, as an array, in any order."""
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+Found = TypeVar("Found", "At", "Cells")
+
+MOST: Final = 128
+"""Sets of subjects remembered."""
+MOST_SUBJECTS: Final = 1 << 20
+"""Subjects of them all together."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The envs of one record."""
+
+    rows: Ints
+    """Row of each, shape (k,)."""
+    span: Rows
+    """The same, as a slice where they follow one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The slots of one record, as cells of the grid (env × slot)."""
+
+    rows: Ints
+    slots: Ints
+    span: Rows
+    """Rows, each once where `width` is not 0."""
+    width: int = 0
+    """First slots of each row, where the record names just these, env by env; else 0."""
+
+    def of(self, grid: np.ndarray) -> np.ndarray:
+        """The values of these cells, shape (k,)."""
+        return grid[self.span, : self.width].reshape(-1) if self.width else grid[self.rows, self.slots]
+
+    def put(self, grid: np.ndarray, values: np.ndarray) -> None:
+        """Set these cells, to values of shape (k,)."""
+        if self.width:
+            grid[self.span, : self.width] = values.reshape(-1, self.width)
+        else:
+            grid[self.rows, self.slots] = values
+
+    def clear(self, grid: Floats, where: Mask) -> None:
+        """Set those of these cells to NaN where the mask of shape (k,) says so."""
+        if self.width:
+            grid[self.span, : self.width][where.reshape(-1, self.width)] = np.nan
+        else:
+            grid[self.rows[where], self.slots[where]] = np.nan
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    told: tuple[object, ...]
+    found: At | Cells
+
+
+class Places(Derived):
+    """The newest sets of subjects."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], _Known] = {}
+        self._subjects = 0
+
+    def forget(self) -> None:
+        """Rows have moved, or there are more of them."""
+        self._known.clear()
+        self._subjects = 0
+
+    def envs(self, column: Column, find: Callable[[], Ints]) -> At:
+        """The envs of a column of ids; `find` gives the row of each."""
+        told = (column.dtype, column.data)
+        known = self._known.get(_key(column))
+        if known is not None and known.told == told and isinstance(known.found, At):
+            return known.found
+        rows = find()
+        return self._keep(_key(column), told, At(rows, span_of(rows)))
+
+    def slots(self, column: Column, slots: Column, codes: Ints, find: Callable[[], Ints]) -> Cells:
+        """The cells of a column of ids and one of slots, whose words have these codes."""
+        key = (*_key(column), *_key(slots))
+        told = (column.dtype, column.data, slots.dtype, slots.data, codes.tobytes())
+        known = self._known.get(key)
+        if known is not None and known.told == told and isinstance(known.found, Cells):
+            return known.found
+        return self._keep(key, told, _cells(find(), codes[slots.array().astype(np.int64)]))
+
+    def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found) -> Found:
+        if len(self._known) >= MOST or self._subjects + found.rows.size > MOST_SUBJECTS:
+            self.forget()
+        self._known[key] = _Known(told, found)
+        self._subjects += found.rows.size
+        return found
+
+
+def span_of(rows: Ints) -> Rows:
+    """A slice of these rows where they follow one another."""
+    if not rows.size or int(rows[-1]) - int(rows[0]) != rows.size - 1 or (np.diff(rows) != 1).any():
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1)
+
+
+def _cells(rows: Ints, slots: Ints) -> Cells:
+    width = int(slots.max(initial=-1)) + 1
+    if width < 1 or rows.size % width:
+        return Cells(rows, slots, rows)
+    by_env = rows.reshape(-1, width)
+    whole = (slots.reshape(-1, width) == np.arange(width)).all() and (by_env == by_env[:, :1]).all()
+    span = span_of(by_env[:, 0].copy())
+    if not whole or not isinstance(span, slice):
+        return Cells(rows, slots, rows)
+    return Cells(rows, slots, span, width)
+
+
+def _key(column: Column) -> tuple[object, ...]:
+    """A short name of a column; two columns may have the same."""
+    data = column.data
+    return len(data), data[:16], data[-16:]
