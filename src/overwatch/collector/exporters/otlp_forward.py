@@ -24,7 +24,7 @@ from overwatch.delivery import outlet
 from overwatch.delivery.sender import Sender
 from overwatch.journal import Batch
 
-_WAIT_S: Final = 0.25
+_WAIT_S: Final = 0.1
 _SYNC_S: Final = 2.0
 """Time between two places that survive a power loss, in seconds."""
 DRAIN_S: Final = 5.0

@@ -1,0 +1,78 @@
+"""A collector in the middle that forwards, for the tests that need one; its target is somebody else."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from overwatch.collector import Service
+from overwatch.events import LogLine, Severity
+from overwatch.journal import Signal
+from tests.overwatch.collector.running import http, running, told
+
+PATHS = {Signal.LOGS: "/v1/logs", Signal.METRICS: "/v1/metrics", Signal.TRACES: "/v1/traces"}
+PROTOBUF = "application/x-protobuf"
+
+
+def sets(name: str, endpoint: str | None, *more: str) -> tuple[str, ...]:
+    """Settings of a collector that forwards all signals by exporter `name`, with short pauses."""
+    pipelines = (f"service.pipelines.{signal.value}.exporters=[aggregator, {name}]" for signal in PATHS)
+    here = f"exporters.{name}"
+    quick = (f"{here}.retry_on_failure.initial_interval=20ms", f"{here}.retry_on_failure.max_interval=100ms")
+    return (*pipelines, f"{here}.endpoint={endpoint}", *quick, *more)
+
+
+@contextmanager
+def forwarding(folder: Path, endpoint: str | None, *more: str, name: str = "otlphttp") -> Iterator[Service]:
+    """A collector that forwards to an endpoint."""
+    with running(folder, *sets(name, endpoint, *more)) as service:
+        yield service
+
+
+def line(run_id: str, number: int, size: int = 0) -> bytes:
+    """A request that tells one numbered line of a run."""
+    text = f"line {number}".ljust(size, ".")
+    return told(run_id, [LogLine(at=number, severity=Severity.WARNING, message=text)], number)
+
+
+def give(service: Service, body: bytes, signal: Signal = Signal.LOGS) -> None:
+    """Hand a request to a collector, which must accept it."""
+    url = f"{service.endpoints.otlp_http}{PATHS[signal]}"
+    assert http(url, body, Content_Type=PROTOBUF).status == 200
+
+
+def points() -> bytes:
+    """A request with two metric points."""
+    message = ExportMetricsServiceRequest()
+    metric = message.resource_metrics.add().scope_metrics.add().metrics.add(name="a")
+    for value in (1.0, 2.0):
+        metric.gauge.data_points.add(as_double=value, time_unix_nano=1)
+    return message.SerializeToString()
+
+
+def spans() -> bytes:
+    """A request with a span, and a field of a newer version."""
+    message = ExportTraceServiceRequest()
+    span = message.resource_spans.add().scope_spans.add().spans.add(name="a")
+    span.trace_id, span.span_id = bytes(range(16)), bytes(range(8))
+    span.start_time_unix_nano = span.end_time_unix_nano = 1
+    return message.SerializeToString() + b"\xa2\x06\x03new"
+
+
+def counted(service: Service, verb: str, items: str = "log_records", name: str = "otlphttp") -> float:
+    """A counter of an exporter."""
+    return service.context.tally.get(f"otelcol_exporter_{verb}_{items}", exporter=name)
+
+
+def dropped(service: Service, reason: str, name: str = "otlphttp") -> float:
+    """How many log records an exporter gave up for a reason."""
+    return service.context.tally.get(
+        "overwatch_exporter_dropped_items", exporter=name, reason=reason, signal="logs"
+    )
+
+
+def trouble(service: Service, name: str = "otlphttp") -> str:
+    """What health says of an exporter; empty when it is well."""
+    return service.context.health.degraded.get(f"exporter:{name}", "")

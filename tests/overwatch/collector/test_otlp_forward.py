@@ -1,0 +1,384 @@
+"""The exporters otlp and otlphttp: what was accepted reaches another server, whatever that server does."""
+
+import gzip
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from overwatch.collector import Service
+from overwatch.journal import Signal
+from overwatch.snapshot import View
+from tests.overwatch.collector.forwarding import (
+    counted,
+    dropped,
+    forwarding,
+    give,
+    line,
+    points,
+    sets,
+    spans,
+    trouble,
+)
+from tests.overwatch.collector.running import eventually, http, running
+from tests.overwatch.delivery.evil import OK, Call, Evil, evil, reply, serving
+from tests.overwatch.delivery.test_http import LONG, SLOW
+from tests.overwatch.sdk.sink import partial_success
+
+MEMORY = "service.extensions=[health_check, view]"
+RUN = "forwarded"
+
+
+def lines(server: Evil) -> list[str]:
+    """The lines that a target heard, in order of their coming."""
+    found = []
+    for asked in server.asked:
+        body = gzip.decompress(asked.body) if "content-encoding" in asked.headers else asked.body
+        for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
+            found += [one.body.string_value.rstrip(".") for s in resource.scope_logs for one in s.log_records]
+    return found
+
+
+def numbered(first: int, last: int) -> list[str]:
+    """`line <first>` to `line <last>`."""
+    return [f"line {number}" for number in range(first, last + 1)]
+
+
+def shown(service: Service) -> list[str]:
+    """The lines in the feed of the run."""
+    aggregator = service.context.aggregator
+    frame = None if aggregator is None else aggregator.frame
+    found = None if frame is None else frame.snapshots.get((RUN, View()))
+    return [] if found is None else [entry.message for entry in found.feed]
+
+
+@pytest.mark.parametrize("name", ["otlp", "otlphttp"])
+def test_all_three_signals_reach_another_collector(name: str, tmp_path: Path) -> None:
+    """Each item once, counted at both ends under the collector's names."""
+    with running(tmp_path / "end") as end:
+        to = end.endpoints.otlp_grpc if name == "otlp" else end.endpoints.otlp_http
+        transport = "grpc" if name == "otlp" else "http"
+        with forwarding(tmp_path / "mid", to, name=name) as mid:
+            for number in range(1, 21):
+                give(mid, line(RUN, number))
+            give(mid, points(), Signal.METRICS)
+            give(mid, spans(), Signal.TRACES)
+            for items, expected in (("log_records", 20), ("metric_points", 2), ("spans", 1)):
+                accepted = f"otelcol_receiver_accepted_{items}"
+                eventually(
+                    lambda accepted=accepted, expected=expected: (
+                        end.context.tally.get(accepted, receiver="otlp", transport=transport) == expected
+                    )
+                )
+                eventually(
+                    lambda items=items, expected=expected: counted(mid, "sent", items, name) == expected
+                )
+                assert counted(mid, "send_failed", items, name) == 0
+        assert eventually(lambda: len(shown(end)) >= 20 and shown(end)[-20:]) == numbered(1, 20)
+
+
+def test_the_bytes_that_came_are_the_bytes_that_go(tmp_path: Path) -> None:
+    """Nothing is decoded and encoded again: fields of newer versions survive; each signal has its path."""
+    sent = [(points(), Signal.METRICS), (spans(), Signal.TRACES), (line(RUN, 1), Signal.LOGS)]
+    with evil(serving(OK)) as server:
+        with forwarding(
+            tmp_path, server.endpoint, "exporters.otlphttp.compression=none",
+            "exporters.otlphttp.headers={Authorization: Bearer s3cr3t}",
+        ) as mid:  # fmt: skip
+            for body, signal in sent:
+                give(mid, body, signal)
+            server.wait(lambda it: len(it.asked) == 3)
+        assert {(one.path, one.body) for one in server.asked} == {
+            (f"/v1/{signal.value}", body) for body, signal in sent
+        }
+        assert {one.headers["authorization"] for one in server.asked} == {"Bearer s3cr3t"}
+
+
+@pytest.mark.parametrize("script", SLOW)
+def test_a_slow_target_holds_up_nobody(script: Callable[[Call], None], tmp_path: Path) -> None:
+    """Requests are acknowledged and shown while the target hangs; health says so; the journal keeps all."""
+    with (
+        evil(script) as server,
+        forwarding(tmp_path, server.endpoint, "exporters.otlphttp.timeout=300ms") as mid,
+    ):
+        for number in range(1, 31):
+            give(mid, line(RUN, number))
+        assert eventually(lambda: len(shown(mid)) >= 30 and shown(mid)[-30:]) == numbered(1, 30)
+        assert eventually(lambda: trouble(mid)).startswith(server.endpoint)
+        assert counted(mid, "sent") == counted(mid, "send_failed") == 0
+
+
+@pytest.mark.parametrize("script", LONG)
+def test_an_evil_reply_costs_one_request_and_is_counted(
+    script: Callable[[Call], None], tmp_path: Path
+) -> None:
+    """What is said without end is not heard out: sent once more or given up, and the next ones arrive."""
+    first = threading.Event()
+
+    def once(call: Call) -> None:
+        if first.is_set():
+            serving(OK)(call)
+        else:
+            first.set()
+            script(call)
+
+    with evil(once) as server, forwarding(tmp_path, server.endpoint) as mid:
+        give(mid, line(RUN, 1))
+        eventually(lambda: counted(mid, "sent") + counted(mid, "send_failed") == 1)
+        give(mid, line(RUN, 2))
+        eventually(lambda: counted(mid, "sent") + counted(mid, "send_failed") == 2)
+        assert lines(server)[-1] == "line 2"
+        assert counted(mid, "send_failed") == dropped(mid, "refused_reply")
+
+
+def test_a_busy_target_is_left_alone_for_as_long_as_it_asks(tmp_path: Path) -> None:
+    """503 with Retry-After, then everything, in order."""
+    busy = reply("503 Service Unavailable", "Retry-After: 1")
+    with evil(serving(busy, OK)) as server, forwarding(tmp_path, server.endpoint) as mid:
+        for number in range(1, 6):
+            give(mid, line(RUN, number))
+        eventually(lambda: counted(mid, "sent") == 5)
+        assert server.stamps[1] - server.stamps[0] >= 1.0
+        assert lines(server) == ["line 1", *numbered(1, 5)]
+
+
+def test_a_refused_request_is_given_up_with_its_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """400 is final for this one, not for the next; the target's words are in the log."""
+    with (
+        evil(serving(reply("400 Bad Request"), OK)) as server,
+        forwarding(tmp_path, server.endpoint) as mid,
+    ):
+        give(mid, line(RUN, 1))
+        give(mid, line(RUN, 2))
+        eventually(lambda: counted(mid, "sent") == 1)
+        assert counted(mid, "send_failed") == dropped(mid, "refused_400") == 1
+        assert lines(server) == numbered(1, 2)
+        assert trouble(mid) == ""
+    assert "1 items" in caplog.text
+    assert "HTTP 400" in caplog.text
+
+
+def test_a_target_that_refuses_everything_is_in_trouble(tmp_path: Path) -> None:
+    """One bad request says nothing; one after the other means a wrong token or address."""
+    with (
+        evil(serving(reply("401 Unauthorized"))) as server,
+        forwarding(tmp_path, server.endpoint) as mid,
+    ):
+        for number in range(1, 6):
+            give(mid, line(RUN, number))
+        assert "refuses" in eventually(lambda: trouble(mid))
+        eventually(lambda: dropped(mid, "refused_401") == 5)
+
+
+def test_what_a_target_keeps_in_part_is_counted(tmp_path: Path) -> None:
+    """Of three records it says that it did not keep two."""
+    with (
+        evil(serving(reply("200 OK", body=partial_success(2)))) as server,
+        forwarding(tmp_path, server.endpoint) as mid,
+    ):
+        give(mid, b"".join(line(RUN, number) for number in (1, 2, 3)))
+        eventually(lambda: counted(mid, "sent") == 1)
+        assert counted(mid, "send_failed") == dropped(mid, "rejected") == 2
+
+
+def test_patience_ends_and_is_counted(tmp_path: Path) -> None:
+    """After max_elapsed_time a request is given up, with its reason, and the next one is tried."""
+    with (
+        evil(serving(reply("503 Service Unavailable"))) as server,
+        forwarding(
+            tmp_path, server.endpoint, "exporters.otlphttp.retry_on_failure.max_elapsed_time=200ms"
+        ) as mid,
+    ):
+        give(mid, line(RUN, 1))
+        give(mid, line(RUN, 2))
+        eventually(lambda: dropped(mid, "expired") == 2)
+        assert counted(mid, "send_failed") == 2
+        assert set(lines(server)) == {"line 1", "line 2"}
+
+
+def test_without_retries_each_request_is_tried_once(tmp_path: Path) -> None:
+    """`retry_on_failure.enabled: false`."""
+    with (
+        evil(serving(reply("503 Service Unavailable"))) as server,
+        forwarding(tmp_path, server.endpoint, "exporters.otlphttp.retry_on_failure.enabled=false") as mid,
+    ):
+        for number in (1, 2, 3):
+            give(mid, line(RUN, number))
+        eventually(lambda: dropped(mid, "expired") == 3)
+        assert lines(server) == numbered(1, 3)
+
+
+def test_a_restart_goes_on_where_the_last_life_was(tmp_path: Path) -> None:
+    """What a dead target did not take is sent by the next life, what it took is not sent again."""
+    with evil(serving(OK)) as server:
+        with forwarding(tmp_path, server.endpoint) as mid:
+            for number in range(1, 6):
+                give(mid, line(RUN, number))
+            eventually(lambda: counted(mid, "sent") == 5)
+        with forwarding(tmp_path, "http://127.0.0.1:1") as mid:
+            for number in range(6, 11):
+                give(mid, line(RUN, number))
+            eventually(lambda: trouble(mid))
+        with forwarding(tmp_path, server.endpoint) as mid:
+            give(mid, line(RUN, 11))
+            server.wait(lambda it: len(it.asked) >= 11)
+            eventually(lambda: counted(mid, "sent") == 6)
+        assert lines(server) == numbered(1, 11)
+
+
+def test_a_new_exporter_begins_with_what_comes(tmp_path: Path) -> None:
+    """What was accepted before there was such an exporter is not its business."""
+    with running(tmp_path, "extensions.file_storage.durability=fast") as before:
+        give(before, line(RUN, 1))
+    with evil(serving(OK)) as server, forwarding(tmp_path, server.endpoint) as mid:
+        give(mid, line(RUN, 2))
+        eventually(lambda: counted(mid, "sent") == 1)
+        assert lines(server) == ["line 2"]
+
+
+def test_a_lost_place_sends_everything_again_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At least once: damage to the place costs copies, never records."""
+    with evil(serving(OK)) as server:
+        with forwarding(tmp_path, server.endpoint) as mid:
+            give(mid, line(RUN, 1))
+            eventually(lambda: counted(mid, "sent") == 1)
+        (tmp_path / "journal" / "otlphttp.cursor").write_bytes(b"damaged")
+        with forwarding(tmp_path, server.endpoint) as mid:
+            give(mid, line(RUN, 2))
+            server.wait(lambda it: len(it.asked) == 3)
+        assert lines(server) == ["line 1", "line 1", "line 2"]
+    assert "place in the journal is lost" in caplog.text
+
+
+def test_producers_are_beside_each_other_and_each_in_order(tmp_path: Path) -> None:
+    """A request that hangs holds up its own producer alone."""
+    held = threading.Event()
+
+    def script(call: Call) -> None:
+        while (asked := call.hear()) is not None:
+            if b"stuck" in asked.body and not held.is_set():
+                held.wait(20)
+            if not call.say(OK):
+                return
+
+    with (
+        evil(script) as server,
+        forwarding(tmp_path, server.endpoint, "exporters.otlphttp.compression=none") as mid,
+    ):
+        for number in range(1, 4):
+            give(mid, line("stuck", number))
+        for number in range(11, 31):
+            give(mid, line("free", number))
+        eventually(lambda: counted(mid, "sent") == 20)
+        assert lines(server) == ["line 1", *numbered(11, 30)] or lines(server)[1:] == numbered(11, 30)
+        held.set()
+        eventually(lambda: counted(mid, "sent") == 23)
+        assert lines(server)[-2:] == numbered(2, 3)
+
+
+@pytest.mark.parametrize("extensions", [MEMORY, "service.extensions=[file_storage, health_check, view]"])
+def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
+    extensions: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Senders are never refused; what is given up is counted and said; the newest arrive in the end."""
+    gate = threading.Event()
+
+    def script(call: Call) -> None:
+        while call.hear() is not None:
+            if not call.say(OK if gate.is_set() else reply("503 Service Unavailable")):
+                return
+
+    with (
+        evil(script) as server,
+        forwarding(tmp_path, server.endpoint, extensions, "exporters.aggregator.journal_size_mib=16") as mid,
+    ):
+        for number in range(1, 401):
+            give(mid, line(RUN, number, size=100_000))
+        eventually(lambda: dropped(mid, "no_room") > 0)
+        gate.set()
+        eventually(lambda: counted(mid, "sent") + dropped(mid, "no_room") == 400)
+        assert counted(mid, "sent") > 0
+        assert "line 400" in lines(server)
+        assert counted(mid, "send_failed") + counted(mid, "enqueue_failed") == dropped(mid, "no_room")
+    assert "are lost (no_room)" in caplog.text
+
+
+def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> None:
+    """`queue_size` is a bound of its own."""
+    gate = threading.Event()
+
+    def script(call: Call) -> None:
+        while call.hear() is not None:
+            if not call.say(OK if gate.is_set() else reply("503 Service Unavailable")):
+                return
+
+    with (
+        evil(script) as server,
+        forwarding(tmp_path, server.endpoint, "exporters.otlphttp.sending_queue.queue_size=10") as mid,
+    ):
+        for number in range(1, 301):
+            give(mid, line(RUN, number))
+        eventually(lambda: dropped(mid, "queue_full") > 0)
+        gate.set()
+        eventually(lambda: counted(mid, "sent") + dropped(mid, "queue_full") == 300)
+        assert counted(mid, "enqueue_failed") == dropped(mid, "queue_full")
+
+
+def test_what_waits_in_memory_is_sent_at_the_end_or_counted(tmp_path: Path) -> None:
+    """Without a journal on disk a stop sends the rest; what a dead target does not take is counted."""
+    with evil(serving(OK)) as server, forwarding(tmp_path / "a", server.endpoint, MEMORY) as mid:
+        for number in range(1, 101):
+            give(mid, line(RUN, number))
+    assert lines(server) == numbered(1, 100)
+    with forwarding(tmp_path / "b", "http://127.0.0.1:1", MEMORY) as dead:
+        for number in range(1, 11):
+            give(dead, line(RUN, number))
+        eventually(lambda: trouble(dead))
+    assert dropped(dead, "stopped") == 10
+
+
+def test_health_and_metrics_tell_the_exporter_from_the_receiver(tmp_path: Path) -> None:
+    """Both are called `otlp`; only the one whose target is away is unhealthy, and it recovers."""
+    with forwarding(tmp_path, "http://127.0.0.1:1", name="otlp") as mid:
+        give(mid, line(RUN, 1))
+        eventually(lambda: trouble(mid, "otlp"))
+        answer = json.loads(http(str(mid.endpoints.health)).body)
+        parts = answer["components"]["pipeline:logs"]["components"]
+        assert (parts["receiver:otlp"]["healthy"], parts["exporter:otlp"]["healthy"]) == (True, False)
+        assert "collector" not in answer["components"]
+        page = http(f"{mid.context.board.url('telemetry')}/metrics").body.decode()
+        for name in ("sent_log_records", "send_failed_spans", "enqueue_failed_metric_points"):
+            assert f'otelcol_exporter_{name}_total{{exporter="otlp"}} 0.0' in page
+        assert 'otelcol_exporter_queue_size{exporter="otlp"}' in page
+        assert 'otelcol_exporter_queue_capacity{exporter="otlp"}' in page
+
+
+def test_two_exporters_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """One target hangs, the other has everything."""
+
+    def hold(call: Call) -> None:
+        call.hear()
+        call.hold()
+
+    both = [f"service.pipelines.{one}.exporters=[aggregator, otlp, otlphttp]" for one in ("logs", "metrics")]
+    with evil(hold) as stuck, evil(serving(OK)) as server:
+        settings = sets(
+            "otlp",
+            stuck.endpoint,
+            "exporters.otlp.timeout=300ms",
+            f"exporters.otlphttp.endpoint={server.endpoint}",
+            *both,
+        )
+        with running(tmp_path, *settings) as mid:
+            for number in range(1, 51):
+                give(mid, line(RUN, number))
+            eventually(lambda: counted(mid, "sent") == 50)
+            assert counted(mid, "sent", name="otlp") == 0
+        assert lines(server) == numbered(1, 50)
