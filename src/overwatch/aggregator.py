@@ -174,7 +174,7 @@ class Aggregator:
         except msgspec.DecodeError:
             after = 0
         if after is None:
-            self._fold = Fold()
+            self._fold = Fold(self._fold.read)
         elif after > self._taken > 0:
             self._take_again(after, [])
         self._taken = max(self._taken, next_tick(start.stamp) - FAST_NS)

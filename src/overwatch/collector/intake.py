@@ -1,21 +1,26 @@
 """The one way in: check a body, journal it, count it. An answer of success is given only after that.
 
 Owns the seam between transports and the journal, and what a body may cost: its parts are counted before they
-are made, and large bodies are decoded one at a time, by a thread of their own. Must not know HTTP or gRPC.
+are made, small bodies are decoded in the event loop, others by threads, large ones one at a time. Must not
+know HTTP or gRPC.
 """
 
 import asyncio
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from overwatch.collector.handover import Handover
 from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
-from overwatch.journal import Journal, JournalFullError, Signal
+from overwatch.journal import Batch, Journal, JournalFullError, Signal
 from overwatch.otlp import elements, jsonl, validate
-from overwatch.otlp.decode import MalformedBody
+from overwatch.otlp.decode import MalformedBody, decode
+
+SMALL_BYTES: Final = 32 << 10
+"""Bodies up to this size are decoded in the event loop: to wake a thread and to wait for it takes longer."""
 
 RETRY_AFTER_S: Final = 2
 """How long a sender should wait when there is no room, in seconds."""
@@ -61,10 +66,32 @@ class Body:
     """Whether it is JSON, not protobuf."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """A body that can be journalled, as protobuf."""
+
+    body: Body
+    data: bytes
+    counts: validate.Counts
+
+    @property
+    def answer(self) -> Accepted:
+        """What its sender is told once it is journalled."""
+        return Accepted(rejected=self.counts.rejected, message=self.counts.message)
+
+
 class Intake:
     """Accepts bodies for one journal; safe from any thread."""
 
-    def __init__(self, journal: Journal, tally: Tally, limits: LimitsConfig | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        tally: Tally,
+        limits: LimitsConfig | None = None,
+        handover: Handover | None = None,
+    ) -> None:
+        """`handover` gets what small bodies were decoded to."""
+        self._handover = handover
         self._journal = journal
         self._tally = tally
         self._limits = limits or LimitsConfig()
@@ -98,7 +125,19 @@ class Intake:
             raise self._refused(Reason.MEMORY, problem, transport)
 
     async def take(self, body: Body, pool: Executor | None) -> Accepted:
-        """Accept a body in a thread of `pool`, a large one in its turn; raises `RefusedError`."""
+        """Accept a small body here, another in a thread of `pool`, a large one in its turn.
+
+        Raises `RefusedError`. What is journalled is counted, whether or not its sender waits for the answer.
+        """
+        if len(body.data) <= min(SMALL_BYTES, self._limits.large_body_size):
+            checked = self._check(body)
+            written = self._submit(checked)
+            written.add_done_callback(lambda done: self._count(checked, accepted=done.exception() is None))
+            try:
+                await asyncio.wrap_future(written)
+            except JournalFullError as error:
+                raise self._refused(Reason.FULL, str(error), body.transport) from error
+            return checked.answer
         large = len(body.data) > self._limits.large_body_size
         threads = self._large if large else pool
         try:
@@ -109,32 +148,48 @@ class Intake:
 
     def accept(self, body: Body) -> Accepted:
         """Journal one body; raises `RefusedError`."""
-        self.admit(body.transport)
-        data, counts = self._read(body)
-        items = WIRES[body.signal].items
-        labels = {"receiver": "otlp", "transport": body.transport}
+        checked = self._check(body)
+        written = self._submit(checked)
+        self._count(checked, accepted=written.exception() is None)
         try:
-            self._journal.append(body.signal, data)
+            written.result()
         except JournalFullError as error:
-            self._tally.add(f"otelcol_receiver_refused_{items}", counts.items, **labels)
             raise self._refused(Reason.FULL, str(error), body.transport) from error
-        self._tally.add(f"otelcol_receiver_accepted_{items}", counts.items, **labels)
-        self._tally.add("overwatch_receiver_rejected_items", counts.rejected, signal=body.signal.value)
-        return Accepted(rejected=counts.rejected, message=counts.message)
+        return checked.answer
 
-    def _read(self, body: Body) -> tuple[bytes, validate.Counts]:
+    def _submit(self, checked: _Checked) -> Future[Batch]:
+        """Hand a body to the journal; raises `RefusedError`."""
+        try:
+            return self._journal.submit(checked.body.signal, checked.data)
+        except JournalFullError as error:
+            self._count(checked, accepted=False)
+            raise self._refused(Reason.FULL, str(error), checked.body.transport) from error
+
+    def _count(self, checked: _Checked, *, accepted: bool) -> None:
+        body, counts = checked.body, checked.counts
+        name = f"otelcol_receiver_{'accepted' if accepted else 'refused'}_{WIRES[body.signal].items}"
+        self._tally.add(name, counts.items, receiver="otlp", transport=body.transport)
+        if accepted:
+            self._tally.add("overwatch_receiver_rejected_items", counts.rejected, signal=body.signal.value)
+
+    def _check(self, body: Body) -> _Checked:
         """The body as protobuf, and what is in it; raises `RefusedError`."""
+        self.admit(body.transport)
         limit, data = self._limits.max_elements, body.data
         try:
             if body.json:
                 elements.check_json(data, limit)
                 data = jsonl.from_json(body.signal, data)
             elements.check_protobuf(body.signal, data, limit)
-            return data, validate.count(body.signal, data)
+            decoded = decode(body.signal, data)
+            counts = validate.counts_of(validate.count_items(body.signal, data), decoded)
         except elements.TooManyElements as error:
             raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:
             raise self._refused(Reason.MALFORMED, str(error), body.transport) from error
+        if self._handover is not None and len(data) <= SMALL_BYTES:
+            self._handover.put(data, decoded)
+        return _Checked(body=body, data=data, counts=counts)
 
     def refuse(self, reason: Reason, message: str, transport: str) -> RefusedError:
         """Count a refusal that a transport decided; returns the error to raise."""

@@ -16,11 +16,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from overwatch import __version__, discovery
-from overwatch.aggregator import Aggregator, FrameSink
+from overwatch.aggregator import Aggregator, FrameSink, Resumed
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.collector.guard import Guard
+from overwatch.collector.handover import Handover
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Intake
 from overwatch.collector.loop import LoopThread
@@ -76,9 +77,10 @@ class Service:
         self._now = now
         journal = MemoryJournal(now, config.exporters.aggregator.journal_size_mib << 20)
         tally, health = Tally(), Health(config.graph)
+        self._handover = Handover() if config.exporting("aggregator") else None
         self._context = Context(
             journal=journal,
-            intake=Intake(journal, tally, config.receivers.otlp.limits),
+            intake=Intake(journal, tally, config.receivers.otlp.limits, self._handover),
             loop=LoopThread(),
             health=health,
             tally=tally,
@@ -167,17 +169,22 @@ class Service:
         held = self._config.exporters.aggregator.journal_size_mib << 20
         storage = Storage(self._config.extensions.file_storage, held, self._now, self._context.health)
         self._storage, self._now = storage, storage.clock
-        intake = Intake(storage.journal, self._context.tally, self._config.receivers.otlp.limits)
+        limits = self._config.receivers.otlp.limits
+        intake = Intake(storage.journal, self._context.tally, limits, self._handover)
         self._context = replace(self._context, journal=storage.journal, intake=intake)
         self._begin(storage)
 
     def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:
         if self._storage is None:
-            cursor = self._counting(self._context.journal.cursor("aggregator"))
-            return Aggregator(cursor, self._now, sinks)
-        place, resumed = self._storage.resume()
-        self._after = None if resumed is None else resumed.tick
-        return Aggregator(self._counting(place), self._now, sinks, resumed, self._storage.checkpoints)
+            place, resumed, checkpoints = self._context.journal.cursor("aggregator"), None, None
+        else:
+            place, resumed = self._storage.resume()
+            checkpoints = self._storage.checkpoints
+            self._after = None if resumed is None else resumed.tick
+        resumed = resumed or Resumed()
+        if self._handover is not None:
+            resumed.fold.read = self._handover.take
+        return Aggregator(self._counting(place), self._now, sinks, resumed, checkpoints)
 
     def _counting(self, cursor: Cursor) -> Cursor:
         signals = self._config.exporting("aggregator")

@@ -84,7 +84,8 @@ def _writers(descriptor: Descriptor) -> dict[int, _Writer]:
 
 def _writer(field: FieldDescriptor) -> Callable[..., Json] | None:
     if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-        return _SHORT_CUTS.get(field.message_type.full_name, _write)
+        kind = field.message_type
+        return _write if kind is None else _SHORT_CUTS.get(kind.full_name, _write)
     if field.type == FieldDescriptor.TYPE_BYTES:
         return bytes.hex if field.name in _IDS else _base64
     if field.cpp_type in _WIDE:

@@ -14,6 +14,7 @@ from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.decode import decode
 from overwatch.otlp.points import count_points
+from overwatch.otlp.result import Decoded
 
 _SAID: Final = 3
 _LONGEST: Final = 512
@@ -32,8 +33,12 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 def count(signal: Signal, body: bytes) -> Counts:
     """Count a request's items; raises `MalformedBody` when it is no protobuf of its signal."""
-    items = count_items(signal, body)
-    problems = decode(signal, body).problems
+    return counts_of(count_items(signal, body), decode(signal, body))
+
+
+def counts_of(items: int, decoded: Decoded) -> Counts:
+    """The figures of a request of so many items that was decoded."""
+    problems = decoded.problems
     said = "; ".join(dict.fromkeys(problem.detail for problem in problems[:_SAID]))
     more = f" and {len(problems) - _SAID} more" if len(problems) > _SAID else ""
     message = f"{said[:_LONGEST]}{more}"

@@ -1,0 +1,47 @@
+"""What the doors decoded, kept until the fold asks for it: a body is decoded once, not twice.
+
+Rules: a hint, never a truth: what is not here is decoded again, with the same result. Bounded; the oldest
+goes first, as bodies that were refused in the end, or that the fold reads from files, are never asked for.
+Must not know what records mean.
+"""
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from overwatch.journal import Signal
+from overwatch.otlp.decode import Decoded, decode
+
+MOST_BYTES: Final = 2 << 20
+"""Most bytes of bodies whose records are kept; records take several times as much."""
+
+
+class Handover:
+    """Decoded bodies on their way; safe from any thread."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most_bytes
+        self._lock = threading.Lock()
+        self._held: OrderedDict[int, tuple[bytes, Decoded]] = OrderedDict()
+        self._bytes = 0
+
+    def put(self, body: bytes, decoded: Decoded) -> None:
+        """Keep what `body`, this very object, was decoded to."""
+        with self._lock:
+            self._drop(id(body))
+            self._held[id(body)] = body, decoded
+            self._bytes += len(body)
+            while self._bytes > self._most:
+                self._drop(next(iter(self._held)))
+
+    def take(self, signal: Signal, body: bytes) -> Decoded:
+        """As `decode`, and what was kept is let go of; raises `MalformedBody`."""
+        with self._lock:
+            kept = self._drop(id(body))
+        # A body that is held keeps its id: whoever has it, it is the same object.
+        return decode(signal, body) if kept is None else kept
+
+    def _drop(self, key: int) -> Decoded | None:
+        body, decoded = self._held.pop(key, (b"", None))
+        self._bytes -= len(body)
+        return decoded
