@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
 _ITEMS: Final = {"log_records": "log records", "metric_points": "metric points", "spans": "spans"}
 
@@ -36,11 +37,22 @@ HELP: Final[Mapping[str, str]] = {
 }
 
 
+LEVELS: Final[Mapping[str, str]] = {
+    "overwatch_recording_bytes": "How many bytes does the recording have on disk?",
+    "overwatch_recording_budget_bytes": "How many bytes may the recording have?",
+    "overwatch_recording_pieces": "Of how many pieces is the recording, besides the files written to?",
+    "overwatch_recording_run_bytes": "How many bytes of the recording are of a run?",
+    "overwatch_recording_run_budget_bytes": "How many bytes of the recording may be of one run?",
+    "overwatch_recording_gone_records": "How many records of a run left the recording to make room?",
+}
+
+
 class Tally:
-    """Monotonic counters by name and labels; safe from any thread."""
+    """Monotonic counters and levels by name and labels; safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._levels: dict[str, tuple[str, dict[str, float]]] = {}
         self._counts: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
 
     def add(self, name: str, amount: float, **labels: str) -> None:
@@ -55,8 +67,27 @@ class Tally:
         with self._lock:
             return self._counts.get(name, {}).get(tuple(sorted(labels.items())), 0)
 
-    def families(self) -> Iterator[CounterMetricFamily]:
-        """All counters, in order of name and labels."""
+    def show(self, name: str, value: float) -> None:
+        """Set a level. `name` is a key of `LEVELS`."""
+        self.show_each(name, "", {"": value})
+
+    def show_each(self, name: str, label: str, values: Mapping[str, float]) -> None:
+        """Set all series of a level, by the value of their one label; others of it are forgotten."""
+        with self._lock:
+            self._levels[name] = (label, dict(values))
+
+    def families(self) -> Iterator[Metric]:
+        """All counters, then all levels, in order of name and labels."""
+        yield from self._counters()
+        with self._lock:
+            levels = dict(self._levels)
+        for name, (label, values) in sorted(levels.items()):
+            gauge = GaugeMetricFamily(name, LEVELS[name], labels=[label] if label else [])
+            for word, value in sorted(values.items()):
+                gauge.add_metric([word] if label else [], value)
+            yield gauge
+
+    def _counters(self) -> Iterator[Metric]:
         with self._lock:
             counts = {name: dict(series) for name, series in self._counts.items()}
         for name in sorted(counts):

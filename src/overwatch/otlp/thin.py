@@ -29,19 +29,25 @@ Span = tuple[int, int]
 class Thinning:
     """What is to be left of each run."""
 
-    grains: Mapping[str, Grain]
-    """By run id; records of no run are under the empty one. Others are left whole."""
+    floor: Grain = Grain.WHOLE
+    """Of every run: what is left is this coarse at least."""
+    grains: Mapping[str, Grain] = field(default_factory=dict)
+    """Of single runs, by run id, where that is coarser; records of no run are under the empty one."""
     kept: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """Around what matters, by run id; in order, without overlaps."""
 
     def period_ns(self, run_id: str, stamp: int) -> int:
         """Time of which one number is left; 0 where all are."""
-        grain = self.grains.get(run_id, Grain.WHOLE)
+        grain = self.of(run_id)
         return grain.kept_period_ns if self._is_kept(run_id, stamp) else grain.period_ns
 
     def is_gone(self, run_id: str) -> bool:
         """Whether nothing is left."""
-        return self.grains.get(run_id) is Grain.GONE
+        return self.of(run_id) is Grain.GONE
+
+    def of(self, run_id: str) -> Grain:
+        """What is left of a run."""
+        return max(self.floor, self.grains.get(run_id, self.floor), key=lambda grain: grain.step)
 
     def _is_kept(self, run_id: str, stamp: int) -> bool:
         spans = self.kept.get(run_id, ())
@@ -69,7 +75,7 @@ class Loss:
 
 def thin(batches: Iterable[Batch], thinning: Thinning, losses: dict[str, Loss]) -> Iterator[Batch]:
     """What is left of batches in order; what goes whole is counted in `losses` by run id."""
-    grains = set(thinning.grains.values())
+    grains = {thinning.floor, *thinning.grains.values()}
     left: Iterable[Batch] = batches
     if Grain.GONE in grains:
         left = _without(left, thinning, losses)

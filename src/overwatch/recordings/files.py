@@ -44,11 +44,8 @@ class RecordingFiles:
         for piece in found.pieces:
             for line in piece_lines(self.folder, piece):
                 yield piece, line
-        live = self.folder / LIVE
-        if self._live is not None:
-            with live.open("rb") as lines:
-                for line in lines:
-                    yield None, line
+        for line in live_lines(self.folder):
+            yield None, line
 
     def stored(self, piece: Piece | None, file: str) -> str:
         """Where the bytes of a file that a line names lie. Raises `RecordingError` for one elsewhere."""
@@ -102,6 +99,15 @@ class RecordingFiles:
                 self._readers.popitem(last=False)
         self._readers.move_to_end(stored)
         return reader
+
+
+def live_lines(folder: Path) -> Iterator[bytes]:
+    """The lines of the index that is written to; none where there is none. Raises `OSError`."""
+    try:
+        with (folder / LIVE).open("rb") as lines:
+            yield from lines
+    except FileNotFoundError:
+        return
 
 
 def piece_lines(folder: Path, piece: Piece) -> Iterator[bytes]:

@@ -78,6 +78,33 @@ class PackedWriter:
             self._waiting, self._waiting_bytes = [], 0
 
 
+class PlainWriter:
+    """The same for a file that is not packed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self._file = path.open("wb")
+
+    def append(self, line: bytes) -> int:
+        """Add one line without its newline; returns its offset."""
+        start = self.size
+        self._file.write(line + b"\n")
+        self.size += len(line) + 1
+        return start
+
+    def close(self) -> int:
+        """Finish the file; returns its size in bytes."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self.size
+
+    def abandon(self) -> None:
+        """Let go of what will not be finished."""
+        self._file.close()
+
+
 class PackedReader:
     """Reads one file, which is open only meanwhile; keeps the frames read last. Raises `OSError`."""
 

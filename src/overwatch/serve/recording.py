@@ -52,6 +52,11 @@ class RecordingWriter:
         """What is written; batches of other signals must not be given."""
         return tuple(self._files)
 
+    @property
+    def number(self) -> int:
+        """Of the piece that is written to."""
+        return self._number
+
     def start(self, batch: Batch) -> None:
         """Note that a collector started; the body is JSON. Raises `OSError`."""
         body = msgspec.Raw(batch.body)
@@ -96,8 +101,10 @@ class RecordingWriter:
             return
         for file in self._all:
             file.sync()
+        self._is_settled = False
         self._move(inventory(()))
         self._begin()
+        self._is_settled = True
 
     def end(self, tick: int) -> None:
         """Note the last tick that was taken, in Unix nanoseconds. Raises `OSError`."""
@@ -105,6 +112,7 @@ class RecordingWriter:
 
     def marks(self) -> dict[str, Mark]:
         """How far every file has come; what is there survives a power loss. Raises `OSError`."""
+        self._settle()
         marks = {file.path.name: file.mark() for file in self._all}
         for file in self._all:
             file.sync()
@@ -166,10 +174,17 @@ class RecordingWriter:
             return
         found = _listed(self._folder)
         self._number = found.number
+        self._resume()
         if found.rotating:
             self._move(found)
             self._number += 1
         self._is_settled = True
+
+    def _resume(self) -> None:
+        """Take up the size and the age of files that an earlier life wrote to."""
+        paths = [self._folder / f"{kind}.jsonl" for kind in (*_DATA, INDEX)]
+        self.size = sum(path.stat().st_size for path in paths if path.exists())
+        self.began = _first_stamp(self._index.head()) if self._index.path.exists() else None
 
     def _move(self, found: Inventory) -> None:
         """Give every live file the name of its piece, but for those that have been moved."""
@@ -216,6 +231,18 @@ def _listed(folder: Path) -> Inventory:
         return inventory(os.listdir(folder))  # noqa: PTH208 names are all that is needed
     except FileNotFoundError:
         return inventory(())
+
+
+def _first_stamp(lines: bytes) -> int | None:
+    """The stamp of the first batch that lines of an index name."""
+    for line in lines.splitlines():
+        try:
+            stamp = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).get("stamp")
+            if stamp is not None:
+                return msgspec.json.decode(stamp, type=int)
+        except msgspec.DecodeError:
+            return None
+    return None
 
 
 def _is_foreign(lines: bytes, position: int) -> bool:

@@ -3,37 +3,39 @@
 Rules: a thread and a cursor of its own, so that a slow disk holds up nobody. A disk that fails is tried
 again for as long as the journal has room for what waits; then batches are lost, and it says how many. Its
 place in the journal is kept together with the length of every file: the next life cuts the files to that
-and goes on, so that no line is doubled or missing. Must not know what the batches mean, nor how a recording
-is laid out.
+and goes on, so that no line is doubled or missing. What was rotated is given away once that place is kept
+too: to a process that keeps the recording small. Findings are noted in the index as they are seen open, so
+that the numbers around them can be kept. Must not know what the batches mean, nor how a recording is laid
+out.
 """
 
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from overwatch.collector.context import Context
+from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.otlp_file.noticing import Noticing
+from overwatch.collector.exporters.otlp_file.tidying import Tidying
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Batch, CursorFile, Place, Signal
 from overwatch.otlp.validate import count_items
+from overwatch.recordings.tidy import Report
 from overwatch.serve.files import Mark
 from overwatch.serve.recording import RecordingWriter
 
 NAME: Final = "otlp_file"
+COMPACTION: Final = "otlp_file/compaction"
+"""Its name in health."""
 
 _WAIT_S: Final = 0.25
 _KEEP_S: Final = 2.0
 """Time between two places that are kept: what a restart writes again at most."""
-
-
-class OtlpFileConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`exporters.otlp_file`."""
-
-    path: Path
-    """The folder of the files and their index."""
+_MIB: Final = 1 << 20
+_MINUTE_NS: Final = 60_000_000_000
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +46,17 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtlpFileExporter:
-    """Writes `<signal>.jsonl` and `index.jsonl` in a folder."""
+    """Writes `<signal>.jsonl` and `index.jsonl` in a folder, and keeps the folder small."""
 
     def __init__(self, config: OtlpFileConfig, context: Context) -> None:
+        self._config = config
         self._context = context
+        self._noticing = Noticing(context.bell)
+        self._tidying = Tidying(config, self._tidied)
+        self._newest = 0
+        """Stamp of the newest batch that was written."""
+        self._given = 0
+        """The newest piece that a restart does not cut any more."""
         self._folder = str(config.path)
         self._writer = RecordingWriter(config.path, context.recorded)
         self._kept: CursorFile | None = context.journal.place(NAME)
@@ -74,6 +83,9 @@ class OtlpFileExporter:
             for verb in ("sent", "send_failed"):
                 items = WIRES[signal].items
                 self._context.tally.add(f"otelcol_exporter_{verb}_{items}", 0, exporter=NAME)
+        budget = self._config.budget
+        self._context.tally.show("overwatch_recording_budget_bytes", budget.folder_mib * _MIB)
+        self._context.tally.show("overwatch_recording_run_budget_bytes", budget.run_mib * _MIB)
         self._thread.start()
 
     def end_at(self, tick: int | None) -> None:
@@ -87,6 +99,7 @@ class OtlpFileExporter:
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
+        self._tidying.stop()
         self._writer.close()
         if self._kept is not None:
             self._kept.close()
@@ -94,8 +107,11 @@ class OtlpFileExporter:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._export_all(self._cursor.wait(_WAIT_S))
+            if self._is_ready:
+                self._guarded(self._note_findings)
             if self._is_dirty and time.monotonic() >= self._keep_at:
                 self._guarded(self._keep)
+            self._tidy()
         while (batches := self._cursor.wait(0)) and self._export_all(batches):
             pass
         if self._written >= self._cursor.position:
@@ -140,10 +156,54 @@ class OtlpFileExporter:
 
     def _export(self, batch: Batch) -> None:
         self._prepare()
+        self._rotate(batch.stamp)
         if batch.signal is Signal.START:
             self._writer.start(batch)
         elif batch.signal in self._writer.signals:
             self._writer.write(batch)
+        self._newest = batch.stamp
+
+    def _rotate(self, stamp: int) -> None:
+        """Begin new files where it is time to. Raises `OSError`; the same batch is then tried again."""
+        rotation, writer = self._config.rotation, self._writer
+        is_full = writer.size >= rotation.max_megabytes * _MIB
+        is_old = writer.began is not None and stamp - writer.began > rotation.max_minutes * _MINUTE_NS
+        if is_full or is_old:
+            writer.rotate()
+            self._keep_at = 0.0
+            self._is_dirty = self._kept is not None
+            if self._kept is None:
+                self._give()
+
+    def _give(self) -> None:
+        """Every piece so far may be rewritten."""
+        if self._given != self._writer.number - 1:
+            self._given = self._writer.number - 1
+            self._tidying.rotated()
+
+    def _note_findings(self) -> None:
+        for finding in self._noticing.fresh():
+            self._writer.raised(finding)
+            self._is_dirty = self._kept is not None
+
+    def _tidy(self) -> None:
+        """Let the folder be cleaned up when that is due."""
+        try:
+            self._tidying.look(self._newest, self._given)
+        except OSError as error:
+            self._context.health.failed(COMPACTION, str(error))
+
+    def _tidied(self, report: Report) -> None:
+        """The border to the process that cleans up: what it could not do is said."""
+        if report.error is None:
+            self._context.health.recovered(COMPACTION)
+        else:
+            self._context.health.failed(COMPACTION, report.error)
+        tally = self._context.tally
+        tally.show("overwatch_recording_bytes", report.bytes + self._writer.size)
+        tally.show("overwatch_recording_pieces", report.pieces)
+        tally.show_each("overwatch_recording_run_bytes", "rl_run_id", report.runs)
+        tally.show_each("overwatch_recording_gone_records", "rl_run_id", report.gone)
 
     def _is_left(self) -> bool:
         """Whether what could not be written is left to the next life."""
@@ -168,6 +228,7 @@ class OtlpFileExporter:
             self._kept.save(Place(position=self._written, note=note), sync=True)
             self._cursor.keep(self._written)
         self._is_dirty = False
+        self._give()
 
     def _guarded(self, write: Callable[[], None]) -> bool:
         """The border to the disk: an error is said once by health."""

@@ -1,0 +1,24 @@
+"""One clean-up as a process: orders as JSON on the command line, a report as JSON on stdout."""
+
+import os
+import sys
+
+import msgspec
+
+from overwatch.recordings.tidy import Orders, Report, tidy
+
+
+def main() -> int:
+    """Do it with the lowest priority; exit code 1 when the folder cannot be used."""
+    os.nice(19)
+    orders = msgspec.json.decode(sys.argv[1], type=Orders)
+    try:
+        report = tidy(orders)
+    except OSError as error:
+        report = Report(error=str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(report))
+    return 0 if report.error is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Keeping a recording small: one clean-up of its folder, from what is left over to the last due job.
+
+Runs as a process of its own (`python -m overwatch.recordings`), with low priority, so that whoever records
+is not slowed down, and may be killed at any moment. Rules: one clean-up of a folder at a time, by lock; a
+piece that cannot be rewritten is left as it is and said. Must not know who started it.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from overwatch.journal import Signal
+from overwatch.otlp.thin import Span
+from overwatch.recordings.compaction import compact
+from overwatch.recordings.files import header_of, live_lines, piece_lines
+from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Started, read_entry
+from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
+from overwatch.recordings.plan import Held, Rules, next_job
+
+LOCK: Final = "tidy.lock"
+_LONGEST_NS: Final = 600_000_000_000
+"""Before it opened, a finding is followed back this far at most."""
+_KINDS: Final = (INDEX, *(signal.value for signal in Signal if signal is not Signal.START))
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """What one clean-up is told."""
+
+    folder: str
+    now: int
+    """The newest stamp that was written."""
+    through: int
+    """The newest number that may be touched: what is beyond may still be cut by a restart."""
+    rules: Rules = Rules()
+    before_s: float = 120.0
+    """Around a finding all numbers are kept: from so long before it was true..."""
+    after_s: float = 30.0
+    """...to so long after it opened."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What the folder holds after a clean-up."""
+
+    bytes: int = 0
+    """On disk, in pieces."""
+    pieces: int = 0
+    runs: dict[str, int] = {}
+    """Bytes of each run in the pieces."""
+    gone: dict[str, int] = {}
+    """Records that went to make room, by run id, since the recording began."""
+    jobs: int = 0
+    """What was done."""
+    error: str | None = None
+    """What could not be done."""
+
+
+def tidy(orders: Orders) -> Report:
+    """Do everything that is due. Raises `OSError` when the folder cannot be used."""
+    folder = Path(orders.folder)
+    with _locked(folder):
+        return _Tidying(folder, orders).run()
+
+
+class _Tidying:
+    """One clean-up."""
+
+    def __init__(self, folder: Path, orders: Orders) -> None:
+        self._folder = folder
+        self._orders = orders
+        self._held: dict[Piece, Held] = {}
+        self._raised: dict[Piece | None, list[Raised]] = {}
+        self._gone: dict[Piece, list[Gone]] = {}
+        self._bad: set[Piece] = set()
+        self._error: str | None = None
+        self._parent = os.getppid()
+
+    def run(self) -> Report:
+        """Jobs until none is due, or nobody waits for them any more."""
+        jobs = 0
+        self._raised[None] = [e for e in _entries(self._folder, None) if isinstance(e, Raised)]
+        while True:
+            held = self._look()
+            if os.getppid() != self._parent:
+                break
+            job = next_job(held, self._orders.rules, self._orders.now, self._live_bytes())
+            if job is None:
+                break
+            try:
+                compact(self._folder, job, self._spans(), packs=self._orders.rules.packs)
+                jobs += 1
+            except OSError as error:
+                self._bad.update(one.piece for one in job.pieces)
+                self._error = f"{job.pieces[0].piece.name(INDEX)}: {error}"
+        return self._report(held, jobs)
+
+    def _look(self) -> list[Held]:
+        """What there is to do something about; what is left over is removed."""
+        found = self._list()
+        for name in found.leftovers:
+            (self._folder / name).unlink(missing_ok=True)
+        (self._folder / f"{INDEX}.new").unlink(missing_ok=True)
+        for piece in found.pieces:
+            if piece not in self._held and piece not in self._bad:
+                try:
+                    self._held[piece] = self._read(piece)
+                except OSError as error:
+                    self._bad.add(piece)
+                    self._error = f"{piece.name(INDEX)}: {error}"
+        for gone in self._held.keys() - set(found.pieces):
+            del self._held[gone], self._raised[gone], self._gone[gone]
+        return [
+            self._held[piece]
+            for piece in found.pieces
+            if piece in self._held and piece not in self._bad and piece.last <= self._orders.through
+        ]
+
+    def _list(self) -> Inventory:
+        return inventory(os.listdir(self._folder))  # noqa: PTH208 names are all that is needed
+
+    def _read(self, piece: Piece) -> Held:
+        size = sum(
+            path.stat().st_size for kind in _KINDS if (path := self._folder / piece.name(kind)).exists()
+        )
+        self._raised[piece], self._gone[piece] = [], []
+        header = header_of(self._folder, piece) if piece.generation else None
+        last = 0 if header is None or header.last_stamp is None else header.last_stamp
+        for entry in _entries(self._folder, piece):
+            match entry:
+                case Raised():
+                    self._raised[piece].append(entry)
+                case Gone():
+                    self._gone[piece].append(entry)
+                case Located(stamp=stamp) | Started(stamp=stamp) if header is None:
+                    last = max(last, stamp)
+                case Header():
+                    pass
+                case _ if header is not None:
+                    break
+                case _:
+                    pass
+        return Held(piece=piece, size=size, last=last, shares={} if header is None else header.runs)
+
+    def _spans(self) -> dict[str, list[Span]]:
+        """Around which stamps numbers are kept, by run."""
+        found: dict[str, list[Span]] = {}
+        for raised in sorted((one for many in self._raised.values() for one in many), key=_since):
+            start = _since(raised) - int(self._orders.before_s * 1e9)
+            end = raised.tick + int(self._orders.after_s * 1e9)
+            spans = found.setdefault(raised.run, [])
+            if spans and start <= spans[-1][1]:
+                start, end = spans[-1][0], max(end, spans.pop()[1])
+            spans.append((start, end))
+        return found
+
+    def _live_bytes(self) -> int:
+        paths = (self._folder / f"{kind}.jsonl" for kind in _KINDS)
+        return sum(path.stat().st_size for path in paths if path.exists())
+
+    def _report(self, held: list[Held], jobs: int) -> Report:
+        runs = {run_id: 0.0 for one in held for run_id in one.shares}
+        for run_id in runs:
+            runs[run_id] = sum(one.size_of(run_id) for one in held)
+        gone: dict[str, int] = {}
+        for each in (each for many in self._gone.values() for each in many):
+            gone[each.gone] = gone.get(each.gone, 0) + (each.records or each.batches)
+        return Report(
+            bytes=sum(one.size for one in held),
+            pieces=len(held),
+            runs={run_id: round(size) for run_id, size in runs.items() if size},
+            gone=gone,
+            jobs=jobs,
+            error=self._error,
+        )
+
+
+def _since(raised: Raised) -> int:
+    return max(min(raised.since, raised.tick), raised.tick - _LONGEST_NS)
+
+
+def _entries(folder: Path, piece: Piece | None) -> Iterator[Entry]:
+    """What an index holds, `None` being the one that is written to, as far as it can be read."""
+    for line in live_lines(folder) if piece is None else piece_lines(folder, piece):
+        try:
+            yield read_entry(line)
+        except msgspec.DecodeError:
+            continue
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until nobody else cleans up here."""
+    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
