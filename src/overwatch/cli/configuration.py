@@ -5,6 +5,7 @@ Rules: what is printed holds no secret. Must not know components; it reads their
 
 import ast
 import inspect
+import json
 import textwrap
 from itertools import pairwise
 from pathlib import Path
@@ -73,6 +74,20 @@ def components() -> None:
             for one in msgspec.structs.fields(field.type)
         }
     click.echo(yaml.safe_dump(listed, sort_keys=False, width=110), nl=False)
+
+
+@config.command()
+@click.argument("of", type=click.Choice(["collector", "tui"]), default="collector")
+def schema(of: str) -> None:
+    """Print the JSON Schema of the collector's configuration, or of the terminal's settings (tui)."""
+    from overwatch.collector import CollectorConfig
+    from overwatch.tui.settings import Settings
+
+    def text(_: type) -> dict[str, Any]:
+        return {"type": "string"}
+
+    kind = CollectorConfig if of == "collector" else Settings
+    click.echo(json.dumps(msgspec.json.schema(kind, schema_hook=text), indent=2))
 
 
 def _load(path: Path | None, sets: tuple[str, ...]) -> "CollectorConfig":

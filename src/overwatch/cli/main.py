@@ -8,6 +8,7 @@ import click
 from overwatch import __version__
 from overwatch.cli.catalog import catalog
 from overwatch.cli.configuration import config
+from overwatch.cli.locate import locate
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,16 +46,20 @@ def collect(config: Path | None, sets: tuple[str, ...]) -> None:
     help="A recording instead of a collector.",
 )
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="Second of the recording to begin at.")
+@click.option("--settings", type=click.Path(path_type=Path, dir_okay=False),
+              help="Settings file; `overwatch locate config` without.")
 @click.option("--once", is_flag=True, help="Print one snapshot and end.")
 @click.option(
     "--format", "fmt", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True
 )
-def tui(run_id: str | None, fmt: str, *, once: bool, **source: Path | str | float | None) -> None:
+def tui(
+    run_id: str | None, fmt: str, settings: Path | None, *, once: bool, **source: Path | str | float | None
+) -> None:
     """Watch a run in the terminal, live or from a recording."""
     from overwatch.cli import watch
 
     chosen = watch.source_of(source, run_id)
-    sys.exit(watch.print_once(chosen, fmt) if once else watch.watch(chosen))
+    sys.exit(watch.print_once(chosen, fmt) if once else watch.watch(chosen, settings))
 
 
 @main.command()
@@ -142,3 +147,4 @@ def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
 
 main.add_command(catalog)
 main.add_command(config)
+main.add_command(locate)

@@ -46,16 +46,21 @@ def source_of(options: Mapping[str, Path | str | float | None], run_id: str | No
     )
 
 
-def watch(source: Source) -> int:
+def watch(source: Source, settings_file: Path | None = None) -> int:
     """Show the screen until the user quits. A recording plays; one that begins at a given second waits."""
     need_textual()
     from overwatch.tui import run_replay, run_tui
+    from overwatch.tui.settings import SettingsError, read
 
+    try:
+        settings = read(settings_file)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
     if source.recording is None:
-        return run_tui(_address(source.connect), source.run_id)
+        return run_tui(_address(source.connect), source.run_id, settings)
     player = _player(source.recording, source.at_s)
     player.paused = source.at_s is not None
-    return run_replay(player, source.run_id)
+    return run_replay(player, source.run_id, settings)
 
 
 def print_once(source: Source, fmt: str) -> int:

@@ -4,8 +4,6 @@ A renderer shows; it never sorts, sums or judges. Nothing that came from telemet
 """
 
 import io
-import locale
-import os
 import sys
 from datetime import tzinfo
 from pathlib import Path
@@ -18,6 +16,7 @@ from overwatch.feeds.recording import RecordingError, open_recording
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, freshness
 from overwatch.tui.screens import overview
+from overwatch.tui.settings import Settings
 from overwatch.tui.text import Line
 from overwatch.tui.theme import Look
 
@@ -29,7 +28,7 @@ __all__ = ["once", "recording_of", "run_replay", "run_tui"]
 Format = Literal["text", "json", "svg"]
 
 
-def run_tui(url: str, run_id: str | None, *, look: Look | None = None) -> int:
+def run_tui(url: str, run_id: str | None, settings: Settings | None = None) -> int:
     """Watch a run until the user quits; returns the exit code. `url` is the view API, `ws://HOST:PORT`.
 
     Raises `ValueError` for a `url` that is no address.
@@ -39,7 +38,7 @@ def run_tui(url: str, run_id: str | None, *, look: Look | None = None) -> int:
 
     feed = Live(url, run_id)
     folder = recording_of(feed.address)
-    app = OverwatchApp(feed, feed.address, look or look_of_terminal(), recorded=folder is not None)
+    app = OverwatchApp(feed, feed.address, settings, recorded=folder is not None)
     code = _show(app)
     shown = app.session.snapshot
     if folder is None or shown is None or not app.session.replaying:
@@ -50,7 +49,7 @@ def run_tui(url: str, run_id: str | None, *, look: Look | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     player.paused = False
-    return run_replay(player, shown.run.run_id, look=look)
+    return run_replay(player, shown.run.run_id, app.session.settings)
 
 
 def recording_of(address: str) -> Path | None:
@@ -64,7 +63,7 @@ def recording_of(address: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def run_replay(player: Player, run_id: str | None, *, look: Look | None = None) -> int:
+def run_replay(player: Player, run_id: str | None, settings: Settings | None = None) -> int:
     """Look at a recording until the user quits; returns the exit code."""
     from overwatch.feeds.replay import Replay
     from overwatch.tui.app import OverwatchApp
@@ -72,7 +71,7 @@ def run_replay(player: Player, run_id: str | None, *, look: Look | None = None) 
 
     feed = Replay(player, run_id)
     where = str(player.recording.folder)
-    return _show(OverwatchApp(feed, where, look or look_of_terminal(), Deck(feed)))
+    return _show(OverwatchApp(feed, where, settings, Deck(feed)))
 
 
 def _show(app: "OverwatchApp") -> int:
@@ -83,13 +82,6 @@ def _show(app: "OverwatchApp") -> int:
         return 2
     code = app.run()
     return app.return_code or 0 if code is None else code
-
-
-def look_of_terminal() -> Look:
-    """What this terminal can show: no colour for NO_COLOR, ASCII where the locale is not UTF-8."""
-    encoding = (locale.getencoding() or "").lower().replace("-", "")
-    ascii_only = encoding != "utf8" or os.environ.get("TERM") == "dumb"
-    return Look(theme="mono" if os.environ.get("NO_COLOR") else "default", ascii=ascii_only)
 
 
 def once(

@@ -5,12 +5,15 @@ Owns time (how long nothing has arrived, how long painting takes) and nothing el
 """
 
 import asyncio
+import locale
+import os
 import signal
 import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from datetime import UTC
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -32,6 +35,7 @@ from overwatch.tui.playback import Transport
 from overwatch.tui.screens import overview
 from overwatch.tui.screens.overview import Frame
 from overwatch.tui.session import Session
+from overwatch.tui.settings import Settings
 from overwatch.tui.theme import Look
 
 FRAME_S: Final = 0.1
@@ -71,7 +75,7 @@ class OverwatchApp(App[int]):
         self,
         feed: Feed,
         address: str,
-        look: Look | None = None,
+        settings: Settings | None = None,
         transport: Transport | None = None,
         *,
         recorded: bool = False,
@@ -79,8 +83,8 @@ class OverwatchApp(App[int]):
         super().__init__(ansi_color=True)
         self._feed = feed
         self._address = address
-        self.canvas = Canvas(look or Look())
-        self.session = Session(transport)
+        self.session = Session(transport, settings)
+        self.canvas = Canvas(self._look)
         self.session.recorded = recorded
         self._area = Size(0, 0)
         self._asked = View()
@@ -88,6 +92,10 @@ class OverwatchApp(App[int]):
         self._pending: Timer | None = None
         self._selecting: Timer | None = None
         self._paint_ms: deque[float] = deque(maxlen=_PAINTS)
+
+    @property
+    def _look(self) -> Look:
+        return Look.of(self.session.settings, os.environ, locale.getencoding())
 
     def compose(self) -> ComposeResult:
         """The screen is one canvas."""
@@ -175,6 +183,7 @@ class OverwatchApp(App[int]):
         width, height = self._area
         if width < 1 or height < 1:
             return
+        self.canvas.look = self._look
         self.canvas.show(self.frame(width, height).lines)
         self._paint_ms.append((time.perf_counter() - begun) * 1e3)
 
@@ -213,8 +222,9 @@ class OverwatchApp(App[int]):
             connected = self._feed.connection.state == "up"
             fresh = freshness(snapshot.link, waited_s, connected=connected)
         return Context(
-            width=width, height=height, fresh=fresh, waited_s=waited_s, cursor=session.cursor, ui=session.ui
-        )
+            width=width, height=height, fresh=fresh, waited_s=waited_s, cursor=session.cursor, ui=session.ui,
+            zone=UTC if session.settings.clock == "utc" else None,
+        )  # fmt: skip
 
     def _timing(self) -> Timing | None:
         if not self._paint_ms:

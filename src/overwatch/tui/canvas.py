@@ -24,6 +24,18 @@ class Canvas(Widget):
         self._strips: list[Strip] = []
 
     @property
+    def look(self) -> Look:
+        """How lines look; another look draws all of them again."""
+        return self._look
+
+    @look.setter
+    def look(self, look: Look) -> None:
+        if look != self._look:
+            self._look = look
+            self._strips = [self._strip(line) for line in self._lines]
+            self.refresh()
+
+    @property
     def lines(self) -> list[Line]:
         """What is shown."""
         return self._lines

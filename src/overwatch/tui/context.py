@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from overwatch.catalog.durations import duration
 from overwatch.snapshot import Finding, Link
 from overwatch.tui.grammar import age
-from overwatch.tui.keys import Mode
+from overwatch.tui.keys import KEYS, Key, Mode
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.text import Role
@@ -117,6 +117,8 @@ class Ui:
     """There is a recording of this run that can be opened from here."""
     notice: str | None = None
     """One thing to tell the user on the key line."""
+    keys: tuple[Key, ...] = KEYS
+    """The user's keys."""
 
     @property
     def opened(self) -> bool:

@@ -3,7 +3,9 @@
 A key that is not here does nothing; a row here without an action of the session fails a test.
 """
 
-from dataclasses import dataclass
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -50,6 +52,11 @@ class Key:
     def names(self) -> tuple[str, ...]:
         """The Textual names."""
         return tuple(self.keys.split(","))
+
+    @property
+    def name(self) -> str:
+        """What a user's keymap calls this: `filter`, `move 1`, `toggle errors`."""
+        return f"{self.action} {self.argument}" if self.argument else self.action
 
 
 _BOARD: Final = (Mode.BOARD,)
@@ -133,6 +140,8 @@ KEYS: Final = (
     Key(keys="g,home", action="home", shown="g Home",
         does="the overview, cursor on the worst environment", modes=_ANYWHERE,
         hint="g home", tiny="g home", hinted=(Mode.BOARD, Mode.FEED)),
+    Key(keys="colon,ctrl+p", action="command", shown=": ^P", does="type a command; Tab completes it",
+        modes=_ANYWHERE, hint=": command", hinted=(Mode.BOARD, Mode.FEED, Mode.DRAWER)),
     Key(keys="question_mark,f1", action="help", shown="? F1", does="this page, or back from it",
         modes=_ANYWHERE, hint="? help", tiny="? help"),
     Key(keys="escape", action="back", shown="Esc", does="back: closes what is open, then drops the filter",
@@ -142,18 +151,70 @@ KEYS: Final = (
 )  # fmt: skip
 
 
-def known(*, slots: bool, replay: bool) -> tuple[Key, ...]:
+class KeymapError(ValueError):
+    """A keymap that cannot be used; the message names the entry and the fix."""
+
+
+_LABELS: Final = {
+    "slash": "/", "question_mark": "?", "colon": ":", "space": "Space", "full_stop": ".", "comma": ",",
+    "greater_than_sign": ">", "less_than_sign": "<", "right_square_bracket": "]",
+    "left_square_bracket": "[", "escape": "Esc", "enter": "Enter", "up": "↑", "down": "↓", "tab": "Tab",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home",
+}  # fmt: skip
+
+
+def keymap(changes: Mapping[str, Sequence[str]]) -> tuple[Key, ...]:
+    """The table with a user's keys; raises `KeymapError` for what is unknown, empty or said twice."""
+    names = {key.name for key in KEYS}
+    for name, wanted in changes.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}"
+            raise KeymapError(f"keys: nothing is called {name!r}; {hint}")
+        if not wanted or not all(one and one.strip() == one for one in wanted):
+            raise KeymapError(f"keys: {name!r} needs at least one key, e.g. {name}: [f2]")
+    table = tuple(_changed(key, changes[key.name]) if key.name in changes else key for key in KEYS)
+    _refuse_clashes(table)
+    return table
+
+
+def _changed(key: Key, wanted: Sequence[str]) -> Key:
+    label = " ".join(_LABELS.get(one, one) for one in wanted)
+    first = label.split(" ")[0]
+    hint, tiny = (None if one is None else f"{first} {one.partition(' ')[2]}" for one in (key.hint, key.tiny))
+    shown = label if key.shown else ""
+    return replace(key, keys=",".join(wanted), shown=shown, hint=hint, tiny=tiny)
+
+
+def _refuse_clashes(table: Sequence[Key]) -> None:
+    """One key does one thing in one place."""
+    taken: dict[tuple[str, Mode, bool], Key] = {}
+    for key in table:
+        for name in key.names:
+            for mode in key.modes:
+                for replay in (False, True):
+                    if (replay and key.live) or (not replay and key.replay):
+                        continue
+                    other = taken.setdefault((name, mode, replay), key)
+                    if other is not key:
+                        raise KeymapError(
+                            f"keys: {name!r} is both {other.name!r} and {key.name!r} on the "
+                            f"{mode.value.lower()}; give one of them another key"
+                        )
+
+
+def known(table: Sequence[Key] = KEYS, *, slots: bool, replay: bool) -> tuple[Key, ...]:
     """The keys of this run and feed."""
     return tuple(
         key
-        for key in KEYS
+        for key in table
         if (slots or not key.slots) and (replay or not key.replay) and not (replay and key.live)
     )
 
 
-def find(name: str, mode: Mode, *, slots: bool, replay: bool) -> Key | None:
+def find(name: str, mode: Mode, table: Sequence[Key] = KEYS, *, slots: bool, replay: bool) -> Key | None:
     """What a key does in a mode."""
-    for key in known(slots=slots, replay=replay):
+    for key in known(table, slots=slots, replay=replay):
         if mode in key.modes and name in key.names:
             return key
     return None

@@ -1,6 +1,8 @@
 """A recording as the screen sees it: where it stands, and the few things that can be done with it."""
 
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Protocol
 
 from overwatch.feeds.replay import Replay
@@ -63,6 +65,36 @@ def next_mark(playback: Playback, way: int) -> float | None:
     if way > 0:
         return next((at for at in times if at > playback.time + 0.05), None)
     return next((at for at in reversed(times) if at < playback.time - 1.05), None)
+
+
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
+_AMOUNT: Final = re.compile(r"([+-]?)(\d+(?:\.\d+)?)(s|m|h|%)")
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def when(text: str, playback: Playback) -> float:
+    """`12:41:07` (local time of the recording's day), `+30s`, `-5m`, `90s` or `40%` as Unix seconds.
+
+    Raises `ValueError` for anything else, and for a time outside of the recording.
+    """
+    if amount := _AMOUNT.fullmatch(text):
+        sign, number, unit = amount[1], float(amount[2]), amount[3]
+        if unit == "%":
+            return playback.first + (playback.last - playback.first) * min(number, 100.0) / 100
+        seconds = number * _SECONDS[unit]
+        base = playback.time if sign else playback.first
+        return min(max(playback.first, base + (-seconds if sign == "-" else seconds)), playback.last)
+    if clock := _CLOCK.fullmatch(text):
+        day = datetime.fromtimestamp(playback.first).astimezone()
+        hours, minutes, seconds = int(clock[1]), int(clock[2]), float(clock[3] or 0)
+        if hours < 24 and minutes < 60 and seconds < 60:
+            begun = day.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+            found = begun + hours * 3600 + minutes * 60 + seconds
+            found += 86_400 if found < playback.first - 1 else 0
+            if playback.first - 1 <= found <= playback.last + 1:
+                return found
+            raise ValueError(f"{text} is not in this recording")
+    raise ValueError(f"{text!r} is no time; write 12:41:07, +30s, -5m or 40%")
 
 
 class Deck:

@@ -1,5 +1,6 @@
 """How a role looks: tables from `Role` to a style. Code elsewhere never names a colour.
 
+The colour-blind theme has blue and orange for ok and warn, vermilion and bold for crit.
 Every coloured thing also differs in its text, so any theme may drop colour. Must not know what is drawn.
 """
 
@@ -12,6 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from overwatch.tui.grammar import to_ascii
+from overwatch.tui.settings import Settings
 from overwatch.tui.text import Line, Role
 
 _COLOUR: Final = {
@@ -25,17 +27,34 @@ _SIXTEEN: Final = {
     **_COLOUR, Role.MUTED: "bright_black", Role.CRIT: "bright_red", Role.INFO: "cyan",
     Role.STALE: "bright_black",
 }  # fmt: skip
+_COLOUR_BLIND: Final = {
+    **_COLOUR, Role.OK: "color(32)", Role.WARN: "color(214)", Role.CRIT: "bold color(202)",
+    Role.INFO: "color(117)", Role.GOOD: "color(32)", Role.BAD: "color(214)", Role.STAGE_NEW: "color(117)",
+    Role.STAGE_TRAIN: "color(43)", Role.STAGE_BLEND: "color(227)", Role.STAGE_HOLD: "color(175)",
+    Role.STAGE_DONE: "color(32)", Role.STAGE_FAIL: "color(202)",
+}  # fmt: skip
 _NO_COLOUR: Final = {
     **dict.fromkeys(Role, ""), Role.MUTED: "dim", Role.TITLE: "bold", Role.ACCENT: "reverse",
     Role.WARN: "bold", Role.CRIT: "reverse", Role.STALE: "dim", Role.BAD: "bold",
 }  # fmt: skip
 
+_TABLES: Final = {
+    "default": _COLOUR, "ansi": _SIXTEEN, "colour-blind": _COLOUR_BLIND, "mono": _NO_COLOUR,
+}  # fmt: skip
 THEMES: Final[Mapping[str, Mapping[Role, Style]]] = MappingProxyType(
     {
         name: MappingProxyType({role: Style.parse(text) for role, text in table.items()})
-        for name, table in (("default", _COLOUR), ("ansi", _SIXTEEN), ("mono", _NO_COLOUR))
+        for name, table in _TABLES.items()
     }
 )
+
+
+def theme_of(env: Mapping[str, str]) -> str:
+    """The theme for a terminal: mono for NO_COLOR, ansi where it has 16 colours, else default."""
+    if env.get("NO_COLOR"):
+        return "mono"
+    many = "256color" in env.get("TERM", "") or env.get("COLORTERM", "") in ("truecolor", "24bit")
+    return "default" if many else "ansi"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +69,15 @@ class Look:
     def __post_init__(self) -> None:
         if self.theme not in THEMES:
             raise ValueError(f"theme {self.theme!r} is not known; use one of {', '.join(THEMES)}")
+
+    @classmethod
+    def of(cls, settings: Settings, env: Mapping[str, str], encoding: str) -> "Look":
+        """What a user wants on a terminal with this environment and text encoding."""
+        can = encoding.lower().replace("-", "") == "utf8" and env.get("TERM") != "dumb"
+        return cls(
+            theme=theme_of(env) if settings.theme == "auto" else settings.theme,
+            ascii=not can if settings.glyphs == "auto" else settings.glyphs == "ascii",
+        )
 
     def segments(self, line: Line) -> list[Segment]:
         """One line as styled segments."""

@@ -3,7 +3,7 @@
 Owns who plays, and what the user is told when a key cannot do its work. Must not know snapshots or drawing.
 """
 
-from overwatch.tui.playback import Playback, Transport, next_mark, next_speed
+from overwatch.tui.playback import Playback, Transport, next_mark, next_speed, when
 
 
 class Transporting:
@@ -39,6 +39,11 @@ class Transporting:
         """Seconds on or back."""
         if self.transport is not None:
             self.transport.step(int(by))
+
+    def seek(self, text: str) -> None:
+        """Go to a time as a person writes it; raises `ValueError` for what is none."""
+        if self.transport is not None:
+            self.transport.seek(when(text, self.transport.playback))
 
     def do_faster(self, way: int | str) -> None:
         """The next speed."""

@@ -12,6 +12,7 @@ from overwatch.tui.panels import help as help_panel
 from overwatch.tui.playback import Transport
 from overwatch.tui.screens import overview
 from overwatch.tui.session import Session
+from overwatch.tui.settings import Settings
 from overwatch.tui.text import plain
 
 
@@ -19,9 +20,10 @@ class Terminal:
     """What the application does with a session, without the application."""
 
     def __init__(
-        self, snapshot: Snapshot, width: int = 120, height: int = 40, transport: Transport | None = None
-    ) -> None:
-        self.session = Session(transport)
+        self, snapshot: Snapshot, width: int = 120, height: int = 40, transport: Transport | None = None,
+        settings: Settings | None = None,
+    ) -> None:  # fmt: skip
+        self.session = Session(transport, settings)
         self.session.width = width
         self.width, self.height = width, height
         self.now = 100.0

@@ -57,7 +57,7 @@ def text(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
     lines = [rule("KEYS", [Span("Esc back", Role.MUTED)], ctx.width)]
     if snapshot is not None:
         lines.append(_current(snapshot, ctx))
-    keys = known(slots=slots, replay=ctx.ui.playback is not None)
+    keys = known(ctx.ui.keys, slots=slots, replay=ctx.ui.playback is not None)
     lines += _columns([_keys(mode, keys) for mode in (Mode.BOARD, Mode.FEED, Mode.DRAWER)], ctx.width)
     lines.append(rule("FILTER", [], ctx.width))
     lines += _table((*_FILTERS, *(_SLOT_FILTERS if slots else ())), 17, ctx.width)

@@ -18,7 +18,7 @@ def render(snapshot: Snapshot | None, ctx: Context) -> Line:
     num_alarms = 0 if snapshot is None else min(9, len(on_rail(snapshot)))
     said = [
         _alarm_hint(num_alarms) if key.action == "alarm" else hint
-        for key in known(slots=slots, replay=ctx.ui.playback is not None)
+        for key in known(ctx.ui.keys, slots=slots, replay=ctx.ui.playback is not None)
         if ctx.ui.mode in (key.modes if key.hinted is None else key.hinted)
         and (hint := key.tiny if ctx.width < COMPACT_BELOW else key.hint) is not None
     ]
@@ -48,12 +48,14 @@ def _prompt(prompt: Prompt, snapshot: Snapshot | None, ctx: Context) -> Line:
         if passing and ctx.width - sum(cells(span.text) for span in answer) > 40:
             answer.append(Span(("   " if answer else "") + passing))
     if not answer:
-        answer = [Span("Enter keeps it, Esc goes back", Role.MUTED)]
+        ends = "does" if prompt.kind == "command" else "keeps"
+        answer = [Span(f"Tab completes, Enter {ends} it, Esc goes back", Role.MUTED)]
     room = max(4, ctx.width - 6 - sum(cells(span.text) for span in answer))
     before = tail(prompt.text[: prompt.at], room - 1)
     after = prompt.text[prompt.at :]
     caret = after[:1] or " "
-    typed = [Span("/ ", Role.TITLE), Span(before), Span(caret, Role.ACCENT), Span(after[1:])]
+    sign = ": " if prompt.kind == "command" else "/ "
+    typed = [Span(sign, Role.TITLE), Span(before), Span(caret, Role.ACCENT), Span(after[1:])]
     return spread(typed, answer, ctx.width)
 
 

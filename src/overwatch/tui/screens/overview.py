@@ -11,6 +11,7 @@ from overwatch.tui.keys import Mode
 from overwatch.tui.panels import (
     alarms,
     board,
+    choices,
     drawer,
     feed,
     header,
@@ -59,7 +60,14 @@ def shares(height: int) -> Shares:
 
 
 def render(snapshot: Snapshot, ctx: Context) -> Frame:
-    """Exactly `ctx.height` lines of exactly `ctx.width` cells."""
+    """Exactly `ctx.height` lines of exactly `ctx.width` cells; choices lie over what is above the prompt."""
+    frame, over = _frame(snapshot, ctx), choices.render(ctx)
+    if not over:
+        return frame
+    return replace(frame, lines=[*frame.lines[: -1 - len(over)], *over, frame.lines[-1]])
+
+
+def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
     if not small.fits(ctx):
         return Frame(lines=small.render(snapshot, ctx))
     if ctx.ui.opened and (ctx.compact or ctx.ui.full):

@@ -1,0 +1,53 @@
+"""`overwatch locate`: where things lie on this machine. Must not make, read or change any of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from overwatch import discovery
+from overwatch.cli.watch import need_textual
+
+
+def _settings() -> Path:
+    need_textual()
+    from overwatch.tui.settings import place
+
+    return place()
+
+
+def _data() -> Path:
+    from overwatch import config
+
+    extensions = config.load(None, ()).extensions
+    return Path(extensions.file_storage.directory)
+
+
+def _spool() -> Path:
+    from overwatch.sdk.exporter.spools import spool_root
+
+    return spool_root()
+
+
+PLACES: dict[str, tuple[str, Callable[[], Path]]] = {
+    "config": ("settings of the terminal", _settings),
+    "data": ("the collector's journal and recordings, as shipped", _data),
+    "spool": ("what trainers could not deliver yet", _spool),
+    "discovery": ("where the running collector is announced", discovery.path),
+}
+
+
+@click.command()
+@click.argument("what", type=click.Choice(list(PLACES)), required=False)
+def locate(what: str | None) -> None:
+    """Print where something lies: the settings file (config), data, spool, discovery; all without a name."""
+    if what is not None:
+        click.echo(PLACES[what][1]())
+        return
+    for name, (means, place) in PLACES.items():
+        try:
+            found = place()
+        except click.ClickException as error:
+            click.echo(f"{name:10} –\n{'':10} {error.message}")
+            continue
+        click.echo(f"{name:10} {found}{'' if found.exists() else '  (not there yet)'}\n{'':10} {means}")

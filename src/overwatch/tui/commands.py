@@ -1,0 +1,217 @@
+"""Everything that can be typed after `:`, once: names, arguments, what they do. The palette is this table.
+
+A command is one row here. Rows act through the session's public methods alone; what cannot be done is a
+`CommandError` that names the word and what there is instead. Must not know drawing.
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from overwatch.projection.filtering import FilterError
+from overwatch.projection.filtering import parse as parse_filter
+from overwatch.tui.completion import Candidate, Vocabulary, begun, of_filter, word_at
+from overwatch.tui.settings import THEME_NAMES
+
+if TYPE_CHECKING:
+    from overwatch.tui.session import Session
+
+_SETS: Final[dict[str, tuple[str, ...]]] = {
+    "theme": THEME_NAMES,
+    "glyphs": ("auto", "unicode", "ascii"),
+    "clock": ("local", "utc"),
+}
+
+
+class CommandError(ValueError):
+    """A command that cannot be done; says what there is instead."""
+
+
+Choices = Callable[[str, Vocabulary], tuple[Candidate, ...]]
+"""What an argument that is typed so far may become."""
+
+
+def _nothing(_: str, __: Vocabulary) -> tuple[Candidate, ...]:
+    return ()
+
+
+def _words(pick: Callable[[Vocabulary], Sequence[str]]) -> Choices:
+    return lambda text, vocabulary: begun(pick(vocabulary), text)
+
+
+def _settings(text: str, _: Vocabulary) -> tuple[Candidate, ...]:
+    name, space, value = text.partition(" ")
+    return begun(_SETS.get(name, ()), value) if space else begun(tuple(_SETS), name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command."""
+
+    name: str
+    does: str
+    run: Callable[["Session", str], None]
+    """Raises `CommandError`; gets the argument without blanks around it."""
+    argument: str = ""
+    """What comes after the name, as help writes it; empty where nothing does."""
+    choices: Choices = _nothing
+    replay: bool = False
+    """Only for recordings."""
+    live: bool = False
+    """Only for live runs."""
+
+    def fits(self, vocabulary: Vocabulary) -> bool:
+        """Whether it has a meaning for this run."""
+        return vocabulary.replay if self.replay else not (self.live and vocabulary.replay)
+
+
+def _act(action: str, argument: int | str = 0) -> Callable[["Session", str], None]:
+    """As if the key for it was pressed."""
+    return lambda session, _: session.act(action, argument)
+
+
+def _sort(session: "Session", text: str) -> None:
+    name, _, way = text.partition(" ")
+    if name not in session.sorts:
+        raise CommandError(
+            f"the board cannot be sorted by {name or 'nothing'!r}; {_one_of(name, session.sorts)}"
+        )
+    if way.strip() not in ("", "asc", "desc"):
+        raise CommandError(f"a direction is asc or desc, not {way.strip()!r}")
+    session.sort_by(name, descending=None if not way.strip() else way.strip() == "desc")
+
+
+def _filter(session: "Session", text: str) -> None:
+    try:
+        parse_filter(text, slots=session.slots)
+    except FilterError as error:
+        raise CommandError(str(error)) from None
+    session.filter_by(text)
+
+
+def _env(session: "Session", text: str) -> None:
+    if not text.isdecimal():
+        raise CommandError(f"an environment is a number, not {text!r}; e.g. env 17")
+    session.open_env(int(text))
+
+
+def _alarm(session: "Session", text: str) -> None:
+    if not text.isdecimal():
+        raise CommandError(f"an alarm is a number of the rail, not {text!r}; e.g. alarm 1")
+    session.do_alarm(int(text))
+
+
+def _lane(session: "Session", text: str) -> None:
+    lanes = () if session.shown is None else tuple(lane.gpu_id for lane in session.shown.system.gpus)
+    if text not in lanes:
+        raise CommandError(f"no lane is called {text!r}; {_one_of(text, lanes)}")
+    session.unfold(text)
+
+
+def _set(session: "Session", text: str) -> None:
+    name, _, value = text.partition(" ")
+    if name == "utc" and not value:
+        name, value = "clock", "utc"
+    if name not in _SETS:
+        raise CommandError(f"there is no setting {name!r}; {_one_of(name, tuple(_SETS))}")
+    if value.strip() not in _SETS[name]:
+        raise CommandError(f"{name} cannot be {value.strip()!r}; {_one_of(value.strip(), _SETS[name])}")
+    session.change(name, value.strip())
+
+
+def _seek(session: "Session", text: str) -> None:
+    try:
+        session.seek(text)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _one_of(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, 1, 0.5)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"there are {', '.join(known)}" if known else "there are none"
+
+
+COMMANDS: Final = (
+    Command(name="env", argument="ID", does="open an environment", run=_env,
+            choices=_words(lambda known: known.envs)),
+    Command(name="alarm", argument="N", does="open what an alarm is about", run=_alarm,
+            choices=_words(lambda known: tuple(map(str, range(1, known.alarms + 1))))),
+    Command(name="lane", argument="NAME", does="unfold a lane and go to its worst environment", run=_lane,
+            choices=_words(lambda known: known.lanes)),
+    Command(name="sort", argument="COLUMN [asc|desc]", does="order the board", run=_sort,
+            choices=_words(lambda known: known.sorts)),
+    Command(name="filter", argument="TERMS", does="show only what passes; all without", run=_filter,
+            choices=of_filter),
+    Command(name="search", argument="WORDS", does="only feed lines with these words; all without",
+            run=lambda session, text: session.search_for(text)),
+    Command(name="errors", does="only errors in the feed, or no longer", run=_act("toggle", "errors")),
+    Command(name="policy", does="only policy updates in the feed, or no longer",
+            run=_act("toggle", "policy")),
+    Command(name="pause", does="stop the feed, or follow again", run=_act("pause")),
+    Command(name="set", argument="SETTING VALUE", does="theme, glyphs or clock, until you leave", run=_set,
+            choices=_settings),
+    Command(name="play", does="play or pause the recording", run=_act("play"), replay=True),
+    Command(name="seek", argument="TIME", does="go to 12:41:07, +30s, -5m or 40%", run=_seek, replay=True),
+    Command(name="replay", does="replay this run from its recording", run=_act("replay"), live=True),
+    Command(name="home", does="the overview, cursor on the worst environment", run=_act("home")),
+    Command(name="help", does="keys, filters, marks", run=_act("help")),
+    Command(name="quit", does="leave; the run is not touched", run=_act("leave")),
+)  # fmt: skip
+
+
+def run(session: "Session", line: str, vocabulary: Vocabulary) -> None:
+    """Do what was typed; the beginning of a name is enough where it is one command's alone.
+
+    Raises `CommandError`.
+    """
+    name, _, argument = line.strip().partition(" ")
+    if name:
+        _named(name, vocabulary).run(session, argument.strip())
+
+
+def check(line: str, vocabulary: Vocabulary) -> str | None:
+    """Why a line that is being typed is no command, `None` while it may become one."""
+    name, space, _ = line.lstrip().partition(" ")
+    try:
+        if space or not complete(line, vocabulary):
+            _named(name, vocabulary)
+    except CommandError as error:
+        return str(error) if name else None
+    return None
+
+
+def _named(name: str, vocabulary: Vocabulary) -> Command:
+    usable = [command for command in COMMANDS if command.fits(vocabulary)]
+    exact = [command for command in usable if command.name == name]
+    near = exact or [command for command in usable if command.name.startswith(name)]
+    if len(near) == 1:
+        return near[0]
+    elsewhere = {command.name: command.replay for command in COMMANDS}
+    if name in elsewhere:
+        raise CommandError(f"{name} is for {'recordings' if elsewhere[name] else 'live runs'}")
+    if near:
+        raise CommandError(f"{name!r} may be {' or '.join(command.name for command in near)}")
+    raise CommandError(f"there is no command {name!r}; {_one_of(name, [one.name for one in usable])}")
+
+
+def complete(line: str, vocabulary: Vocabulary) -> tuple[Candidate, ...]:
+    """What the last word of a line may become."""
+    name, space, rest = line.lstrip().partition(" ")
+    if not space:
+        return tuple(
+            Candidate(
+                word=one.name + (" " if one.argument else ""), note=f"{one.argument:18} {one.does}".strip()
+            )
+            for one in COMMANDS
+            if one.fits(vocabulary) and one.name.startswith(name)
+        )
+    try:
+        return _named(name, vocabulary).choices(rest.lstrip(), vocabulary)
+    except CommandError:
+        return ()
+
+
+__all__ = ["COMMANDS", "Command", "CommandError", "check", "complete", "run", "word_at"]
