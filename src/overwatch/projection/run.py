@@ -20,6 +20,8 @@ def run_view(state: RunState, judged: Judged) -> Run:
         task=safe_or_none((started.task if started else None) or origin.task),
         algo=safe_or_none((started.algo if started else None) or origin.algo),
         reward_mode=safe_or_none(started.reward_mode if started else None),
+        group=safe_or_none(started.group if started else None),
+        attempt=started.attempt if started else None,
         node=safe_or_none(started.node if started else None),
         devices=tuple(safe(lane) for lane in state.lane_names.words),
         ranks=len({name.split("/")[1] for name in state.sources}),
@@ -34,6 +36,8 @@ def run_view(state: RunState, judged: Judged) -> Run:
         slots=tuple(safe(slot) for slot in state.slot_names.words),
         embargo=started.embargo if started else None,
         episode=state.episodes or None,
+        # An update learns from one batch.
+        batch=state.updates if started and started.batches is not None else None,
         batches=started.batches if started else None,
         update=state.update,
         updates=started.updates if started else None,

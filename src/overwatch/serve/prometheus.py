@@ -153,6 +153,8 @@ def _identity(table: _Table, labels: Mapping[str, str], snapshot: Snapshot) -> N
         "host_name": run.node,
         "preset": run.preset,
         "reward_mode": run.reward_mode,
+        "group": run.group,
+        "attempt": None if run.attempt is None else str(run.attempt),
         "amp": run.modes.amp,
         "compile": None if run.modes.compile is None else str(run.modes.compile).lower(),
         "ddp": None if run.modes.ddp is None else str(run.modes.ddp),

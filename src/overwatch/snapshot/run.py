@@ -54,6 +54,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     slots: tuple[str, ...] = ()
     """Slot names in the run's order."""
     embargo: int | None = None
+    group: str | None = None
+    """The arm of a comparison that it belongs to."""
+    attempt: int | None = None
+    """How often its launcher had started it before."""
     """Steps for which a slot stays embargoed."""
     episode: int | None = None
     batch: int | None = None
@@ -72,6 +76,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """`completed`, `failed` or `interrupted` once the run has ended."""
     reason: str | None = None
 
+    """Batches learned from, of a run that plans them."""
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """One producer of this run."""
