@@ -1,7 +1,7 @@
 """The collector's own log: one line an event on stderr, for a person or for a program, by structlog.
 
 Rules: no line shows a secret, wherever it came from, tracebacks among them; what came over the wire cannot
-start a line of its own. Must not know who logs.
+start a line of its own, and a sender's mistake makes none at all. Must not know who logs.
 """
 
 import logging
@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 import structlog
+from aiohttp.http import HttpProcessingError
 from structlog.typing import EventDict, Processor
 
 from overwatch.collector.secrets import redact
@@ -62,6 +63,7 @@ def on_stderr(config: LogsConfig, known: Callable[[], frozenset[str]]) -> Iterat
     """Write this process's log to stderr for as long as the context lasts."""
     root = logging.getLogger()
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_is_ours)
     handler.setFormatter(formatter(config.encoding, known, colors=sys.stderr.isatty()))
     before = root.level
     root.addHandler(handler)
@@ -76,3 +78,9 @@ def on_stderr(config: LogsConfig, known: Callable[[], frozenset[str]]) -> Iterat
 def _one_line(_: object, __: str, event: EventDict) -> EventDict:
     event["event"] = str(event["event"]).translate(_CONTROLS)
     return event
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a line is not about bytes that are no HTTP: their sender is told, and could fill any disk."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (record.name == "aiohttp.server" and isinstance(error, HttpProcessingError))
