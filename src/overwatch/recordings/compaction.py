@@ -186,10 +186,14 @@ class _Rewriting:
         raised = [] if is_gone else [line for content in contents for line in content.raised]
         gone = [msgspec.json.encode(each) for each in _summed(contents, self._losses)]
         temporary = self._folder / f"{INDEX}.new"
-        lines = PackedWriter(temporary) if self.piece.is_packed else PlainWriter(temporary)
-        for line in (self._header(shares), *gone, *raised, *([] if is_gone else self._index)):
-            lines.append(line)
-        lines.close()
+        lines = self._open(temporary.name)
+        try:
+            for line in (self._header(shares), *gone, *raised, *([] if is_gone else self._index)):
+                lines.append(line)
+            lines.close()
+        except BaseException:
+            lines.abandon()
+            raise
         sync_names(self._folder)
         temporary.rename(self._folder / self.piece.name(INDEX))
         sync_names(self._folder)

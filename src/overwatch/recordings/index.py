@@ -11,6 +11,7 @@ import msgspec
 
 from overwatch.journal import INDEX_VERSION, Signal
 from overwatch.otlp.grain import Grain
+from overwatch.snapshot import Baseline
 
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Time: TypeAlias = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]
@@ -60,6 +61,8 @@ class StartBody(msgspec.Struct, frozen=True):
 
     after: int | None = None
     """As of `LifeStarted`."""
+    baseline: Baseline | None = None
+    """The same."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

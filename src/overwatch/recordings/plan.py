@@ -117,7 +117,9 @@ def _thinning(held: Sequence[Held], rules: Rules, now: int) -> Job | None:
     for one in held:
         wanted = rules.by_age(now - one.last)
         due = any(grain.step < wanted.step for grain in one.grains.values())
-        if chosen and (not due or wanted is not floor or not _fit([*chosen, one], rules)):
+        if chosen and not (
+            due and wanted is floor and _are_near(chosen[-1], one) and _fit([*chosen, one], rules)
+        ):
             break
         if due:
             chosen.append(one)
@@ -177,12 +179,17 @@ def _joining(held: Sequence[Held], rules: Rules) -> Job | None:
 
 def _are_alike(alike: Sequence[Held], one: Held) -> bool:
     return (
-        one.piece.first == alike[-1].piece.last + 1
+        _are_near(alike[-1], one)
         and _tier(one) == _tier(alike[0])
         and all(
             one.grains.get(run_id, grain) is grain for each in alike for run_id, grain in each.grains.items()
         )
     )
+
+
+def _are_near(one: Held, following: Held) -> bool:
+    """Whether nothing lies between: what is between two would be replaced with them."""
+    return following.piece.first == one.piece.last + 1
 
 
 def _tier(one: Held) -> int:
