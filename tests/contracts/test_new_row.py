@@ -1,0 +1,133 @@
+"""A new metric is one row: no view, page or message is touched, and all of them have it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROW = """
+    _row(
+        name="overwatch.policy.novelty",
+        short="novelty",
+        unit="{state}",
+        asks="How many states were never seen before?",
+        label="novelty",
+        limits=above(5.0),
+        comes_with=None,
+        fix="look where it goes",
+    ),
+)
+"""
+SCRIPT = '''
+"""Tell the new metric through the wire, and print what every reader makes of it."""
+import json
+from overwatch.catalog import Scope, find
+from overwatch.catalog.checking import problems
+from overwatch.events import Measured, NonFiniteSeen, Origin, Record, RunStarted, scalars
+from overwatch.fold import FAST_NS, Fold, next_tick
+from overwatch.generate.catalog_page import catalog_page
+from overwatch.generate.surroundings import catalog_problems
+from overwatch.journal import Batch, Signal
+from overwatch.otlp.encode import request
+from overwatch.serve.exposition import Exposition, Source
+from overwatch.serve.prometheus import families
+from overwatch.tui.context import Context, freshness
+from overwatch.tui.panels import alarm
+
+SECOND, start = 1_000_000_000, 1_800_000_000 * 1_000_000_000
+fold, tick, origin = Fold(), next_tick(start), Origin(run_id="new", epoch="e", ours=True)
+name = find("novelty", Scope.POLICY).name
+events = [RunStarted(at=start)]
+events += [
+    Measured(at=start + n * SECOND, scope=Scope.POLICY, values=scalars({name: 9.5}), index=n)
+    for n in range(1, 41)
+]
+events.append(NonFiniteSeen(at=start + 41 * SECOND, scope=Scope.POLICY, metric=name, kind="nan"))
+for seq, event in enumerate(events, 1):
+    body = request([Record(origin=origin, event=event, seq=seq)], {})
+    while tick < event.at:
+        fold.advance(tick, [], [])
+        tick += FAST_NS
+    fold.advance(tick, [Batch(sequence=seq, stamp=tick, signal=Signal.LOGS, body=body)], [])
+    tick += FAST_NS
+frame = fold.advance(tick, [], [])
+(snapshot,) = frame.snapshots.values()
+found = [one for one in snapshot.findings if one.subject.id == "novelty"]
+source = Source(families=lambda _: families(frame), version=lambda: frame)
+page = Exposition(source).render("", compress=False).body.decode().splitlines()
+context = Context(width=120, height=40, fresh=freshness(snapshot.link, 0.0))
+lines = [line for one in found for line in alarm.content(snapshot, one, 90, context)]
+print(json.dumps({
+    "wrong": catalog_problems(),
+    "value": snapshot.policy["novelty"].value,
+    "limit": snapshot.policy["novelty"].limit.text,
+    "findings": [one.code for one in found],
+    "hints": [one.hint for one in found],
+    "drawer": ["".join(span.text for span in line) for line in lines],
+    "feed": [line.fields for line in snapshot.feed],
+    "metrics": [line for line in page if line.startswith("overwatch_policy_novelty{")],
+    "docs": [line for line in catalog_page().splitlines() if "`overwatch.policy.novelty`" in line],
+}))
+'''
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What every reader says of a metric whose only trace is one row of one file."""
+    source = tmp_path_factory.mktemp("source")
+    shutil.copytree(
+        ROOT / "src/overwatch", source / "overwatch", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    area = source / "overwatch/catalog/critic.py"
+    area.write_text(area.read_text().rstrip().removesuffix(")") + ROW.lstrip("\n"))
+    script = source / "tell.py"
+    script.write_text(SCRIPT)
+    ran = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=source,
+        env={"PYTHONPATH": str(source), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_the_catalogue_with_it_is_in_order(told: dict[str, Any]) -> None:
+    """One row is all there is to write."""
+    assert told["wrong"] == []
+
+
+def test_it_is_in_the_snapshot_with_its_limit(told: dict[str, Any]) -> None:
+    """Value and limit in use, as of any other row."""
+    assert (told["value"], told["limit"]) == (9.5, ">5")
+
+
+def test_it_is_in_a_finding_and_its_drawer(told: dict[str, Any]) -> None:
+    """Beyond its limit for long enough it is found; the drawer shows value, limit and what to do."""
+    assert "policy-novelty" in told["findings"]
+    assert "look where it goes" in told["hints"]
+    assert any("9.500" in line and "limit >5" in line for line in told["drawer"])
+
+
+def test_it_is_in_the_feed(told: dict[str, Any]) -> None:
+    """What is not finite is a line with its name."""
+    assert {"metric": "overwatch.policy.novelty", "count": "1"} in told["feed"]
+
+
+def test_it_is_on_the_page_of_metrics(told: dict[str, Any]) -> None:
+    """Under the name that follows from its own."""
+    assert told["metrics"] == ['overwatch_policy_novelty{rl_run_id="new"} 9.5']
+
+
+def test_it_is_in_the_reference(told: dict[str, Any]) -> None:
+    """Its question and its limit."""
+    (line,) = (line for line in told["docs"] if "never seen before" in line)
+    assert "> 5" in line
