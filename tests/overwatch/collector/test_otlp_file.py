@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import pytest
 
 from overwatch import codec
 from overwatch.collector import Service
-from overwatch.events import LogLine, Severity
-from overwatch.feeds.recording import Recording
-from overwatch.journal import Signal
+from overwatch.config import ConfigError
+from overwatch.events import EnvCrashed, LogLine, Severity
+from overwatch.feeds.recording import Recording, RecordingError
+from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.jsonl import from_json
-from tests.overwatch.collector.running import eventually, http, run_started, running, told, update
+from overwatch.recordings.index import Entry, Located, Raised
+from overwatch.serve.recording import RecordingWriter
+from tests.overwatch.collector.running import config, eventually, http, run_started, running, told, update
 
 
 def send(service: Service, body: bytes) -> None:
@@ -206,3 +210,134 @@ def test_stamps_rise(tmp_path: Path) -> None:
 
     stamps = [int(str(entry["stamp"])) for entry in index(tmp_path) if "stamp" in entry]
     assert all(earlier < later for earlier, later in pairwise(stamps))
+
+
+ROTATING = (
+    "exporters.otlp_file.rotation.max_megabytes=1",
+    "exporters.otlp_file.budget.run_mib=8",
+    "exporters.otlp_file.rotation.max_minutes=0.001",
+)
+
+
+def test_what_was_rotated_is_packed_beside_and_replays_as_it_was_live(tmp_path: Path) -> None:
+    """Files rotate by age, another process packs them, and the frames are those that were live."""
+    with running(tmp_path, *ROTATING) as service:
+        send(service, told("run-a", [run_started()]))
+        for seq in range(2, 40):
+            send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+            eventually(lambda seq=seq: len(all_entries(tmp_path)) >= seq + 1)
+        eventually(lambda: list((tmp_path / "otlp").glob("logs-*.jsonl.zst")))
+        shown = eventually(lambda: b"overwatch_recording_bytes" in (page := own_metrics(service)) and page)
+        assert b"overwatch_recording_run_budget_bytes 8.388608e+06" in shown
+        assert b'overwatch_recording_run_bytes{rl_run_id="run-a"}' in shown
+
+    live = (tmp_path / "snapshots.jsonl").read_bytes().splitlines()
+    recording = Recording(tmp_path / "otlp")
+    assert [codec.encode(snapshot) for snapshot in recording.recorded()] == live
+    assert [e.sequence for e in all_entries(tmp_path) if isinstance(e, Located)] == list(range(2, 41))
+    assert recording.bad_batches == recording.bad_lines == 0
+
+
+def own_metrics(service: Service) -> bytes:
+    """The collector's own page."""
+    return http(f"{service.context.board.url('telemetry')}/metrics").body
+
+
+def all_entries(folder: Path) -> list[Entry]:
+    """The index over all pieces."""
+    try:
+        return list(Recording(folder / "otlp").entries())
+    except (OSError, RecordingError):
+        return []
+
+
+def test_a_finding_is_noted_in_the_index(tmp_path: Path) -> None:
+    """Once for each time that it became true, with its run and when that was."""
+    with running(tmp_path) as service:
+        send(service, told("run-a", [run_started()]))
+        crash = EnvCrashed(at=time.time_ns(), env_id=3, error="segmentation fault")
+        send(service, told("run-a", [crash], first_seq=2))
+        eventually(lambda: any(isinstance(entry, Raised) for entry in all_entries(tmp_path)))
+
+    (raised,) = [entry for entry in all_entries(tmp_path) if isinstance(entry, Raised)]
+    assert (raised.finding, raised.run, raised.severity) == ("env-crashed:env:3", "run-a", "critical")
+    assert raised.since == pytest.approx(crash.at, abs=1000)
+    assert raised.tick % 100_000_000 == 0
+
+
+@pytest.mark.parametrize("kept_before", [True, False])
+def test_a_life_that_was_killed_after_a_rotation_is_gone_over_too(tmp_path: Path, kept_before: bool) -> None:  # noqa: FBT001 a case
+    """A place that was kept before the rotation cuts the piece; no line is doubled or lost."""
+    folder, signals = tmp_path / "otlp", (Signal.LOGS,)
+    writer = RecordingWriter(folder, signals)
+    bodies = [told("run-a", [update(0.01, seq)], first_seq=seq) for seq in range(1, 13)]
+    batches = [
+        Batch(sequence=seq, stamp=1_800_000_000_000_000_000 + seq, signal=Signal.LOGS, body=body)
+        for seq, body in enumerate(bodies, 1)
+    ]
+    for batch in batches[:4]:
+        writer.write(batch)
+    marks = writer.marks()
+    for batch in batches[4:8]:
+        writer.write(batch)
+    writer.rotate()
+    if not kept_before:
+        marks = writer.marks()
+    for batch in batches[8:]:
+        writer.write(batch)
+    writer.close()
+
+    again = RecordingWriter(folder, signals)
+    position = 5 if kept_before else 9
+    again.go_back(marks, position)
+    for batch in batches[position - 1 :]:
+        again.write(batch)
+    again.close()
+
+    recording = Recording(folder)
+    (segment,) = recording.segments()
+    assert [decode(b.signal, b.body) for b in recording.read(segment.entries)] == [
+        decode(b.signal, b.body) for b in batches
+    ]
+    assert recording.bad_batches == recording.bad_lines == 0
+
+
+def test_a_rotation_that_was_killed_half_way_is_finished_by_the_next_life(tmp_path: Path) -> None:
+    """Whatever was moved when it died, every line is there once and later ones follow."""
+    bodies = [told("run-a", [update(0.01, seq)], first_seq=seq) for seq in (1, 2)]
+    batches = [
+        Batch(sequence=seq, stamp=1_800_000_000_000_000_000 + seq, signal=Signal.LOGS, body=body)
+        for seq, body in enumerate(bodies, 1)
+    ]
+    for moved in ([], ["logs"], ["logs", "metrics"], ["logs", "metrics", "index"]):
+        folder = tmp_path / "-".join(["moved", *moved])
+        writer = RecordingWriter(folder, (Signal.LOGS, Signal.METRICS))
+        writer.write(batches[0])
+        marks = writer.marks()
+        writer.close()
+        for kind in moved:
+            (folder / f"{kind}.jsonl").rename(folder / f"{kind}-000001-000001-0.jsonl")
+
+        again = RecordingWriter(folder, (Signal.LOGS, Signal.METRICS))
+        again.go_back(marks, 2)
+        again.write(batches[1])
+        again.close()
+        assert [entry.sequence for entry in Recording(folder).entries() if isinstance(entry, Located)] == [
+            1,
+            2,
+        ]
+        read = Recording(folder)
+        assert [b.sequence for s in read.segments() for b in read.read(s.entries)] == [1, 2]
+        assert read.bad_batches == 0
+
+
+def test_a_budget_that_cannot_work_is_refused(tmp_path: Path) -> None:
+    """The message names the key and what it is compared with."""
+    for words, said in (
+        ("budget.run_mib=100", "less than two times rotation.max_megabytes"),
+        ("budget.folder_mib=1", "folder_mib 1 is less than run_mib 2048"),
+        ("rotation.max_minutes=0", "max_minutes 0"),
+        ("thinning.second_hours=0", "less than whole_minutes"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            config(tmp_path, f"exporters.otlp_file.{words}")
