@@ -1,14 +1,15 @@
 """What a configuration names outside of itself, tried without opening a door: tokens and certificates.
 
-Must not know where a configuration comes from.
+Nothing is connected to. Must not know where a configuration comes from.
 """
 
 from collections.abc import Iterator
 
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health
-from overwatch.collector.settings import CollectorConfig, listeners
+from overwatch.collector.settings import CollectorConfig, forwards, listeners
 from overwatch.collector.tally import Tally
+from overwatch.delivery.line import context
 
 
 def unusable(config: CollectorConfig) -> Iterator[str]:
@@ -24,4 +25,12 @@ def unusable(config: CollectorConfig) -> Iterator[str]:
             guard.certificates(listener.tls, shared=False)
         except (OSError, ValueError) as error:
             found[f"tls: {error}"] = None
+    for name, forward in forwards(config).items():
+        targets = forward.destinations(config.exporting(name)).values()
+        for tls in [to.origin.tls for to in targets if to.origin.tls is not None]:
+            try:
+                context(tls)
+            except OSError as error:
+                files = ", ".join(file for file in (tls.authorities, tls.certificate, tls.key) if file)
+                found[f"exporters.{name}.tls: {files}: {error.strerror or error}"] = None
     yield from found

@@ -248,15 +248,16 @@ def _undefined(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     yield from _unknown("service.extensions", config.service.extensions, EXTENSIONS)
 
 
+def forwards(config: CollectorConfig) -> dict[str, ForwardConfig]:
+    """The exporters that send to other servers, by name."""
+    return {"otlp": config.exporters.otlp, "otlphttp": config.exporters.otlphttp}
+
+
 def _forwarding(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     """What is wrong with the exporters that send to other servers, where a pipeline has them."""
-    forwards: dict[str, ForwardConfig] = {
-        "otlp": config.exporters.otlp,
-        "otlphttp": config.exporters.otlphttp,
-    }
     protocols = config.receivers.otlp.protocols
     own = {protocols.grpc.endpoint, protocols.http.endpoint}
-    for name, forward in forwards.items():
+    for name, forward in forwards(config).items():
         signals = config.exporting(name)
         try:
             targets = forward.destinations(signals).values()

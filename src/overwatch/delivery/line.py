@@ -148,7 +148,7 @@ class Line:
             raise ConnectionRefusedError("the proxy gives no tunnel")
 
     def _secure(self, tls: Tls) -> None:
-        wrapped = _context(tls).wrap_socket(
+        wrapped = context(tls).wrap_socket(
             self._live(), server_hostname=self._origin.host, do_handshake_on_connect=False
         )
         self._socket = wrapped
@@ -273,9 +273,11 @@ def _find(origin: Origin, flags: int) -> list[_Address]:
     return [(family, address) for family, _, _, _, address in found]
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.authorities)
-    context.minimum_version = _VERSIONS[tls.min_version]
+def context(tls: Tls) -> ssl.SSLContext:
+    """What a connection is secured with. Raises `OSError` when a file cannot be used."""
+    made = ssl.create_default_context(cafile=tls.authorities)
+    made.minimum_version = _VERSIONS[tls.min_version]
     if tls.certificate is not None:
-        context.load_cert_chain(tls.certificate, tls.key)
-    return context
+        # An empty password: a key that has one must fail here, not ask at the terminal.
+        made.load_cert_chain(tls.certificate, tls.key, password="")
+    return made

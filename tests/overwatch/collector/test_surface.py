@@ -28,7 +28,7 @@ ROUTES = {
 """What may be asked for: telemetry comes in, snapshots and numbers go out. A route that is added is listed
 here by whoever answers the question what it could do to a training run."""
 
-CALLERS = {"overwatch.serve.webhook"}
+CALLERS = {"overwatch.serve.webhook", "overwatch.collector.exporters.otlp_forward"}
 """Modules of the collector that open connections by themselves, to addresses of the configuration only."""
 
 OUTWARD = {
@@ -38,6 +38,7 @@ OUTWARD = {
     "insecure_channel",
     "secure_channel",
     "create_connection",
+    "outlet",
 }
 
 NAMES = [
@@ -122,7 +123,7 @@ def call(url: str, method: str, body: bytes = b"", *, packed: bool = False) -> g
 
 
 def test_the_collector_calls_nobody() -> None:
-    """No module of the collector opens a connection, save the webhook: nothing is relayed to a trainer."""
+    """No module of the collector opens a connection but exporters that are told where; none to a trainer."""
     root = Path(overwatch.__file__).parent
     parts = ("collector", "serve", "aggregator.py", "fold.py", "projection", "diagnose", "state", "journal")
     files = [

@@ -121,6 +121,8 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     endpoint: str | None = None
     """The target: `host:port` or `https://host:port`; for HTTP a URL, to which `/v1/<signal>` is added."""
+    timeout: Duration = "5s"
+    """The longest that one try may take."""
     tls: ClientTls = ClientTls()
     """Who is trusted, and what is shown of ourselves."""
     headers: dict[str, Secret] = {}
@@ -136,6 +138,8 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         for name, value in self.headers.items():
             if not name.isascii() or not name.isprintable() or not value.reveal().isprintable():
                 raise ValueError(f"headers.{name!r} cannot be sent; write printable characters")
+        if not 0 < seconds("timeout", self.timeout) <= _MOST_TIMEOUT_S:
+            raise ValueError(f"timeout {self.timeout} must be more than 0 and at most {_MOST_TIMEOUT_S:g}s")
         if self.endpoint:
             self.destinations(frozenset((Signal.LOGS, Signal.METRICS, Signal.TRACES)))
 
@@ -143,14 +147,11 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """Where each signal goes; raises `ValueError`."""
         raise NotImplementedError
 
-    def to(self, protocol: Protocol, url: str, timeout: Duration) -> Destination:
+    def to(self, protocol: Protocol, url: str) -> Destination:
         """One destination; raises `ValueError`."""
         parts = urlsplit(url)
         host, port = _server(url, parts)
         secure = parts.scheme == "https"
-        timeout_s = seconds("timeout", timeout)
-        if not 0 < timeout_s <= _MOST_TIMEOUT_S:
-            raise ValueError(f"timeout {timeout} must be more than 0 and at most {_MOST_TIMEOUT_S:g}s")
         if protocol == "grpc" and secure and self.tls.min_version != "1.2":
             raise ValueError("tls.min_version 1.3 cannot be promised over gRPC; use otlphttp")
         headers = {name.lower(): value.reveal() for name, value in self.headers.items()}
@@ -160,7 +161,7 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             origin=Origin(host=host, port=port, tls=self._tls() if secure else None, via=via),
             path=quote(parts.path + (f"?{parts.query}" if parts.query else ""), safe=_KEPT_IN_PATH) or "/",
             headers=Headers(tuple(headers.items())),
-            timeout_s=timeout_s,
+            timeout_s=seconds("timeout", self.timeout),
             gzip=self.compression == "gzip",
         )
 
@@ -175,15 +176,12 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class OtlpExporterConfig(ForwardConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`exporters.otlp`."""
 
-    timeout: Duration = "5s"
-    """The longest that one try may take."""
-
     def destinations(self, signals: frozenset[Signal]) -> Mapping[Signal, Destination]:
         """All signals over one gRPC channel; raises `ValueError`."""
         url = self.endpoint or ""
         if "://" not in url:
             url = f"{'http' if self.tls.insecure else 'https'}://{url}"
-        return {signal: self.to("grpc", url, self.timeout) for signal in signals}
+        return {signal: self.to("grpc", url) for signal in signals}
 
 
 class OtlpHttpExporterConfig(ForwardConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -207,7 +205,7 @@ class OtlpHttpExporterConfig(ForwardConfig, frozen=True, kw_only=True, forbid_un
         }
         base = (self.endpoint or "").rstrip("/")
         return {
-            signal: self.to("http/protobuf", own.get(signal) or f"{base}{WIRES[signal].path}", self.timeout)
+            signal: self.to("http/protobuf", own.get(signal) or f"{base}{WIRES[signal].path}")
             for signal in signals
         }
 
