@@ -99,7 +99,7 @@ class OverwatchCallback(BaseCallback, Bordered):
             devices=[device],
             config={k: v for k, v in vars(model).items() if isinstance(v, Real | str) and k[0] != "_"},
             updates=steps and -(-self.locals["total_timesteps"] // steps),
-            preset="ppo-continuous" if isinstance(model.action_space, spaces.Box) else "ppo",
+            preset="ppo-continuous" if isinstance(model.action_space, spaces.Box) else None,
         )
 
     @kept_out

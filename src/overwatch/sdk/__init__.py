@@ -27,7 +27,7 @@ def start(
     embargo: int | None = None,
     blueprints: Mapping[str, str] | None = None,
     metric: MetricInfo | None = None,
-    preset: str = "ppo",
+    preset: str | None = None,
     updates: int | None = None,
     batches: int | None = None,
     modes: Mapping[str, object] | None = None,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from overwatch.catalog.presets import DEFAULT, parse_preset
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.sdk import identity
 from overwatch.sdk.frames import Hello
@@ -47,8 +48,9 @@ class Options:
     blueprints: Mapping[str, str] | None = None
     """Blueprint id to its two-letter code."""
     metric: MetricInfo | None = None
-    preset: str = "ppo"
-    """Whose limits judge this run."""
+    preset: str | None = None
+    """Whose limits judge this run: `ppo`, `ppo-continuous`, `grpo` or `esper`; else `OVERWATCH_PRESET`, else
+    `ppo`."""
     updates: int | None = None
     batches: int | None = None
     modes: Mapping[str, object] | None = None
@@ -70,6 +72,8 @@ class Options:
             raise ValueError(f"endpoint {self.endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
         if self.metric is not None and not isinstance(self.metric, MetricInfo):
             raise TypeError(f"metric is a {type(self.metric).__name__}; pass overwatch.events.MetricInfo")
+        if self.preset is not None:
+            parse_preset(self.preset)
 
 
 def _is_url(endpoint: str) -> bool:
@@ -121,7 +125,7 @@ def _started(options: Options, who: identity.Identity) -> RunStarted:
         embargo=None if options.embargo is None else whole(options.embargo),
         blueprints={text(key): text(code) for key, code in (options.blueprints or {}).items()},
         metric=options.metric,
-        preset=text(options.preset),
+        preset=options.preset or _wanted_preset(),
         updates=None if options.updates is None else whole(options.updates),
         batches=None if options.batches is None else whole(options.batches),
         amp=maybe_text(amp) if amp else None,
@@ -133,6 +137,16 @@ def _started(options: Options, who: identity.Identity) -> RunStarted:
         env_offset=_env_offset(options, who),
         config=identity.config_text(options.config),
     )
+
+
+def _wanted_preset() -> str:
+    """What the environment asks for; a word that it spells wrong must not stop a training."""
+    wanted = os.environ.get("OVERWATCH_PRESET", "").strip() or DEFAULT
+    try:
+        return parse_preset(wanted)
+    except ValueError as error:
+        log.warning("OVERWATCH_PRESET: %s; %s judges this run", error, DEFAULT)
+        return DEFAULT
 
 
 def _env_offset(options: Options, who: identity.Identity) -> int:

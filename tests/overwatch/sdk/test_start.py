@@ -7,6 +7,8 @@ import sys
 import pytest
 
 import overwatch.sdk
+from overwatch.events import RunStarted
+from tests.overwatch.sdk.sink import http_sink
 
 
 def test_importing_the_sdk_loads_nothing_heavy() -> None:
@@ -49,9 +51,31 @@ def test_a_disabled_sdk_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> No
         ({"endpoint": "localhost:4318"}, "localhost:4318"),
         ({"metric": "accuracy"}, "MetricInfo"),
         ({"n_envs": "8"}, "whole"),
+        ({"preset": "grop"}, "did you mean 'grpo'"),
     ],
 )
 def test_a_wrong_argument_says_what_is_wrong(arguments: dict[str, object], said: str) -> None:
     """Mistakes of the caller are told at the start, where they can be mended."""
     with pytest.raises((ValueError, TypeError), match=said):
         overwatch.sdk.start(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "judge"),
+    [
+        (None, "", "ppo"),
+        (None, "esper", "esper"),
+        ("ppo-continuous", "esper", "ppo-continuous"),
+        (None, "espr", "ppo"),
+    ],
+)
+def test_a_preset_is_the_arguments_or_the_environments(
+    given: str | None, wanted: str, judge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment that spells it wrong stops no training."""
+    monkeypatch.setenv("OVERWATCH_PRESET", wanted)
+    with http_sink() as sink:
+        overwatch.sdk.start(preset=given, endpoint=sink.endpoint, sample=False).close()
+        (start,) = sink.events(RunStarted)
+
+    assert start.preset == judge
