@@ -65,8 +65,8 @@ TASKS = {
     ),
     "pendulum-0": Task(env="Pendulum-v1", seed=0, steps=200_000, n_envs=4, reaches=-250, settings=_PENDULUM),
     "pendulum-1": Task(env="Pendulum-v1", seed=1, steps=200_000, n_envs=4, reaches=-250, settings=_PENDULUM),
-    "mountaincar-0": Task(
-        env="MountainCarContinuous-v0", seed=0, steps=20_000, n_envs=1, reaches=90, normalised=True,
+    "mountaincar-10": Task(
+        env="MountainCarContinuous-v0", seed=10, steps=20_000, n_envs=1, reaches=90, normalised=True,
         settings=_CAR,
     ),
     "mountaincar-1": Task(

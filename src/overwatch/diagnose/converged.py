@@ -9,7 +9,7 @@ from overwatch.catalog.policy import ENTROPY, RETURN, VALUE_LOSS
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.robust import NORMAL
 from overwatch.state.judge import Status
-from overwatch.state.policy import Series
+from overwatch.state.policy import LEVEL, Series
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
@@ -20,11 +20,9 @@ FAST_FALL: Final = 0.15
 NEAR_BEST: Final = 0.2
 """A return is at its best within this share of the best one, or of all that it gained."""
 LUCK: Final = 3.0
-"""Standard deviations by which the luckiest of many updates lies above what the policy earns."""
-BAD_LUCK: Final = 2.0
+"""Standard deviations of one update by which the level may lie below the best level, by chance."""
+BAD_LUCK: Final = 4.0
 """Standard deviations by which one update may lie below it."""
-LEVEL: Final = 5
-"""Newest updates whose median has no bad luck left."""
 NEWEST: Final = 3
 """Newest updates whose median is where entropy is now."""
 NEGLIGIBLE: Final = 0.01
@@ -57,14 +55,14 @@ def falls_fast(entropy: Series) -> bool:
 def earns_its_best(state: RunState, fleet: Fleet) -> bool:
     """Whether returns are as high as they ever were, but for luck; `False` where nobody told."""
     told = state.policy.get(RETURN.name)
-    if told is not None and told.highest is not None:
+    if told is not None and told.highest_level is not None:
         newest = _known(told)[-LEVEL:]
         level = median(newest)
         if level is None:
             return False
         before = median(_known(told)[:LEVEL])
         rises = before is not None and level > before
-        return _is_near(told, newest[-1], LUCK + BAD_LUCK) and (rises or _is_near(told, level, LUCK))
+        return _is_near(told, newest[-1], BAD_LUCK) and (rises or _is_near(told, level, LUCK))
     returns = fleet.returns
     return returns is not None and returns.fleet_recent >= returns.fleet_earlier - returns.noise
 
@@ -91,9 +89,9 @@ def targets_vary(state: RunState) -> bool:
 
 
 def _is_near(told: Series, value: float, deviations: float) -> bool:
-    best = value if told.highest is None else told.highest
+    best = value if told.highest_level is None else told.highest_level
     gained = best - (best if told.lowest is None else told.lowest)
-    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * _scatter(_known(told)))
+    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * _scatter(told.window.items))
 
 
 def _known(series: Series) -> list[float]:

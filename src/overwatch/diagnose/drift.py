@@ -22,7 +22,7 @@ from overwatch.state.run import RunState
 
 BASELINE: Final = 20
 """Updates that make the baseline, the first of them after the warm-up."""
-NOW: Final = 10
+NOW: Final = 5
 """Newest updates whose median is where the row is now."""
 ALLOWANCE: Final = 1.0
 """Scatters by which one update may be worse and adds nothing: a shift of less than twice this is chance."""
@@ -48,8 +48,8 @@ class Drifting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WATCHED: Final = (
-    Drifting(row=KL, share=1.0),
-    Drifting(row=CLIP_FRACTION, share=1.0),
+    Drifting(row=KL, share=0.5),
+    Drifting(row=CLIP_FRACTION, share=0.5),
     Drifting(row=EXPLAINED_VARIANCE, least=0.25),
     Drifting(row=RETURN, share=0.15),
 )

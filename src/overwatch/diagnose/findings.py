@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from overwatch.catalog import BY_NAME
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits
 from overwatch.diagnose.converged import WARM_UP_UPDATES
 from overwatch.diagnose.drift import Drift
@@ -24,6 +25,7 @@ from overwatch.diagnose.problem import STEADY, Patience, Problem
 from overwatch.diagnose.silence import outage, silent_run
 from overwatch.diagnose.storms import crash_storms, cull_storms
 from overwatch.diagnose.throughput import Reference
+from overwatch.state.policy import UNDEFINED
 from overwatch.state.run import RunState
 
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
@@ -109,17 +111,32 @@ def _overflowed(state: RunState) -> Iterator[Problem]:
 
 
 def _non_finite(state: RunState, limits: AnomalyLimits, diverging: int) -> Iterator[Problem]:
+    """Facts that were told lately; else rows of the newest update, of a trainer that tells no facts."""
     recent_ns = state.last_at - state.non_finite_at
-    if not state.non_finite or recent_ns > int(limits.non_finite_hold_s * 1e9):
+    if state.non_finite and recent_ns <= int(limits.non_finite_hold_s * 1e9):
+        values = "value" if state.non_finite == 1 else "values"
+        told = f"{state.non_finite} non-finite {values}, last {state.non_finite_last}"
+        yield _non_finite_problem(state.non_finite_at, told, diverging)
         return
-    values = "value" if state.non_finite == 1 else "values"
-    yield Problem(
+    blank = {
+        name: series
+        for name, series in state.policy.items()
+        if name in BY_NAME and series.non_finite not in (None, UNDEFINED)
+    }
+    if blank:
+        labels = ", ".join(f"{series.non_finite} in {BY_NAME[name].label}" for name, series in blank.items())
+        at = max(series.at for series in blank.values())
+        yield _non_finite_problem(at, f"non-finite: {labels}", diverging)
+
+
+def _non_finite_problem(at: int, message: str, diverging: int) -> Problem:
+    return Problem(
         code="non-finite",
         severity="critical",
         scope="policy",
         subject=None,
-        at=state.non_finite_at,
-        message=f"{state.non_finite} non-finite {values}, last {state.non_finite_last}",
+        at=at,
+        message=message,
         hint="stop and reload the last checkpoint; look at the first field that went",
         symptoms=diverging,
     )

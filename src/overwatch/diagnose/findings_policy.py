@@ -11,7 +11,7 @@ from typing import Final
 from overwatch.catalog import KL
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.policy import ENTROPY, RETURN
-from overwatch.diagnose.compound import collapse_of, joined
+from overwatch.diagnose.compound import STEPS, collapse_of, joined
 from overwatch.diagnose.converged import WARM_UP_UPDATES, falls_fast, has_converged
 from overwatch.diagnose.drift import Drift, drift_problems
 from overwatch.diagnose.factors.returns import fleet_fell
@@ -27,6 +27,7 @@ from overwatch.state.run import RunState
 
 STOPPED_LATELY: Final = 5
 """Updates for which an early stop is told."""
+_STOPPED: Final = "early-stop"
 _FALLEN: Final = f"reward-collapse:policy:{RETURN.short}"
 
 
@@ -46,12 +47,14 @@ def policy_problems(
         return [collapse]
     spikes = [spike for spike in kl_spike(state) if KL.short not in {row.subject for row in rows}]
     told = {problem.subject for problem in (*rows, *fallen)}
+    quiet = list(_quiet(state, fleet))
+    told |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
     crept = [
         drift
         for row, drift in drift_problems(state, drifts)
         if row.short not in told and is_judged(state, fleet, row, state.policy[row.name])
     ]
-    return [*joined([*rows, *spikes], standing), *fallen, *crept, *_quiet(state, fleet)]
+    return [*joined([*rows, *spikes], standing), *fallen, *crept, *quiet]
 
 
 def _quiet(state: RunState, fleet: Fleet) -> Iterator[Problem]:
@@ -86,7 +89,7 @@ def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
     told = {stop.update for stop in state.early_stops.items}
     lately = sum(0 <= update - number < STOPPED_LATELY for number in told)
     return Problem(
-        code="early-stop",
+        code=_STOPPED,
         severity="info",
         scope="policy",
         subject=KL.short,

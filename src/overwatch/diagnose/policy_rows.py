@@ -8,8 +8,15 @@ they ever were it has not, so what is critical by its limit is a warning there. 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from overwatch.catalog import BY_NAME, Metric, Scope
-from overwatch.catalog.policy import ENTROPY, EXPLAINED_VARIANCE, GRAD_CLIPPED, GRAD_NORM, VALUE_LOSS
+from overwatch.catalog import BY_NAME, KL, Metric, Scope
+from overwatch.catalog.policy import (
+    CLIP_FRACTION,
+    ENTROPY,
+    EXPLAINED_VARIANCE,
+    GRAD_CLIPPED,
+    GRAD_NORM,
+    VALUE_LOSS,
+)
 from overwatch.diagnose.converged import (
     WARM_UP_UPDATES,
     earns_its_best,
@@ -44,7 +51,8 @@ def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem])
         stands = f"{code_of(row)}:policy:{row.short}" in standing
         if is_beyond(row, series, stands=stands) and is_judged(state, fleet, row, series):
             # Little entropy is judged by returns already: what is left of it is no success.
-            yield _problem(state, row, series, harmless=harmless and row is not ENTROPY)
+            forgiven = harmless and row is not ENTROPY
+            yield _problem(state, row, series, harmless=forgiven or _moves_little(state, row))
 
 
 def code_of(row: Metric) -> str:
@@ -71,9 +79,6 @@ def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool) ->
     recent = series.statuses.items[-row.hold[1] :]
     bad = _bad(series, row.hold[1])
     critical = sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
-    factors = _clipped(state) if row is GRAD_NORM else ()
-    if critical and harmless:
-        factors += ("returns are as high as they ever were",)
     return Problem(
         code=code_of(row),
         severity="critical" if critical and not harmless else "warning",
@@ -82,7 +87,7 @@ def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool) ->
         at=series.at,
         message=f"{row.label} beyond its limit in {bad} of the last {len(recent)} updates",
         hint=row.fix,
-        factors=factors,
+        factors=_clipped(state) if row is GRAD_NORM else (),
         patience=UPDATES,
     )
 
@@ -111,6 +116,12 @@ def _explains_well(state: RunState) -> bool:
     newest = [] if told is None else [value for value in told.history.items[-5:] if value is not None]
     explained = median(newest)
     return explained is not None and explained >= GOOD_CRITIC
+
+
+def _moves_little(state: RunState, row: Metric) -> bool:
+    """Whether many samples are clipped and yet KL is as it should be: how many is not how far."""
+    kl = state.policy.get(KL.name)
+    return row is CLIP_FRACTION and kl is not None and kl.judgement is not None and not is_beyond(KL, kl)
 
 
 def _clipped(state: RunState) -> tuple[str, ...]:

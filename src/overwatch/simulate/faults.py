@@ -5,41 +5,18 @@ of the table, so their order on a command line does not matter. Must not know ho
 """
 
 import difflib
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from overwatch.simulate.conditions import Conditions
+from overwatch.simulate.faults_env import ENV_FAULTS
+from overwatch.simulate.faults_policy import POLICY_FAULTS
+from overwatch.simulate.ramp import Fault, ramp
 
-class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run is at one moment; the defaults are a healthy run."""
-
-    crashing: float = 0.0
-    """Crashes per second of each env in the crash pool of the last lane."""
-    culling: float = 0.0
-    """Culls per second of each growing seed in the cull pool of the first lane."""
-    collapse: float = 0.0
-    """How far the policy has collapsed, 0 to 1."""
-    poisoned: bool = False
-    """Whether losses, gradients and some rewards are NaN."""
-    heat: float = 0.0
-    """How far the last lane is throttled by heat, 0 to 1."""
-    leak: float = 0.0
-    """How much of its free memory the first lane has lost, 0 to 1."""
-    starved: float = 0.0
-    """How far the loader's queue has run dry, 0 to 1."""
-    drag: float = 1.0
-    """Step time of the last lane, times its usual."""
-    misery: float = 0.0
-    """How far rewards have fallen, 0 to 1."""
-    level: int = 1
-    """How hard the task is; the trainer says when it changes."""
-    silent: bool = False
-    """Whether the producer says nothing any more."""
-
-
-Fault: TypeAlias = Callable[[Conditions, float], Conditions]
+__all__ = ["FAULTS", "Conditions", "Fault", "FaultError", "Planned", "conditions_at", "parse_fault"]
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,10 +29,6 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 class FaultError(ValueError):
     """A fault that cannot be planned; the message says which there are."""
-
-
-def _ramp(since_s: float, over_s: float) -> float:
-    return min(1.0, since_s / over_s)
 
 
 def crash_storm(now: Conditions, since_s: float) -> Conditions:
@@ -71,7 +44,7 @@ def cull_storm(now: Conditions, _since_s: float) -> Conditions:
 def policy_collapse(now: Conditions, since_s: float) -> Conditions:
     """KL and clipping shoot up, entropy and explained variance fall, within 8 s; returns follow slowly."""
     return replace(
-        now, collapse=max(now.collapse, _ramp(since_s, 8)), misery=max(now.misery, 0.6 * _ramp(since_s, 30))
+        now, collapse=max(now.collapse, ramp(since_s, 8)), misery=max(now.misery, 0.6 * ramp(since_s, 30))
     )
 
 
@@ -82,27 +55,27 @@ def nan(now: Conditions, _since_s: float) -> Conditions:
 
 def thermal_throttle(now: Conditions, since_s: float) -> Conditions:
     """The last lane heats up within 5 s, its clock falls to 58 %, its envs slow down."""
-    return replace(now, heat=max(now.heat, _ramp(since_s, 5)))
+    return replace(now, heat=max(now.heat, ramp(since_s, 5)))
 
 
 def oom_climb(now: Conditions, since_s: float) -> Conditions:
     """The first lane's memory climbs to 99 % within 45 s."""
-    return replace(now, leak=max(now.leak, _ramp(since_s, 45)))
+    return replace(now, leak=max(now.leak, ramp(since_s, 45)))
 
 
 def io_starvation(now: Conditions, since_s: float) -> Conditions:
     """The loader's queue runs dry within 3 s and the lanes wait for it."""
-    return replace(now, starved=max(now.starved, _ramp(since_s, 3)))
+    return replace(now, starved=max(now.starved, ramp(since_s, 3)))
 
 
 def straggler(now: Conditions, since_s: float) -> Conditions:
     """The last lane's steps take 2.5 times as long within 2 s; the other lanes wait."""
-    return replace(now, drag=max(now.drag, 1 + 1.5 * _ramp(since_s, 2)))
+    return replace(now, drag=max(now.drag, 1 + 1.5 * ramp(since_s, 2)))
 
 
 def reward_collapse(now: Conditions, since_s: float) -> Conditions:
     """Rewards of all envs fall within 4 s."""
-    return replace(now, misery=max(now.misery, _ramp(since_s, 4)))
+    return replace(now, misery=max(now.misery, ramp(since_s, 4)))
 
 
 def curriculum_step(now: Conditions, _since_s: float) -> Conditions:
@@ -113,6 +86,11 @@ def curriculum_step(now: Conditions, _since_s: float) -> Conditions:
 def stale(now: Conditions, _since_s: float) -> Conditions:
     """The producer goes silent and never says that it ended."""
     return replace(now, silent=True)
+
+
+def run_failed(now: Conditions, _since_s: float) -> Conditions:
+    """The trainer says that it failed, and ends."""
+    return replace(now, failed=True)
 
 
 FAULTS: Final[dict[str, Fault]] = {
@@ -127,6 +105,9 @@ FAULTS: Final[dict[str, Fault]] = {
     "reward-collapse": reward_collapse,
     "curriculum-step": curriculum_step,
     "stale": stale,
+    "run-failed": run_failed,
+    **ENV_FAULTS,
+    **POLICY_FAULTS,
 }
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from overwatch.catalog import Scope, find
 from overwatch.events import Column, EnvCrashed, EpisodeEnded, Event, Measured, NonFiniteSeen
+from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice, Floats, Ints
-from overwatch.simulate.faults import Conditions
 from overwatch.simulate.seeds import words
 from overwatch.simulate.settings import SECOND, Settings
 
@@ -25,6 +25,7 @@ HARDER: Final = 0.8
 CRASH_POOL: Final = 24
 """Most envs that a crash storm hits."""
 DOWN_S: Final = 20.0
+_FOR_EVER: Final = np.iinfo(np.int64).max
 POISONED: Final = 2
 """Envs whose reward is NaN in a poisoned run."""
 THROTTLED_CLOCK: Final = 0.58
@@ -49,6 +50,8 @@ class Fleet:
         self._down_until: Ints = np.zeros(n, dtype=np.int64)
         self._pool = n - min(max(2, settings.envs // 4), CRASH_POOL, settings.envs)
         self._returns: list[float] = []
+        self._stuck = float("nan")
+        self._all_or_nothing = Dice(settings.seed, 8)
         self.alive: np.ndarray = np.ones(n, dtype=bool)
         self.ended: Ints = self._ids[:0]
 
@@ -61,18 +64,23 @@ class Fleet:
         events = self._crash(step, at, now)
         seconds = self._settings.step_ns(step) / SECOND
         reward = self._rewards(seconds, now)
+        events += self._ail(step, at, reward, now)
         self._earned += np.where(self.alive, np.nan_to_num(reward), 0.0)
         self._length_so_far += self.alive
         self._left -= self.alive
         metric = self._metric(seconds, now, paying)
+        if now.ailment == "rent":
+            metric[-1] = self._stuck = metric[-1] if np.isnan(self._stuck) else self._stuck
         columns = {"reward": reward, "metric": metric, "step_time": self._step_time(now)}
         if self._settings.slots:
             columns["rent"] = RENT * paying * (1 + 0.02 * self._dice.noise(paying.size))
+            if now.ailment == "rent":
+                columns["rent"][-1] = 10 * RENT * self._settings.slots
         ids = self._ids[self.alive]
         if ids.size:
             events.append(self._measured(ids, columns, step, at))
         self.ended = self._ids[self.alive & (self._left <= 0)]
-        events += self._end_episodes(metric, at)
+        events += self._end_episodes(metric, at, now)
         if now.poisoned and step % self._settings.steps_in(1) == 0:
             events.append(_poison(self._ids[-POISONED:], at))
         return events
@@ -81,6 +89,24 @@ class Fleet:
         """Mean return of the episodes that ended since the last call; `None` of none."""
         returns, self._returns = self._returns, []
         return sum(returns) / len(returns) if returns else None
+
+    def _ail(self, step: int, at: int, reward: Floats, now: Conditions) -> list[Event]:
+        """What the ailing env, the last, does at this step; its reward is changed in place."""
+        env = self._ids[-1:]
+        match now.ailment:
+            case "crash" if self._down_until[-1] <= step:
+                self._down_until[-1] = _FOR_EVER
+                self.alive[-1] = False
+                return [EnvCrashed(at=at, env_id=int(env[0]), step=step, error="killed by signal 11")]
+            case "silent":
+                self.alive[-1] = False
+            case "nan":
+                reward[-1] = np.nan
+                if step % self._settings.steps_in(1) == 0:
+                    return [_poison(env, at)]
+            case "reward":
+                reward[-1] -= 3.0 / self._settings.steps_in(sum(EPISODE_S) / 2)
+        return []
 
     def _crash(self, step: int, at: int, now: Conditions) -> list[Event]:
         chance = self._dice.uniform(self._ids.size)
@@ -122,6 +148,7 @@ class Fleet:
         last = self.lane == self._settings.gpus - 1
         slower = now.drag / (1 - (1 - THROTTLED_CLOCK) * now.heat)
         times: Floats = usual * (1 + 0.03 * self._dice.noise(last.size)) * np.where(last, slower, 1.0)
+        times[-1] *= 6.0 if now.ailment == "slow" else 1.0
         return times * (1 + 0.8 * now.starved)
 
     def _measured(self, ids: Ints, columns: dict[str, Floats], step: int, at: int) -> Measured:
@@ -130,11 +157,13 @@ class Fleet:
         keys = {"env_id": Column.of(ids.astype(np.int32))}
         return Measured(at=at, scope=Scope.ENV, keys=keys, values=values, index=step)
 
-    def _end_episodes(self, metric: Floats, at: int) -> list[Event]:
+    def _end_episodes(self, metric: Floats, at: int, now: Conditions) -> list[Event]:
         ended = self.ended
         lengths = self._length(self._dice.uniform(self._ids.size))
         if not ended.size:
             return []
+        if now.sparse:
+            self._earned[ended] = self._all_or_nothing.uniform(ended.size) < 0.3
         event = EpisodeEnded(
             at=at,
             env_id=Column.of(ended.astype(np.int32)),

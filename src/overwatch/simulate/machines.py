@@ -9,8 +9,8 @@ import numpy as np
 
 from overwatch.catalog import Scope, find
 from overwatch.events import Column, Event, Measured, scalars
+from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice, Floats
-from overwatch.simulate.faults import Conditions
 from overwatch.simulate.fleet import THROTTLED_CLOCK
 from overwatch.simulate.settings import Settings
 

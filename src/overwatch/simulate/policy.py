@@ -6,14 +6,18 @@ Pure but for its dice. Must not know envs or machines.
 import math
 from typing import Final
 
-from overwatch.catalog import Scope, find
+from overwatch.catalog import CUSTOM_PREFIX, Scope, find
 from overwatch.events import EarlyStopped, Event, Measured, NonFiniteSeen, PhaseEnded, scalars
+from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice
-from overwatch.simulate.faults import Conditions
 from overwatch.simulate.settings import Settings
 
 EARLY_STOP_KL: Final = 0.045
+STOPPED_AT: Final = 0.015
+"""Target of the updates that are stopped in time."""
 UPDATE_S: Final = 0.2
+_STEPS: Final = ("kl_divergence", "kl_joint", "kl_max", "clip_fraction", "grad_norm")
+"""Rows that a batch of bad luck pulls."""
 _POISONED: Final = ("policy_loss", "grad_norm")
 
 
@@ -23,17 +27,20 @@ class Policy:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._dice = Dice(settings.seed, 3)
+        self._luck = Dice(settings.seed, 7)
+        self._bad_luck = Dice(settings.seed, 9)
 
     def advance(self, update: int, at: int, now: Conditions, mean_return: float | None) -> list[Event]:
         """The events of one update."""
-        values = self._values(update, now)
+        values = self._pulled(self._values(update, now), now)
         if mean_return is not None:
             values["return"] = mean_return
         events: list[Event] = [*self._phases(update, at, now)]
-        if values["kl_divergence"] > EARLY_STOP_KL:
+        if now.stopping or (now.collapse and values["kl_divergence"] > EARLY_STOP_KL):
+            target = STOPPED_AT if now.stopping else 0.03
             events.append(
                 EarlyStopped(
-                    at=at, update=update, epoch=1, kl_divergence=values["kl_divergence"], target=0.03,
+                    at=at, update=update, epoch=1, kl_divergence=values["kl_divergence"], target=target,
                     minibatches_skipped=24,
                 )
             )  # fmt: skip
@@ -42,9 +49,22 @@ class Policy:
             events += [
                 NonFiniteSeen(at=at, scope=Scope.POLICY, metric=_full(name), kind="nan") for name in _POISONED
             ]
-        named = scalars({_full(name): value for name, value in values.items()})
+        values.update(dict.fromkeys(now.lost, math.nan))
+        told = {_full(name): value for name, value in values.items()}
+        told |= {f"{CUSTOM_PREFIX}flood_{update * now.names + i}": 0.0 for i in range(now.names)}
+        named = scalars(told)
         events.append(Measured(at=at, scope=Scope.POLICY, values=named, index=update))
         return events
+
+    def _pulled(self, values: dict[str, float], now: Conditions) -> dict[str, float]:
+        """The same rows as faults and chance pull them."""
+        bad_luck = self._bad_luck.one() < now.wild
+        for name, value in values.items():
+            luck = 3.0 if bad_luck and name in _STEPS else 1.0
+            values[name] = luck * value * now.times.get(name, 1.0) + now.plus.get(name, 0.0)
+        if now.stopping:
+            values["kl_divergence"] = 1.5 * STOPPED_AT
+        return values
 
     def _values(self, update: int, now: Conditions) -> dict[str, float]:
         """Healthy numbers, pulled away by a collapse."""
@@ -61,6 +81,8 @@ class Policy:
             "clip_fraction": min(0.98, (0.11 + 0.008 * next(noise)) * (1 + 5 * gone)),
             "explained_variance": 0.35 + 0.5 * done + 0.01 * next(noise) - 1.6 * gone,
             "grad_norm": 1.4 * (1 + 0.06 * next(noise)) * (1 + 14 * gone),
+            "ratio_max": 1.35 * (1 + 0.03 * self._luck.jitter()),
+            "ratio_min": 0.72 * (1 + 0.03 * self._luck.jitter()),
             "learning_rate": 3e-4 * (1 - 0.9 * min(1.0, update / (self._settings.seconds + 1))),
             "policy_loss": -0.02 + 0.001 * next(noise),
             "value_loss": (0.5 - 0.3 * done) * (1 + 8 * gone),

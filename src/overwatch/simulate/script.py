@@ -23,8 +23,9 @@ from overwatch.events import (
     RunFinished,
     RunStarted,
 )
+from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice
-from overwatch.simulate.faults import Conditions, conditions_at
+from overwatch.simulate.faults import conditions_at
 from overwatch.simulate.fleet import Fleet
 from overwatch.simulate.lifecycle import BLUEPRINTS, WAYS
 from overwatch.simulate.machines import Machines
@@ -73,6 +74,9 @@ class Script:
             if now.level != level:
                 events.append(_level_changed(at, level, now.level))
                 level = now.level
+            if now.failed:
+                yield Moment(at=at, events=(self.finished(at, "failed", "CUDA out of memory"),))
+                return
             for _, kind, number in ticks:
                 events += self._step(number, at, now) if kind else self._second(number, at, now)
             if offset == self.settings.seconds * SECOND:

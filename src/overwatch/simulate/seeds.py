@@ -11,8 +11,8 @@ import numpy as np
 from overwatch.catalog import Scope, Stage, find
 from overwatch.catalog.stages import BY_CODE
 from overwatch.events import Column, Event, GateEvaluated, Measured, SeedStageChanged
+from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice, Floats, Ints
-from overwatch.simulate.faults import Conditions
 from overwatch.simulate.lifecycle import (
     BLUEPRINTS,
     EARLY,

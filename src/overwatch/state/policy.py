@@ -12,7 +12,11 @@ HISTORY = 10
 MEDIAN_WINDOW = 64
 MEDIAN_NEEDS = 5
 """Relative limits wait for this many earlier values."""
+LEVEL = 5
+"""Newest values whose median has no bad luck left."""
 STATUS_WINDOW = 5
+UNDEFINED = "undefined"
+"""What is said of a value that has no answer yet."""
 SHARE_WINDOW = 20
 """Newest updates over which a share of updates is told."""
 
@@ -39,6 +43,8 @@ class Series(msgspec.Struct, kw_only=True):
     """Largest finite value so far."""
     lowest: float | None = None
     """Smallest finite value so far."""
+    highest_level: float | None = None
+    """Largest median of `LEVEL` values one after another so far: no lucky update makes it."""
     updates: int = 0
     """Values received."""
     warnings: int = 0
@@ -74,6 +80,9 @@ def observe(series: Series, row: Metric | None, limits: Limits, value: float) ->
     own_median = _own_median(series)
     series.history.push(value)
     series.window.push(value)
+    level = median(series.window.items[-LEVEL:])
+    if level is not None and (series.highest_level is None or level > series.highest_level):
+        series.highest_level = level
     series.judgement = None if row is None else _judged(series, row, limits, own_median)
     if series.judgement is not None:
         _count(series, series.judgement.status)
@@ -181,7 +190,7 @@ def forgive(series: Series) -> None:
 
 def rebase(series: Series) -> None:
     """Forget what was best and usual, because the task is another one; what is shown stays."""
-    series.highest = series.lowest = None
+    series.highest = series.lowest = series.highest_level = None
     series.judgement = None
     series.window = Ring(MEDIAN_WINDOW)
     series.statuses = Ring(STATUS_WINDOW)
@@ -203,7 +212,7 @@ def _observe_non_finite(series: Series, row: Metric | None, value: float) -> Non
     series.value = None
     series.history.push(None)
     if row is not None and row.non_finite is NonFinite.UNDEFINED:
-        series.non_finite, series.judgement = "undefined", None
+        series.non_finite, series.judgement = UNDEFINED, None
         return
     series.non_finite = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if row is not None:

@@ -1,0 +1,51 @@
+"""How a simulated run is at one moment: what faults change, and what its parts obey.
+
+Must not know faults, nor how a part obeys.
+"""
+
+import msgspec
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run is at one moment; the defaults are a healthy run."""
+
+    crashing: float = 0.0
+    """Crashes per second of each env in the crash pool of the last lane."""
+    culling: float = 0.0
+    """Culls per second of each growing seed in the cull pool of the first lane."""
+    collapse: float = 0.0
+    """How far the policy has collapsed, 0 to 1."""
+    poisoned: bool = False
+    """Whether losses, gradients and some rewards are NaN."""
+    heat: float = 0.0
+    """How far the last lane is throttled by heat, 0 to 1."""
+    leak: float = 0.0
+    """How much of its free memory the first lane has lost, 0 to 1."""
+    starved: float = 0.0
+    """How far the loader's queue has run dry, 0 to 1."""
+    drag: float = 1.0
+    """Step time of the last lane, times its usual."""
+    misery: float = 0.0
+    """How far rewards have fallen, 0 to 1."""
+    level: int = 1
+    """How hard the task is; the trainer says when it changes."""
+    silent: bool = False
+    """Whether the producer says nothing any more."""
+    failed: bool = False
+    """Whether the trainer says that it failed, and ends."""
+    times: dict[str, float] = {}
+    """What rows of the policy are multiplied by."""
+    plus: dict[str, float] = {}
+    """What is added to rows of the policy."""
+    lost: frozenset[str] = frozenset()
+    """Rows of the policy that are NaN, and of which no fact tells."""
+    wild: float = 0.0
+    """Share of updates whose step is three times the usual, by chance."""
+    stopping: bool = False
+    """Whether updates go a little beyond their target and are stopped in time."""
+    sparse: bool = False
+    """Whether only the end of an episode pays, all or nothing."""
+    names: int = 0
+    """New names that each update tells."""
+    ailment: str = ""
+    """What is wrong with the last env: `crash`, `nan`, `silent`, `slow`, `reward` or `rent`."""

@@ -1,0 +1,27 @@
+"""Faults of one env, the last: one ailment each, what all others do stays as it was."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from overwatch.simulate.conditions import Conditions
+from overwatch.simulate.ramp import Fault
+
+
+def _ailing(word: str) -> Fault:
+    def fault(now: Conditions, _since_s: float) -> Conditions:
+        return replace(now, ailment=word)
+
+    return fault
+
+
+ENV_FAULTS: Final[dict[str, Fault]] = {
+    "env-crash": _ailing("crash"),
+    "env-nan": _ailing("nan"),
+    "env-silent": _ailing("silent"),
+    "env-slow": _ailing("slow"),
+    "env-reward": _ailing("reward"),
+    "env-rent": _ailing("rent"),
+}
+"""It crashes and stays down, its reward is NaN, it says nothing, its steps take six times as long, its
+rewards fall, it pays ten times the most rent for nothing."""

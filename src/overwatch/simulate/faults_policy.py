@@ -1,0 +1,118 @@
+"""Faults of the policy: rows that jump, creep or go blank; and updates that only look like trouble.
+
+A fault multiplies rows or adds to them; seconds are updates, of which a simulated run does one a second.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from overwatch.simulate.conditions import Conditions
+from overwatch.simulate.ramp import Fault, ramp
+
+_FULL_S: Final = 2.0
+"""Seconds until a jump is whole."""
+
+
+def _times(**factors: float) -> Fault:
+    """Rows that become so many times what they were, within two updates."""
+
+    def fault(now: Conditions, since_s: float) -> Conditions:
+        whole = ramp(since_s + 1, _FULL_S)
+        grown = {row: 1 + (factor - 1) * whole for row, factor in factors.items()}
+        return replace(now, times={**now.times, **grown})
+
+    return fault
+
+
+def _creeps(**rates: float) -> Fault:
+    """Rows that grow by a share of what they were with each update, or shrink."""
+
+    def fault(now: Conditions, since_s: float) -> Conditions:
+        grown = {row: max(0.0, 1 + rate * since_s) for row, rate in rates.items()}
+        return replace(now, times={**now.times, **grown})
+
+    return fault
+
+
+def kl_spike(now: Conditions, since_s: float) -> Conditions:
+    """One update moves the policy sixty times as far as usual."""
+    return _times(kl_divergence=60.0)(now, _FULL_S) if since_s < 1 else now
+
+
+def critic_failure(now: Conditions, since_s: float) -> Conditions:
+    """The critic is worse than none: its loss is eight times what it was, explained variance below 0."""
+    fallen = replace(now, plus={**now.plus, "explained_variance": -1.5 * ramp(since_s + 1, _FULL_S)})
+    return _times(value_loss=8.0)(fallen, since_s)
+
+
+def silent_nan(now: Conditions, _since_s: float) -> Conditions:
+    """Loss and gradient are NaN, and the trainer tells no fact of it."""
+    return replace(now, lost=now.lost | {"policy_loss", "grad_norm"})
+
+
+def returns_creep(now: Conditions, since_s: float) -> Conditions:
+    """What the policy earns sinks, slowly."""
+    return replace(now, misery=max(now.misery, ramp(since_s, 150)))
+
+
+def explained_variance_creeps(now: Conditions, since_s: float) -> Conditions:
+    """The critic explains a little less with each update."""
+    return replace(now, plus={**now.plus, "explained_variance": -0.015 * since_s})
+
+
+def names_flood(now: Conditions, _since_s: float) -> Conditions:
+    """Each update tells a hundred names that nobody has heard of."""
+    return replace(now, names=100)
+
+
+def noisy_updates(now: Conditions, _since_s: float) -> Conditions:
+    """One update in twenty goes three times as far as usual: bad luck of a batch, and nothing is wrong."""
+    return replace(now, wild=0.05)
+
+
+def early_stops(now: Conditions, _since_s: float) -> Conditions:
+    """Updates go beyond their target and are stopped in time, within the warning band."""
+    return replace(now, stopping=True)
+
+
+def solved(now: Conditions, since_s: float) -> Conditions:
+    """The policy becomes sure of itself within a minute, and earns its best."""
+    return replace(now, times={**now.times, "entropy": 1 - 0.92 * ramp(since_s, 60)})
+
+
+def sparse_rewards(now: Conditions, _since_s: float) -> Conditions:
+    """Only the end of an episode pays, all or nothing; the trainer says that the task changed."""
+    return replace(now, sparse=True, level=now.level + 1)
+
+
+def learning_rate_drop(now: Conditions, _since_s: float) -> Conditions:
+    """A schedule divides the learning rate by ten: steps and gradients shrink, and nothing is wrong."""
+    less = {"learning_rate": 0.1, "kl_divergence": 0.15, "clip_fraction": 0.2, "grad_norm": 0.7}
+    return replace(now, times={**now.times, **less})
+
+
+POLICY_FAULTS: Final[dict[str, Fault]] = {
+    "kl-spike": kl_spike,
+    "kl-high": _times(kl_divergence=3.5),
+    "clip-high": _times(clip_fraction=4.0),
+    "steps-too-large": _times(kl_divergence=6.0, clip_fraction=4.0),
+    "entropy-collapse": _times(entropy=0.08),
+    "gradient-explosion": _times(grad_norm=15.0),
+    "critic-failure": critic_failure,
+    "ratio-explosion": _times(ratio_max=8.0),
+    "ratio-collapse": _times(ratio_min=0.05),
+    "sampler-mismatch": _times(first_ratio_error=20_000.0),
+    "updates-slow": _times(update_time=3.0),
+    "silent-nan": silent_nan,
+    "kl-creep": _creeps(kl_divergence=0.02),
+    "clip-creep": _creeps(clip_fraction=0.02),
+    "explained-variance-creep": explained_variance_creeps,
+    "returns-creep": returns_creep,
+    "names-flood": names_flood,
+    "noisy-updates": noisy_updates,
+    "early-stops": early_stops,
+    "solved": solved,
+    "sparse-rewards": sparse_rewards,
+    "learning-rate-drop": learning_rate_drop,
+}
