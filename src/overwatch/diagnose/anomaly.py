@@ -15,7 +15,9 @@ An env's status is the worst of its factors':
 | ok        | nothing, or slow with its lane                             |                                   |
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -27,6 +29,7 @@ from overwatch.diagnose.factors.returns import reward_collapse
 from overwatch.diagnose.factors.seeds import cull_rate, gate_failures, rent_without_gain
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits, Weights
+from overwatch.diagnose.plugins import Plugin, weigh
 from overwatch.state.arrays import Floats, Ints
 
 __all__ = [
@@ -52,6 +55,8 @@ class Anomalies:
     codes: Ints
     """Status of each env as its place in `STATUSES`, shape (n,)."""
     factors: tuple[Factor, ...]
+    off: Mapping[str, str] = field(default_factory=dict)
+    """Factors of others that failed in this run, with the reason."""
 
     def status(self, row: int) -> str:
         """The worst thing that is true of this env, else `ok`."""
@@ -76,15 +81,29 @@ class Anomalies:
         return np.flatnonzero(self.codes == STATUSES.index(status))
 
 
-def score_envs(fleet: Fleet, limits: AnomalyLimits) -> Anomalies:
-    """Score every env by every factor that is not turned off."""
-    factors = tuple(factor for rule in FACTORS if (factor := _weighed(rule, fleet, limits)) is not None)
+def score_envs(
+    fleet: Fleet,
+    limits: AnomalyLimits,
+    plugins: Sequence[Plugin] = (),
+    off: Mapping[str, str] = MappingProxyType({}),
+) -> Anomalies:
+    """Score every env by every factor that is not turned off, nor `off` since it failed in this run."""
+    found = [_weighed(rule, fleet, limits) for rule in FACTORS]
+    failed = dict(off)
+    for plugin in plugins:
+        if plugin.name not in failed:
+            weighed = weigh(plugin, fleet, limits)
+            found.append(weighed.factor)
+            if weighed.failed is not None:
+                failed[plugin.name] = weighed.failed
+    factors = tuple(factor for factor in found if factor is not None)
     scores = np.zeros(fleet.n)
     codes = np.zeros(fleet.n, dtype=np.int64)
     for factor in factors:
-        scores = scores + factor.weight
-        codes = np.maximum(codes, np.where(factor.weight > 0, STATUSES.index(factor.status), 0))
-    return Anomalies(scores=scores, codes=codes, factors=factors)
+        scores += factor.weight
+        hit = factor.weight > 0
+        codes[hit] = np.maximum(codes[hit], STATUSES.index(factor.status))
+    return Anomalies(scores=scores, codes=codes, factors=factors, off=failed)
 
 
 def _weighed(rule: Rule, fleet: Fleet, limits: AnomalyLimits) -> Factor | None:

@@ -86,4 +86,5 @@ def _noise(earned: Earned, n: int) -> float:
     count, centre, squares = count[known], earned.centre[:n][known], earned.squares[:n][known]
     total, apart = float(count.sum()), centre - centre[0]
     apart = apart - float((count * apart).sum()) / total
-    return float((squares + count * apart * apart).sum() / total) ** 0.5
+    variance = float((squares + count * apart * apart).sum()) / total
+    return float(variance**0.5)

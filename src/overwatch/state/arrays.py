@@ -52,7 +52,7 @@ def encode_hook(value: Any) -> Any:
     raise NotImplementedError(f"a checkpoint cannot hold {type(value).__name__}")
 
 
-def decode_hook(kind: type, value: Any) -> Any:
+def decode_hook(kind: Any, value: Any) -> Any:
     """The inverse of `encode_hook`."""
     if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
         dtype, shape, data = value

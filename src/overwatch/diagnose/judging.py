@@ -1,0 +1,94 @@
+"""How runs are judged: the configuration, and what is made of it once.
+
+Rules: an unknown name is an error with the nearest known one; the same configuration judges the same way,
+live and in a replay. Must not know where a configuration comes from.
+"""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from overwatch.diagnose import plugins
+from overwatch.diagnose.anomaly import Anomalies
+from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose.link import LinkJudgement
+from overwatch.diagnose.plugins import Plugin
+from overwatch.diagnose.problem import Problem
+from overwatch.diagnose.rules import Rule, RuleConfig
+from overwatch.state.run import RunState
+
+
+class DiagnosisConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`diagnosis`. Raises `ValueError` for weights below 0 and rules of one name."""
+
+    anomaly: AnomalyLimits = AnomalyLimits()
+    """When an env stands out, and how much each factor weighs."""
+    plugins: dict[str, float] = {}
+    """Weights of installed factors of others, by name; 0 turns one off, 1 where it is not named."""
+    rules: tuple[RuleConfig, ...] = ()
+    """Rules of your own over catalogue names."""
+
+    def __post_init__(self) -> None:
+        for name, weight in self.plugins.items():
+            if not weight >= 0:
+                raise ValueError(f"weight of plugin {name} is {weight}; it must be 0 (off) or above")
+        known = [rule.name for rule in self.rules]
+        twice = next((name for name in known if known.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two rules are named {twice!r}; a rule's name is that of its findings")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """A configuration, ready to judge with."""
+
+    limits: AnomalyLimits = field(default_factory=AnomalyLimits)
+    plugins: tuple[Plugin, ...] = ()
+    broken: dict[str, str] = field(default_factory=dict)
+    """Plugins that cannot be loaded, with the reason."""
+    rules: tuple[Rule, ...] = ()
+
+
+def judging(config: DiagnosisConfig) -> Judging:
+    """What a configuration means on this machine."""
+    found, broken = plugins.load(config.plugins)
+    return Judging(
+        limits=config.anomaly,
+        plugins=found,
+        broken=broken,
+        rules=tuple(rule.rule() for rule in config.rules),
+    )
+
+
+def own_problems(
+    state: RunState, how: Judging, anomalies: Anomalies, ruled: list[Problem], link: LinkJudgement
+) -> Iterator[Problem]:
+    """What a user's rules found in a run that speaks, and which factors of others failed."""
+    if link.state not in ("stale", "lost", "ended"):
+        yield from ruled
+    failed = {**how.broken, **anomalies.off}
+    if failed:
+        said = ", ".join(f"{name} ({reason})" for name, reason in sorted(failed.items()))
+        yield Problem(
+            code="factor-off",
+            severity="warning",
+            scope="run",
+            subject=None,
+            at=state.first_at,
+            message=f"{len(failed)} installed {'factor' if len(failed) == 1 else 'factors'} failed: {said}",
+            hint="envs are judged without it in this run; tell its author, or set its weight to 0",
+            factors=tuple(sorted(failed)),
+        )
+
+
+def unknown(config: DiagnosisConfig) -> Iterator[tuple[str, str]]:
+    """What a configuration names and this machine does not have, as (path, what is wrong and what to do)."""
+    installed = plugins.names()
+    for name in config.plugins:
+        if name not in installed:
+            near = difflib.get_close_matches(name, installed, 1)
+            there = f"installed are {', '.join(installed)}" if installed else "none is installed"
+            hint = f"did you mean {near[0]!r}?" if near else there
+            yield f"diagnosis.plugins.{name}", f"no installed plugin gives this factor; {hint}"
