@@ -1,7 +1,6 @@
 """A collector that is killed over and over, and senders that send each request until it is acknowledged."""
 
 import http.client
-import json
 import os
 import random
 import signal
@@ -23,6 +22,8 @@ from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
 from overwatch.otlp.jsonl import from_json
+from overwatch.recordings.files import RecordingFiles
+from overwatch.recordings.index import Entry, Located, read_entry
 from tests.e2e.collecting import ENDPOINT_KEYS, until
 
 PER_REQUEST = 50
@@ -164,17 +165,22 @@ def _line(run_id: str, number: int) -> str:
 
 def told(recording: Path) -> Iterator[tuple[str, int]]:
     """Run and number of every line in the batches that an index names; each is checked to be unaltered."""
-    with (recording / "index.jsonl").open("rb") as index, (recording / "logs.jsonl").open("rb") as logs:
-        for entry in map(json.loads, index):
-            if entry.get("signal") == "logs":
-                logs.seek(entry["offset"])
-                batch = logs.read(entry["length"] + 1)
-                assert batch.endswith(b"\n")
-                for record in decode(Signal.LOGS, from_json(Signal.LOGS, batch[:-1])).records:
-                    assert isinstance(record.event, LogLine)
-                    run_id, number, check = record.event.message.split()
-                    assert zlib.crc32(f"{run_id} {number}".encode()) == int(check, 16)
-                    yield run_id, int(number)
+    files = RecordingFiles(recording)
+    for piece, line in files.lines():
+        entry = read_entry(line)
+        if isinstance(entry, Located) and entry.signal is Signal.LOGS:
+            batch = files.read(files.stored(piece, entry.file), entry.offset, entry.length + 1)
+            assert batch.endswith(b"\n")
+            for record in decode(Signal.LOGS, from_json(Signal.LOGS, batch[:-1])).records:
+                assert isinstance(record.event, LogLine)
+                run_id, number, check = record.event.message.split()
+                assert zlib.crc32(f"{run_id} {number}".encode()) == int(check, 16)
+                yield run_id, int(number)
+
+
+def indexed(recording: Path) -> list[Entry]:
+    """Every line of an index over all pieces; each must be readable."""
+    return [read_entry(line) for _, line in RecordingFiles(recording).lines()]
 
 
 def kill_over_and_over(collector: Collector, senders: list[Sender], cycles: int, seed: int) -> None:

@@ -1,6 +1,5 @@
 """The collector killed under load: nothing acknowledged is missing, altered or seen twice."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -9,8 +8,9 @@ import pytest
 from overwatch import codec
 from overwatch.feeds.recording import Recording
 from overwatch.fold import Fold
+from overwatch.recordings.index import Located, Started
 from tests.e2e.collecting import snapshot_of, until
-from tests.e2e.killing import PER_REQUEST, Collector, Sender, kill_over_and_over, told
+from tests.e2e.killing import PER_REQUEST, Collector, Sender, indexed, kill_over_and_over, told
 
 
 def last_fold(recording: Recording) -> Fold:
@@ -35,15 +35,15 @@ def check(collector: Collector, senders: list[Sender]) -> int:
         for first, attempts in sender.attempts.items():
             for number in range(first, first + PER_REQUEST):
                 assert 1 <= copies[sender.run_id, number] <= attempts
-    index = (collector.folder / "otlp" / "index.jsonl").read_text().splitlines()
-    sequences = [entry["sequence"] for entry in map(json.loads, index) if "sequence" in entry]
+    found = indexed(collector.folder / "otlp")
+    sequences = [entry.sequence for entry in found if isinstance(entry, Located | Started)]
     assert sequences == list(range(1, len(sequences) + 1))
     return sum(sender.acknowledged for sender in senders)
 
 
-def survive(folder: Path, cycles: int) -> tuple[Collector, int]:
+def survive(folder: Path, cycles: int, *sets: str) -> tuple[Collector, int]:
     """Kill a collector so often while three senders tell it lines; returns it and how many lines."""
-    collector = Collector(folder)
+    collector = Collector(folder, *sets)
     senders = [Sender(f"run-{number}", collector) for number in range(3)]
     kill_over_and_over(collector, senders, cycles, seed=cycles)
     lines = {sender.run_id: sender.acknowledged for sender in senders}
@@ -70,6 +70,17 @@ def test_ten_kills_cost_nothing(tmp_path: Path) -> None:
     replayed = [codec.encode(s) for s in recording.recorded() if s.time * 1e9 >= began]
     assert [codec.encode(s) for s in live if s.time * 1e9 >= began] == replayed
     assert replayed
+
+
+def test_ten_kills_of_one_whose_files_rotate_cost_nothing(tmp_path: Path) -> None:
+    """The same where new files begin each second and old ones are packed and joined meanwhile."""
+    below = "exporters.otlp_file.rotation"
+    collector, lines = survive(tmp_path, 10, f"{below}.max_minutes=0.01", f"{below}.max_megabytes=1")
+
+    recording = Recording(collector.folder / "otlp")
+    assert sum(seen_lines(last_fold(recording)).values()) == lines
+    assert recording.bad_batches == recording.bad_lines == 0
+    assert list((collector.folder / "otlp").glob("index-*.jsonl.zst"))
 
 
 @pytest.mark.long

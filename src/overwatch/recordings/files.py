@@ -24,7 +24,7 @@ _TRIES: Final = 5
 
 
 class RecordingFiles:
-    """One folder. Not safe for use from several threads at once."""
+    """One folder; `lines` says what `read` may be asked for. Not safe for several threads at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
