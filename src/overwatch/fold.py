@@ -4,6 +4,7 @@ Owns the tick clock's arithmetic and the routing of records to runs. A bad recor
 counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator` and replay both drive it.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -19,7 +20,7 @@ from overwatch.otlp.decode import Decoded, MalformedBody, decode
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
 from overwatch.projection import project
-from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.state import RunState, apply, new_run
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
@@ -50,6 +51,8 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     after: int | None = None
     """Last tick of the checkpoint that this life's fold goes on from, 0 where there was none to load; `None`
     when the fold began empty."""
+    baseline: Baseline | None = None
+    """What the throughput of every run is compared with."""
 
 
 class TowerStats(msgspec.Struct, kw_only=True):
@@ -75,6 +78,12 @@ class TowerStats(msgspec.Struct, kw_only=True):
     overflowed: int = 0
     """Names and ids beyond what one run, or all of them, may have."""
     last_problem: str | None = None
+
+
+class _Compared(msgspec.Struct, frozen=True):
+    """What the fold reads of a start record."""
+
+    baseline: Baseline | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +122,19 @@ class _Saved(msgspec.Struct, frozen=True):
     tower: TowerStats
     joins: Joins
     totals: Totals = msgspec.field(default_factory=Totals)
+    baseline: Baseline | None = None
 
 
 class Fold:
     """Every run's state and judgement."""
 
-    def __init__(self, read: Reading = decode) -> None:
+    def __init__(self, read: Reading = decode, baseline: Baseline | None = None) -> None:
         self.read = read
         """What makes records of a body; must give what `decode` gives."""
+        self._given = baseline
+        """What the throughput of every run is compared with, whatever start records tell."""
+        self._told: Baseline | None = None
+        """What the newest start record tells."""
         self._runs: dict[str, _Tracked] = {}
         self._joins = Joins()
         self._totals = Totals()
@@ -164,13 +178,14 @@ class Fold:
             _SavedRun(run_id, dump_state(run.state), dump_assessment(run.assessment), run.logged_stamp)
             for run_id, run in self._runs.items()
         ]
-        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins, self._totals))
+        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins, self._totals, self._told))
 
     @classmethod
-    def load(cls, data: bytes) -> "Fold":
+    def load(cls, data: bytes, baseline: Baseline | None = None) -> "Fold":
         """The fold of `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
         saved = msgspec.msgpack.decode(data, type=_Saved)
-        fold = cls()
+        fold = cls(baseline=baseline)
+        fold._told = saved.baseline
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         for run in saved.runs:
             assessment = load_assessment(run.assessment)
@@ -183,7 +198,7 @@ class Fold:
             self._apply(batch)
         logged: list[str] = []
         for run_id, tracked in self._runs.items():
-            judged = assess(tracked.state, tracked.assessment, tick)
+            judged = assess(tracked.state, tracked.assessment, tick, baseline=self._given or self._told)
             tracked.assessment, tracked.judged = judged.assessment, judged
             if tick % SLOW_NS == 0 and self._is_recorded(tracked, judged):
                 logged.append(run_id)
@@ -207,6 +222,7 @@ class Fold:
         if batch.signal is Signal.START:
             for tracked in self._runs.values():
                 tracked.state.back_stamp = batch.stamp
+            self._enter_life(batch.body)
             return
         try:
             decoded = settle(self.read(batch.signal, batch.body), self._totals)
@@ -218,6 +234,11 @@ class Fold:
             self._route(record, batch.stamp)
         if self._totals.full:
             self._totals.keep(self._runs)
+
+    def _enter_life(self, body: bytes) -> None:
+        """Compare from here on with what this life compares with; a body of nothing changes nothing."""
+        with contextlib.suppress(msgspec.DecodeError):
+            self._told = msgspec.json.decode(body, type=_Compared).baseline
 
     def _count(self, decoded: Decoded) -> None:
         self.tower.unattributed += decoded.unattributed

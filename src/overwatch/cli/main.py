@@ -1,7 +1,9 @@
 """The `overwatch` command and its sub-commands' arguments; what they do lives beside it."""
 
+import json
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -9,6 +11,11 @@ from overwatch import __version__
 from overwatch.cli.catalog import catalog
 from overwatch.cli.configuration import config
 from overwatch.cli.locate import locate
+
+_baseline: Final = click.option(
+    "--baseline", type=click.Path(path_type=Path, exists=True), metavar="RECORDING",
+    help="A recording, or its snapshots.jsonl: runs that get less done than it did are told so.",
+)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,11 +29,14 @@ def main() -> None:
     "--config", type=click.Path(path_type=Path, dir_okay=False), help="YAML file; defaults without."
 )
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override one key, e.g. a.b.c=1.")
-def collect(config: Path | None, sets: tuple[str, ...]) -> None:
+@_baseline
+def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -> None:
     """Receive OTLP, diagnose, expose: run a collector until it is told to stop."""
     from overwatch import config as configuration
     from overwatch.collector import run
 
+    if baseline is not None:
+        sets = (*sets, f"exporters.aggregator.baseline={json.dumps(str(baseline.absolute()))}")
     try:
         settings = configuration.load(config, sets)
     except ValueError as error:
@@ -46,8 +56,12 @@ def collect(config: Path | None, sets: tuple[str, ...]) -> None:
     help="A recording instead of a collector.",
 )
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="Second of the recording to begin at.")
-@click.option("--settings", type=click.Path(path_type=Path, dir_okay=False),
-              help="Settings file; `overwatch locate config` without.")
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Settings file; `overwatch locate config` without.",
+)
+@_baseline
 @click.option("--once", is_flag=True, help="Print one snapshot and end.")
 @click.option(
     "--format", "fmt", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True
@@ -120,14 +134,18 @@ def simulate(
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="The one snapshot at this second.")
 @click.option("--run", "run_id", metavar="ID", help="Which run; with --every and --at the newest without.")
 @click.option("--digest", is_flag=True, help="Print the SHA-256 of all recorded lines instead.")
+@_baseline
 def replay(
-    path: Path, _fmt: str, every_s: float | None, at_s: float | None, run_id: str | None, *, digest: bool
+    path: Path, _fmt: str, *, run_id: str | None, digest: bool, baseline: Path | None, **when: float | None
 ) -> None:
     """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for."""
     from overwatch.cli.replay import ReplayOptions
     from overwatch.cli.replay import replay as run_replay
 
-    sys.exit(run_replay(path, ReplayOptions(every_s=every_s, at_s=at_s, run_id=run_id, digest=digest)))
+    options = ReplayOptions(
+        every_s=when["every_s"], at_s=when["at_s"], run_id=run_id, digest=digest, baseline=baseline
+    )
+    sys.exit(run_replay(path, options))
 
 
 @main.command()

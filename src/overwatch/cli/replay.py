@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from overwatch import codec
+from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording, RecordingError, open_recording
 from overwatch.fold import DEFAULT_VIEW, Frame
@@ -28,6 +29,8 @@ class ReplayOptions:
     at_s: float | None = None
     run_id: str | None = None
     digest: bool = False
+    baseline: Path | None = None
+    """A recording whose throughput is compared with."""
 
     def __post_init__(self) -> None:
         given = [
@@ -43,12 +46,16 @@ class ReplayOptions:
             raise click.UsageError(f"{' and '.join(given)} exclude one another; give one of them")
         if self.digest and self.run_id is not None:
             raise click.UsageError("--digest is of the whole recording; leave --run out")
+        if self.digest and self.baseline is not None:
+            raise click.UsageError("--digest is of what was recorded; leave --baseline out")
 
 
 def replay(path: Path, options: ReplayOptions) -> int:
     """Print what was asked for; the exit code says whether anything could be read."""
     try:
         recording = open_recording(path)
+        if options.baseline is not None:
+            recording.baseline = read_baseline(options.baseline)
         printed = _digest(recording) if options.digest else _lines(recording, options)
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error

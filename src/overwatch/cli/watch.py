@@ -10,6 +10,7 @@ import click
 
 from overwatch import codec
 from overwatch.cli.viewclient import fetch_snapshot, view_url
+from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import RecordingError, open_recording
 from overwatch.snapshot import Snapshot, View
@@ -29,20 +30,26 @@ class Source:
     recording: Path | None = None
     at_s: float | None = None
     """Second of the recording to begin at."""
+    baseline: Path | None = None
+    """A recording whose throughput the recording's is compared with."""
 
 
 def source_of(options: Mapping[str, Path | str | float | None], run_id: str | None) -> Source:
     """The source that a command line names; options that exclude one another are bad usage."""
     connect, recording, at_s = (options.get(name) for name in ("connect", "recording", "at_s"))
+    baseline = options.get("baseline")
     if connect is not None and recording is not None:
         raise click.UsageError("--connect and --replay exclude one another; give one of them")
     if at_s is not None and recording is None:
         raise click.UsageError("--at is a second of a recording; name it with --replay")
+    if baseline is not None and recording is None:
+        raise click.UsageError("--baseline is for a recording here; a collector takes it when it starts")
     return Source(
         run_id=run_id,
         connect=None if connect is None else str(connect),
         recording=recording if isinstance(recording, Path) else None,
         at_s=None if at_s is None else float(str(at_s)),
+        baseline=baseline if isinstance(baseline, Path) else None,
     )
 
 
@@ -58,7 +65,7 @@ def watch(source: Source, settings_file: Path | None = None) -> int:
         raise click.ClickException(str(error)) from error
     if source.recording is None:
         return run_tui(_address(source.connect), source.run_id, settings)
-    player = _player(source.recording, source.at_s)
+    player = _player(source, source.recording)
     player.paused = source.at_s is not None
     return run_replay(player, source.run_id, settings)
 
@@ -88,17 +95,20 @@ def _latest(source: Source) -> Snapshot | None:
 
 
 def _recorded(source: Source) -> Snapshot | None:
-    player = _player(source.recording or Path(), source.at_s)
+    player = _player(source, source.recording or Path())
     if source.at_s is None:
         player.seek(player.last)
     return player.look(source.run_id, View())
 
 
-def _player(path: Path, at_s: float | None) -> Player:
+def _player(source: Source, path: Path) -> Player:
     """The recording at its place; raises `ClickException` where there is nothing to play."""
     try:
-        player = Player(open_recording(path))
-        player.seek(player.first + int((at_s or 0.0) * _NS))
+        recording = open_recording(path)
+        if source.baseline is not None:
+            recording.baseline = read_baseline(source.baseline)
+        player = Player(recording)
+        player.seek(player.first + int((source.at_s or 0.0) * _NS))
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
     return player

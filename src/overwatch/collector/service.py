@@ -33,6 +33,7 @@ from overwatch.collector.telemetry import SelfMetrics
 from overwatch.fold import LifeStarted
 from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
 from overwatch.serve.stream import Bell
+from overwatch.snapshot import Baseline
 
 READY_FILE: Final = "OVERWATCH_READY_FILE"
 """Environment variable: a file that gets the endpoints as JSON once the collector accepts."""
@@ -63,6 +64,15 @@ _log = logging.getLogger("overwatch.collector")
 
 class StartError(RuntimeError):
     """The collector cannot start; the message says why and what to do."""
+
+
+def _baseline(path: str | None) -> Baseline | None:
+    """What throughput is compared with; only who compares loads what reads recordings."""
+    if path is None:
+        return None
+    from overwatch.feeds.baseline import read_baseline
+
+    return read_baseline(Path(path))
 
 
 class _SnapshotExporter(Component, FrameSink, Protocol):
@@ -196,7 +206,11 @@ class Service:
             made = self._make(EXPORTERS[name], getattr(self._config.exporters, name), self._context)
             self._begin(made)
         life = LifeStarted(
-            version=__version__, pid=os.getpid(), config_digest=self._config.digest(), after=self._after
+            version=__version__,
+            pid=os.getpid(),
+            config_digest=self._config.digest(),
+            after=self._after,
+            baseline=_baseline(self._config.exporters.aggregator.baseline),
         )
         began = self._context.journal.append(Signal.START, msgspec.json.encode(life))
         if self._aggregator is not None:

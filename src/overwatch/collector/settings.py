@@ -51,6 +51,8 @@ class AggregatorConfig(_Section, frozen=True, kw_only=True):
 
     journal_size_mib: int = 256
     """Most MiB of accepted batches that wait for their readers; beyond it senders are told to retry."""
+    baseline: str | None = None
+    """A recording, or a log of snapshots; a run that gets less done than the one in it is told so."""
 
     def __post_init__(self) -> None:
         if self.journal_size_mib < 1:

@@ -19,7 +19,7 @@ from overwatch.diagnose.follow import Followed, Open, acknowledge, follow, forge
 from overwatch.diagnose.link import LinkJudgement, judge_link
 from overwatch.diagnose.machines import Watched, watch
 from overwatch.diagnose.ranking import Lives, carried, lives_of, rank
-from overwatch.diagnose.throughput import Reference
+from overwatch.snapshot import Baseline
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints
 from overwatch.state.run import RunState
 
@@ -60,7 +60,7 @@ class Judged:
     """What holds each lane back, by lane."""
     bound: Bound | None
     """What holds the run back as a whole."""
-    baseline: Reference | None
+    baseline: Baseline | None
     """The run that its throughput is compared with."""
     converged: bool
     """Whether entropy is low because the task is solved."""
@@ -71,7 +71,7 @@ def assess(
     previous: Assessment,
     tick: int,
     limits: AnomalyLimits | None = None,
-    baseline: Reference | None = None,
+    baseline: Baseline | None = None,
 ) -> Judged:
     """Judge one run at `tick` (Unix ns on the stamp clock), its throughput against `baseline` too."""
     limits = limits or AnomalyLimits()

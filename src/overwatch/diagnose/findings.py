@@ -24,8 +24,8 @@ from overwatch.diagnose.overlap import overlapping_writers
 from overwatch.diagnose.problem import STEADY, Patience, Problem
 from overwatch.diagnose.silence import outage, silent_run
 from overwatch.diagnose.storms import crash_storms, cull_storms
-from overwatch.diagnose.throughput import Reference
 from overwatch.state.policy import UNDEFINED
+from overwatch.snapshot import Baseline
 from overwatch.state.run import RunState
 
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
@@ -46,7 +46,7 @@ class Evidence:
     """Lanes and ranks, with what holds them back."""
     link: LinkJudgement
     limits: AnomalyLimits
-    baseline: Reference | None
+    baseline: Baseline | None
     """What the run's throughput is compared with, beside its own best."""
     standing: Mapping[str, Problem]
     """Problems that are open, with what was usual when they opened."""

@@ -18,9 +18,10 @@ from overwatch.diagnose.lanes import LaneFacts, lanes_of, ranks_of
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.problem import Problem
 from overwatch.diagnose.slow import Slow, slowly
-from overwatch.diagnose.throughput import Reference, regressions
+from overwatch.diagnose.throughput import regressions
 from overwatch.diagnose.waste import Waste, wasted
 from overwatch.diagnose.watchdog import silent_processes, stalled
+from overwatch.snapshot import Baseline
 from overwatch.state.run import RunState
 
 
@@ -73,7 +74,7 @@ def watch(state: RunState, fleet: Fleet, before: Watched, tick: int, limits: Ano
 
 
 def machine_problems(
-    state: RunState, fleet: Fleet, machines: Machines, limits: AnomalyLimits, baseline: Reference | None
+    state: RunState, fleet: Fleet, machines: Machines, limits: AnomalyLimits, baseline: Baseline | None
 ) -> Iterator[Problem]:
     """Everything that is wrong with lanes, ranks and processes, and with how much gets done."""
     slow = machines.watched.slow

@@ -11,6 +11,7 @@ import msgspec
 
 from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
 from overwatch.diagnose.robust import NORMAL
+from overwatch.snapshot import Baseline
 from overwatch.state.pace import Pace, Stretch
 from overwatch.state.ring import median
 
@@ -30,20 +31,6 @@ PATIENCE: Final = Patience(clear=20 * SECOND_NS, cooldown=120 * SECOND_NS)
 """Its hold is in the stretches."""
 
 
-class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rate is compared with."""
-
-    name: str
-    """`its best hour`, or another run's id."""
-    unit: str
-    """`steps` or `updates`."""
-    rate: float
-    scatter: float = 0.0
-    """Robust standard deviation of single stretches."""
-    phases: dict[str, float] = {}
-    """Seconds in each phase for one step or update."""
-
-
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """How much a run gets done."""
 
@@ -54,7 +41,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """When the newest of them ended."""
     phases: dict[str, float] = {}
     """Seconds in each phase for one step or update, now."""
-    best: Reference | None = None
+    best: Baseline | None = None
     """Of the best hour so far; of the best minutes while the run is younger."""
 
 
@@ -68,10 +55,10 @@ def throughput_of(pace: Pace, before: Throughput | None) -> Throughput | None:
         return before
     unit = _unit(newest)
     alike = [stretch for stretch in stretches if _unit(stretch) == unit]
-    best = before.best if before is not None and len(stretches) > 1 and before.at >= stretches[0].at else None
+    best = before.best if before is not None and before.at >= stretches[0].at else None
     hour = [stretch for stretch in alike if newest.at - stretch.at < HOUR_NS]
     if len(hour) >= LEAST:
-        candidate = reference(hour, unit)
+        candidate = baseline_of(hour, unit)
         best = candidate if best is None or candidate.rate > best.rate else best
     recent = alike[-RECENT:]
     return Throughput(
@@ -83,12 +70,12 @@ def throughput_of(pace: Pace, before: Throughput | None) -> Throughput | None:
     )
 
 
-def reference(stretches: Sequence[Stretch], unit: str, name: str = "its best hour") -> Reference:
+def baseline_of(stretches: Sequence[Stretch], unit: str, name: str = "its best hour") -> Baseline:
     """What these stretches were like."""
     rates = [stretch.rate for stretch in stretches]
     centre = median(rates) or 0.0
     scatter = NORMAL * (median([abs(rate - centre) for rate in rates]) or 0.0)
-    return Reference(name=name, unit=unit, rate=centre, scatter=scatter, phases=_a_piece(stretches))
+    return Baseline(name=name, unit=unit, rate=centre, scatter=scatter, phases=_a_piece(stretches))
 
 
 def _unit(stretch: Stretch) -> str:
@@ -104,7 +91,7 @@ def _a_piece(stretches: Sequence[Stretch]) -> dict[str, float]:
     return {name: sum(stretch.phases.get(name, 0.0) for stretch in stretches) / pieces for name in names}
 
 
-def regressions(told: Throughput | None, baseline: Reference | None) -> Iterator[Problem]:
+def regressions(told: Throughput | None, baseline: Baseline | None) -> Iterator[Problem]:
     """At most one finding for each thing that the run is compared with."""
     if told is None:
         return
@@ -113,11 +100,11 @@ def regressions(told: Throughput | None, baseline: Reference | None) -> Iterator
             yield _problem(code, told, other)
 
 
-def _has_fallen(told: Throughput, other: Reference) -> bool:
+def _has_fallen(told: Throughput, other: Baseline) -> bool:
     return told.now < (1 - FALL) * other.rate and told.now < other.rate - SCATTER * other.scatter
 
 
-def _problem(code: str, told: Throughput, other: Reference) -> Problem:
+def _problem(code: str, told: Throughput, other: Baseline) -> Problem:
     grew = grown_phase(told, other)
     by = "" if grew is None else f"; {_grown(grew, told, other)}"
     fall = 1 - told.now / other.rate
@@ -128,7 +115,7 @@ def _problem(code: str, told: Throughput, other: Reference) -> Problem:
         subject=None,
         at=told.at,
         message=f"{told.now:,.3g} {told.unit}/s, {fall:.0%} below {other.rate:,.3g} of {other.name}{by}",
-        hint="time the phases to see which grew" if not told.phases else _hint(grew),
+        hint=_hint(grew) if told.phases and other.phases else "time the phases to see what takes the time",
         factors=() if grew is None else (_grown(grew, told, other),),
         patience=PATIENCE,
     )
@@ -140,12 +127,12 @@ def _hint(grew: str | None) -> str:
     return f"look at what {grew} does now and did not before"
 
 
-def _grown(name: str, told: Throughput, other: Reference) -> str:
+def _grown(name: str, told: Throughput, other: Baseline) -> str:
     before, now = other.phases.get(name, 0.0), told.phases[name]
     return f"{name} takes {now / before:.1f}x as long" if before > 0 else f"{name} is new"
 
 
-def grown_phase(told: Throughput, other: Reference) -> str | None:
+def grown_phase(told: Throughput, other: Baseline) -> str | None:
     """The phase that took most of the time that is lost; of phases within phases the innermost."""
     if not other.phases or told.now <= 0 or other.rate <= 0:
         return None

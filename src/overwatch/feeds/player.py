@@ -149,7 +149,7 @@ class Player:
         best = max(kept, default=root.first - FAST_NS)
         if self._fold is not None and max(best, root.first) <= self.position < tick:
             return self._fold, self.position
-        return (Fold.load(known[best]) if kept else Fold()), best
+        return self._recording.fold(known[best] if kept else None), best
 
     def _keep(self, fold: Fold, taken: int, *, recent: bool) -> None:
         """Keep a checkpoint just before each round time, so that a round time itself is one tick away."""

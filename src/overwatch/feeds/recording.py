@@ -30,7 +30,7 @@ from overwatch.recordings.index import (
     read_entry,
 )
 from overwatch.recordings.pieces import Piece
-from overwatch.snapshot import Snapshot
+from overwatch.snapshot import Baseline, Snapshot
 
 __all__ = ["Recording", "RecordingError", "Segment", "open_recording"]
 
@@ -88,6 +88,8 @@ class Recording:
         self.index = folder / LIVE
         if not self.index.is_file():
             raise RecordingError(f"{folder} has no index.jsonl; name the folder that `otlp_file` wrote to")
+        self.baseline: Baseline | None = None
+        """What throughput is compared with, instead of what was when it was recorded."""
         self.bad_lines = 0
         """Index lines that could not be read, e.g. a tail cut by a crash."""
         self.findings: list[Raised] = []
@@ -149,6 +151,10 @@ class Recording:
             of_run = self.thinned.setdefault(run_id, {})
             of_run[grain] = max(of_run.get(grain, 0), last_stamp)
 
+    def fold(self, saved: bytes | None = None) -> Fold:
+        """A fold to replay this with: an empty one, or that of a checkpoint."""
+        return Fold(baseline=self.baseline) if saved is None else Fold.load(saved, self.baseline)
+
     def frames(self) -> Iterator[Frame]:
         """Every frame that was live, in order."""
         for fold, tick, batches in self._ticks():
@@ -160,10 +166,10 @@ class Recording:
             yield from fold.skip(tick, batches)
 
     def _ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
-        fold, root = Fold(), None
+        fold, root = self.fold(), None
         for segment in self.segments():
             if segment.root is not root:
-                fold, root = Fold(), segment.root
+                fold, root = self.fold(), segment.root
             for tick in range(segment.first, segment.last + 1, FAST_NS):
                 yield fold, tick, self.read(segment.at(tick))
 
@@ -172,8 +178,10 @@ class Recording:
         batches = []
         for entry in entries:
             if isinstance(entry, Started):
-                start = Batch(sequence=entry.sequence, stamp=entry.stamp, signal=Signal.START, body=b"")
-                batches.append(start)
+                body = msgspec.json.encode(entry.body)
+                batches.append(
+                    Batch(sequence=entry.sequence, stamp=entry.stamp, signal=Signal.START, body=body)
+                )
                 continue
             try:
                 batches.append(self._batch(entry))
@@ -240,7 +248,10 @@ def _entered(start: Started, before: Segment | None) -> Segment:
     """The life that begins with a start record."""
     first = next_tick(start.stamp)
     if before is None or start.body.after is None:
-        return Segment(first=first, last=first - FAST_NS)
+        segment = Segment(first=first, last=first - FAST_NS)
+        if start.body.baseline is not None:
+            segment.add(start)
+        return segment
     before.last = max(before.last, start.body.after)
     first = max(first, before.last + FAST_NS)
     segment = Segment(first=first, last=first - FAST_NS, before=before)

@@ -117,8 +117,8 @@ def _throughput(judged: Judged) -> Throughput | None:
     return Throughput(
         unit=told.unit,
         now=told.now,
-        best=None if told.best is None else told.best.rate,
-        baseline=baseline.rate if baseline is not None and baseline.unit == told.unit else None,
+        best=told.best,
+        baseline=baseline if baseline is not None and baseline.unit == told.unit else None,
     )
 
 

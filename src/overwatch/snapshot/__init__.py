@@ -25,13 +25,14 @@ from overwatch.snapshot.board import (
 )
 from overwatch.snapshot.findings import FeedLine, Finding, Subject
 from overwatch.snapshot.policy import Limit, Reading
-from overwatch.snapshot.run import Link, Metric, Modes, Run, Source, Throughput, Verdict
+from overwatch.snapshot.run import Baseline, Link, Metric, Modes, Run, Source, Throughput, Verdict
 from overwatch.snapshot.system import Bound, Host, Lane, Spread, System
 
 __all__ = [
     "SCHEMA_VERSION",
     "Aggregates",
     "Anomaly",
+    "Baseline",
     "Best",
     "Board",
     "Bound",

@@ -19,6 +19,21 @@ class Modes(msgspec.Struct, frozen=True, kw_only=True):
     ddp: int | None = None
 
 
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a run got done at its best; what it does later, or another run, is compared with it."""
+
+    name: str
+    """`its best hour`, or another run's id."""
+    unit: str
+    """`steps` or `updates`."""
+    rate: float
+    """A second."""
+    scatter: float = 0.0
+    """Robust standard deviation over stretches of some updates."""
+    phases: dict[str, float] = {}
+    """Seconds in each phase for one step or update, over all ranks."""
+
+
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """How much is done a second, over whole updates, beside what was and what should be."""
 
@@ -26,10 +41,10 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """`steps` or `updates`."""
     now: float
     """Of the newest stretches."""
-    best: float | None = None
-    """Of this run's best hour, or of its best minutes while it is younger."""
-    baseline: float | None = None
-    """Of the run it is compared with."""
+    best: Baseline | None = None
+    """This run's best hour, or its best minutes while it is younger."""
+    baseline: Baseline | None = None
+    """The run it is compared with, where that counts in the same unit."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +54,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     algo: str | None = None
     reward_mode: str | None = None
+    group: str | None = None
+    """The arm of a comparison that it belongs to."""
+    attempt: int | None = None
+    """How often its launcher had started it before."""
     node: str | None = None
     devices: tuple[str, ...] = ()
     ranks: int | None = None
@@ -54,13 +73,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     slots: tuple[str, ...] = ()
     """Slot names in the run's order."""
     embargo: int | None = None
-    group: str | None = None
-    """The arm of a comparison that it belongs to."""
-    attempt: int | None = None
-    """How often its launcher had started it before."""
     """Steps for which a slot stays embargoed."""
     episode: int | None = None
     batch: int | None = None
+    """Batches learned from, of a run that plans them."""
     batches: int | None = None
     update: int | None = None
     updates: int | None = None
@@ -76,7 +92,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """`completed`, `failed` or `interrupted` once the run has ended."""
     reason: str | None = None
 
-    """Batches learned from, of a run that plans them."""
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """One producer of this run."""

@@ -7,8 +7,8 @@ import pytest
 
 from overwatch.catalog import Scope
 from overwatch.diagnose import Assessment, Judged, assess
-from overwatch.diagnose.throughput import Reference
 from overwatch.events import CurriculumChanged, Event, Measured, PhaseEnded
+from overwatch.snapshot import Baseline
 from overwatch.state import RunState, apply, new_run
 from tests import fakes
 from tests.fakes import SECOND, START_NS
@@ -32,7 +32,7 @@ def _run(seconds: Callable[[int], tuple[float, float]], updates: int) -> list[Ev
     return told
 
 
-def _watched(events: list[Event], baseline: Reference | None = None) -> tuple[Judged, set[str]]:
+def _watched(events: list[Event], baseline: Baseline | None = None) -> tuple[Judged, set[str]]:
     """The last judgement of a run, and every finding about its throughput on the way; a tick a second."""
     told = fakes.records(events)
     state, before, judged, found = new_run(told[0]), Assessment(), None, set[str]()
@@ -121,12 +121,12 @@ def test_another_task_is_measured_anew() -> None:
 
 def test_a_run_is_compared_with_a_baseline() -> None:
     """It is 40 % slower than that run from its first minute on, and never was faster."""
-    baseline = Reference(name="run-0", unit="steps", rate=42.0, phases={"collect": 0.01, "update": 0.01})
+    baseline = Baseline(name="run-0", unit="steps", rate=42.0, phases={"collect": 0.01, "update": 0.01})
     _judged, found = _watched(_run(_steady, 20), baseline)
 
     assert found == {"25 steps/s, 40% below 42 of run-0; collect takes 3.0x as long"}
-    assert _watched(_run(_steady, 20), Reference(name="run-0", unit="updates", rate=42.0))[1] == set()
-    assert _watched(_run(_steady, 20), Reference(name="run-0", unit="steps", rate=28.0))[1] == set()
+    assert _watched(_run(_steady, 20), Baseline(name="run-0", unit="updates", rate=42.0))[1] == set()
+    assert _watched(_run(_steady, 20), Baseline(name="run-0", unit="steps", rate=28.0))[1] == set()
 
 
 def test_a_run_without_steps_is_measured_by_its_updates() -> None:

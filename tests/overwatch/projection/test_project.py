@@ -166,7 +166,8 @@ def test_run_counters_start_at_zero() -> None:
     counters = _shown([fakes.started(START_NS)]).counters
 
     assert counters == {
-        "updates": 0, "episodes": 0, "steps": 0, "non_finite": 0, "crashes": 0, "sdk_dropped": 0, "gpu_idle": 0,
+        "updates": 0, "episodes": 0, "steps": 0, "non_finite": 0, "crashes": 0, "sdk_dropped": 0,
+        "gpu_idle": 0,
     }  # fmt: skip
 
 
