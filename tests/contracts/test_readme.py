@@ -15,7 +15,7 @@ def test_the_tree_names_every_part_of_the_tower() -> None:
     there = {
         f"{path.name}/" if path.is_dir() else path.name
         for path in (ROOT / "src/overwatch").iterdir()
-        if not path.name.startswith("_") and path.name != "py.typed"
+        if not path.name.startswith(("_", ".")) and path.name != "py.typed"
     }
 
     assert named == there

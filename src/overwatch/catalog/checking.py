@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from overwatch.catalog import records
+from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.graph import arrows, find_cycle, has_limits
 from overwatch.catalog.metric import Kind, Limit, Metric, Scope
 from overwatch.catalog.names import prometheus_name
@@ -19,6 +20,7 @@ from overwatch.catalog.presets import DEFAULT, PRESETS
 JUDGED: Final = frozenset({Scope.POLICY, Scope.LEARNER, Scope.ROLLOUTS})
 """Scopes whose values are judged by limits, one by one; envs are judged by factors, machines by bounds."""
 LABEL_CELLS: Final = 8
+BOUNDS: Final = frozenset(state.label for state in BoundState)
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 _ENDINGS: Final = frozenset({"count", "sum", "total", "info"})
 
@@ -156,6 +158,8 @@ def _resolves(end: str, around: Surroundings) -> bool:
             return name in around.events
         case "field":
             return around.is_field(name)
+        case "bound":
+            return name in BOUNDS
         case "finding":
             return name in around.findings or name.startswith("policy-")
         case _:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
+from overwatch.catalog.metric import Audience, Cadence, Direction, Kind, Metric, NonFinite, Scope
 
 REWARD: Final = Metric(
     name="overwatch.env.reward",
@@ -15,6 +15,7 @@ REWARD: Final = Metric(
     tele=("TELE-638", "TELE-655"),
     direction=Direction.UP,
     fmt="+.3f",
+    feeds=("field:envs.*.reward",),
 )
 
 EPISODE_RETURN: Final = Metric(
@@ -29,6 +30,10 @@ EPISODE_RETURN: Final = Metric(
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
     fmt="+.2f",
+    audience=tuple(Audience),
+    cadence=Cadence.EPISODE,
+    depends_on=("event:episode_ended",),
+    feeds=("finding:reward-collapse", "field:aggregates.best"),
 )
 
 TASK_METRIC: Final = Metric(
@@ -42,6 +47,8 @@ TASK_METRIC: Final = Metric(
     tele=("TELE-635",),
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
+    audience=tuple(Audience),
+    feeds=("field:aggregates.best",),
 )
 
 RENT: Final = Metric(
@@ -67,6 +74,7 @@ STEP_TIME: Final = Metric(
     label="step",
     direction=Direction.DOWN,
     fmt=".4f",
+    feeds=("finding:env-stalled", "bound:env"),
 )
 
 CRASHES: Final = Metric(
@@ -79,6 +87,9 @@ CRASHES: Final = Metric(
     label="crashes",
     fmt=".0f",
     fix="open the env: last actions, events, traceback",
+    audience=tuple(Audience),
+    depends_on=("event:env_crashed",),
+    feeds=("finding:crash-storm",),
 )
 
 ALPHA: Final = Metric(
@@ -133,6 +144,8 @@ STAGE: Final = Metric(
     asks="In which stage is the seed in this slot?",
     label="stage",
     tele=("TELE-501",),
+    depends_on=("event:seed_stage_changed",),
+    feeds=("finding:cull-storm", "field:aggregates.seed_census"),
 )
 
 ROWS: Final = (

@@ -218,7 +218,7 @@ class Metric:
     depends_on: tuple[str, ...] = ()
     """What it is computed from: full names of rows, or `event:` and an event's tag."""
     feeds: tuple[str, ...] = ()
-    """Who reads it besides the rows that depend on it: `event:`, `finding:` or `field:` and a name."""
+    """Who reads it besides rows that depend on it: `event:`, `finding:`, `bound:` or `field:` and a name."""
     since: str = "0.1"
     """First version of Overwatch that knows it."""
     comes_with: str | None = None

@@ -64,6 +64,8 @@ ENTROPY: Final = Metric(
     suffix="max",
     fix="raise the entropy coefficient or lower the learning rate",
     tele=("TELE-120",),
+    audience=tuple(Audience),
+    feeds=("finding:converged", "finding:policy-collapse", "field:verdict"),
 )
 
 CLIP_FRACTION: Final = Metric(
@@ -86,6 +88,7 @@ CLIP_FRACTION: Final = Metric(
         trl("clip_ratio/region_mean"),
         verl("actor/pg_clipfrac"),
     ),
+    feeds=("finding:policy-collapse",),
 )
 
 EXPLAINED_VARIANCE: Final = Metric(
@@ -111,6 +114,7 @@ EXPLAINED_VARIANCE: Final = Metric(
         verl("critic/vf_explained_var"),
         rllib("learners/default_policy/vf_explained_var"),
     ),
+    feeds=("finding:policy-collapse",),
 )
 
 GRAD_NORM: Final = Metric(
@@ -133,6 +137,7 @@ GRAD_NORM: Final = Metric(
         verl("actor/grad_norm"),
         rllib("learners/default_policy/gradients_default_optimizer_global_norm"),
     ),
+    feeds=("finding:policy-collapse",),
 )
 
 GRAD_CLIPPED: Final = Metric(
@@ -148,6 +153,8 @@ GRAD_CLIPPED: Final = Metric(
     ),
     label="clipped",
     fmt=".0%",
+    depends_on=("overwatch.policy.grad_norm",),
+    feeds=("finding:policy-grad-norm",),
 )
 
 LEARNING_RATE: Final = Metric(
@@ -210,6 +217,7 @@ VALUE_LOSS: Final = Metric(
         rllib("learners/default_policy/vf_loss"),
         draft("rl.train.loss", rl_loss_type="value"),
     ),
+    feeds=("finding:policy-collapse",),
 )
 
 RETURN: Final = Metric(
@@ -233,6 +241,9 @@ RETURN: Final = Metric(
         rllib("env_runners/episode_return_mean"),
         draft("rl.environment.reward.mean"),
     ),
+    audience=tuple(Audience),
+    depends_on=("event:episode_ended",),
+    feeds=("finding:reward-collapse", "finding:converged"),
 )
 
 UPDATE_TIME: Final = Metric(

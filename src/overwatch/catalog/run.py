@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from overwatch.catalog.metric import Kind, Metric, NonFinite, Scope
+from overwatch.catalog.metric import Audience, Kind, Metric, NonFinite, Scope
 
 UPDATES: Final = Metric(
     name="overwatch.run.updates",
@@ -24,6 +24,7 @@ EPISODES: Final = Metric(
     asks="How many episodes has this run finished?",
     label="episodes",
     fmt=",.0f",
+    depends_on=("event:episode_ended",),
 )
 
 STEPS: Final = Metric(
@@ -35,6 +36,8 @@ STEPS: Final = Metric(
     asks="How many environment steps has this run taken, over all envs?",
     label="steps",
     fmt=",.0f",
+    audience=tuple(Audience),
+    feeds=("field:run.steps_per_s",),
 )
 
 NON_FINITE: Final = Metric(
@@ -47,6 +50,9 @@ NON_FINITE: Final = Metric(
     label="nan",
     fmt=",.0f",
     fix="stop, reload the last checkpoint, look at the first field that went non-finite",
+    audience=tuple(Audience),
+    depends_on=("event:non_finite_seen",),
+    feeds=("finding:non-finite",),
 )
 
 GPU_IDLE: Final = Metric(
@@ -85,6 +91,7 @@ DATA_AGE: Final = Metric(
     tele=("TELE-702",),
     non_finite=NonFinite.UNDEFINED,
     fmt=".1f",
+    feeds=("field:link.state",),
 )
 
 ROWS: Final = (UPDATES, EPISODES, STEPS, NON_FINITE, GPU_IDLE, SDK_DROPPED, DATA_AGE)

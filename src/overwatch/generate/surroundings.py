@@ -14,7 +14,7 @@ from overwatch.catalog.checking import Surroundings, problems
 from overwatch.events import Event
 from overwatch.snapshot import Snapshot
 
-_CODE: Final = re.compile(r'code="([a-z][a-z-]+)"')
+_CODE: Final = re.compile(r'code="([a-z-]+)"|"([a-z]+(?:-[a-z]+)+)"')
 
 
 def catalog_problems() -> list[str]:
@@ -36,11 +36,10 @@ def event_fields() -> dict[str, frozenset[str]]:
 
 
 def finding_codes() -> frozenset[str]:
-    """Codes that rules raise under a name of their own, as they are written in the rules."""
+    """Codes of findings, as they are written in the rules: what is named a code, or has a code's shape."""
     folder = Path(overwatch.__file__).parent / "diagnose"
-    return frozenset(
-        code for path in folder.rglob("*.py") for code in _CODE.findall(path.read_text(encoding="utf-8"))
-    )
+    found = (_CODE.findall(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py"))
+    return frozenset(named or shaped for codes in found for named, shaped in codes)
 
 
 def is_field(path: str) -> bool:
