@@ -43,8 +43,10 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 
     batches: int = 0
     """That it has not read, of all signals."""
-    is_pressing: bool = False
-    """Whether what it has not passed uses up half of the journal's room, so that it should give some up."""
+    unread: float = 0.0
+    """The share of the room for batches that wait which those that it has not read take up."""
+    kept: float = 0.0
+    """The share of the disk that is taken up by what it has not let go of; 0 in memory."""
 
 
 class JournalFullError(RuntimeError):

@@ -164,9 +164,11 @@ class DurableJournal:
             return Lag()
         with self._shared.files:
             on_disk = self._log.bytes_from(cursor.kept)
-        limits = self._limits
-        is_pressing = cursor.owed > limits.held_bytes // 2 or on_disk > limits.disk_bytes // 2
-        return Lag(batches=self._shared.visible - cursor.position, is_pressing=is_pressing)
+        return Lag(
+            batches=self._shared.visible - cursor.position,
+            unread=cursor.owed / self._limits.held_bytes,
+            kept=on_disk / self._limits.disk_bytes,
+        )
 
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body and return once it is as durable as was asked; raises `JournalFullError`.

@@ -44,6 +44,8 @@ class MemoryJournal:
             batch = Batch(sequence=self._next, stamp=stamp, signal=signal, body=body)
             self._floor = stamp
             self._next += 1
+            for cursor in self._cursors:
+                cursor.owed += len(body)
             if self._cursors:
                 self._batches.append(batch)
                 self._held += len(body)
@@ -78,12 +80,7 @@ class MemoryJournal:
     def backlog(self) -> dict[str, int]:
         """Bytes of bodies that each cursor has not read, by the cursor's name."""
         with self._changed:
-            return {
-                cursor.name: sum(
-                    len(batch.body) for batch in self._batches if batch.sequence >= cursor.position
-                )
-                for cursor in self._cursors
-            }
+            return {cursor.name: cursor.owed for cursor in self._cursors}
 
     @property
     def capacity_bytes(self) -> int:
@@ -95,8 +92,7 @@ class MemoryJournal:
         behind = next((cursor for cursor in self._cursors if cursor.name == name), None)
         if behind is None:
             return Lag()
-        is_pressing = self.backlog[name] > self._budget // 2
-        return Lag(batches=self._next - behind.position, is_pressing=is_pressing)
+        return Lag(batches=self._next - behind.position, unread=behind.owed / self._budget)
 
     @property
     def is_pressed(self) -> bool:
@@ -122,6 +118,7 @@ class MemoryJournal:
             taken.append(batch)
             size += len(batch.body)
         cursor.position += len(taken)
+        cursor.owed -= sum(len(batch.body) for batch in taken)
         self._release()
         return taken
 
@@ -140,6 +137,8 @@ class MemoryCursor:
         self.name = name
         self.position = position
         """Sequence number of the next batch to read."""
+        self.owed = 0
+        """Bytes that were not read yet."""
 
     def earlier(self) -> Iterator[Batch]:
         """Nothing: memory has no earlier life."""

@@ -3,14 +3,18 @@
 import gzip
 import json
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from overwatch.collector import Service
-from overwatch.journal import Signal
+from overwatch.collector.exporters.forward_config import OtlpHttpExporterConfig, RetryConfig
+from overwatch.collector.exporters.otlp_forward import OtlpHttpExporter
+from overwatch.journal import DurableJournal, Folder, JournalLimits, Signal
 from overwatch.snapshot import View
 from tests.overwatch.collector.forwarding import (
     counted,
@@ -310,6 +314,41 @@ def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
     assert "are lost (no_room)" in caplog.text
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_dead_target_does_not_fill_the_disk(hangs: bool, tmp_path: Path) -> None:  # noqa: FBT001 a table's column
+    """What waits on disk is given up at half of its room, oldest first, and no more than is asked for."""
+    gate = threading.Event()
+
+    def script(call: Call) -> None:
+        while call.hear() is not None:
+            if hangs and not gate.is_set():
+                gate.wait(20)
+            if not call.say(OK if gate.is_set() else reply("503 Service Unavailable")):
+                return
+
+    limits = JournalLimits(held_bytes=64 << 20, disk_bytes=8 << 20, segment_bytes=256 << 10)
+    with running(tmp_path / "a", MEMORY) as service, evil(script) as server:
+        folder = Folder(tmp_path / "j")
+        journal = DurableJournal(folder, time.time_ns, limits)
+        context = replace(service.context, journal=journal, exporting=lambda _: frozenset({Signal.LOGS}))
+        quick = RetryConfig(initial_interval="20ms", max_interval="50ms")
+        exporter = OtlpHttpExporter(
+            OtlpHttpExporterConfig(endpoint=server.endpoint, timeout="300ms", retry_on_failure=quick), context
+        )
+        exporter.start()
+        for number in range(1, 601):
+            journal.append(Signal.LOGS, line(RUN, number, size=20_000))
+            eventually(lambda: journal.disk_bytes < 7 << 20)
+        lost = eventually(lambda: dropped(service, "no_room"))
+        gate.set()
+        eventually(lambda: counted(service, "sent") + dropped(service, "no_room") == 600)
+        assert 300 <= lost <= dropped(service, "no_room") <= 580
+        assert numbered(581, 600) == lines(server)[-20:]
+        exporter.stop()
+        journal.close()
+        folder.close()
+
+
 def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> None:
     """`queue_size` is a bound of its own."""
     gate = threading.Event()
@@ -325,10 +364,12 @@ def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> 
     ):
         for number in range(1, 301):
             give(mid, line(RUN, number))
-        eventually(lambda: dropped(mid, "queue_full") > 0)
+        eventually(lambda: dropped(mid, "queue_full") >= 290)
         gate.set()
         eventually(lambda: counted(mid, "sent") + dropped(mid, "queue_full") == 300)
         assert counted(mid, "enqueue_failed") == dropped(mid, "queue_full")
+        assert counted(mid, "sent") <= 10
+        assert lines(server)[0] == "line 1"
 
 
 def test_what_waits_in_memory_is_sent_at_the_end_or_counted(tmp_path: Path) -> None:

@@ -170,23 +170,25 @@ def test_files_go_once_every_reader_let_go_of_them(tmp_path: Path) -> None:
 
 
 def test_a_reader_presses_by_what_it_has_not_read_or_not_let_go_of(tmp_path: Path) -> None:
-    """Half of the room for what waits, or of the disk, and only the reader whose doing it is."""
+    """The shares of the room for what waits and of the disk are those of the reader's own batches."""
     limits = JournalLimits(segment_bytes=2048, held_bytes=4000, disk_bytes=16 << 10)
     with Opened(tmp_path / "j", limits=limits) as journal:
         quick, keeper = journal.cursor("quick"), journal.cursor("keeper", 1)
         fill(journal, 0, 30)
-        assert journal.lag("keeper") == Lag(batches=30, is_pressing=True)
+        assert journal.lag("keeper").batches == 30
+        assert journal.lag("keeper").unread == 3000 / 4000
         quick.wait(0)
         keeper.wait(0)
-        assert not journal.lag("keeper").is_pressing
+        assert journal.lag("keeper").unread == 0
         for first in range(30, 90, 10):
             fill(journal, first, first + 10)
             quick.wait(0)
             keeper.wait(0)
-        assert journal.lag("keeper") == Lag(batches=0, is_pressing=True)
-        assert journal.lag("quick") == Lag(batches=0, is_pressing=False)
+        assert journal.lag("keeper").kept == journal.disk_bytes / (16 << 10) > 0.5
+        assert journal.lag("quick").kept <= 2048 / (16 << 10)
         keeper.keep(keeper.position)
-        assert not journal.lag("keeper").is_pressing
+        assert journal.lag("keeper").kept == journal.lag("quick").kept
+        assert journal.lag("nobody") == Lag()
 
 
 def until(look: Callable[[], bool]) -> None:

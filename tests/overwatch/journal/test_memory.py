@@ -81,15 +81,16 @@ def test_many_writers_get_gapless_numbers() -> None:
 
 
 def test_a_reader_presses_alone() -> None:
-    """Who holds more than half of the room is told so, and nobody else."""
+    """The share of the room is that of the reader's own batches."""
     journal = MemoryJournal(count(1).__next__, budget_bytes=10)
     fast, slow = journal.cursor("fast"), journal.cursor("slow")
     for _ in range(2):
         journal.append(Signal.LOGS, b"123")
         fast.wait(0)
 
-    assert journal.lag("fast") == Lag(batches=0, is_pressing=False)
-    assert journal.lag("slow") == Lag(batches=2, is_pressing=True)
+    assert journal.lag("fast") == Lag()
+    assert journal.lag("slow") == Lag(batches=2, unread=0.6)
+    assert journal.backlog == {"fast": 0, "slow": 6}
     assert journal.lag("nobody") == Lag()
     slow.wait(0)
     assert journal.lag("slow") == Lag()

@@ -66,8 +66,10 @@ Settled = Callable[[Shipment, int, str | None], None]
 class Turns:
     """A source of shipments for any number of senders; safe from any thread."""
 
-    def __init__(self, settled: Settled) -> None:
+    def __init__(self, settled: Settled, most: int | None = None) -> None:
+        """`most` is how many may be in here, where that is less than usual."""
         self._settled = settled
+        self._most = MOST_WAITING if most is None else min(most, MOST_WAITING)
         self._lines: dict[bytes, deque[Shipment]] = {}
         self._ready: deque[bytes] = deque()
         """Lines whose first shipment nobody has taken, in the order of their turn."""
@@ -100,7 +102,7 @@ class Turns:
         """Wait until there is room for more; whether there is."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._count < MOST_WAITING and self._bytes < MOST_BYTES, timeout_s
+                lambda: self._count < self._most and self._bytes < MOST_BYTES, timeout_s
             )
 
     def take(self, timeout_s: float) -> Shipment | None:

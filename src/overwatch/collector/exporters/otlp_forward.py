@@ -29,6 +29,10 @@ _SYNC_S: Final = 2.0
 """Time between two places that survive a power loss, in seconds."""
 DRAIN_S: Final = 5.0
 """Longest time that sending the rest may take when the collector stops, in seconds."""
+_TROUBLE_SHARE: Final = 0.5
+"""The share of the journal's room that may wait for a target in trouble."""
+_MOST_SHARE: Final = 0.75
+"""The same for one that takes, however slowly."""
 _LAST_TRY_S: Final = 1.0
 """The same, to a target in trouble, of what would be gone with the process."""
 
@@ -47,7 +51,7 @@ class _Forwarder:
         self._to = config.destinations(self._signals)
         shown = ", ".join(sorted({to.shown for to in self._to.values()}))
         self._account = Account(name, shown, context)
-        self._turns = Turns(self._settled)
+        self._turns = Turns(self._settled, self._queue.queue_size)
         kept = context.journal.place(name)
         place = None if kept is None else kept.place
         if kept is not None and kept.is_lost:
@@ -94,8 +98,7 @@ class _Forwarder:
 
     def _run(self) -> None:
         while not self._is_over():
-            self._relieve()
-            if self._turns.wait_room(_WAIT_S):
+            if self._relieve() and self._turns.wait_room(_WAIT_S):
                 batches = self._cursor.wait(0 if self._stopping.is_set() else _WAIT_S)
                 self._take(batches)
                 if not batches and self._stopping.is_set():
@@ -126,27 +129,37 @@ class _Forwarder:
         self._senders.append(sender)
         sender.start()
 
-    def _relieve(self) -> None:
-        """Give up the oldest batches while they press on the journal, or are more than may wait."""
-        lag = self._context.journal.lag(self._name)
-        self._account.is_pressed = lag.is_pressing
-        if lag.is_pressing:
-            self._give_up(self._turns.clear(), "no_room")
-            self._drop("no_room", 1 << 62)
-        most = self._queue.queue_size
-        if most is not None and (over := lag.batches + len(self._turns) - most) > 0:
-            self._drop("queue_full", over)
+    def _relieve(self) -> bool:
+        """Give up the oldest batches while they press on the journal, or are more than may wait.
 
-    def _drop(self, reason: str, most: int) -> None:
-        """Give up to `most` unread batches up, and no more than the journal asks for."""
-        while most > 0 and (batches := self._cursor.wait(0)):
-            gone = [batch for batch in batches[:most] if self._passed.begin(batch.sequence)]
-            self._give_up([shipment(batch) for batch in gone if batch.signal in self._signals], reason)
-            self._passed.settle([batch.sequence for batch in gone])
-            self._take(batches[most:])
-            most -= len(batches)
-            if reason == "no_room" and not self._context.journal.lag(self._name).is_pressing:
-                return
+        Whether more can be read; not while what is on its way keeps the journal from letting go.
+        """
+        lag = self._context.journal.lag(self._name)
+        share = _TROUBLE_SHARE if self._account.in_trouble else _MOST_SHARE
+        self._account.is_pressed = lag.unread > share or lag.kept > share
+        if self._account.is_pressed:
+            self._give_up(self._turns.clear(), "no_room")
+            while lag.unread > share or (lag.kept > share and not len(self._turns)):
+                if not self._drop("no_room"):
+                    break
+                lag = self._context.journal.lag(self._name)
+            return lag.kept <= share or self._turns.wait_empty(_WAIT_S)
+        most = self._queue.queue_size
+        while most is not None and (over := lag.batches + len(self._turns) - most) > 0:
+            if not self._drop("queue_full", over):
+                break
+            lag = self._context.journal.lag(self._name)
+        return True
+
+    def _drop(self, reason: str, most: int | None = None) -> bool:
+        """Give up some unread batches, no more than `most`; whether there were any."""
+        batches = self._cursor.wait(0)
+        gone = [batch for batch in batches[:most] if self._passed.begin(batch.sequence)]
+        self._give_up([shipment(batch) for batch in gone if batch.signal in self._signals], reason)
+        self._passed.settle([batch.sequence for batch in gone])
+        self._take([] if most is None else batches[most:])
+        self._cursor.keep(self._passed.position)
+        return bool(batches)
 
     def _pass_by(self, begin: int) -> None:
         """Leave out what came before there was such an exporter."""
