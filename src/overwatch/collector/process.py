@@ -1,12 +1,15 @@
 """The collector as a process: its signals, its log, its exit status.
 
 Rules: SIGTERM and SIGINT drain, a second one ends at once; SIGHUP takes new tokens and certificates up; what
-the process writes is its user's alone. Must not know components.
+the process writes is its user's alone; the interpreter is set for answers that do not wait. Must not know
+components.
 """
 
+import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -20,6 +23,10 @@ from overwatch.collector.service import Service, StartError
 from overwatch.collector.settings import CollectorConfig
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+_SWITCH_S: Final = 0.0005
+"""Longest time that a thread which computes keeps others waiting, in seconds: an answer takes some turns."""
+_YOUNG: Final = (50_000, 20, 50)
+"""Thresholds of the garbage collector: a request makes thousands of objects, none of them in a cycle."""
 _OTHERS: Final = 0o077
 """Permission bits of everybody but this user."""
 
@@ -38,6 +45,7 @@ def run(config: CollectorConfig) -> int:
         logs.on_stderr(config.service.telemetry.logs, lambda: written | tokens.texts),
         _private_files(),
         _signals() as asked,
+        _prompt_threads(),
     ):
         return _serve(service, asked)
 
@@ -46,6 +54,8 @@ def _serve(service: Service, asked: SimpleQueue[int]) -> int:
     try:
         service.start()
         service.announce()
+        # What is here stays: it is not looked at again for garbage.
+        gc.freeze()
         _log.info("overwatch %s accepts; stop with SIGTERM or ctrl-c", __version__)
         while asked.get() == signal.SIGHUP:
             service.reload()
@@ -81,6 +91,20 @@ def _signals() -> Iterator[SimpleQueue[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _prompt_threads() -> Iterator[None]:
+    """Threads take turns often, and garbage is looked for seldom; as before after this context."""
+    switch, young = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(_SWITCH_S)
+    gc.set_threshold(*_YOUNG)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*young)
+        sys.setswitchinterval(switch)
 
 
 @contextmanager
