@@ -53,6 +53,8 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     when the fold began empty."""
     baseline: Baseline | None = None
     """What the throughput of every run is compared with."""
+    preset: str | None = None
+    """Whose limits judge every run; `None` leaves it to the runs."""
 
 
 class TowerStats(msgspec.Struct, kw_only=True):
@@ -84,6 +86,7 @@ class _Compared(msgspec.Struct, frozen=True):
     """What the fold reads of a start record."""
 
     baseline: Baseline | None = None
+    preset: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +126,7 @@ class _Saved(msgspec.Struct, frozen=True):
     joins: Joins
     totals: Totals = msgspec.field(default_factory=Totals)
     baseline: Baseline | None = None
+    preset: str | None = None
 
 
 class Fold:
@@ -135,6 +139,8 @@ class Fold:
         """What the throughput of every run is compared with, whatever start records tell."""
         self._told: Baseline | None = None
         """What the newest start record tells."""
+        self._preset: str | None = None
+        """Whose limits judge every run, as the newest start record tells."""
         self._runs: dict[str, _Tracked] = {}
         self._joins = Joins()
         self._totals = Totals()
@@ -178,14 +184,16 @@ class Fold:
             _SavedRun(run_id, dump_state(run.state), dump_assessment(run.assessment), run.logged_stamp)
             for run_id, run in self._runs.items()
         ]
-        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins, self._totals, self._told))
+        return msgspec.msgpack.encode(
+            _Saved(runs, self.tower, self._joins, self._totals, self._told, self._preset)
+        )
 
     @classmethod
     def load(cls, data: bytes, baseline: Baseline | None = None) -> "Fold":
         """The fold of `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
         saved = msgspec.msgpack.decode(data, type=_Saved)
         fold = cls(baseline=baseline)
-        fold._told = saved.baseline
+        fold._told, fold._preset = saved.baseline, saved.preset
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         for run in saved.runs:
             assessment = load_assessment(run.assessment)
@@ -236,9 +244,12 @@ class Fold:
             self._totals.keep(self._runs)
 
     def _enter_life(self, body: bytes) -> None:
-        """Compare from here on with what this life compares with; a body of nothing changes nothing."""
+        """Compare and judge from here on as this life does; a body of nothing changes nothing."""
         with contextlib.suppress(msgspec.DecodeError):
-            self._told = msgspec.json.decode(body, type=_Compared).baseline
+            life = msgspec.json.decode(body, type=_Compared)
+            self._told, self._preset = life.baseline, life.preset
+            for tracked in self._runs.values():
+                tracked.state.judged_by = life.preset
 
     def _count(self, decoded: Decoded) -> None:
         self.tower.unattributed += decoded.unattributed
@@ -270,6 +281,7 @@ class Fold:
                 self.tower.last_problem = f"run {run_id}: there are {MAX_RUNS} runs already"
                 return
             tracked = self._runs[run_id] = _Tracked(new_run(record), Assessment())
+            tracked.state.judged_by = self._preset
             self._share_room()
         state = tracked.state
         envs, beyond = state.envs.n, state.overflow.total

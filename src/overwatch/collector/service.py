@@ -211,6 +211,7 @@ class Service:
             config_digest=self._config.digest(),
             after=self._after,
             baseline=_baseline(self._config.exporters.aggregator.baseline),
+            preset=self._config.exporters.aggregator.preset,
         )
         began = self._context.journal.append(Signal.START, msgspec.json.encode(life))
         if self._aggregator is not None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.catalog.presets import parse_preset
 from overwatch.collector.auth import Role
 from overwatch.collector.exporters.forward_config import (
     ForwardConfig,
@@ -53,10 +54,14 @@ class AggregatorConfig(_Section, frozen=True, kw_only=True):
     """Most MiB of accepted batches that wait for their readers; beyond it senders are told to retry."""
     baseline: str | None = None
     """A recording, or a log of snapshots; a run that gets less done than the one in it is told so."""
+    preset: str | None = None
+    """Whose limits judge every run, e.g. `grpo`; without, each run says itself."""
 
     def __post_init__(self) -> None:
         if self.journal_size_mib < 1:
             raise ValueError(f"journal_size_mib {self.journal_size_mib} is not positive")
+        if self.preset is not None:
+            parse_preset(self.preset)
 
 
 class Exporters(_Section, frozen=True, kw_only=True):

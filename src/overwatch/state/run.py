@@ -7,6 +7,7 @@ import msgspec
 
 from overwatch.catalog import Limits, Metric
 from overwatch.catalog.judging import declared, run_limits
+from overwatch.catalog.presets import DEFAULT
 from overwatch.events import (
     CheckpointSaved,
     EarlyStopped,
@@ -216,10 +217,13 @@ class RunState(msgspec.Struct, kw_only=True):
     overflow: Overflow = msgspec.field(default_factory=Overflow)
     """What was beyond a cap."""
 
+    judged_by: str | None = None
+    """The preset that the collector sets for every run; `None` leaves it to the run."""
+
     @property
     def preset(self) -> str:
         """Which limits judge this run."""
-        return self.started.preset if self.started else "ppo"
+        return self.judged_by or (self.started.preset if self.started else DEFAULT)
 
     def lane(self, lane_id: str) -> str:
         """What a lane is called, known from here on."""
