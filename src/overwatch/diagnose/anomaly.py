@@ -11,7 +11,8 @@ An env's status is the worst of its factors':
 | crashed   | crashed                                                    | the env reports again             |
 | diverging | non-finite                                                 | none was seen for a minute        |
 | stalled   | slow step, silent                                          | it steps like the others          |
-| degraded  | reward collapse, rent without gain, cull rate, gate fails  | it is within the fleet's limits   |
+| degraded  | reward collapse, rent without gain, cull rate, gate fails, | it is within the fleet's limits   |
+|           | action collapse                                            |                                   |
 | ok        | nothing, or slow with its lane                             |                                   |
 """
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from overwatch.diagnose.factor import HARD, SOFT_CAP, Factor, Rule
 from overwatch.diagnose.factors.faults import crashed, non_finite
+from overwatch.diagnose.factors.moves import action_collapse
 from overwatch.diagnose.factors.pace import silent, slow_lane, slow_step
 from overwatch.diagnose.factors.returns import reward_collapse
 from overwatch.diagnose.factors.seeds import cull_rate, gate_failures, rent_without_gain
@@ -40,7 +42,7 @@ __all__ = [
 REASONS: Final = 3
 FACTORS: Final[tuple[Rule, ...]] = (
     crashed, non_finite, slow_step, slow_lane, silent, reward_collapse, rent_without_gain, cull_rate,
-    gate_failures,
+    gate_failures, action_collapse,
 )  # fmt: skip
 STATUSES: Final = ("ok", "degraded", "stalled", "diverging", "crashed")
 """Better ones first; the place is the code."""

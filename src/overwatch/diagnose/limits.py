@@ -24,6 +24,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """Far more culls than the fleet."""
     gate_failures: float = 1.0
     """Far more failed gates than the fleet."""
+    action_collapse: float = 1.0
+    """The same action far longer than any other env."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -58,6 +60,8 @@ class AnomalyLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Steps over which the metric must have gained something."""
     least_events: int = 4
     """Culls or failed gates of one env in a minute below which nothing is said."""
+    least_repeats: int = 50
+    """Steps with the same action, one after another, below which nothing is said."""
 
     def __post_init__(self) -> None:
         for name in ("slow_step", "slow_lane", "silent_s", "non_finite_hold_s", "rent_times", "own_drop"):

@@ -92,21 +92,27 @@ class Actions(msgspec.Struct, kw_only=True):
     step: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
     count: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Operations seen of each env."""
+    streak: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """How often in a row each env did the newest one."""
 
     def resize(self, rows: int) -> None:
         """Make room for `rows` envs."""
         for name in ("op", "slot", "blueprint", "step"):
             setattr(self, name, grown(getattr(self, name), (rows, ACTIONS), -1))
         self.count = grown(self.count, (rows,), 0)
+        self.streak = grown(self.streak, (rows,), 0)
 
     def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
         """What has a row an env, with what an unused row holds."""
         yield from ((array, -1) for array in (self.op, self.slot, self.blueprint, self.step))
         yield self.count, 0
+        yield self.streak, 0
 
     def add(self, rows: Ints, op: Ints, slot: Ints, blueprint: Ints, step: int) -> None:
         """Remember one operation a row."""
         place = self.count[rows] % ACTIONS
+        same = (self.count[rows] > 0) & (self.op[rows, place - 1] == op)
+        self.streak[rows] = np.where(same, self.streak[rows] + 1, 1) * (op >= 0)
         self.op[rows, place] = op
         self.slot[rows, place] = slot
         self.blueprint[rows, place] = blueprint

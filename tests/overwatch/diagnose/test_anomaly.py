@@ -56,6 +56,17 @@ def _rents(rent_of_0: float, gain_of_0: float) -> list[Event]:
     ]
 
 
+def _acts(steps: int, other: tuple[str, ...]) -> list[Event]:
+    """Steps in which env 0 waits and the others do each of these in turn."""
+    return [
+        *NORMAL,
+        *[
+            fakes.acted(START_NS + step, IDS, ["wait", *[other[(step + i) % len(other)] for i in IDS[1:]]])
+            for step in range(steps)
+        ],
+    ]
+
+
 FIRES: dict[str, tuple[list[Event], str, str]] = {
     "crashed": ([*NORMAL, fakes.crashed(START_NS + 1, 0)], "crashed", "crashed at step 12: boom"),
     "non_finite": (
@@ -82,6 +93,7 @@ FIRES: dict[str, tuple[list[Event], str, str]] = {
         "degraded",
         "4 fails at G2",
     ),
+    "action_collapse": (_acts(60, ("wait", "grow", "prune")), "degraded", "wait 60× in a row"),
 }
 
 QUIET: dict[str, list[Event]] = {
@@ -94,6 +106,7 @@ QUIET: dict[str, list[Event]] = {
     "rent_without_gain": _rents(0.52, 0.01),
     "cull_rate": [*NORMAL, *[_cull(START_NS + i, env_id) for i in range(4) for env_id in IDS]],
     "gate_failures": [*NORMAL, *[_gate(START_NS + i, 0, passed=True) for i in range(9)]],
+    "action_collapse": _acts(200, ("wait",)),
 }
 
 
@@ -129,6 +142,7 @@ BESIDE_ITS_NAME: dict[str, str] = {
     "rent_without_gain": "rent, no gain | rent 0.52, acc +0.00 in 50 steps",
     "cull_rate": "cull rate | 4 in 60s (usual 0.0)",
     "gate_failures": "gate fails | 4 at G2",
+    "action_collapse": "action collapse | wait 60× in a row (usual 1.0)",
 }
 
 

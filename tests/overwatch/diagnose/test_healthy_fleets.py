@@ -204,6 +204,19 @@ def test_counts_by_chance_flag_less_than_one_env(mean: float, n: int) -> None:
     assert found / DRAWS[n] < 1
 
 
+@pytest.mark.parametrize("n", DRAWS)
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.99, 0.999])
+def test_actions_repeated_by_chance_flag_less_than_one_env(share: float, n: int) -> None:
+    """However often the policy does the same, the longest of many lengths by luck is nobody's fault."""
+    found = 0
+    for draw in range(DRAWS[n]):
+        state = _state(np.ones((n, RETURNS)))
+        state.envs.actions.streak[:n] = np.random.default_rng([n, draw]).geometric(1 - share, n)
+        found += score_envs(fleet_of(state), AnomalyLimits()).offenders().size
+
+    assert found / DRAWS[n] < 1
+
+
 def test_limits_grow_with_the_fleet() -> None:
     """The bound on ln n is never below it, and never more than ln 2 above."""
     for n in (1, 2, 3, 64, 65, 1024, 16384):
