@@ -12,6 +12,14 @@ import msgspec
 FOLDER = Path(__file__).parent / "recordings"
 
 
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """An update that the trainer stopped before its last epoch."""
+
+    epoch: int
+    kl: float
+    target: float
+
+
 class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was told at one moment: an update, or episodes that ended."""
 
@@ -21,6 +29,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An update's numbers by their full names, as the adapter tells them."""
     beside: dict[str, float] = {}
     """What the library worked out and did not log, by short name."""
+    stop: Stop | None = None
     episodes: tuple[tuple[int, float, int], ...] = ()
     """Env, return and length of each."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from overwatch.catalog import BY_NAME, Scope, find
 from overwatch.diagnose import Assessment, assess
-from overwatch.events import Column, EpisodeEnded, Event, Measured, Record, RunFinished, RunStarted, scalars
+from overwatch.events import Column, EarlyStopped, EpisodeEnded, Event, Measured, Record, RunFinished, RunStarted, scalars
 from overwatch.fold import FAST_NS, next_tick
 from overwatch.state import RunState, apply, new_run
 from overwatch.state.judge import Status
@@ -55,6 +55,11 @@ def events(recording: Recording) -> Iterator[Event]:
         at = START_NS + told.after_ns
         if told.values:
             number += 1
+            if told.stop is not None:
+                yield EarlyStopped(
+                    at=at, update=number, epoch=told.stop.epoch, kl_divergence=told.stop.kl,
+                    target=told.stop.target, minibatches_skipped=0,
+                )  # fmt: skip
             yield Measured(at=at, scope=Scope.POLICY, values=scalars(_named(told)), index=number)
         else:
             columns = (Column.of(list(column)) for column in zip(*told.episodes, strict=True))

@@ -11,6 +11,9 @@ T = TypeVar("T")
 
 LINGER_NS: Final = 5_000_000_000
 """A finding stays this long after it cleared, so that a flicker can be read."""
+MAX_OPEN: Final = 100
+"""Findings of a run that are held at once; one of them says how many more there are."""
+OVERFLOW: Final = "too-many-findings"
 REMOVED: Final = "the env to look at was removed"
 """Hint of a finding that named one."""
 SEVERITIES: Final = ("critical", "warning", "info")
@@ -75,7 +78,46 @@ def follow(before: Followed, now: Sequence[Problem], tick: int, clock: int) -> F
     for key, known in before.open.items():
         if key not in current and known.problem.code not in absorbed:
             _fade(key, known, (tick, clock), current, cooling)
-    return Followed(open=current, waiting=waiting, cooling=cooling)
+    kept = _within_cap(current, before, tick)
+    # What is left out has lasted long enough, and goes on waiting for room.
+    full = {key: Waiting(clock=0, since=item.since) for key, item in current.items() if key not in kept}
+    return Followed(open=kept, waiting=waiting | full, cooling=cooling)
+
+
+def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[str, Open]:
+    """The worst findings, of those the oldest; how many were left out is a finding itself."""
+    announced_id = f"{OVERFLOW}:run:"
+    if len(current) - (announced_id in current) <= MAX_OPEN:
+        return current
+    current = {key: item for key, item in current.items() if key != announced_id}
+    order = sorted(current, key=lambda key: _rank(current[key]))
+    beyond = [current[key].problem for key in order[MAX_OPEN - 1 :]]
+    worst = min((problem.severity for problem in beyond), key=SEVERITIES.index)
+    counts = [sum(problem.severity == word for problem in beyond) for word in SEVERITIES]
+    told = ", ".join(f"{n:,} {word}" for n, word in zip(counts, SEVERITIES, strict=True) if n)
+    announced = Problem(
+        code=OVERFLOW,
+        severity=worst,
+        scope="run",
+        subject=None,
+        at=tick,
+        message=f"{len(beyond):,} more findings are not shown: {told}",
+        hint="look for the one cause of those that are",
+        symptoms=len(beyond),
+    )
+    known = before.open.get(announced_id)
+    room = set(order[: MAX_OPEN - 1])
+    kept = {key: item for key, item in current.items() if key in room}
+    kept[announced.id] = (
+        Open(problem=announced, since=tick)
+        if known is None or known.cleared_at is not None
+        else _go_on(known, announced)
+    )
+    return kept
+
+
+def _rank(item: Open) -> tuple[bool, int, int, str]:
+    return item.cleared_at is not None, SEVERITIES.index(item.problem.severity), item.since, item.problem.id
 
 
 def _go_on(known: Open, now: Problem) -> Open:

@@ -17,6 +17,7 @@ from overwatch.catalog.policy import (
     GRAD_NORM,
     VALUE_LOSS,
 )
+from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.converged import (
     WARM_UP_UPDATES,
     earns_its_best,
@@ -48,16 +49,11 @@ def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem])
         row = BY_NAME.get(name)
         if row is None or row.scope is not Scope.POLICY:
             continue
-        stands = f"{code_of(row)}:policy:{row.short}" in standing
+        stands = f"{row_code(row)}:policy:{row.short}" in standing
         if is_beyond(row, series, stands=stands) and is_judged(state, fleet, row, series):
             # Little entropy is judged by returns already: what is left of it is no success.
             forgiven = harmless and row is not ENTROPY
             yield _problem(state, row, series, harmless=forgiven or _moves_little(state, row))
-
-
-def code_of(row: Metric) -> str:
-    """What a finding about one row is called."""
-    return f"policy-{row.short.replace('_', '-')}"
 
 
 def is_beyond(row: Metric, series: Series, *, stands: bool = False) -> bool:
@@ -80,7 +76,7 @@ def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool) ->
     bad = _bad(series, row.hold[1])
     critical = sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
     return Problem(
-        code=code_of(row),
+        code=row_code(row),
         severity="critical" if critical and not harmless else "warning",
         scope="policy",
         subject=row.short,

@@ -9,12 +9,14 @@ from types import MappingProxyType
 from typing import Final
 
 from overwatch.generate.catalog_page import catalog_page
+from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
 
 FILES: Final = MappingProxyType[str, Callable[[], str]](
     {
         "otel/snapshot.schema.json": snapshot_schema,
         "docs/catalog.md": catalog_page,
+        "docs/runbooks.md": runbooks_page,
     }
 )
 """Path below the project's root to the function that makes the file's text."""

@@ -107,9 +107,11 @@ def _names(case: Case, state: RunState, judged: Judged) -> str | None:
     """What finds the fault at this tick, if anything does."""
     open_now = {item.problem.code for item in judged.assessment.findings.values()}
     for expected in case.expects:
-        status = expected.removeprefix("env:")
+        status, bound = expected.removeprefix("env:"), expected.removeprefix("bound:")
         if expected in open_now:
             return expected
+        if bound in {one.state for one in judged.bounds.values()}:
+            return f"bound {bound}"
         if status != expected and state.envs.n - 1 in judged.anomalies.of_status(status):
             return f"env {status}"
     return None

@@ -7,6 +7,7 @@ import msgspec
 
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.durations import duration
+from overwatch.catalog.runbooks import PAGE, has_runbook
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.findings import WARM_UP_UPDATES, Open
 from overwatch.diagnose.silence import silent_run
@@ -51,6 +52,7 @@ def _finding(item: Open) -> Finding:
         factors=tuple(safe(factor) for factor in problem.factors),
         symptoms=problem.symptoms,
         acknowledged=item.acknowledged,
+        runbook_url=f"{PAGE}#{problem.code}" if has_runbook(problem.code) else None,
         cleared_at=None if item.cleared_at is None else item.cleared_at / 1e9,
     )
 

@@ -1,0 +1,53 @@
+"""What each finding means, how to confirm it and what to do: one text a code, the only place for it.
+
+Owns the words; which codes there are is decided where findings are made. A row of the policy brings its own
+text, from its question, its limits and its fix.
+"""
+
+from types import MappingProxyType
+from typing import Final
+
+from overwatch.catalog.metric import Limit, Limits, Metric
+from overwatch.catalog.runbooks import fleet, machines, policy, run
+from overwatch.catalog.runbooks.book import Runbook
+
+__all__ = ["PAGE", "RUNBOOKS", "Runbook", "has_runbook", "row_code", "runbook_of_row"]
+
+PAGE: Final = "docs/runbooks.md"
+"""Where the texts can be read, below the project's root."""
+RUNBOOKS: Final = MappingProxyType(
+    {entry.code: entry for area in (policy, fleet, machines, run) for entry in area.ENTRIES}
+)
+"""By code; single rows are not among them."""
+
+
+_NO_FIX: Final = (
+    "Compare it with KL, entropy and returns of the same updates; where those are well, watch it."
+)
+
+
+def row_code(row: Metric) -> str:
+    """What a finding about one row of the policy is called."""
+    return f"policy-{row.short.replace('_', '-')}"
+
+
+def runbook_of_row(row: Metric) -> Runbook:
+    """The text about one row that is beyond its limits."""
+    needed, window = row.hold
+    levels = [limits for limits in (row.limits, *row.presets.values()) if limits.warning or limits.critical]
+    own = " Its limits are multiples of the run's own median." if any(map(_is_relative, levels)) else ""
+    return Runbook(
+        code=row_code(row),
+        means=f"{row.asks} The answer was beyond its limit in {needed} of {window} updates.{own}",
+        confirm=f"The sparkline of `{row.short}`; `overwatch catalog show {row.short}` gives its limits.",
+        act=f"{row.fix[:1].upper()}{row.fix[1:]}." if row.fix else _NO_FIX,
+    )
+
+
+def has_runbook(code: str) -> bool:
+    """Whether there is a text; what a user's own rules find has only their hint."""
+    return code in RUNBOOKS or code.startswith("policy-")
+
+
+def _is_relative(limits: Limits) -> bool:
+    return any(isinstance(level, Limit) and level.relative for level in (limits.warning, limits.critical))

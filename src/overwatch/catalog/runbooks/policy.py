@@ -1,0 +1,80 @@
+"""What to do about the policy: what its rows mean together and over time. Single rows have their own text."""
+
+from typing import Final
+
+from overwatch.catalog.runbooks.book import Runbook
+
+ENTRIES: Final = (
+    Runbook(
+        code="non-finite",
+        means="The trainer told a value that must be a number and is none. It never heals by itself.",
+        confirm="The message names how many and the last field; the feed tells which one was first.",
+        act=(
+            "Stop and reload the newest checkpoint from before it; lower the learning rate, clip gradients, "
+            "look at rewards and observations of that update; with AMP look at the loss scale."
+        ),
+    ),
+    Runbook(
+        code="policy-collapse",
+        means=(
+            "Several rows of the policy are far beyond their limits together: its steps are too large and it "
+            "stops exploring, or it already has."
+        ),
+        confirm="Its factors name the rows; look whether entropy fell while KL and clipping rose.",
+        act="Stop; go back to the last good checkpoint with a lower learning rate or fewer epochs.",
+    ),
+    Runbook(
+        code="steps-too-large",
+        means="Updates move the policy too far: KL is beyond its limit and many samples are clipped.",
+        confirm="KL, its target, and the share clipped, over the newest updates.",
+        act="Lower the learning rate or the number of epochs, or declare `target_kl` and stop early.",
+    ),
+    Runbook(
+        code="update-shock",
+        means="One update moved the policy far, and the critic or the gradients have not recovered since.",
+        confirm="A spike of KL just before value loss or gradient rose.",
+        act="Look at that update's batch for outliers; set `target_kl`; where returns fall, go back.",
+    ),
+    Runbook(
+        code="critic-failing",
+        means="The critic's loss is high and it explains nothing, while there is something to explain.",
+        confirm="Explained variance below 0 for five updates, value loss several times its own median.",
+        act="Check the scale of rewards and the discount; give the critic more epochs or a larger share.",
+    ),
+    Runbook(
+        code="kl-spike",
+        means="A single update moved the policy far more than its neighbours do.",
+        confirm="Its place in the sparkline of KL; whether later updates are as before.",
+        act="Nothing after one; where they come again, look at their batches and set `target_kl`.",
+    ),
+    Runbook(
+        code="slow-drift",
+        means="A row creeps towards its bad side, update by update, while each single value looks usual.",
+        confirm="The message gives the level it had when its baseline was frozen and the level now.",
+        act=(
+            "Compare with a checkpoint from before; look at what changes slowly: schedules, "
+            "normalisers, data. "
+            "A change of the task should be told as one."
+        ),
+    ),
+    Runbook(
+        code="reward-collapse",
+        means="The return of the whole fleet fell below what it was, by more than its own scatter.",
+        confirm="Median of the newest finished episodes against the earlier ones; KL and entropy beside it.",
+        act="Look at KL and entropy at that moment; go back to the last good checkpoint.",
+    ),
+    Runbook(
+        code="converged",
+        means="Entropy is low, falls no more, and returns are at their best: the task may be solved.",
+        confirm="Evaluate the policy on held-out episodes.",
+        act="Stop, or raise the entropy coefficient where it should explore on.",
+    ),
+    Runbook(
+        code="early-stop",
+        means=(
+            "The trainer stopped an update before its last epoch, and KL stayed near its target: it worked."
+        ),
+        confirm="KL of that update is below twice its target.",
+        act="Nothing; where most updates stop early, a lower learning rate wastes fewer epochs.",
+    ),
+)

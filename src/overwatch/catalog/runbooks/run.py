@@ -1,0 +1,108 @@
+"""What to do about a run as a whole: its end, its silence, its processes, its pace."""
+
+from typing import Final
+
+from overwatch.catalog.runbooks.book import Runbook
+
+ENTRIES: Final = (
+    Runbook(
+        code="run-failed",
+        means="The trainer said that it failed, and ended.",
+        confirm="The verdict and the feed hold the reason it gave; the trainer's log holds the traceback.",
+        act="Fix what the reason names, then start again from the newest checkpoint, which the header names.",
+    ),
+    Runbook(
+        code="run-lost",
+        means=(
+            "Nothing was heard of the run for so long that it is taken for dead, and it never said that it "
+            "ended."
+        ),
+        confirm="Look for its process on its node; look for the out-of-memory killer in the kernel's log.",
+        act=(
+            "Where the process lives, look at its network and its exporter. Where it is gone, read its last "
+            "lines and start again from the newest checkpoint."
+        ),
+    ),
+    Runbook(
+        code="telemetry-stale",
+        means=(
+            "The run has said nothing for longer than it usually does. All that is shown is as old as it "
+            "says."
+        ),
+        confirm="Compare the age in the header with the sources below it: one silent source, or all of them?",
+        act=(
+            "Look at the trainer's process and its log, then at the way from it to the collector. What an "
+            "exporter could not deliver it keeps and sends later."
+        ),
+    ),
+    Runbook(
+        code="collector-away",
+        means="The collector itself was away; what was told meanwhile is coming in now.",
+        confirm="The header says CATCHING UP with the age of the data.",
+        act="Nothing. No alarm is raised for the gap; wait until the header says LIVE.",
+    ),
+    Runbook(
+        code="source-silent",
+        means="One process of the run fell silent and did not end, while the others speak.",
+        confirm="The list of sources shows its age beside its usual interval.",
+        act=(
+            "Look at that process: it may hang, be stopped, or have lost its network. What it told last is "
+            "shown as it was then."
+        ),
+    ),
+    Runbook(
+        code="overlapping-writers",
+        means="Two living processes claim to be the same rank of the same run, so their numbers mix.",
+        confirm="Two epochs of one role and rank send records at the same time.",
+        act="End the one that should not be there, or give the second run an id of its own.",
+    ),
+    Runbook(
+        code="too-many-names",
+        means=(
+            "The run brought more envs, lanes, slots or names than there is room for. The rest is left out."
+        ),
+        confirm="The message names the kind, how often, and some of the offenders.",
+        act=(
+            "Names and ids must not carry values such as step numbers or file names: give them a fixed name "
+            "and put the value beside it."
+        ),
+    ),
+    Runbook(
+        code="too-many-findings",
+        means="More is wrong at once than is shown; the worst are shown, the others are counted.",
+        confirm="The message says how many are left out and how bad they are.",
+        act="Look for the one cause: crashes, a lane, a network. The rest mostly goes with it.",
+    ),
+    Runbook(
+        code="training-stalled",
+        means="A rank is in one phase of the loop for far longer than that phase ever took.",
+        confirm=(
+            "The message names rank, phase and the usual time; `py-spy dump` of its process shows the line."
+        ),
+        act=(
+            "Look at the rank that stopped first: a collective that waits for a dead rank, a full disk, a "
+            "loader that hangs. End the run where nothing moves, and go on from its checkpoint."
+        ),
+    ),
+    Runbook(
+        code="throughput-regression",
+        means="The run does fewer steps a second than in its own best hour.",
+        confirm="The message names both rates and the phase that grew.",
+        act=(
+            "Follow the phase that grew: envs, inference, update, waiting. Compare lanes for one that is "
+            "slow."
+        ),
+    ),
+    Runbook(
+        code="throughput-below-baseline",
+        means="The run does fewer steps a second than the recording it is compared with.",
+        confirm="The message names both rates; compare the two runs' configuration and machines.",
+        act="Look for what differs: number of envs, compile and precision modes, drivers, neighbours.",
+    ),
+    Runbook(
+        code="factor-off",
+        means="A factor that an extension brought raised an error and is switched off for this run.",
+        confirm="The message names the factor and its error.",
+        act="Fix or remove the extension; the other factors go on without it.",
+    ),
+)
