@@ -80,7 +80,7 @@ KL_REFERENCE: Final = _row(
     fix="raise the weight of the divergence from the reference model",
     aliases=(
         trl("objective/kl", Estimator.K1, Moment.BATCH),
-        trl("kl", Estimator.K3, Moment.BATCH),
+        # Not its bare `kl`: from anybody else that is KL.
         trl("train/kl", Estimator.K3, Moment.BATCH),
         verl("actor/kl_loss", None, Moment.ALL_EPOCHS),
         nemo("train/kl_penalty", Estimator.K3, Moment.ALL_EPOCHS),

@@ -36,10 +36,11 @@ def test_every_alias_of_a_divergence_names_its_estimator_or_stands_apart() -> No
 
 def test_a_divergence_from_a_reference_is_not_kl() -> None:
     """What keeps a language model near its start has a row and limits of its own."""
-    for name in ("objective/kl", "kl", "actor/kl_loss", "train/kl_penalty"):
+    for name in ("objective/kl", "train/kl", "actor/kl_loss", "train/kl_penalty"):
         row = find(name)
         assert row is not None
         assert row.short == "kl_reference"
+    assert find("kl", Scope.POLICY) is None
     k1 = find("actor/ppo_kl")
     assert k1 is not None
     assert (k1.short, k1.mean_of) == ("kl_k1", 10)

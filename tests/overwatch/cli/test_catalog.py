@@ -30,10 +30,11 @@ def test_a_metric_is_shown_by_any_of_its_spellings(spelling: str) -> None:
 
 
 def test_all_metrics_that_a_word_means_are_shown() -> None:
-    """What one library calls KL is another's divergence from a reference."""
-    shown = json.loads(_run("show", "kl", "--format", "json").stdout)
+    """A policy and a learner both have an entropy; a label is a spelling too."""
+    shown = json.loads(_run("show", "entropy", "--format", "json").stdout)
 
-    assert [row["sdk"] for row in shown] == ["kl_divergence", "kl_reference"]
+    assert [row["name"] for row in shown] == ["overwatch.policy.entropy", "learner.entropy"]
+    assert [row["name"] for row in json.loads(_run("show", "kl", "--format", "json").stdout)] == [KL.name]
 
 
 def test_a_metric_is_shown_in_words() -> None:
