@@ -110,6 +110,11 @@ def token_to_read(url: str) -> str | None:
     return token(url, "read") or os.environ.get(VARIABLE) or None
 
 
+def token_to_control(url: str) -> str | None:
+    """The bearer token to acknowledge with: the announced one's, else that of `OVERWATCH_TOKEN`."""
+    return token(url, "control") or os.environ.get(VARIABLE) or None
+
+
 def _place(url: str) -> tuple[str, int | None]:
     parts = urlsplit(url if "://" in url else f"//{url}")
     host = (parts.hostname or "").lower()

@@ -184,7 +184,7 @@ def _screen(endpoints: Endpoints, run_id: str) -> Snapshot | None:
 
     if endpoints.view is None:
         raise DemoError("the collector opened no view API; its log says why")
-    run_tui(endpoints.view, run_id)
+    run_tui([endpoints.view], run_id)
     return _snapshot(endpoints)
 
 

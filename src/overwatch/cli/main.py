@@ -46,8 +46,9 @@ def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -
 
 @main.command()
 @click.option(
-    "--connect", metavar="ws://HOST:PORT", help="The collector's view API; found by itself without."
-)
+    "--connect", metavar="ws://HOST:PORT", multiple=True,
+    help="A collector's view API, more than once for several; found by itself without.",
+)  # fmt: skip
 @click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
 @click.option(
     "--replay",
@@ -67,7 +68,7 @@ def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -
     "--format", "fmt", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True
 )
 def tui(
-    run_id: str | None, fmt: str, settings: Path | None, *, once: bool, **source: Path | str | float | None
+    run_id: str | None, fmt: str, settings: Path | None, *, once: bool, **source: Path | tuple[str, ...] | float | None
 ) -> None:
     """Watch a run in the terminal, live or from a recording."""
     from overwatch.cli import watch

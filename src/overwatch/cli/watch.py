@@ -26,7 +26,8 @@ class Source:
     """What to watch: a collector's run, or a recording's."""
 
     run_id: str | None = None
-    connect: str | None = None
+    connect: tuple[str, ...] = ()
+    """View APIs; found by itself without."""
     recording: Path | None = None
     at_s: float | None = None
     """Second of the recording to begin at."""
@@ -34,11 +35,11 @@ class Source:
     """A recording whose throughput the recording's is compared with."""
 
 
-def source_of(options: Mapping[str, Path | str | float | None], run_id: str | None) -> Source:
+def source_of(options: Mapping[str, Path | tuple[str, ...] | float | None], run_id: str | None) -> Source:
     """The source that a command line names; options that exclude one another are bad usage."""
     connect, recording, at_s = (options.get(name) for name in ("connect", "recording", "at_s"))
     baseline = options.get("baseline")
-    if connect is not None and recording is not None:
+    if connect and recording is not None:
         raise click.UsageError("--connect and --replay exclude one another; give one of them")
     if at_s is not None and recording is None:
         raise click.UsageError("--at is a second of a recording; name it with --replay")
@@ -46,7 +47,7 @@ def source_of(options: Mapping[str, Path | str | float | None], run_id: str | No
         raise click.UsageError("--baseline is for a recording here; a collector takes it when it starts")
     return Source(
         run_id=run_id,
-        connect=None if connect is None else str(connect),
+        connect=connect if isinstance(connect, tuple) else (),
         recording=recording if isinstance(recording, Path) else None,
         at_s=None if at_s is None else float(str(at_s)),
         baseline=baseline if isinstance(baseline, Path) else None,
@@ -64,7 +65,7 @@ def watch(source: Source, settings_file: Path | None = None) -> int:
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
     if source.recording is None:
-        return run_tui(_address(source.connect), source.run_id, settings)
+        return run_tui([_address(one) for one in source.connect or (None,)], source.run_id, settings)
     player = _player(source, source.recording)
     player.paused = source.at_s is not None
     return run_replay(player, source.run_id, settings)
@@ -88,8 +89,10 @@ def print_once(source: Source, fmt: str) -> int:
 
 
 def _latest(source: Source) -> Snapshot | None:
+    if len(source.connect) > 1:
+        raise click.UsageError("--once prints one snapshot; give one --connect")
     try:
-        return fetch_snapshot(_address(source.connect), source.run_id)
+        return fetch_snapshot(_address(next(iter(source.connect), None)), source.run_id)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
 

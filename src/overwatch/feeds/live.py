@@ -97,6 +97,11 @@ class Live:
             self.view = view
             self._selected.set()
 
+    def go(self, address: str, run_id: str | None) -> None:
+        """Watch another run, of this collector or of another one, from now on."""
+        self.address, self.run_id = address, run_id
+        self._selected.set()
+
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Every snapshot, and every change of the connection, until the caller stops."""
         wait_s = self.config.first_wait_s
@@ -111,7 +116,7 @@ class Live:
                     if self._selected.is_set():
                         continue
                 except (aiohttp.ClientError, OSError, TimeoutError, codec.SchemaVersionError) as error:
-                    reason = _reason(error)
+                    reason = reason_of(error)
                     if isinstance(error, aiohttp.WSServerHandshakeError) and self.view != self._good:
                         self.view = self._good
                         self.connection = Connection(state="up", reason=f"view {reason}")
@@ -204,7 +209,8 @@ def _address(url: str) -> str:
     return f"{_SCHEMES[scheme]}://{host}"
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Why a collector cannot be reached, in a few words."""
     if isinstance(error, aiohttp.WSServerHandshakeError) and error.status in (401, 403):
         return f"refused with HTTP {error.status}; set {discovery.VARIABLE} to a token that may read"
     if isinstance(error, aiohttp.WSServerHandshakeError):

@@ -11,6 +11,8 @@ from typing import Final
 
 from overwatch.feeds.live import Connection, Update
 from overwatch.feeds.player import Player
+from overwatch.feeds.towers import AckError, Listed
+from overwatch.projection.runs import run_list
 from overwatch.snapshot import Snapshot, View
 
 TICK_S: Final = 0.1
@@ -69,6 +71,22 @@ class Replay:
         """Show another view of the current place."""
         self.view = view
         self._wake.set()
+
+    async def runs(self) -> tuple[Listed, ...]:
+        """The runs at this place."""
+        frame, where = self._player.frame, str(self._player.recording.folder)
+        told = run_list(frame.snapshots, frame.newest)
+        return tuple(Listed(collector=where, run=run) for run in told.runs)
+
+    def go(self, listed: Listed) -> None:
+        """Show another run of the recording."""
+        if listed.run is not None:
+            self.run_id = listed.run.run_id
+            self._wake.set()
+
+    async def acknowledge(self, finding_id: str, run_id: str) -> None:
+        """Nothing can be said to a recording: raises `AckError`."""
+        raise AckError(f"{finding_id} of {run_id} is recorded; only a live finding can be acknowledged")
 
     def play(self, *, playing: bool) -> None:
         """Play on, from the start when at the end; or pause."""

@@ -149,7 +149,8 @@ def _is_number(value: str) -> bool:
 
 def _example(key: str, sign: str) -> str:
     examples = {
-        "env": "17", "gpu": "0", "node": "h200-04", "rank": "3", "status": "degraded", "blueprint": "attention", "stage": "pruned",
+        "env": "17", "gpu": "0", "node": "h200-04", "rank": "3",
+        "status": "degraded", "blueprint": "attention", "stage": "pruned",
         "slot": "r0c0", "score": "3", "return": "0.5", "metric": "0.9", "fps": "100",
     }  # fmt: skip
     return f"{key}{sign}{examples[key]}"

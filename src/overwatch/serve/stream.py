@@ -16,6 +16,7 @@ from aiohttp import WSMsgType, web
 
 from overwatch import codec
 from overwatch.projection.filtering import FilterError, parse
+from overwatch.projection.runs import run_list
 from overwatch.projection.selection import SORTS
 from overwatch.snapshot import Snapshot, View
 
@@ -94,23 +95,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     view: View
 
 
-class RunLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One run in the list of runs."""
-
-    run_id: str
-    newest: bool
-    task: str | None
-    algo: str | None
-    state: str
-    outcome: str | None
-    update: int | None
-    n_envs: int | None
-    severity: str
-    text: str
-    data_age_s: float | None
-    time: float
-
-
 class _BadRequest(Exception):  # noqa: N818 it is an answer, not a failure of ours
     """An answer that is an error."""
 
@@ -163,15 +147,8 @@ class ViewApi:
     async def _runs(self, request: web.Request) -> web.Response:
         _only(request.query, frozenset())
         frame = self._tower.frame
-        plain = View()
-        runs = [
-            _line(run_id, snapshot, newest=run_id == frame.newest)
-            for (run_id, view), snapshot in (frame.snapshots.items() if frame else ())
-            if frame and view == plain
-        ]
-        runs.sort(key=lambda line: line.run_id)
-        newest = frame.newest if frame else None
-        return _json(200, msgspec.json.encode({"newest": newest, "runs": runs}))
+        listed = run_list(frame.snapshots, frame.newest) if frame else run_list({}, None)
+        return _json(200, msgspec.json.encode(listed))
 
     async def _snapshot(self, request: web.Request) -> web.Response:
         ask = _ask(request.query)
@@ -320,24 +297,6 @@ def _number(query: Mapping[str, str], name: str, most: int) -> int | None:
     if not (text.isascii() and text.isdigit()) or int(text) > most:
         raise _BadRequest(400, f"{name}={text[:40]!r} is not a whole number from 0 to {most}", name)
     return int(text)
-
-
-def _line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
-    run = snapshot.run
-    return RunLine(
-        run_id=run_id,
-        newest=newest,
-        task=run.task,
-        algo=run.algo,
-        state=snapshot.link.state,
-        outcome=run.outcome,
-        update=run.update,
-        n_envs=run.n_envs,
-        severity=snapshot.verdict.severity,
-        text=snapshot.verdict.text,
-        data_age_s=snapshot.link.data_age_s,
-        time=snapshot.time,
-    )
 
 
 def _json(status: int, body: bytes) -> web.Response:

@@ -26,6 +26,7 @@ from overwatch.snapshot.board import (
 from overwatch.snapshot.findings import FeedLine, Finding, Subject
 from overwatch.snapshot.policy import Limit, Reading
 from overwatch.snapshot.run import Baseline, Link, Metric, Modes, Run, Source, Throughput, Verdict
+from overwatch.snapshot.runs import RunLine, RunList
 from overwatch.snapshot.system import Bound, Host, Lane, Spread, System
 
 __all__ = [
@@ -51,6 +52,8 @@ __all__ = [
     "Reading",
     "Reason",
     "Run",
+    "RunLine",
+    "RunList",
     "SeedEvent",
     "Slot",
     "Snapshot",

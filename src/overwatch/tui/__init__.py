@@ -5,6 +5,7 @@ A renderer shows; it never sorts, sums or judges. Nothing that came from telemet
 
 import io
 import sys
+from collections.abc import Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -28,15 +29,15 @@ __all__ = ["once", "recording_of", "run_replay", "run_tui"]
 Format = Literal["text", "json", "svg"]
 
 
-def run_tui(url: str, run_id: str | None, settings: Settings | None = None) -> int:
-    """Watch a run until the user quits; returns the exit code. `url` is the view API, `ws://HOST:PORT`.
+def run_tui(urls: Sequence[str], run_id: str | None, settings: Settings | None = None) -> int:
+    """Watch a run until the user quits; returns the exit code. `urls` are view APIs, `ws://HOST:PORT`.
 
-    Raises `ValueError` for a `url` that is no address.
+    Raises `ValueError` for a URL that is no address.
     """
-    from overwatch.feeds.live import Live
+    from overwatch.feeds.towers import Towers
     from overwatch.tui.app import OverwatchApp
 
-    feed = Live(url, run_id)
+    feed = Towers(urls, run_id)
     folder = recording_of(feed.address)
     app = OverwatchApp(feed, feed.address, settings, recorded=folder is not None)
     code = _show(app)

@@ -25,15 +25,16 @@ from textual.timer import Timer
 
 from overwatch import discovery
 from overwatch.feeds.live import Connection, Update
+from overwatch.feeds.towers import AckError, Listed
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.tui.canvas import Canvas
 from overwatch.tui.context import Context, Freshness, freshness, replayed
 from overwatch.tui.keys import Mode
-from overwatch.tui.panels import help as help_panel
+from overwatch.tui.paging import Page
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Transport
-from overwatch.tui.screens import overview
 from overwatch.tui.screens.overview import Frame
+from overwatch.tui.screens.whole import draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.theme import Look
@@ -48,11 +49,16 @@ _SOON_S: Final = 0.001
 """A timer of Textual divides by its interval, so none is 0."""
 
 
-class Feed(Protocol):
+class Stream(Protocol):
     """Where snapshots come from."""
 
-    run_id: str | None
-    connection: Connection
+    @property
+    def run_id(self) -> str | None:
+        """The run that was asked for; `None` follows the newest."""
+
+    @property
+    def connection(self) -> Connection:
+        """How this end is connected."""
 
     @property
     def age_s(self) -> float | None:
@@ -63,6 +69,23 @@ class Feed(Protocol):
 
     def select(self, view: View) -> None:
         """Send snapshots of this view from now on."""
+
+
+class Desk(Protocol):
+    """Who knows all runs and takes acknowledgements."""
+
+    async def runs(self) -> tuple[Listed, ...]:
+        """All runs that can be watched; never raises."""
+
+    def go(self, listed: Listed) -> None:
+        """Send snapshots of another run from now on."""
+
+    async def acknowledge(self, finding_id: str, run_id: str) -> None:
+        """Say that somebody knows about a finding; raises `AckError`."""
+
+
+class Feed(Stream, Desk, Protocol):
+    """Both."""
 
 
 class OverwatchApp(App[int]):
@@ -104,6 +127,7 @@ class OverwatchApp(App[int]):
     def on_mount(self) -> None:
         """Start following, and leave the terminal in order whoever ends us."""
         self.set_interval(1.0, self._every_second)
+        self._list_soon()
         self.run_worker(self._follow(), exit_on_error=True)
         if not self.is_headless:
             loop = asyncio.get_running_loop()
@@ -130,8 +154,38 @@ class OverwatchApp(App[int]):
         if self.session.leaving:
             self.exit(0)
             return
+        self._tell()
         self._select_soon()
         self.paint()
+
+    def _tell(self) -> None:
+        """Do what the session cannot do by itself: go to another run, acknowledge, ask for the runs."""
+        session = self.session
+        if session.going is not None:
+            self._feed.go(session.going)
+            session.going = None
+        if session.acknowledging is not None and session.snapshot is not None:
+            self.run_worker(self._acknowledge(session.acknowledging, session.snapshot.run.run_id))
+            session.acknowledging = None
+        if session.page is Page.RUNS:
+            self._list_soon()
+
+    def _list_soon(self) -> None:
+        self.run_worker(self._list(), group="runs", exclusive=True)
+
+    async def _list(self) -> None:
+        self.session.runs = await self._feed.runs()
+        if self.session.page is Page.RUNS:
+            self._paint_soon()
+
+    async def _acknowledge(self, finding_id: str, run_id: str) -> None:
+        try:
+            await self._feed.acknowledge(finding_id, run_id)
+        except AckError as error:
+            self.session.notice = str(error)
+        else:
+            self.session.notice = "acknowledged"
+        self._paint_soon()
 
     def _select_soon(self) -> None:
         """Ask for the view that the session needs; typing asks when it rests."""
@@ -164,6 +218,8 @@ class OverwatchApp(App[int]):
         if not self.is_headless and not _terminal_is_there():
             self.exit(128 + signal.SIGHUP)
             return
+        if self.session.page is Page.RUNS:
+            self._list_soon()
         self.paint()
 
     def _paint_soon(self) -> None:
@@ -189,19 +245,8 @@ class OverwatchApp(App[int]):
 
     def frame(self, width: int, height: int) -> Frame:
         """The frame of this moment at this size."""
-        session, snapshot = self.session, self._showable()
-        ctx = self._seen_with(width, height, snapshot)
-        if session.mode is Mode.HELP:
-            session.clamp(help_panel.most_scroll(snapshot, ctx))
-            ctx = self._seen_with(width, height, snapshot)
-            return Frame(lines=help_panel.render(snapshot, ctx))
-        if snapshot is None:
-            return Frame(lines=welcome.render(self._waiting(), ctx))
-        frame = overview.render(snapshot, ctx)
-        session.clamp(frame.most_scroll)
-        if session.drawn(frame.walk, snapshot) or session.ui.scroll != ctx.ui.scroll:
-            frame = overview.render(snapshot, self._seen_with(width, height, snapshot))
-        return frame
+        shown = self._showable()
+        return draw(self.session, shown, lambda: self._seen_with(width, height, shown), waiting=self._waiting)
 
     def _showable(self) -> Snapshot | None:
         """The snapshot with what this terminal adds: held order, scrollback, render times."""

@@ -171,7 +171,12 @@ class Boarding(Feeding):
         if not 1 <= int(number) <= len(rail):
             self.notice = f"there is no alarm {number}"
             return
-        finding = rail[int(number) - 1]
+        self.open_finding(rail[int(number) - 1])
+
+    def open_finding(self, finding: Finding) -> None:
+        """What a finding is about: its env, or itself, with the cursor on its lane's worst env."""
+        if self.shown is None:
+            return
         subject = finding.subject
         self._feed_has_keys = False
         if subject.scope == "env" and subject.id is not None and subject.id.isdecimal():

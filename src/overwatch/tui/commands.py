@@ -109,6 +109,12 @@ def _lane(session: "Session", text: str) -> None:
     session.unfold(text)
 
 
+def _run(session: "Session", text: str) -> None:
+    if not session.watch(text):
+        runs = session.vocabulary.runs
+        raise CommandError(f"no run is called {text!r}; {_one_of(text, runs)}")
+
+
 def _set(session: "Session", text: str) -> None:
     name, _, value = text.partition(" ")
     if name == "utc" and not value:
@@ -153,6 +159,12 @@ COMMANDS: Final = (
     Command(name="pause", does="stop the feed, or follow again", run=_act("pause")),
     Command(name="set", argument="SETTING VALUE", does="theme, glyphs or clock, until you leave", run=_set,
             choices=_settings),
+    Command(name="findings", does="all findings of the run", run=_act("page", "findings")),
+    Command(name="ack", does="acknowledge the finding of the drawer or the cursor", run=_act("ack"),
+            live=True),
+    Command(name="runs", does="all runs of all collectors", run=_act("page", "runs")),
+    Command(name="run", argument="ID", does="watch another run", run=_run,
+            choices=_words(lambda known: known.runs)),
     Command(name="play", does="play or pause the recording", run=_act("play"), replay=True),
     Command(name="seek", argument="TIME", does="go to 12:41:07, +30s, -5m or 40%", run=_seek, replay=True),
     Command(name="replay", does="replay this run from its recording", run=_act("replay"), live=True),

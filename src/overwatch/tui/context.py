@@ -9,6 +9,7 @@ from datetime import tzinfo
 from typing import Final, NamedTuple, TypeAlias
 
 from overwatch.catalog.durations import duration
+from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Finding, Link
 from overwatch.tui.grammar import age
 from overwatch.tui.keys import KEYS, Key, Mode
@@ -119,6 +120,10 @@ class Ui:
     """One thing to tell the user on the key line."""
     keys: tuple[Key, ...] = KEYS
     """The user's keys."""
+    runs: tuple[Listed, ...] = ()
+    """All runs that are known."""
+    picked: int = 0
+    """Where the cursor of a page is."""
 
     @property
     def opened(self) -> bool:

@@ -17,6 +17,8 @@ class Mode(Enum):
     FEED = "Feed"
     DRAWER = "Drawer"
     FULL = "Drawer, full screen"
+    RUNS = "Runs"
+    FINDINGS = "Findings"
     HELP = "Help"
     PROMPT = "Prompt"
 
@@ -64,7 +66,9 @@ _ROWS: Final = (Mode.BOARD, Mode.DRAWER)
 _FEED: Final = (Mode.FEED,)
 _OPEN: Final = (Mode.DRAWER, Mode.FULL)
 _TEXT: Final = (Mode.FULL, Mode.HELP)
-_ANYWHERE: Final = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL, Mode.HELP)
+_PAGES: Final = (Mode.RUNS, Mode.FINDINGS)
+_SHOWN: Final = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL)
+_ANYWHERE: Final = (*_SHOWN, *_PAGES, Mode.HELP)
 
 KEYS: Final = (
     Key(keys="j,down", action="move", argument=1, shown="j ↓", does="cursor to the next environment",
@@ -109,6 +113,15 @@ KEYS: Final = (
           does="open what that alarm is about" if number == 1 else "", modes=(Mode.BOARD, *_OPEN),
           hint="1-9 alarm" if number == 1 else None, tiny="1-9 alarm" if number == 1 else None, hinted=_BOARD)
       for number in range(1, 10)),
+    Key(keys="j,down", action="pick", argument=1, shown="j ↓", does="to the next line", modes=_PAGES,
+        hint="j/k move", tiny="j/k move"),
+    Key(keys="k,up", action="pick", argument=-1, shown="k ↑", does="to the line before", modes=_PAGES),
+    Key(keys="pagedown", action="pick", argument=10, shown="PgDn", does="ten lines on", modes=_PAGES),
+    Key(keys="pageup", action="pick", argument=-10, shown="PgUp", does="ten lines back", modes=_PAGES),
+    Key(keys="enter", action="choose", shown="Enter", does="watch this run", modes=(Mode.RUNS,),
+        hint="Enter watch", tiny="Enter watch"),
+    Key(keys="enter", action="choose", shown="Enter", does="open what the finding is about",
+        modes=(Mode.FINDINGS,), hint="Enter open", tiny="Enter open"),
     Key(keys="s", action="sort", shown="s", does="sort by anomaly, env, return, fps, metric in turn",
         modes=_ROWS, hint="s sort", tiny="s sort", hinted=_BOARD),
     Key(keys="S,shift+s", action="reverse", shown="S", does="turn the order around", modes=_ROWS),
@@ -120,6 +133,15 @@ KEYS: Final = (
         tiny="l feed", hinted=(Mode.BOARD, Mode.FULL)),
     Key(keys="tab,shift+tab", action="next_panel", shown="Tab", does="keys to the next panel",
         hint="Tab focus", hinted=(Mode.DRAWER,)),
+    Key(keys="a", action="ack", shown="a", does="acknowledge the finding of the drawer or the cursor",
+        modes=(*_SHOWN, Mode.FINDINGS), hint="a ack", hinted=(Mode.BOARD, Mode.FEED, Mode.FINDINGS),
+        live=True),
+    Key(keys="A,shift+a", action="page", argument="findings", shown="A", does="all findings, or back",
+        modes=(*_SHOWN, Mode.FINDINGS)),
+    Key(keys="R,shift+r", action="page", argument="runs", shown="R", does="all runs, or back",
+        modes=(*_SHOWN, Mode.RUNS)),
+    Key(keys="N,shift+n", action="next_run", argument=1, shown="N",
+        does="the next run", modes=_SHOWN),
     Key(keys="o", action="fold", shown="o", does="fold or unfold the lane of the cursor", modes=_BOARD,
         hint="o fold"),
     Key(keys="space", action="play", shown="Space", does="play or pause", modes=_ANYWHERE, replay=True),

@@ -10,17 +10,17 @@ import msgspec
 
 from overwatch.snapshot import Snapshot
 from overwatch.tui import commands
-from overwatch.tui.boarding import Boarding
 from overwatch.tui.completion import Vocabulary
 from overwatch.tui.context import COMPACT_BELOW, Ui
 from overwatch.tui.keys import Mode, find, keymap
+from overwatch.tui.paging import Page, Paging
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.playback import Transport
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.settings import Settings
 
 
-class Session(Boarding):
+class Session(Paging):
     """One user at one terminal."""
 
     def __init__(self, transport: Transport | None = None, settings: Settings | None = None) -> None:
@@ -42,6 +42,8 @@ class Session(Boarding):
             return Mode.HELP
         if self._prompt is not None:
             return Mode.PROMPT
+        if self.page is not None:
+            return Mode.RUNS if self.page is Page.RUNS else Mode.FINDINGS
         if self._env_id is not None or self._alarm is not None:
             if self._full or self.width < COMPACT_BELOW:
                 return Mode.FULL
@@ -66,13 +68,16 @@ class Session(Boarding):
             recorded=self.recorded,
             notice=self.notice,
             keys=self.keys,
+            runs=self.runs,
+            picked=self.picked,
         )
 
     @property
     def vocabulary(self) -> Vocabulary:
         """What can be named in a prompt."""
         alarms = 0 if self.shown is None else len(on_rail(self.shown))
-        return Vocabulary.of(self.snapshot, replay=self.transport is not None, alarms=alarms, runs=())
+        runs = tuple(one.run.run_id for one in self.runs if one.run is not None)
+        return Vocabulary.of(self.snapshot, replay=self.transport is not None, alarms=alarms, runs=runs)
 
     def take(self, snapshot: Snapshot) -> None:
         """The next snapshot; a feed line under the cursor stays there."""
@@ -178,6 +183,7 @@ class Session(Boarding):
         self._close()
         self.cursor, self._row = None, 0
         self._helping = self._feed_has_keys = False
+        self.page = None
 
     def do_help(self, _: int | str) -> None:
         """Help, or back from it."""
@@ -188,6 +194,8 @@ class Session(Boarding):
         """Out of what was opened last."""
         if self._helping:
             self._helping, self._scroll = False, 0
+        elif self.page is not None:
+            self.page = None
         elif self.mode is Mode.FEED and (self._search or self._toggles):
             self._toggles = frozenset()
             self.search_for("")

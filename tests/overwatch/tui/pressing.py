@@ -1,16 +1,14 @@
 """A session at a terminal of a given size: snapshots and keys in, lines out. No Textual, no clock."""
 
-from collections.abc import Sequence
 from datetime import UTC
 
 import msgspec
 
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, Place, freshness
-from overwatch.tui.keys import Mode
-from overwatch.tui.panels import help as help_panel
+from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Transport
-from overwatch.tui.screens import overview
+from overwatch.tui.screens.whole import draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.text import plain
@@ -53,16 +51,11 @@ class Terminal:
         raw = session.snapshot
         assert raw is not None
         shown = msgspec.structs.replace(session.hold.apply(raw, self.now), feed=session.feed)
-        if session.mode is Mode.HELP:
-            session.clamp(help_panel.most_scroll(shown, self._context(shown)))
-            lines: Sequence[object] = help_panel.render(shown, self._context(shown))
-        else:
-            frame = overview.render(shown, self._context(shown))
-            session.clamp(frame.most_scroll)
-            if session.drawn(frame.walk, shown) or session.ui.scroll:
-                frame = overview.render(shown, self._context(shown))
-            lines, self.cursor = frame.lines, frame.cursor
-        self.lines = [plain(line) for line in lines]  # type: ignore[arg-type]  # both branches give lines
+        frame = draw(
+            session, shown, lambda: self._context(shown), lambda: welcome.Waiting(collector="", state="")
+        )
+        self.cursor = frame.cursor
+        self.lines = [plain(line) for line in frame.lines]
 
     def _context(self, shown: Snapshot) -> Context:
         fresh = freshness(shown.link, 0.0)

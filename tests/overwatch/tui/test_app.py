@@ -9,7 +9,8 @@ from textual.pilot import Pilot
 
 from overwatch.feeds import Connection
 from overwatch.feeds.live import Update
-from overwatch.snapshot import Snapshot, View
+from overwatch.feeds.towers import AckError, Listed
+from overwatch.snapshot import RunLine, Snapshot, View
 from overwatch.tui.app import OverwatchApp
 from overwatch.tui.keys import KEYS, Mode, known
 from overwatch.tui.session import Session
@@ -28,6 +29,10 @@ class Desk:
         self.connection = Connection(state="connecting")
         self.waited_s: float | None = None
         self.views: list[View] = []
+        self.listed: tuple[Listed, ...] = ()
+        self.gone: list[Listed] = []
+        self.acknowledged: list[tuple[str, str]] = []
+        self.refusal: str | None = None
         self._queue: asyncio.Queue[Update] = asyncio.Queue()
 
     @property
@@ -38,6 +43,20 @@ class Desk:
     def select(self, view: View) -> None:
         """What the app asks for."""
         self.views.append(view)
+
+    async def runs(self) -> tuple[Listed, ...]:
+        """As told by the test."""
+        return self.listed
+
+    def go(self, listed: Listed) -> None:
+        """What the app chooses."""
+        self.gone.append(listed)
+
+    async def acknowledge(self, finding_id: str, run_id: str) -> None:
+        """What the app acknowledges."""
+        if self.refusal is not None:
+            raise AckError(self.refusal)
+        self.acknowledged.append((finding_id, run_id))
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """What the test puts in."""
@@ -175,7 +194,8 @@ def test_help_shows_every_key_and_the_stages(opens: str, closes: str) -> None:
         await pilot.press(opens)
         screen = await _shows(pilot, "KEYS", "Board and everywhere", "filter the environments")
         assert "now: sort anomaly, falling" in screen
-        assert "◑ BLENDING" in screen
+        await pilot.press("pagedown", "pagedown")
+        await _shows(pilot, "◑ BLENDING", "watch this run")
         await pilot.press(closes)
         await _shows(pilot, "FLIGHT BOARD")
 
@@ -198,6 +218,8 @@ _INTO: dict[Mode, tuple[str, ...]] = {
     Mode.FEED: ("l",),
     Mode.DRAWER: ("enter",),
     Mode.FULL: ("enter", "f"),
+    Mode.RUNS: ("R",),
+    Mode.FINDINGS: ("A",),
     Mode.HELP: ("question_mark",),
 }
 
@@ -328,5 +350,38 @@ def test_render_times_are_measured_here() -> None:
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk, msgspec.structs.replace(scenario.storm(), timing=None))
         await _shows(pilot, "paint ", " ms")
+
+    _run(steps)
+
+
+def test_the_list_of_runs_is_asked_for_and_the_chosen_one_is_gone_to() -> None:
+    """While it is open once a second; before the first snapshot too."""
+    told = {"newest": True, "state": "live", "severity": "ok", "text": "all well", "time": 1.0}
+    ant = Listed(collector="ws://127.0.0.1:4380", run=msgspec.convert({"run_id": "ant-3", **told}, RunLine))
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        await pilot.press("R")
+        await _shows(pilot, "RUNS", "asking the collector")
+        desk.listed = (ant,)
+        await _shows(pilot, "ant-3", "all well")
+        await pilot.press("enter")
+        assert desk.gone == [ant]
+        await _shows(pilot, "FLIGHT BOARD")
+
+    _run(steps)
+
+
+def test_an_acknowledgement_goes_to_the_collector_and_its_answer_is_said() -> None:
+    """Taken or refused."""
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        await pilot.press("A", "a")
+        await _shows(pilot, "acknowledged")
+        assert desk.acknowledged == [(scenario.storm().findings[0].id, scenario.storm().run.run_id)]
+        desk.refusal = "not acknowledged: HTTP 403; set OVERWATCH_TOKEN to a token that may control"
+        await pilot.press("a")
+        await _shows(pilot, "not acknowledged: HTTP 403")
 
     _run(steps)

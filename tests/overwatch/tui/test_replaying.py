@@ -71,7 +71,7 @@ def test_on_a_real_terminal_r_changes_from_live_to_the_recording(
     with running(tmp_path) as service:
         service.announce()
         http(f"{service.endpoints.otlp_http}/v1/logs", body, content_type="application/x-protobuf")
-        command = "import sys; from overwatch.tui import run_tui; sys.exit(run_tui(sys.argv[1], None))"
+        command = "import sys; from overwatch.tui import run_tui; sys.exit(run_tui(sys.argv[1:], None))"
         with ptys.running([sys.executable, "-c", command, service.endpoints.view or ""]) as terminal:
             live = terminal.until("OVERWATCH", fakes.ORIGIN.run_id, "update 1 ")
             terminal.press("r")

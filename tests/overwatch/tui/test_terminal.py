@@ -12,7 +12,7 @@ import pytest
 
 from tests.overwatch.tui.ptys import DEADLINE_S, ROOT, Terminal, in_order, running
 
-RUN = "import sys; from overwatch.tui import run_tui; sys.exit(run_tui(sys.argv[1], None))"
+RUN = "import sys; from overwatch.tui import run_tui; sys.exit(run_tui(sys.argv[1:], None))"
 
 
 class Collector:

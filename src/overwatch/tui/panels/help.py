@@ -28,6 +28,10 @@ _SLOT_FILTERS = (
     ("blueprint=at", "growing it, by name or code"),
     ("stage=pruned", "a slot in that stage; slot=r0c0: which"),
 )
+_HEADINGS = {
+    Mode.BOARD: "Board and everywhere", Mode.FEED: "With the feed", Mode.DRAWER: "In the drawer",
+    Mode.RUNS: "In the list of runs", Mode.FINDINGS: "In the list of findings",
+}  # fmt: skip
 _TWO_COLUMNS = 120
 """Cells from which on texts stand side by side."""
 
@@ -58,7 +62,7 @@ def text(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
     if snapshot is not None:
         lines.append(_current(snapshot, ctx))
     keys = known(ctx.ui.keys, slots=slots, replay=ctx.ui.playback is not None)
-    lines += _columns([_keys(mode, keys) for mode in (Mode.BOARD, Mode.FEED, Mode.DRAWER)], ctx.width)
+    lines += _columns([_keys(mode, keys) for mode in _HEADINGS], ctx.width)
     lines.append(rule("FILTER", [], ctx.width))
     lines += _table((*_FILTERS, *(_SLOT_FILTERS if slots else ())), 17, ctx.width)
     lines.append(rule("MARKS", [], ctx.width))
@@ -80,8 +84,8 @@ def _current(snapshot: Snapshot, ctx: Context) -> Line:
 
 def _keys(mode: Mode, keys: tuple[Key, ...]) -> list[list[Span]]:
     """One panel's own keys under its name; keys that mean the same in several stand with the first."""
-    heading = {Mode.BOARD: "Board and everywhere", Mode.FEED: "With the feed", Mode.DRAWER: "In the drawer"}
-    before = {Mode.BOARD: (), Mode.FEED: (Mode.BOARD,), Mode.DRAWER: (Mode.BOARD, Mode.FEED)}[mode]
+    order = list(_HEADINGS)
+    before = order[: order.index(mode)]
     own = {mode, Mode.FULL} if mode is Mode.DRAWER else {mode}
     rows = [
         key
@@ -89,7 +93,7 @@ def _keys(mode: Mode, keys: tuple[Key, ...]) -> list[list[Span]]:
         if key.shown and own & set(key.modes) and not any(other in key.modes for other in before)
     ]
     return [
-        [Span(heading[mode], Role.INFO)],
+        [Span(_HEADINGS[mode], Role.INFO)],
         *([Span(left(key.shown, 7), Role.TITLE), Span(key.does)] for key in rows),
     ]
 

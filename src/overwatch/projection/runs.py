@@ -1,0 +1,33 @@
+"""The list of runs, from the snapshots of one moment. Pure."""
+
+from collections.abc import Mapping
+
+from overwatch.snapshot import RunLine, RunList, Snapshot, View
+
+
+def run_list(snapshots: Mapping[tuple[str, View], Snapshot], newest: str | None) -> RunList:
+    """One line a run, by id; told by each run's default view."""
+    lines = [
+        _line(run_id, snapshot, newest=run_id == newest)
+        for (run_id, view), snapshot in snapshots.items()
+        if view == View()
+    ]
+    return RunList(newest=newest, runs=tuple(sorted(lines, key=lambda line: line.run_id)))
+
+
+def _line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
+    run = snapshot.run
+    return RunLine(
+        run_id=run_id,
+        newest=newest,
+        task=run.task,
+        algo=run.algo,
+        state=snapshot.link.state,
+        outcome=run.outcome,
+        update=run.update,
+        n_envs=run.n_envs,
+        severity=snapshot.verdict.severity,
+        text=snapshot.verdict.text,
+        data_age_s=snapshot.link.data_age_s,
+        time=snapshot.time,
+    )

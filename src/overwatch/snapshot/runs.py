@@ -1,0 +1,31 @@
+"""The list of runs that a collector knows, as a view may know it."""
+
+import msgspec
+
+
+class RunLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in the list of runs."""
+
+    run_id: str
+    newest: bool
+    """It is the one that is shown where none is asked for."""
+    task: str | None = None
+    algo: str | None = None
+    state: str
+    """How fresh it is, as `Link.state`."""
+    outcome: str | None = None
+    update: int | None = None
+    n_envs: int | None = None
+    severity: str
+    """The verdict's."""
+    text: str
+    data_age_s: float | None = None
+    time: float
+    """The tick, Unix seconds."""
+
+
+class RunList(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs of one collector, by id."""
+
+    newest: str | None
+    runs: tuple[RunLine, ...]

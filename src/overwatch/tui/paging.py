@@ -1,0 +1,118 @@
+"""What keys do to the pages that list something: the runs of all collectors, and all findings of a run.
+
+Owns which page is open and where its cursor is; what is chosen is told to whoever can do it. Must not know
+drawing or the network.
+"""
+
+from enum import Enum
+
+from overwatch.feeds.towers import Listed
+from overwatch.snapshot import Finding
+from overwatch.tui.boarding import Boarding
+from overwatch.tui.playback import Transport
+
+
+class Page(Enum):
+    """A page that lists something."""
+
+    RUNS = "runs"
+    FINDINGS = "findings"
+
+
+class Paging(Boarding):
+    """The part of a session that is about pages."""
+
+    def __init__(self, transport: Transport | None = None) -> None:
+        super().__init__(transport)
+        self.runs: tuple[Listed, ...] = ()
+        """As they were told last."""
+        self.page: Page | None = None
+        """What is open."""
+        self.going: Listed | None = None
+        """The run that the user chose, until the feed goes there."""
+        self.acknowledging: str | None = None
+        """The finding that the user knows about, until the collector is told."""
+        self._picked = 0
+
+    @property
+    def picked(self) -> int:
+        """Where the cursor of the page is."""
+        return max(0, min(self._picked, self._length() - 1))
+
+    def _length(self) -> int:
+        if self.page is Page.RUNS:
+            return len(self.runs)
+        return 0 if self.snapshot is None else len(self.snapshot.findings)
+
+    def do_page(self, name: int | str) -> None:
+        """Open a page, or close it."""
+        wanted = Page(name)
+        self.page = None if self.page is wanted else wanted
+        here = (i for i, one in enumerate(self.runs) if one.run and self._watches(one))
+        self._picked = next(here, 0) if self.page is Page.RUNS else 0
+
+    def _watches(self, listed: Listed) -> bool:
+        shown = self.snapshot
+        return shown is not None and listed.run is not None and listed.run.run_id == shown.run.run_id
+
+    def do_pick(self, by: int | str) -> None:
+        """The cursor of the page."""
+        self._picked = min(max(0, self.picked + int(by)), max(0, self._length() - 1))
+
+    def do_choose(self, _: int | str) -> None:
+        """The run under the cursor from now on, or what the finding under it is about."""
+        if self.page is Page.RUNS and self.runs:
+            self._choose(self.runs[self.picked])
+        elif self.page is Page.FINDINGS and (finding := self._finding()) is not None:
+            self.page = None
+            self.open_finding(finding)
+
+    def _choose(self, listed: Listed) -> None:
+        if listed.run is None:
+            self.notice = f"{listed.collector} does not answer: {listed.reason}"
+            return
+        self.page, self.going = None, listed
+
+    def watch(self, run_id: str) -> bool:
+        """Go to a run by its id; whether there is one."""
+        found = next((one for one in self.runs if one.run and one.run.run_id == run_id), None)
+        if found is not None:
+            self._choose(found)
+        return found is not None
+
+    def do_next_run(self, by: int | str) -> None:
+        """The run after the watched one in the list, round at its end."""
+        known = [one for one in self.runs if one.run]
+        if len(known) < 2:
+            self.notice = "there is no other run"
+            return
+        here = next((i for i, one in enumerate(known) if self._watches(one)), -1)
+        self._choose(known[(here + int(by)) % len(known)])
+
+    def _finding(self) -> Finding | None:
+        """The one that the keys are about: under the page's cursor, in the drawer, or of the cursor's env."""
+        if self.snapshot is None:
+            return None
+        findings = self.snapshot.findings
+        if self.page is Page.FINDINGS:
+            return findings[self.picked] if findings else None
+        if self._alarm is not None:
+            return self._alarm
+        env = self._env_id if self._env_id is not None else self.cursor
+        about = (one for one in findings if one.subject.scope == "env" and one.subject.id == str(env))
+        return next(about, None)
+
+    def do_ack(self, _: int | str) -> None:
+        """Acknowledge that finding; where none is meant, list them to choose from."""
+        finding = self._finding()
+        if self.transport is not None:
+            self.notice = "this is a recording; only a live finding can be acknowledged"
+        elif finding is None and self.page is None and self.snapshot is not None and self.snapshot.findings:
+            self.do_page(Page.FINDINGS.value)
+        elif finding is None:
+            self.notice = "there is nothing to acknowledge"
+        elif finding.acknowledged:
+            self.notice = f"{finding.code} is acknowledged already"
+        else:
+            self.acknowledging = finding.id
+            self.notice = f"{finding.code}: acknowledging"

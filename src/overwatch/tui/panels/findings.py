@@ -1,0 +1,51 @@
+"""The list of all findings of a run: open, acknowledged and just cleared ones, in the snapshot's order."""
+
+from overwatch.catalog.durations import duration
+from overwatch.snapshot import Finding, Snapshot
+from overwatch.tui.context import Context
+from overwatch.tui.grammar import severity
+from overwatch.tui.panels.alarms import subject
+from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left, right, rule, wrapped
+
+
+def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
+    """Title, a line a finding, and below what the one under the cursor says; exactly what fits `rows`."""
+    found = snapshot.findings
+    open_ones = sum(one.cleared_at is None for one in found)
+    acked = sum(one.acknowledged for one in found)
+    note = [Span(f"{open_ones} open, {acked} acknowledged · a acknowledges", Role.MUTED)]
+    lines = [rule("FINDINGS", note, ctx.width)]
+    if not found:
+        return [*lines, fit([Span("  nothing is wrong", Role.MUTED)], ctx.width)][:rows]
+    about = _text(found[ctx.ui.picked], ctx)
+    room = max(1, rows - 1 - len(about))
+    first = max(0, min(ctx.ui.picked - room // 2, len(found) - room))
+    for place, finding in enumerate(found[first : first + room], first):
+        drawn = fit(_row(snapshot, finding, place == ctx.ui.picked, ctx), ctx.width)
+        lines.append(tuple(Span(s.text, Role.ACCENT) for s in drawn) if place == ctx.ui.picked else drawn)
+    return [*lines, *about][:rows]
+
+
+def _row(snapshot: Snapshot, finding: Finding, picked: bool, ctx: Context) -> list[Span]:  # noqa: FBT001
+    ago = max(0.0, snapshot.time + ctx.waited_s - finding.since)
+    state = "acked" if finding.acknowledged else "cleared" if finding.cleared_at is not None else ""
+    return [
+        Span(">" if picked else " "),
+        severity(finding.severity),
+        Span(f" {left(cut_middle(subject(finding.subject), 10), 10)} {right(duration(ago), 6)} "),
+        Span(left(state, 8), Role.MUTED),
+        Span(clean(finding.message)),
+    ]
+
+
+def _text(finding: Finding, ctx: Context) -> list[Line]:
+    """Code, next step and evidence of one finding."""
+    parts = [("next", finding.hint), *(("because", factor) for factor in finding.factors)]
+    parts += [("also", f"{finding.symptoms:,} symptoms counted under it")] if finding.symptoms else []
+    lines = [rule(clean(finding.code).upper(), [], ctx.width)]
+    for label, text in parts:
+        for place, row in enumerate(wrapped(clean(text), max(8, ctx.width - 12)) if text else []):
+            lines.append(
+                fit([Span(left(f" {label}" if place == 0 else "", 10), Role.MUTED), Span(row)], ctx.width)
+            )
+    return lines[:8]

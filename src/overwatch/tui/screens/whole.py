@@ -1,0 +1,40 @@
+"""Whatever a session shows: help, a page, the overview, or that it waits. The one place that chooses.
+
+Must not know Textual or time.
+"""
+
+from collections.abc import Callable
+
+from overwatch.snapshot import Snapshot
+from overwatch.tui.context import Context
+from overwatch.tui.keys import Mode
+from overwatch.tui.panels import help as help_panel
+from overwatch.tui.panels import welcome
+from overwatch.tui.screens import listing, overview
+from overwatch.tui.screens.overview import Frame
+from overwatch.tui.session import Session
+
+
+def draw(
+    session: Session,
+    shown: Snapshot | None,
+    context: Callable[[], Context],
+    waiting: Callable[[], welcome.Waiting],
+) -> Frame:
+    """The frame of this moment; `shown` is the snapshot with what this terminal adds.
+
+    Tells the session how far it can scroll and where its cursor can go; `context` is asked anew after that.
+    """
+    ctx = context()
+    if session.mode is Mode.HELP:
+        session.clamp(help_panel.most_scroll(shown, ctx))
+        return Frame(lines=help_panel.render(shown, context()))
+    if session.page is not None:
+        return Frame(lines=listing.render(session.page, shown, ctx))
+    if shown is None:
+        return Frame(lines=welcome.render(waiting(), ctx))
+    frame = overview.render(shown, ctx)
+    session.clamp(frame.most_scroll)
+    if session.drawn(frame.walk, shown) or session.ui.scroll != ctx.ui.scroll:
+        frame = overview.render(shown, context())
+    return frame
