@@ -3,7 +3,6 @@
 A renderer shows; it never sorts, sums or judges. Nothing that came from telemetry is parsed as markup.
 """
 
-import io
 import sys
 from collections.abc import Sequence
 from datetime import tzinfo
@@ -18,7 +17,7 @@ from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, freshness
 from overwatch.tui.screens import overview
 from overwatch.tui.settings import Settings
-from overwatch.tui.text import Line
+from overwatch.tui.svg import svg
 from overwatch.tui.theme import Look
 
 if TYPE_CHECKING:
@@ -101,23 +100,5 @@ def once(
     lines = overview.render(snapshot, ctx).lines
     drawn = look or Look()
     if fmt == "svg":
-        return _svg(lines, width, drawn)
+        return svg(lines, width, drawn)
     return "\n".join("".join(segment.text for segment in drawn.segments(line)).rstrip() for line in lines)
-
-
-def _svg(lines: list[Line], width: int, look: Look) -> str:
-    from rich.console import Console
-    from rich.segment import Segment, Segments
-
-    console = Console(
-        record=True,
-        width=width,
-        file=io.StringIO(),
-        force_terminal=True,
-        color_system="truecolor",
-        legacy_windows=False,
-    )
-    for line in lines:
-        console.print(Segments([*look.segments(line), Segment.line()]), end="")
-    drawn = console.export_svg(title="overwatch", unique_id="overwatch")
-    return drawn.replace("<text ", '<text xml:space="preserve" ')

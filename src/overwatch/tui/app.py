@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from datetime import UTC
+from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -34,9 +35,10 @@ from overwatch.tui.paging import Page
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Transport
 from overwatch.tui.screens.overview import Frame
-from overwatch.tui.screens.whole import draw
+from overwatch.tui.screens.whole import copied, draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
+from overwatch.tui.svg import svg
 from overwatch.tui.theme import Look
 
 FRAME_S: Final = 0.1
@@ -167,8 +169,36 @@ class OverwatchApp(App[int]):
         if session.acknowledging is not None and session.snapshot is not None:
             self.run_worker(self._acknowledge(session.acknowledging, session.snapshot.run.run_id))
             session.acknowledging = None
+        if session.copying:
+            session.copying = False
+            self._copy()
+        if session.saving is not None:
+            file, session.saving = session.saving, None
+            session.notice = self._save(file)
         if session.page is Page.RUNS:
             self._list_soon()
+
+    def _copy(self) -> None:
+        """Ask the terminal to take what is open, or the row under the cursor, into the clipboard."""
+        shown = self._showable()
+        if shown is not None:
+            text = copied(shown, self._seen_with(*self._area, shown))
+            self.copy_to_clipboard(text)
+            self.session.notice = f"copied {len(text.splitlines())} lines, if this terminal lets us (OSC 52)"
+
+    def _save(self, file: str) -> str:
+        """Write the screen as SVG; what to say."""
+        shown = self._showable()
+        run_id = "nothing" if shown is None else shown.run.run_id
+        plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in run_id)[:64]
+        path = Path(f"overwatch-{plain}-{time.strftime('%H%M%S')}.svg" if file == "auto" else file)
+        try:
+            path.expanduser().write_text(
+                svg(self.canvas.lines, self._area.width, self._look), encoding="utf-8"
+            )
+        except OSError as error:
+            return f"cannot write {path}: {error.strerror}"
+        return f"written: {path.expanduser().absolute()}"
 
     def _list_soon(self) -> None:
         self.run_worker(self._list(), group="runs", exclusive=True)

@@ -8,8 +8,11 @@ from typing import Final
 from overwatch.snapshot import FeedLine, Finding, Snapshot, View
 from overwatch.tui.context import COMPACT_BELOW, LaneAt, Place
 from overwatch.tui.feeding import Feeding
+from overwatch.tui.heat import Heat
 from overwatch.tui.hold import Hold
+from overwatch.tui.inspected import Inspected, LaneOf, SlotOf
 from overwatch.tui.panels.alarms import on_rail
+from overwatch.tui.panels.heatmap import zoomed
 from overwatch.tui.playback import Transport
 
 ROWS: Final = 256
@@ -36,10 +39,22 @@ class Boarding(Feeding):
         self._folds: dict[str | None, bool] = {}
         self._env_id: int | None = None
         self._alarm: Finding | None = None
+        self._inspected: Inspected | None = None
+        self._pinned: frozenset[int] = frozenset()
+        self.heat = Heat()
+        self._heat_step = 1
+        self._mapped = False
+        self.copying = False
+        """The user wants what is open, or the row under the cursor, in the clipboard."""
         self._full = False
         self._scroll = 0
         self._sort, self._descending = "anomaly", True
         self._filter = ""
+
+    @property
+    def opened(self) -> bool:
+        """Whether the drawer is open."""
+        return self._env_id is not None or self._alarm is not None or self._inspected is not None
 
     @property
     def view(self) -> View:
@@ -104,16 +119,22 @@ class Boarding(Feeding):
             self._row = 0
         self._row = min(max(0, self._row + int(by)), len(self.walk) - 1)
         self.cursor = self.walk[self._row]
-        if (self._env_id is not None or self._alarm is not None) and isinstance(self.cursor, int):
+        if self.opened and isinstance(self.cursor, int):
             self.open_env(self.cursor)
 
     def open_env(self, env_id: int) -> None:
         """An env into the drawer, wherever it is on the board."""
-        self._env_id, self._alarm, self._scroll, self._line = env_id, None, 0, None
+        self._close_but_size()
+        self._env_id = env_id
         self.cursor = env_id
 
     def _close(self) -> None:
-        self._env_id, self._alarm, self._full, self._scroll, self._line = None, None, False, 0, None
+        self._close_but_size()
+        self._full = False
+
+    def _close_but_size(self) -> None:
+        self._env_id = self._alarm = self._inspected = self._line = None
+        self._scroll = 0
 
     def do_open(self, _: int | str) -> None:
         """The env under the cursor into the drawer; a closed lane opens."""
@@ -182,7 +203,8 @@ class Boarding(Feeding):
         if subject.scope == "env" and subject.id is not None and subject.id.isdecimal():
             self.open_env(int(subject.id))
             return
-        self._env_id, self._alarm, self._scroll, self._line = None, finding, 0, None
+        self._close_but_size()
+        self._alarm = finding
         worst = (env for env in self.shown.envs if subject.scope == "gpu" and env.gpu_id == subject.id)
         first = next(worst, None)
         if first is not None:
@@ -220,6 +242,68 @@ class Boarding(Feeding):
         self._folds[gpu_id] = True
         envs = () if self.shown is None else self.shown.envs
         self.cursor = next((env.env_id for env in envs if env.gpu_id == gpu_id), LaneAt(gpu_id))
+
+    def do_inspect(self, _: int | str) -> None:
+        """The lane under the cursor; of an open env the next slot; of the feed the whole line."""
+        if self._feed_has_keys and self.feed:
+            line = self.feed[-1 - (self._line or 0)]
+            self._close_but_size()
+            self._inspected, self._feed_has_keys = line, False
+        elif self._env_id is not None:
+            self._next_slot(self._env_id)
+        else:
+            self._inspect_lane()
+
+    def _next_slot(self, env_id: int) -> None:
+        envs = () if self.shown is None else self.shown.envs
+        names = [name for env in envs if env.env_id == env_id for name in env.slots]
+        if not names:
+            self.notice = "this environment has no slots"
+            return
+        here = self._inspected.slot if isinstance(self._inspected, SlotOf) else None
+        place = names.index(here) + 1 if here in names else 0
+        self._inspected, self._scroll = SlotOf(env_id, names[place % len(names)]), 0
+
+    def _inspect_lane(self) -> None:
+        place = self.cursor if self.cursor is not None else next(iter(self.walk), None)
+        envs = () if self.shown is None else self.shown.envs
+        lane = place.gpu_id if isinstance(place, LaneAt) else None
+        lane = lane or next((env.gpu_id for env in envs if env.env_id == place), None)
+        if lane is None:
+            self.notice = "there is no lane under the cursor"
+            return
+        self._close_but_size()
+        self._inspected = LaneOf(lane)
+
+    def do_copy(self, _: int | str) -> None:
+        """What is open, or the row under the cursor, into the clipboard."""
+        self.copying = True
+
+    def do_pin(self, _: int | str) -> None:
+        """Mark the env under the cursor, or no longer."""
+        place = self._env_id if self._env_id is not None else self.cursor
+        place = next(iter(self.walk), None) if place is None else place
+        if isinstance(place, int):
+            self._pinned ^= {place}
+
+    def do_pinned(self, _: int | str) -> None:
+        """Show the marked envs alone, or all again."""
+        wanted = "env=" + ",".join(map(str, sorted(self._pinned)))
+        if self._filter == wanted:
+            self.filter_by("")
+        elif self._pinned:
+            self.filter_by(wanted)
+        else:
+            self.notice = "nothing is marked; m marks the environment under the cursor"
+
+    def do_map(self, _: int | str) -> None:
+        """The board as a heatmap, or back."""
+        self._close()
+        self._mapped = not self._mapped
+
+    def do_zoom(self, by: int | str) -> None:
+        """More or less time in a cell of the heatmap."""
+        self._heat_step = zoomed(self._heat_step, int(by))
 
     def do_fold(self, _: int | str) -> None:
         """Fold the lane of the cursor, or unfold it."""

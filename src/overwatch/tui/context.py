@@ -12,6 +12,8 @@ from overwatch.catalog.durations import duration
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Finding, Link
 from overwatch.tui.grammar import age
+from overwatch.tui.heat import Heat
+from overwatch.tui.inspected import Inspected
 from overwatch.tui.keys import KEYS, Key, Mode
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
@@ -118,6 +120,14 @@ class Ui:
     """There is a recording of this run that can be opened from here."""
     notice: str | None = None
     """One thing to tell the user on the key line."""
+    inspected: Inspected | None = None
+    """The lane, slot or line in the drawer."""
+    pinned: frozenset[int] = frozenset()
+    """Envs that the user marked."""
+    heat: Heat | None = None
+    """What the board shows as a heatmap, where it is one."""
+    heat_step: int = 1
+    """Seconds in a cell of it."""
     keys: tuple[Key, ...] = KEYS
     """The user's keys."""
     runs: tuple[Listed, ...] = ()
@@ -128,7 +138,7 @@ class Ui:
     @property
     def opened(self) -> bool:
         """Whether the drawer is open."""
-        return self.env_id is not None or self.alarm is not None
+        return self.env_id is not None or self.alarm is not None or self.inspected is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

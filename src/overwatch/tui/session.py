@@ -12,6 +12,7 @@ from overwatch.snapshot import Snapshot
 from overwatch.tui import commands
 from overwatch.tui.completion import Vocabulary
 from overwatch.tui.context import COMPACT_BELOW, Ui
+from overwatch.tui.inspected import SlotOf
 from overwatch.tui.keys import Mode, find, keymap
 from overwatch.tui.paging import Page, Paging
 from overwatch.tui.panels.alarms import on_rail
@@ -27,6 +28,8 @@ class Session(Paging):
         super().__init__(transport)
         self.settings = settings or Settings()
         self.keys = keymap(self.settings.keys)
+        self.saving: str | None = None
+        """The file that a picture of the screen is wanted in, until it is written."""
         self._helping = False
         self._prompt: Prompt | None = None
 
@@ -44,7 +47,7 @@ class Session(Paging):
             return Mode.PROMPT
         if self.page is not None:
             return Mode.RUNS if self.page is Page.RUNS else Mode.FINDINGS
-        if self._env_id is not None or self._alarm is not None:
+        if self.opened:
             if self._full or self.width < COMPACT_BELOW:
                 return Mode.FULL
             return Mode.FEED if self._feed_has_keys else Mode.DRAWER
@@ -67,6 +70,10 @@ class Session(Paging):
             playback=self.playback,
             recorded=self.recorded,
             notice=self.notice,
+            inspected=self._inspected,
+            pinned=self._pinned,
+            heat=self.heat if self._mapped else None,
+            heat_step=self._heat_step,
             keys=self.keys,
             runs=self.runs,
             picked=self.picked,
@@ -87,6 +94,7 @@ class Session(Paging):
         self.snapshot = snapshot
         before = len(self.feed) if self._line is not None else 0
         added = self.scrollback.take(snapshot)
+        self.heat.take(snapshot)
         if self._line is not None and added:
             self._line = max(0, min(self._line + len(self.feed) - before, len(self.feed) - 1))
         if self._alarm is not None:
@@ -173,6 +181,10 @@ class Session(Paging):
         self._helping = False
         self._ask("command", "")
 
+    def save_picture(self, file: str) -> None:
+        """Have a picture of the screen written; without a name into one of its own."""
+        self.saving = file or "auto"
+
     def change(self, name: str, value: str) -> None:
         """Change a setting until the user leaves."""
         self.settings = msgspec.structs.replace(self.settings, **{name: value})
@@ -201,8 +213,12 @@ class Session(Paging):
             self.search_for("")
         elif self.mode is Mode.FEED:
             self._feed_has_keys, self._line = False, None
-        elif self._env_id is not None or self._alarm is not None:
+        elif isinstance(self._inspected, SlotOf):
+            self._inspected = None
+        elif self.opened:
             self._close()
+        elif self._mapped:
+            self._mapped = False
         elif self._filter:
             self.filter_by("")
 

@@ -35,14 +35,15 @@ def content(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
         (lane for lane in snapshot.system.gpus if about.scope == "gpu" and lane.gpu_id == about.id), None
     )
     if lane is not None:
-        lines += _lane(lane, width)
+        lines += lane_text(lane, width)
     reading = snapshot.policy.get(about.id or "") if about.scope == "policy" else None
     if reading is not None:
         lines += _reading(reading, width)
     return lines
 
 
-def _lane(lane: Lane, width: int) -> list[Line]:
+def lane_text(lane: Lane, width: int) -> list[Line]:
+    """What holds a lane back, and how its utilisation went."""
     lines = [] if lane.bound is None else _bound(lane.bound, width)
     if lane.utilization_history:
         bars = sparkline(lane.utilization_history, 10, (0.0, 1.0))

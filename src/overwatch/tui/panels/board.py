@@ -129,7 +129,7 @@ class _Drawing:
         columns = self.columns
         here = env.env_id == self.cursor
         word = status(env.status, compact=columns.status == 4)
-        spans = [Span(">" if here else " "), Span(right(str(env.env_id), columns.env)), Span(" ")]
+        spans = [Span(">" if here else " "), Span(right(str(env.env_id), columns.env)), self._pin(env)]
         if columns.lane:
             spans.append(Span(left(lane_word(env.gpu_id, compact=True), columns.lane) + " ", Role.MUTED))
         calm = Role.MUTED if env.status == "ok" else Role.TEXT
@@ -146,6 +146,10 @@ class _Drawing:
         if here:
             return [Span(span.text, Role.ACCENT) for span in fit(spans, self.ctx.width)]
         return spans
+
+    def _pin(self, env: Env) -> Span:
+        """Whether the user marked the env."""
+        return Span("*", Role.INFO) if env.env_id in self.ctx.ui.pinned else Span(" ")
 
     def _score(self, score: float, status_cells: int) -> str:
         """The anomaly; a status that is longer than its column takes the cells before it."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import COMPACT_BELOW, Context
 from overwatch.tui.grammar import lane_word, status
-from overwatch.tui.panels import alarm, detail
-from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, rule
+from overwatch.tui.panels import alarm, detail, inspecting
+from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, plain, rule
 
 _WIDTH = 62
 
@@ -49,7 +49,15 @@ def full(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     return Drawn(lines=[title, *shown], most_scroll=most)
 
 
+def written(snapshot: Snapshot, ctx: Context) -> str:
+    """All of it as plain text, for the clipboard."""
+    lines = _content(snapshot, max(_WIDTH, ctx.width), ctx)
+    return "\n".join([_heading(snapshot, ctx), *(plain(line).rstrip() for line in lines)])
+
+
 def _content(snapshot: Snapshot, inner: int, ctx: Context) -> list[Line]:
+    if ctx.ui.inspected is not None:
+        return inspecting.content(snapshot, ctx.ui.inspected, inner, ctx)
     if ctx.ui.alarm is not None:
         return alarm.content(snapshot, ctx.ui.alarm, inner, ctx)
     if ctx.ui.env_id is None:
@@ -74,6 +82,8 @@ def _window(content: list[Line], rows: int, ctx: Context, inner: int) -> tuple[l
 
 
 def _heading(snapshot: Snapshot, ctx: Context, *, bound: bool = False) -> str:
+    if ctx.ui.inspected is not None:
+        return inspecting.heading(ctx.ui.inspected)
     if ctx.ui.alarm is not None:
         return alarm.heading(ctx.ui.alarm)
     env_id = ctx.ui.env_id

@@ -15,6 +15,7 @@ from overwatch.tui.panels import (
     drawer,
     feed,
     header,
+    heatmap,
     keyline,
     pulse,
     rollups,
@@ -91,6 +92,9 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
 def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
     """`rows` lines: board, rollups, and the feed, which has half of them while it has the keys."""
     fleet = rollups.render(snapshot, ctx)
+    if ctx.ui.heat is not None and snapshot.envs:
+        lines, walk, cursor = heatmap.render(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
+        return Frame(lines=[*lines, *fleet], walk=walk, cursor=cursor)
     asked = share.feed
     if ctx.ui.mode is Mode.FEED:
         asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))

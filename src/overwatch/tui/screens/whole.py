@@ -4,12 +4,13 @@ Must not know Textual or time.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.keys import Mode
+from overwatch.tui.panels import drawer, welcome
 from overwatch.tui.panels import help as help_panel
-from overwatch.tui.panels import welcome
 from overwatch.tui.screens import listing, overview
 from overwatch.tui.screens.overview import Frame
 from overwatch.tui.session import Session
@@ -38,3 +39,14 @@ def draw(
     if session.drawn(frame.walk, shown) or session.ui.scroll != ctx.ui.scroll:
         frame = overview.render(shown, context())
     return frame
+
+
+def copied(shown: Snapshot, ctx: Context) -> str:
+    """What is open as plain text, else the row under the cursor."""
+    if ctx.ui.opened:
+        return drawer.written(shown, ctx)
+    frame = overview.render(shown, ctx)
+    if isinstance(frame.cursor, int):
+        row = replace(ctx, ui=replace(ctx.ui, env_id=frame.cursor))
+        return drawer.written(shown, row)
+    return shown.verdict.text

@@ -1,0 +1,73 @@
+"""The board as a map: a row an env, a cell a second or more, the shade its anomaly. In the board's order.
+
+Must not know where samples come from.
+"""
+
+from collections.abc import Sequence
+
+from overwatch.snapshot import Snapshot
+from overwatch.tui.context import Context, Place
+from overwatch.tui.grammar import BARS, lane_word, status
+from overwatch.tui.heat import Heat, Sample
+from overwatch.tui.text import Line, Role, Span, blank, fit, left, right, rule
+
+_FULL = 10.0
+"""Anomaly of a full cell: a crash."""
+_ROLES = {"crashed": Role.CRIT, "diverging": Role.CRIT, "stalled": Role.WARN, "degraded": Role.WARN}
+_STEPS = (1, 2, 5, 10, 30, 60)
+
+
+def render(
+    snapshot: Snapshot, heat: Heat, ctx: Context, rows: int
+) -> tuple[list[Line], tuple[Place, ...], Place | None]:
+    """Exactly `rows` lines with title and axis; the places of the cursor, and where it is."""
+    start = 17
+    wide = max(10, ctx.width - start - 1)
+    step = ctx.ui.heat_step
+    seconds = wide * step
+    note = f"anomaly, one cell {step}s, newest right · +/- zoom · H board"
+    lines = [rule("HEATMAP", [Span(note, Role.MUTED)], ctx.width)]
+    room = max(0, rows - 2)
+    walk: tuple[Place, ...] = tuple(env.env_id for env in snapshot.envs)
+    cursor = ctx.cursor if ctx.cursor in walk else next(iter(walk), None)
+    at = walk.index(cursor) if cursor is not None else 0
+    first = max(0, min(at - room + 1, len(walk) - room)) if at >= room else 0
+    now = int(snapshot.time)
+    for env in snapshot.envs[first : first + room]:
+        mark = ">" if env.env_id == cursor else " "
+        lane = "" if env.gpu_id is None else lane_word(env.gpu_id, compact=True)
+        head = [
+            Span(f"{mark}{right(str(env.env_id), 5)} {left(lane, 4)} "),
+            Span(left(status(env.status, compact=True).text, 4), status(env.status, compact=True).role),
+            Span(" "),
+        ]
+        samples = heat.of(env.env_id, now, seconds)
+        lines.append(fit([*head, *_cells(samples, step)], ctx.width))
+    lines += [blank(ctx.width)] * (rows - 1 - len(lines))
+    axis = f"{'':{start}}{_ago(seconds)} ago"
+    lines.append(fit([Span(left(axis, ctx.width - 5), Role.MUTED), Span("now", Role.MUTED)], ctx.width))
+    return lines[:rows], walk, cursor
+
+
+def _cells(samples: Sequence[Sample | None], step: int) -> list[Span]:
+    """One cell for each `step` seconds: the worst sample in it; blank where there was none."""
+    spans: list[Span] = []
+    for begin in range(0, len(samples), step):
+        known = [one for one in samples[begin : begin + step] if one is not None]
+        worst = max(known, key=lambda one: one.score, default=None)
+        if worst is None:
+            spans.append(Span(" "))
+            continue
+        level = min(len(BARS) - 1, int(worst.score / _FULL * len(BARS)))
+        spans.append(Span(BARS[level], _ROLES.get(worst.status, Role.MUTED)))
+    return spans
+
+
+def _ago(seconds: int) -> str:
+    return f"{seconds}s" if seconds < 120 else f"{seconds // 60}m"
+
+
+def zoomed(step: int, by: int) -> int:
+    """The next step of the zoom; stays at the ends."""
+    place = _STEPS.index(step) if step in _STEPS else 0
+    return _STEPS[min(max(0, place + by), len(_STEPS) - 1)]

@@ -1,0 +1,142 @@
+"""What the drawer says of a lane, of a slot's seed, and of one line of the feed: everything that is known.
+
+What is not known has no line. Must not know the box around it.
+"""
+
+from typing import assert_never
+
+from overwatch.snapshot import FeedLine, Lane, Snapshot
+from overwatch.tui.context import Context
+from overwatch.tui.grammar import ChipSize, chip, clock, date, lane_word, severity, status_counts
+from overwatch.tui.inspected import Inspected, LaneOf, SlotOf
+from overwatch.tui.panels import alarm, detail
+from overwatch.tui.text import Line, Role, Span, clean, fit, left, wrapped
+
+_LABEL = 10
+_GIB = 1 << 30
+Parts = list[tuple[str, str]]
+
+
+def heading(of: Inspected) -> str:
+    """The drawer's title."""
+    match of:
+        case LaneOf():
+            return f"lane {clean(of.gpu_id)}"
+        case SlotOf():
+            return f"env {of.env_id} · {clean(of.slot)}"
+        case FeedLine():
+            return f"line · {severity(of.severity).text} · {clean(of.subsystem)}"
+        case _:
+            assert_never(of)
+
+
+def content(snapshot: Snapshot, of: Inspected, width: int, ctx: Context) -> list[Line]:
+    """Lines of `width` cells; long texts are wrapped at blanks."""
+    match of:
+        case LaneOf():
+            return _lane(snapshot, of.gpu_id, width)
+        case SlotOf():
+            return _slot(snapshot, of, width, ctx)
+        case FeedLine():
+            return _lines(_line(of, ctx), width)
+        case _:
+            assert_never(of)
+
+
+def _lines(parts: Parts, width: int) -> list[Line]:
+    lines: list[Line] = []
+    for label, text in parts:
+        for place, row in enumerate(wrapped(text, max(8, width - _LABEL)) if text else []):
+            word = Span(left(label if place == 0 else "", _LABEL), Role.MUTED)
+            lines.append(fit([word, Span(row)], width))
+    return lines
+
+
+def _lane(snapshot: Snapshot, gpu_id: str, width: int) -> list[Line]:
+    lane = next((one for one in snapshot.system.gpus if one.gpu_id == gpu_id), None)
+    group = next((one for one in snapshot.board.groups if one.gpu_id == gpu_id), None)
+    parts: Parts = []
+    if group is not None:
+        parts.append(("envs", f"{group.n_envs:,}: {status_counts(group.counts)}"))
+        parts.append(("return", _between(group.median_return, group.p10_return, group.p90_return)))
+    if lane is None:
+        return _lines([*parts, ("", "this lane has told no readings")], width)
+    return [*_lines([*parts, *_readings(lane)], width), *alarm.lane_text(lane, width)]
+
+
+def _between(median: float | None, p10: float | None, p90: float | None) -> str:
+    if median is None or p10 is None or p90 is None:
+        return ""
+    return f"median {median:+.2f}, p10 {p10:+.2f} to p90 {p90:+.2f}"
+
+
+def _readings(lane: Lane) -> Parts:
+    rank = "" if lane.rank is None else f"rank {lane.rank}"
+    return [
+        ("where", ", ".join(clean(word) for word in (lane.node, lane.uuid, rank) if word)),
+        ("util", _text(lane.utilization, "{:.0%}")),
+        ("memory", _of(lane.memory_used_bytes, lane.memory_total_bytes, 1 / _GIB, "GiB")),
+        ("", _text(lane.process_memory_bytes, "of it {:.1f} GiB by the trainer", 1 / _GIB)),
+        ("power", _of(lane.power_w, lane.power_limit_w, 1.0, "W")),
+        ("clock", _of(lane.clock_hz, lane.clock_max_hz, 1e-6, "MHz")),
+        ("heat", _text(lane.temperature_c, "{:.0f}°C")),
+        ("pcie", _both(lane.pcie_receive_bytes_per_s, lane.pcie_transmit_bytes_per_s)),
+        ("nvlink", _both(lane.nvlink_receive_bytes_per_s, lane.nvlink_transmit_bytes_per_s)),
+        ("ecc", _text(lane.ecc_uncorrected, "{:.0f} uncorrected errors")),
+        ("age", _text(lane.age_s, "{:.1f}s")),
+    ]
+
+
+def _text(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "" if value is None else form.format(value * scale)
+
+
+def _of(value: float | None, most: float | None, scale: float, unit: str) -> str:
+    if value is None:
+        return ""
+    whole = "" if most is None else f" of {most * scale:,.0f}"
+    return f"{value * scale:,.0f}{whole} {unit}"
+
+
+def _both(receive: float | None, transmit: float | None) -> str:
+    if receive is None or transmit is None:
+        return ""
+    return f"in {receive / 1e6:,.0f} MB/s, out {transmit / 1e6:,.0f} MB/s"
+
+
+def _slot(snapshot: Snapshot, of: SlotOf, width: int, ctx: Context) -> list[Line]:
+    """The seed as it is, and what became of it and of those before it, newest first."""
+    env, known = detail.env_of(snapshot, of.env_id), detail.detail_of(snapshot, of.env_id)
+    slot = None if env is None else env.slots.get(of.slot)
+    lines = [fit([chip(of.slot, slot, ChipSize.FULL, dict(snapshot.run.blueprints))], width)]
+    if slot is not None:
+        lines += _lines(
+            [
+                ("blueprint", clean(slot.blueprint or "")),
+                ("alpha", _text(slot.alpha, "{:.2f}")),
+                ("age", "" if slot.age is None else f"{slot.age:,} steps in this stage"),
+                ("gate", clean(slot.gate or "")),
+                ("gradient", _text(slot.grad, "health {:.2f}")),
+            ],
+            width,
+        )
+    seen = [one for one in known.seed_events if one.slot == of.slot]
+    for place, event in enumerate(seen):
+        at = clock(event.time, ctx.zone, millis=False)
+        label = Span(left("events" if place == 0 else "", _LABEL), Role.MUTED)
+        said = f"{at} {clean(event.text)}  {clean(event.why)}"
+        lines.append(fit([label, Span(said)], width))
+    return lines
+
+
+def _line(line: FeedLine, ctx: Context) -> Parts:
+    """Every field of a line, whole."""
+    ids = [
+        ("env", "" if line.env_id is None else str(line.env_id)),
+        ("lane", "" if line.gpu_id is None else lane_word(line.gpu_id, compact=False)),
+        ("slot", clean(line.slot or "")),
+        ("seed", clean(line.seed_id or "")),
+    ]
+    when = f"{date(line.time, ctx.zone)} {clock(line.time, ctx.zone, millis=True)}"
+    fields = [(clean(name), clean(value)) for name, value in line.fields.items()]
+    return [("time", when), ("what", clean(line.kind)), ("message", clean(line.message)), *ids, *fields]
