@@ -104,7 +104,6 @@ UNSHOWN: Final = {
 
 FILLED_ELSEWHERE: Final = {
     "Board.held": "the view that holds its order",
-    "Finding.runbook_url": "comes with the pages of runbooks",
     "Snapshot.schema_version": "its default",
     "Snapshot.timing": "the reader's own",
     "Timing.last_render_ms": "the reader's own",

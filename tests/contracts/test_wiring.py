@@ -34,6 +34,8 @@ from tests.overwatch.sdk.sink import Sink, http_sink
 
 ROOT: Final = Path(__file__).parents[2]
 RUN: Final = "wired"
+PATIENCE_S: Final = 60.0
+"""A machine with many tests on it takes its time."""
 LANE: Final = "GPU-wired"
 SERVICES: Final = (Scope.LEARNER, Scope.ROLLOUTS)
 
@@ -126,7 +128,7 @@ def _tell(sink: Sink) -> None:
     run.non_finite(scope="env", metric="reward", kind="nan", count=2)
     run.episodes(env_id=[0], episode_return=[value_of(_row("overwatch.env.return"))])
     run.gauge(**{row.short: value_of(row) for row in of_scope(Scope.HOST)})
-    assert run.close().delivered
+    assert run.close(PATIENCE_S).delivered
 
 
 def _sampled() -> bytes:

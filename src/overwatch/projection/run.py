@@ -11,10 +11,8 @@ RATE_WINDOW_NS = 10_000_000_000
 
 def run_view(state: RunState, judged: Judged) -> Run:
     """Who the run is and how far it has come."""
-    started, finished, link = state.started, state.finished, judged.link
-    origin = state.origin
-    first = started.at if started else state.first_at
-    elapsed_s = max(0.0, (state.last_at - first) / 1e9)
+    started, finished, origin = state.started, state.finished, state.origin
+    elapsed_s = max(0.0, (state.last_at - _began(state)) / 1e9)
     return Run(
         run_id=safe(origin.run_id),
         task=safe_or_none((started.task if started else None) or origin.task),
@@ -36,15 +34,14 @@ def run_view(state: RunState, judged: Judged) -> Run:
         slots=tuple(safe(slot) for slot in state.slot_names.words),
         embargo=started.embargo if started else None,
         episode=state.episodes or None,
-        # An update learns from one batch.
-        batch=state.updates if started and started.batches is not None else None,
+        batch=_batch(state),
         batches=started.batches if started else None,
         update=state.update,
         updates=started.updates if started else None,
-        started=first / 1e9,
+        started=_began(state) / 1e9,
         elapsed_s=elapsed_s,
         eta_s=_eta_s(state, elapsed_s),
-        checkpoint_age_s=_checkpoint_age_s(state, link),
+        checkpoint_age_s=_checkpoint_age_s(state, judged.link),
         checkpoint_path=safe_or_none(state.checkpoint.path) if state.checkpoint else None,
         steps=state.steps or None,
         steps_per_s=_steps_per_s(state),
@@ -52,6 +49,15 @@ def run_view(state: RunState, judged: Judged) -> Run:
         outcome=finished.outcome if finished else None,
         reason=safe_or_none(finished.reason) if finished else None,
     )
+
+
+def _began(state: RunState) -> int:
+    return state.started.at if state.started else state.first_at
+
+
+def _batch(state: RunState) -> int | None:
+    """The batches of a run that plans them: an update learns from one."""
+    return None if state.started is None or state.started.batches is None else state.updates
 
 
 def _n_envs(state: RunState) -> int | None:
