@@ -35,15 +35,15 @@ def until(probe: Callable[[], T | None], what: str, timeout_s: float = 60) -> T:
 
 
 @contextmanager
-def collecting(folder: Path) -> Iterator[Endpoints]:
-    """A collector that writes below `folder`; it ends with the block, and must end well."""
+def collecting(folder: Path, *more: str) -> Iterator[Endpoints]:
+    """A collector that writes below `folder`, set by `more`; it ends with the block, and must end well."""
     ready = folder / "ready.json"
     sets = [f"{key}=127.0.0.1:0" for key in ENDPOINT_KEYS]
     sets += [
         f"exporters.otlp_file.path={folder / 'otlp'}",
         f"exporters.snapshots.path={folder / 'snapshots.jsonl'}",
     ]
-    sets += [f"extensions.file_storage.directory={folder / 'journal'}"]
+    sets += [f"extensions.file_storage.directory={folder / 'journal'}", *more]
     command = [
         sys.executable,
         "-m",

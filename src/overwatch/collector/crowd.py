@@ -66,7 +66,7 @@ class Crowd:
             watched = None if request.transport is None else self._watched.get(request.transport)
             if watched is None:
                 return await handler(request)
-            watched.begin()
+            watched.begin(self.config.request_timeout_s)
             try:
                 return await handler(request)
             finally:
@@ -88,6 +88,12 @@ class Crowd:
         self._by_peer[peer] += 1
         self._watched[transport] = watched
         return True
+
+    def settle(self, transport: asyncio.BaseTransport) -> None:
+        """A connection of many requests has asked its first; from here on others keep its time."""
+        watched = self._watched.get(transport)
+        if watched is not None:
+            watched.begin(None)
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
         """A connection ended."""
@@ -149,15 +155,15 @@ class _Watched(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._inner.resume_writing()
 
-    def begin(self) -> None:
-        """The headers are here."""
+    def begin(self, within_s: float | None) -> None:
+        """The headers are here; the answer must follow within so many seconds."""
         self._asked = True
         _cancel(self._asking)
         self._asking = None
         _cancel(self._reading)
         self._reading = None
-        if self._crowd.config.request_timeout_s is not None:
-            self._limit(self._crowd.config.request_timeout_s)
+        if within_s is not None:
+            self._limit(within_s)
 
     def end(self) -> None:
         """The answer is made; what is left is that the client reads it."""

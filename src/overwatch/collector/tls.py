@@ -10,14 +10,16 @@ import time
 from pathlib import Path
 from typing import Final
 
-import grpc
 import msgspec
 
 from overwatch.collector.health import Health
 
 NAME: Final = "tls"
 
-_ALPN: Final = ("http/1.1",)
+HTTP1: Final = ("http/1.1",)
+HTTP2: Final = ("h2",)
+"""What a door speaks, as TLS agrees on it."""
+
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -31,7 +33,7 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     client_ca_file: Path | None = None
     """PEM: authorities of clients; clients must then show a certificate of theirs."""
     min_version: str = "1.2"
-    """Least TLS version, `1.2` or `1.3`; gRPC has its own least, 1.2."""
+    """Least TLS version, `1.2` or `1.3`."""
     reload_interval_s: float = 10.0
     """How often, in seconds, a new connection makes the collector look whether the files changed."""
 
@@ -54,9 +56,8 @@ class Certificates:
         self._config = config
         self._health = health
         self._lock = threading.Lock()
-        self._door: ssl.SSLContext | None = None
-        self._now: ssl.SSLContext | None = None
-        self._grpc: grpc.ServerCertificateConfiguration | None = None
+        self._doors: dict[tuple[str, ...], ssl.SSLContext] = {}
+        self._now: dict[tuple[str, ...], ssl.SSLContext] = {}
         self._seen: tuple[tuple[int, int, int], ...] = ()
         self._looked = 0.0
 
@@ -70,28 +71,19 @@ class Certificates:
         with self._lock:
             self._try()
 
-    def context(self) -> ssl.SSLContext:
+    def context(self, protocols: tuple[str, ...] = HTTP1) -> ssl.SSLContext:
         """For a server's sockets; each handshake takes the certificates of its moment."""
-        if self._door is None:
-            self._door = self._make()
-            self._door.sni_callback = self._take
-        return self._door
+        if protocols not in self._doors:
+            door = self._make(protocols)
 
-    def credentials(self) -> grpc.ServerCredentials:
-        """For a gRPC server; each handshake takes the certificates of its moment."""
+            def take(handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext) -> None:
+                self._look()
+                if protocols in self._now:
+                    handshake.context = self._now[protocols]
 
-        def fetch() -> grpc.ServerCertificateConfiguration | None:
-            self._look()
-            return self._grpc
-
-        return grpc.dynamic_ssl_server_credentials(
-            self._grpc, fetch, require_client_authentication=self._config.client_ca_file is not None
-        )
-
-    def _take(self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext) -> None:
-        self._look()
-        if self._now is not None:
-            handshake.context = self._now
+            door.sni_callback = take
+            self._doors[protocols] = door
+        return self._doors[protocols]
 
     def _look(self) -> None:
         with self._lock:
@@ -113,18 +105,14 @@ class Certificates:
 
     def _load(self) -> None:
         seen = self._signature()
-        context = self._make()
-        pair = (self._config.key_file.read_bytes(), self._config.cert_file.read_bytes())
-        authorities = self._config.client_ca_file
-        roots = authorities.read_bytes() if authorities else None
-        self._grpc = grpc.ssl_server_certificate_configuration((pair,), root_certificates=roots)
-        self._now, self._seen, self._looked = context, seen, time.monotonic()
+        self._now = {protocols: self._make(protocols) for protocols in (HTTP1, HTTP2)}
+        self._seen, self._looked = seen, time.monotonic()
 
-    def _make(self) -> ssl.SSLContext:
+    def _make(self, protocols: tuple[str, ...]) -> ssl.SSLContext:
         config = self._config
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[config.min_version]
-        context.set_alpn_protocols(_ALPN)
+        context.set_alpn_protocols(protocols)
         # A resumed session would outlive the authority that vouched for its client.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0

@@ -1,14 +1,18 @@
-"""HTTP/2 by hand, for calls that no polite client makes: begun, and never ended."""
+"""HTTP/2 by hand, for calls that no polite client makes."""
 
 import socket
 import struct
 from typing import Final
 
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_HEADERS, _SETTINGS, _END_HEADERS = 1, 4, 4
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
+"""Kinds of frames."""
+END_STREAM, END_HEADERS = 1, 4
+"""Their flags."""
 
 
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """One frame of HTTP/2."""
     return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
 
 
@@ -17,17 +21,28 @@ def _literal(name: str, value: str) -> bytes:
     return b"\x00" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
 
 
-def begin_call(host: str, port: int, method: str) -> socket.socket:
-    """A connection with one gRPC call whose message never comes."""
+def _opening(authority: str, method: str) -> bytes:
+    """The first words of a connection with one gRPC call, up to its message."""
     said = {
         ":method": "POST",
         ":scheme": "http",
         ":path": method,
-        ":authority": f"{host}:{port}",
+        ":authority": authority,
         "te": "trailers",
         "content-type": "application/grpc",
     }
     block = b"".join(_literal(name, value) for name, value in said.items())
+    return PREFACE + frame(SETTINGS, 0, 0, b"") + frame(HEADERS, END_HEADERS, 1, block)
+
+
+def begin_call(host: str, port: int, method: str) -> socket.socket:
+    """A connection with one gRPC call whose message never comes."""
     opened = socket.create_connection((host, port), timeout=10)
-    opened.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b"") + _frame(_HEADERS, _END_HEADERS, 1, block))
+    opened.sendall(_opening(f"{host}:{port}", method))
     return opened
+
+
+def whole_call(method: str, message: bytes) -> bytes:
+    """All that a client sends for one call: a connection, its headers, its message."""
+    framed = b"\x00" + struct.pack(">I", len(message)) + message
+    return _opening("127.0.0.1", method) + frame(DATA, END_STREAM, 1, framed)

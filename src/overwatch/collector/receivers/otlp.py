@@ -14,6 +14,7 @@ from overwatch.collector.guard import Entry
 from overwatch.collector.limits import LimitsConfig, Room
 from overwatch.collector.net import parse
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, OtlpGrpc
+from overwatch.collector.receivers.otlp_grpc_front import Front
 from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
 from overwatch.collector.receivers.otlp_http import HttpConfig, OtlpHttp, denied
 
@@ -48,8 +49,8 @@ class OtlpReceiver:
     def __init__(self, config: OtlpConfig, context: Context) -> None:
         self._config = config.protocols
         self._context = context
-        self._guard = GrpcGuard(context.guard, context.guard.certificates(self._config.grpc.tls))
-        self._grpc = OtlpGrpc(self._config.grpc, context.intake, context.signals, context.loop, self._guard)
+        front = Front(self._config.grpc.connections, context.guard.certificates(self._config.grpc.tls))
+        self._grpc = OtlpGrpc(self._config.grpc, context, GrpcGuard(context.guard), front)
         room = Room(config.limits.max_in_flight_mib << 20)
         http = OtlpHttp(self._config.http, context.intake, context.signals, room)
         entry = replace(_ENTRY, crowd=self._config.http.connections)
@@ -60,7 +61,7 @@ class OtlpReceiver:
         self._context.intake.open()
         self._context.board.note("otlp_http", "http", self._http.open(), secure=self._http.secure)
         listening = self._grpc.open(parse(self._config.grpc.endpoint))
-        self._context.board.note("otlp_grpc", "http", listening, secure=self._guard.secure)
+        self._context.board.note("otlp_grpc", "http", listening, secure=self._grpc.secure)
 
     def stop(self) -> None:
         """Refuse what comes, let what is in flight end, close."""

@@ -14,10 +14,12 @@ import grpc
 import grpc.aio
 import msgspec
 
-from overwatch.collector.intake import RETRY_AFTER_S, Body, Intake, Reason, RefusedError
-from overwatch.collector.loop import LoopThread
+from overwatch.collector.context import Context
+from overwatch.collector.crowd import CrowdConfig
+from overwatch.collector.intake import RETRY_AFTER_S, Body, Reason, RefusedError
 from overwatch.collector.net import Address, AddressError, Listening, listen
 from overwatch.collector.receivers import status
+from overwatch.collector.receivers.otlp_grpc_front import Front
 from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, response
@@ -47,6 +49,10 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Most requests in flight on all connections; beyond it senders are told to come back."""
     read_timeout_s: float = 10.0
     """Longest time for a whole message to arrive, in seconds."""
+    connections: CrowdConfig = CrowdConfig()
+    """How many connections there may be, and how long each may take to ask its first."""
+    max_connection_idle_s: float | None = None
+    """Connections without a call are closed after this many seconds; never if unset."""
     max_connection_age_s: float | None = None
     """Connections are asked to reconnect after this many seconds, which rebalances them; never if unset."""
 
@@ -64,50 +70,62 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ValueError(f"max_concurrent_calls {self.max_concurrent_calls} is not positive")
         if self.read_timeout_s <= 0:
             raise ValueError(f"read_timeout_s {self.read_timeout_s} is not positive")
-        if self.max_connection_age_s is not None and self.max_connection_age_s <= 0:
-            raise ValueError(f"max_connection_age_s {self.max_connection_age_s} is not positive")
+        for name in ("max_connection_idle_s", "max_connection_age_s"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} {value} is not positive")
 
 
 class OtlpGrpc:
     """The gRPC server of the OTLP receiver; it runs in the collector's loop."""
 
-    def __init__(
-        self,
-        config: GrpcConfig,
-        intake: Intake,
-        signals: frozenset[Signal],
-        loop: LoopThread,
-        guard: GrpcGuard,
-    ) -> None:
+    def __init__(self, config: GrpcConfig, context: Context, guard: GrpcGuard, front: Front) -> None:
         self._config = config
-        self._intake = intake
-        self._signals = signals
-        self._loop = loop
+        self._intake = context.intake
+        self._signals = context.signals
+        self._loop = context.loop
         self._guard = guard
+        self.front = front
+        """Its port."""
         self._calls = 0
         self._pool: ThreadPoolExecutor | None = None
         self._server: grpc.aio.Server | None = None
-        for signal in signals:
-            intake.know(signal, TRANSPORT)
+        self._watching: asyncio.Task[None] | None = None
+        for signal in self._signals:
+            self._intake.know(signal, TRANSPORT)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the port speaks TLS."""
+        return self.front.secure
 
     def open(self, wanted: Address) -> Listening:
         """Serve at an address or, where its port is busy, at the next free one; raises `AddressError`."""
-        # gRPC binds by itself: a socket of ours finds the free port and names who holds a busy one.
-        probe = listen(wanted)
-        probe.sock.close()
-        self._loop.call(self._serve(probe.address))
-        return probe
+        listening = listen(wanted)
+        try:
+            self.front.prepare()
+            self._loop.call(self._serve(listening))
+        except OSError as error:
+            listening.sock.close()
+            self.front.end()
+            raise AddressError(f"cannot serve gRPC at {listening.address}: {error}") from error
+        return listening
 
     def close(self, grace_s: float) -> None:
         """Stop accepting and let requests in flight end within `grace_s` seconds."""
-        if self._server is not None:
-            self._loop.call(self._server.stop(grace_s))
-            self._server = None
         if self._pool is not None:
+            self._loop.call(self._end(grace_s))
             self._pool.shutdown()
             self._pool = None
+            self.front.end()
 
-    async def _serve(self, address: Address) -> None:
+    async def _serve(self, listening: Listening) -> None:
+        self._pool = ThreadPoolExecutor(self._config.workers, thread_name_prefix="otlp-grpc")
+        self._server = await self._begin()
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+        await self.front.open(listening)
+
+    async def _begin(self) -> grpc.aio.Server:
         server = grpc.aio.server(
             handlers=[self._handler(signal) for signal in self._signals],
             interceptors=(self._guard,),
@@ -115,24 +133,44 @@ class OtlpGrpc:
             compression=grpc.Compression.NoCompression,
         )
         try:
-            self._guard.bind(server, str(address))
+            server.add_insecure_port(self.front.address)
         except RuntimeError as error:
-            raise AddressError(f"cannot listen at {address} for gRPC: {error}") from error
-        self._pool = ThreadPoolExecutor(self._config.workers, thread_name_prefix="otlp-grpc")
+            raise OSError(str(error)) from error
         await server.start()
-        self._server = server
+        return server
+
+    async def _watch(self) -> None:
+        """Begin again whenever gRPC's server ended by itself, the border to what it does not withstand."""
+        while self._server is not None:
+            try:
+                await self._server.wait_for_termination()
+            except Exception:  # noqa: BLE001 whatever it was, clients must find a server
+                self._intake.refuse(Reason.FAULT, "", TRANSPORT)
+                _log.exception("the gRPC server ended; another one takes its place")
+            if self._server is not None:
+                self._server = await self._begin()
+
+    async def _end(self, grace_s: float) -> None:
+        await self.front.close()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(grace_s)
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
 
     def _options(self) -> list[tuple[str, int]]:
         options = [
-            ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", self._config.max_recv_msg_size_mib << 20),
             ("grpc.max_concurrent_streams", self._config.max_concurrent_streams),
             ("grpc.server_handshake_timeout_ms", int(self._config.read_timeout_s * 1000)),
             ("grpc.keepalive_time_ms", 20_000),
             ("grpc.keepalive_timeout_ms", 10_000),
         ]
-        if self._config.max_connection_age_s is not None:
-            options.append(("grpc.max_connection_age_ms", int(self._config.max_connection_age_s * 1000)))
+        for name in ("max_connection_idle", "max_connection_age"):
+            seconds = getattr(self._config, f"{name}_s")
+            if seconds is not None:
+                options.append((f"grpc.{name}_ms", int(seconds * 1000)))
         return options
 
     def _handler(self, signal: Signal) -> grpc.GenericRpcHandler:
@@ -180,7 +218,12 @@ class OtlpGrpc:
 async def _end(
     call: Call, code: grpc.StatusCode, said: str, trailing: tuple[tuple[str, bytes], ...] = ()
 ) -> NoReturn:
-    await call.abort(code, said, trailing)
+    try:
+        await call.abort(code, said, trailing)
+    except grpc.aio.AbortError:
+        raise
+    except Exception as error:  # What gRPC raises of a call whose client is gone has no public name.
+        raise asyncio.CancelledError from error
     raise AssertionError("abort does not return")
 
 

@@ -1,4 +1,4 @@
-"""The guard of the gRPC door: TLS at its port, and the token of each call.
+"""The guard of the gRPC door: the token of each call.
 
 Rules: a call is judged by its metadata, before its message is read or inflated. Must not know signals.
 """
@@ -11,7 +11,6 @@ import grpc.aio
 
 from overwatch.collector.auth import Denial, Role
 from overwatch.collector.guard import Guard, said
-from overwatch.collector.tls import Certificates
 
 LISTENER: Final = "otlp_grpc"
 
@@ -21,21 +20,8 @@ _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHand
 class GrpcGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc] # grpc has no types
     """Stands before all methods of a server, those that do not exist among them."""
 
-    def __init__(self, guard: Guard, certificates: Certificates | None) -> None:
+    def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._certificates = certificates
-
-    @property
-    def secure(self) -> bool:
-        """Whether the port speaks TLS."""
-        return self._certificates is not None
-
-    def bind(self, server: grpc.aio.Server, address: str) -> None:
-        """Let a server listen at an address; raises `RuntimeError` when it cannot."""
-        if self._certificates is None:
-            server.add_insecure_port(address)
-        else:
-            server.add_secure_port(address, self._certificates.credentials())
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails

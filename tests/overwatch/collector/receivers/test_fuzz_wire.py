@@ -1,0 +1,130 @@
+"""A real collector under requests that no producer means, over its sockets: it answers, and goes on.
+
+A few thousand a door in every run, a million with `long`. `OVERWATCH_FUZZ_SEED` and `OVERWATCH_FUZZ_COUNT`
+choose others for the long ones.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import psutil
+import pytest
+
+from overwatch.discovery import Endpoints
+from overwatch.events import RunStarted
+from overwatch.journal import Signal
+from tests.e2e.collecting import collecting, snapshot_of, until
+from tests.overwatch.collector.receivers import fuzz_grpc, fuzz_http, fuzzing
+from tests.overwatch.collector.running import http, told
+
+SHORT, LONG = 1500, 1_000_000
+TORN = 50
+"""One request in so many is mutated in its framing, too."""
+LEAVES_IN_TIME = "receivers.otlp.protocols.http.connections={request_timeout_s: 1, read_header_timeout_s: 1}"
+ANSWERED = frozenset({200, 400, 413, 503})
+TORN_ANSWERED = ANSWERED | {fuzz_http.ENDED, 403, 404, 405, 408, 411, 415, 417, 431, 501, 505}
+"""403 is to a strange host."""
+CODES = frozenset({"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+BUSY = 0.01
+"""Share of requests that may be told to come back."""
+
+
+@pytest.fixture
+def endpoints(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Endpoints]:
+    """A collector of its own for each test; the long ones leave the recording out, for the disk's sake."""
+    more = [LEAVES_IN_TIME]
+    if request.node.get_closest_marker("long"):
+        more += [f"service.pipelines.{name}.exporters=[aggregator]" for name in ("logs", "metrics")]
+        more += ["service.pipelines.traces=null"]
+    with collecting(tmp_path, *more) as started:
+        yield started
+    # A fault of a door, and of a thread behind it, is told in the log.
+    assert "Traceback" not in (tmp_path / "collector.log").read_text()
+
+
+def port_of(url: str | None) -> int:
+    """The port of an address."""
+    return int(str(url).rpartition(":")[2])
+
+
+def still_good(endpoints: Endpoints) -> bool:
+    """Whether clients that behave are served at both doors, and seen by the fold."""
+    began = RunStarted(at=time.time_ns(), task="digits", algo="ppo")
+    reply = http(f"{endpoints.otlp_http}/v1/logs", told("good", [began]), Content_Type=fuzzing.PROTOBUF)
+    until(lambda: snapshot_of(endpoints, "good"), "the good client's run")
+    with grpc.insecure_channel(str(endpoints.otlp_grpc).removeprefix("http://")) as channel:
+        answer = channel.unary_unary(fuzz_grpc.method(Signal.TRACES))(b"", timeout=10)
+    return (reply.status, answer) == (200, b"")
+
+
+def shown(door: str, seen: Counter[int] | Counter[str], began: float) -> None:
+    """Print what came of it, for the long ones."""
+    took = time.monotonic() - began
+    total = sum(seen.values())
+    print(f"{door}: {total} in {took:.0f} s, {total / took:.0f}/s: {dict(seen.most_common())}")
+
+
+def fuzz_http_door(endpoints: Endpoints, count: int, seed: int) -> None:
+    """Honest framing around other bodies, and other framing."""
+    port, began, known = port_of(endpoints.otlp_http), time.monotonic(), fuzzing.corpus()
+    bodies = (fuzz_http.whole(sent) for sent in fuzzing.inputs(seed, count - count // TORN, known))
+    seen = asyncio.run(fuzz_http.ask_all(port, bodies, keep=True))
+    shown("http bodies", seen, began)
+    began = time.monotonic()
+    torn = asyncio.run(fuzz_http.ask_all(port, fuzz_http.torn(seed, count // TORN), keep=False))
+    shown("http framing", torn, began)
+
+    assert set(seen) <= ANSWERED | {fuzz_http.ENDED}
+    assert {200, 400} <= set(seen)
+    assert seen[503] <= BUSY * count
+    assert set(torn) <= TORN_ANSWERED
+    assert sum(seen.values()) + sum(torn.values()) == count + len(known)
+    assert still_good(endpoints)
+
+
+def fuzz_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
+    """Good calls with other messages, and connections that say other things."""
+    address, known = str(endpoints.otlp_grpc).removeprefix("http://"), fuzzing.messages()
+    began = time.monotonic()
+    bodies = fuzzing.inputs(seed, count - count // TORN, known)
+    seen = asyncio.run(fuzz_grpc.ask_all(address, bodies))
+    shown("grpc messages", seen, began)
+    began = time.monotonic()
+    connections = fuzz_grpc.torn(seed, count // TORN)
+    torn = asyncio.run(fuzz_grpc.tear_all(port_of(endpoints.otlp_grpc), connections))
+    shown("grpc framing", torn, began)
+
+    assert set(seen) <= CODES
+    assert {"OK", "INVALID_ARGUMENT"} <= set(seen)
+    assert seen["UNAVAILABLE"] <= BUSY * count
+    assert sum(seen.values()) + sum(torn.values()) == count + len(known)
+    assert still_good(endpoints)
+
+
+def test_the_http_door_answers_whatever_comes(endpoints: Endpoints) -> None:
+    """The corpus and a few thousand others: no 500, no end, and good clients are served."""
+    fuzz_http_door(endpoints, SHORT, 1)
+
+
+def test_the_grpc_door_answers_whatever_comes(endpoints: Endpoints) -> None:
+    """The same of gRPC: no INTERNAL, no UNKNOWN."""
+    fuzz_grpc_door(endpoints, SHORT, 2)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("door", [fuzz_http_door, fuzz_grpc_door], ids=["http", "grpc"])
+def test_a_million_requests_are_answered(endpoints: Endpoints, door: object) -> None:
+    """A million a door; what the collector needs meanwhile is printed."""
+    count = int(os.environ.get("OVERWATCH_FUZZ_COUNT", LONG))
+    assert callable(door)
+    door(endpoints, count, int(os.environ.get("OVERWATCH_FUZZ_SEED", "7")))
+    rss = max(
+        child.memory_info().rss for child in psutil.Process().children() if "collect" in child.cmdline()
+    )
+    print(f"collector: {rss >> 20} MiB")
