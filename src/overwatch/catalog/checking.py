@@ -1,7 +1,7 @@
 """What is wrong with a catalogue: rules that names, units, limits, aliases, arrows and records keep.
 
 Pure, and of any rows, so that a test can break each rule. What only higher layers know (events, fields of the
-snapshot, findings) comes in as `Surroundings`.
+snapshot) comes in as `Surroundings`.
 """
 
 import re
@@ -16,6 +16,7 @@ from overwatch.catalog.graph import arrows, find_cycle, has_limits
 from overwatch.catalog.metric import Kind, Limit, Metric, Scope
 from overwatch.catalog.names import prometheus_name
 from overwatch.catalog.presets import DEFAULT, PRESETS
+from overwatch.catalog.runbooks import RUNBOOKS, row_code
 
 JUDGED: Final = frozenset({Scope.POLICY, Scope.LEARNER, Scope.ROLLOUTS})
 """Scopes whose values are judged by limits, one by one; envs are judged by factors, machines by bounds."""
@@ -33,8 +34,6 @@ class Surroundings:
     """Fields of each event, by its tag."""
     is_field: Callable[[str], bool]
     """Whether a path leads to something in the snapshot."""
-    findings: Collection[str]
-    """Codes of findings."""
 
 
 def problems(rows: Sequence[Metric], around: Surroundings) -> list[str]:
@@ -44,7 +43,7 @@ def problems(rows: Sequence[Metric], around: Surroundings) -> list[str]:
         found += [f"{row.name}: {wrong}" for wrong in _row(row)]
     fed = arrows(rows)
     ends = dict.fromkeys(end for source, targets in fed.items() for end in (source, *targets))
-    known = {row.name for row in rows}
+    known = {row.name for row in rows} | {f"finding:{row_code(row)}" for row in rows}
     found += [f"{end!r} is depended on or fed, but nothing is called so" for end in ends
               if end not in known and not _resolves(end, around)]  # fmt: skip
     circle = find_cycle(fed)
@@ -161,6 +160,6 @@ def _resolves(end: str, around: Surroundings) -> bool:
         case "bound":
             return name in BOUNDS
         case "finding":
-            return name in around.findings or name.startswith("policy-")
+            return name in RUNBOOKS
         case _:
             return False

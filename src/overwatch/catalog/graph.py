@@ -6,6 +6,7 @@ Rules: an arrow is written once, at the row that depends or at the row that feed
 from collections.abc import Iterable, Mapping
 
 from overwatch.catalog.metric import Metric, Scope
+from overwatch.catalog.runbooks import row_code
 
 
 def arrows(rows: Iterable[Metric]) -> dict[str, tuple[str, ...]]:
@@ -14,7 +15,7 @@ def arrows(rows: Iterable[Metric]) -> dict[str, tuple[str, ...]]:
     for row in rows:
         found.setdefault(row.name, []).extend(row.feeds)
         if row.scope is Scope.POLICY and has_limits(row):
-            found[row.name].append(f"finding:policy-{row.short.replace('_', '-')}")
+            found[row.name].append(f"finding:{row_code(row)}")
         for source in row.depends_on:
             found.setdefault(source, []).append(row.name)
     return {name: tuple(dict.fromkeys(fed)) for name, fed in found.items()}

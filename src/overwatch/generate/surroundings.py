@@ -1,20 +1,15 @@
-"""What the catalogue's rows may refer to, from the layers that know it: events, the snapshot, findings."""
+"""What the catalogue's rows may refer to, from the layers that know it: events and the snapshot."""
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-import overwatch
 from overwatch.catalog import ROWS
 from overwatch.catalog.checking import Surroundings, problems
 from overwatch.events import Event
 from overwatch.snapshot import Snapshot
-
-_CODE: Final = re.compile(r'code="([a-z-]+)"|"([a-z]+(?:-[a-z]+)+)"')
 
 
 def catalog_problems() -> list[str]:
@@ -24,7 +19,7 @@ def catalog_problems() -> list[str]:
 
 def surroundings() -> Surroundings:
     """What there is besides rows."""
-    return Surroundings(events=event_fields(), is_field=is_field, findings=finding_codes())
+    return Surroundings(events=event_fields(), is_field=is_field)
 
 
 def event_fields() -> dict[str, frozenset[str]]:
@@ -33,13 +28,6 @@ def event_fields() -> dict[str, frozenset[str]]:
         str(kind.__struct_config__.tag): frozenset(field.name for field in msgspec.structs.fields(kind))
         for kind in get_args(Event)
     }
-
-
-def finding_codes() -> frozenset[str]:
-    """Codes of findings, as they are written in the rules: what is named a code, or has a code's shape."""
-    folder = Path(overwatch.__file__).parent / "diagnose"
-    found = (_CODE.findall(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py"))
-    return frozenset(named or shaped for codes in found for named, shaped in codes)
 
 
 def is_field(path: str) -> bool:

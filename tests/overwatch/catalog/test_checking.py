@@ -100,7 +100,7 @@ def test_a_record_that_lives_nowhere_is_named() -> None:
 
 def test_a_record_that_leads_nowhere_is_named() -> None:
     """Events and fields that are renamed are missed by the records that live in them."""
-    around = Surroundings(events={}, is_field=lambda _path: False, findings=())
+    around = Surroundings(events={}, is_field=lambda _path: False)
 
     found = problems(ROWS, around)
 
