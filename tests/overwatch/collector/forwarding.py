@@ -1,8 +1,9 @@
 """A collector in the middle that forwards, for the tests that need one; its target is somebody else."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -10,7 +11,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from overwatch.collector import Service
 from overwatch.events import LogLine, Severity
 from overwatch.journal import Signal
+from tests.overwatch.collector.running import eventually as running_eventually
 from tests.overwatch.collector.running import http, running, told
+
+T = TypeVar("T")
 
 PATHS = {Signal.LOGS: "/v1/logs", Signal.METRICS: "/v1/metrics", Signal.TRACES: "/v1/traces"}
 PROTOBUF = "application/x-protobuf"
@@ -37,10 +41,22 @@ def line(run_id: str, number: int, size: int = 0) -> bytes:
     return told(run_id, [LogLine(at=number, severity=Severity.WARNING, message=text)], number)
 
 
+def eventually(look: Callable[[], T | None]) -> T:
+    """The first truthy result of `look`, on however busy a machine."""
+    return running_eventually(look, within_s=60)
+
+
 def give(service: Service, body: bytes, signal: Signal = Signal.LOGS) -> None:
-    """Hand a request to a collector, which must accept it."""
+    """Hand a request to a collector, which must accept it; where it asks to be left alone, in its time."""
     url = f"{service.endpoints.otlp_http}{PATHS[signal]}"
-    assert http(url, body, Content_Type=PROTOBUF).status == 200
+    statuses: list[int] = []
+
+    def accepted() -> bool:
+        statuses.append(http(url, body, Content_Type=PROTOBUF).status)
+        return statuses[-1] == 200
+
+    eventually(accepted)
+    assert set(statuses) <= {200, 503}
 
 
 def points() -> bytes:

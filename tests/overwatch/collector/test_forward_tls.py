@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.overwatch.collector import pki
-from tests.overwatch.collector.forwarding import counted, forwarding, give, line, trouble
-from tests.overwatch.collector.running import eventually, running
+from tests.overwatch.collector.forwarding import counted, eventually, forwarding, give, line, trouble
+from tests.overwatch.collector.running import running
 from tests.overwatch.delivery.evil import OK, evil, serving
 
 pytestmark = pytest.mark.skipif(pki.OPENSSL is None, reason="no openssl to make certificates with")

@@ -14,11 +14,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from overwatch.collector import Service
 from overwatch.collector.exporters.forward_config import OtlpHttpExporterConfig, RetryConfig
 from overwatch.collector.exporters.otlp_forward import OtlpHttpExporter
-from overwatch.journal import DurableJournal, Folder, JournalLimits, Signal
+from overwatch.journal import DurableJournal, Folder, JournalLimits, Lag, Signal
 from overwatch.snapshot import View
 from tests.overwatch.collector.forwarding import (
     counted,
     dropped,
+    eventually,
     forwarding,
     give,
     line,
@@ -27,7 +28,7 @@ from tests.overwatch.collector.forwarding import (
     spans,
     trouble,
 )
-from tests.overwatch.collector.running import eventually, http, running
+from tests.overwatch.collector.running import http, running
 from tests.overwatch.delivery.evil import OK, Call, Evil, evil, reply, serving
 from tests.overwatch.delivery.test_http import LONG, SLOW
 from tests.overwatch.sdk.sink import partial_success
@@ -291,7 +292,7 @@ def test_producers_are_beside_each_other_and_each_in_order(tmp_path: Path) -> No
 def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
     extensions: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Senders are never refused; what is given up is counted and said; the newest arrive in the end."""
+    """Senders go on; what is given up is counted and said; the newest arrive in the end."""
     gate = threading.Event()
 
     def script(call: Call) -> None:
@@ -383,6 +384,27 @@ def test_what_waits_in_memory_is_sent_at_the_end_or_counted(tmp_path: Path) -> N
             give(dead, line(RUN, number))
         eventually(lambda: trouble(dead))
     assert dropped(dead, "stopped") == 10
+
+
+def test_a_fault_of_its_own_ends_no_forwarding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error that nobody thought of is told once and counted, and what comes next arrives."""
+    faults = iter([RuntimeError("a fault")] * 3)
+
+    def faulty(journal: DurableJournal, name: str) -> Lag:
+        for fault in faults:
+            raise fault
+        return lag(journal, name)
+
+    lag = DurableJournal.lag
+    with evil(serving(OK)) as server, forwarding(tmp_path, server.endpoint) as mid:
+        monkeypatch.setattr(DurableJournal, "lag", faulty)
+        met = "overwatch_exporter_faults"
+        eventually(lambda: mid.context.tally.get(met, exporter="otlphttp") == 3)
+        give(mid, line(RUN, 1))
+        eventually(lambda: counted(mid, "sent") == 1)
+    assert caplog.text.count("an error of its own") == 1
 
 
 def test_health_and_metrics_tell_the_exporter_from_the_receiver(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class Account:
         self._gone: dict[str, int] = {}
         self._said: dict[str, int] = {}
         self._refusals = 0
+        self._faults = 0
         self._last_said = ""
         """What the target said of its last refusal."""
         self.in_trouble = False
@@ -44,6 +45,7 @@ class Account:
 
     def know(self, signals: frozenset[Signal]) -> None:
         """Make the counters known at 0."""
+        self._tally.add("overwatch_exporter_faults", 0, exporter=self._name)
         for signal in signals:
             for verb in ("sent", "send_failed", "enqueue_failed"):
                 self._count(verb, signal, 0)
@@ -65,6 +67,13 @@ class Account:
                 self._health.failed(self._part, f"{self._shown}: {answer.detail}")
             case _:
                 assert_never(answer.verdict)
+
+    def fault(self, error: Exception) -> None:
+        """An error of our own, met and outlived."""
+        self._tally.add("overwatch_exporter_faults", 1, exporter=self._name)
+        if not self._faults:
+            _log.error("%s: an error of its own; forwarding goes on", self._name, exc_info=error)
+        self._faults += 1
 
     def gives_up(self) -> str | None:
         """What fails goes when the journal needs the room."""

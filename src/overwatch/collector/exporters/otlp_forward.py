@@ -93,17 +93,28 @@ class _Forwarder:
             sender.stop()
         if not self._is_durable:
             self._give_up(self._turns.clear(taken=True), "stopped")
+            while self._drop("stopped"):
+                self._give_up(self._turns.clear(), "stopped")
         self._save(sync=True)
         self._passed.close()
 
     def _run(self) -> None:
-        while not self._is_over():
-            if self._relieve() and self._turns.wait_room(_WAIT_S):
-                batches = self._cursor.wait(0 if self._stopping.is_set() else _WAIT_S)
-                self._take(batches)
-                if not batches and self._stopping.is_set():
-                    return
-            self._tidy()
+        goes_on = True
+        while goes_on and not self._is_over():
+            try:
+                goes_on = self._step()
+            except Exception as error:  # noqa: BLE001 the border: a fault of our own ends no forwarding
+                self._account.fault(error)
+                self._stopping.wait(_WAIT_S)
+
+    def _step(self) -> bool:
+        """Read on, if there is room; whether there is more to come."""
+        batches = None
+        if self._relieve() and self._turns.wait_room(_WAIT_S):
+            batches = self._cursor.wait(0 if self._stopping.is_set() else _WAIT_S)
+            self._take(batches)
+        self._tidy()
+        return batches != [] or not self._stopping.is_set()
 
     def _is_over(self) -> bool:
         return self._stopping.is_set() and time.monotonic() >= self._stop_by
