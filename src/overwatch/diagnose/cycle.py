@@ -17,7 +17,8 @@ from overwatch.state.rhythm import Phase
 from overwatch.state.ring import median
 
 LEAST_ENDS: Final = 3
-WINDOW_NS: Final = 60_000_000_000
+WINDOW_NS: Final = 20_000_000_000
+"""Of the time that a share is a share of."""
 LEAST_MARKS: Final = 4
 """Marks that are looked at, however long ago, where phases are long."""
 GONE: Final = 4
@@ -89,12 +90,12 @@ def _interval(phase: Phase) -> float | None:
 
 
 def _share(phase: Phase, newest: int) -> float | None:
-    """Share of the newest minute, or of the newest few rounds; `None` where too little is known."""
+    """Share of the newest time, or of the newest few rounds; `None` where too little is known."""
     marks = phase.marks.items
     if len(phase.ends.items) < LEAST_ENDS or len(marks) < 2:
         return None
     interval_s = _interval(phase) or 0.0
-    if newest - phase.at > max(WINDOW_NS, GONE * interval_s * 1e9):
+    if newest - phase.at > max(3 * WINDOW_NS, GONE * interval_s * 1e9):
         return 0.0
     first = min(
         max(0, len(marks) - LEAST_MARKS),

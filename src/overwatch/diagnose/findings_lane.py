@@ -14,8 +14,10 @@ from overwatch.diagnose.factors.pace import with_slow_lane
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.limits import AnomalyLimits
-from overwatch.diagnose.problem import STEADY, Problem
+from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
 
+HELD: Final = Patience(hold=SECOND_NS, clear=3 * SECOND_NS, cooldown=30 * SECOND_NS)
+"""What holds a lane back has been true for a while already."""
 RANK: Final = "rank "
 """How the names of ranks begin, that have no lane."""
 
@@ -76,7 +78,7 @@ def _problem(fleet: Fleet, lane: LaneFacts, bound: Bound, said: tuple[str, str],
         hint=bound.hint,
         factors=bound.evidence,
         symptoms=num_slow,
-        patience=STEADY,
+        patience=HELD,
     )
 
 
@@ -107,5 +109,5 @@ def _for_all(
         hint=first.hint,
         factors=first.evidence,
         symptoms=len(lanes) if several else 0,
-        patience=STEADY,
+        patience=HELD,
     )

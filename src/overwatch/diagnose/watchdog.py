@@ -21,7 +21,7 @@ TIMES: Final = 6.0
 """Of what is usual."""
 LONGEST_TIMES: Final = 2.0
 """Of the longest that was: evaluations and checkpoints that nobody announces come again."""
-LEAST_S: Final = 10.0
+LEAST_S: Final = 8.0
 LEAST_GAPS: Final = 3
 """Gaps that must be known before anything is usual."""
 CRITICAL_TIMES: Final = 30.0

@@ -25,6 +25,20 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """How far the loader's queue has run dry, 0 to 1."""
     drag: float = 1.0
     """Step time of the last lane, times its usual."""
+    capped: float = 0.0
+    """How far the last lane is throttled by its power cap, 0 to 1."""
+    resting: float = 0.0
+    """Share of their work that all lanes leave."""
+    launching: bool = False
+    """Whether the lanes run small kernels that one core launches."""
+    queue: float | None = None
+    """Filled share of the learner's queue; `None` where nobody tells."""
+    phases: dict[str, float] = {}
+    """Seconds of phases of each update, where they are not the usual."""
+    stuck: bool = False
+    """Whether training does not go on, while its process lives."""
+    pace: float = 1.0
+    """Share of the usual steps that are taken."""
     misery: float = 0.0
     """How far rewards have fallen, 0 to 1."""
     level: int = 1

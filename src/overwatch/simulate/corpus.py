@@ -20,6 +20,8 @@ class Class(Enum):
     """A crash, a NaN, an end: said once, true at once."""
     MACHINE = "machine"
     """A level of a machine, or silence."""
+    LOOP = "loop"
+    """What the training loop spends its time on: a share of the newest twenty seconds."""
     POLICY = "policy"
     """Rows of the policy that jump."""
     LEAK = "leak"
@@ -37,7 +39,15 @@ class Class(Enum):
         return _BOUNDS.get(self.value)
 
 
-_BOUNDS: Final = {"fact": 2.0, "machine": 10.0, "policy": 5.0, "leak": 20.0, "fleet": 30.0, "drift": 50.0}
+_BOUNDS: Final = {
+    "fact": 2.0,
+    "machine": 10.0,
+    "loop": 20.0,
+    "policy": 5.0,
+    "leak": 20.0,
+    "fleet": 30.0,
+    "drift": 50.0,
+}
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +57,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """A fault of the simulator; empty for a run without one."""
     kind: Class
     expects: tuple[str, ...] = ()
-    """Codes of findings, any of which finds it; `env:` and a status where the board is where it shows."""
+    """Codes of findings, any of which finds it; `env:` and a status where the board is where it shows,
+    `bound:` and a verdict where that is what holds a lane back."""
     at_s: int = 50
     seconds: int = 80
     seed: int = 11
@@ -100,8 +111,26 @@ CASES: Final[tuple[Case, ...]] = (
             "stale": ("telemetry-stale", "run-lost"),
             "env-slow": ("env-stalled",),
             "names-flood": ("too-many-names",),
+            "power-throttle": ("power-throttle",),
+            "weights-slow": ("weights-slow",),
+            "saving-slow": ("io-starvation",),
+            "queue-starved": ("queue-starved",),
+            "small-kernels": ("bound:HOST-BOUND",),
+            "training-stuck": ("training-stalled",),
         },
     ),
+    *_cases(
+        Class.LOOP,
+        {
+            "envs-slow": ("bound:ENV-BOUND",),
+            "inference-slow": ("bound:INFER-BOUND",),
+            "learner-slow": ("bound:LEARNER-BOUND",),
+            "sawtooth": ("bound:SYNC-BOUND",),
+        },
+        seconds=120,
+    ),
+    *_cases(Class.DRIFT, {"memory-creep": ("oom-forecast",)}, at_s=60, seconds=150),
+    *_cases(Class.DRIFT, {"slowdown": ("throughput-regression",)}, at_s=170, seconds=230),
     *_cases(
         Class.POLICY,
         {

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.faults_env import ENV_FAULTS
+from overwatch.simulate.faults_machine import MACHINE_FAULTS
 from overwatch.simulate.faults_policy import POLICY_FAULTS
 from overwatch.simulate.ramp import Fault, ramp
 
@@ -106,6 +107,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "curriculum-step": curriculum_step,
     "stale": stale,
     "run-failed": run_failed,
+    **MACHINE_FAULTS,
     **ENV_FAULTS,
     **POLICY_FAULTS,
 }

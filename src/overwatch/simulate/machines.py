@@ -19,6 +19,10 @@ MEMORY: Final = 80 * GIB
 CLOCK_HZ: Final = 1_980_000_000
 POWER_LIMIT_W: Final = 700.0
 LOADER: Final = 8
+QUEUE: Final = 16
+"""Batches of experience that may wait for the learner."""
+CAPPED_CLOCK: Final = 0.65
+"""Share of its clock that a lane has left whose power is capped."""
 
 
 class Machines:
@@ -37,16 +41,17 @@ class Machines:
         noise = self._dice.noise(4 * gpus).reshape(4, gpus)
         last = (np.arange(gpus) == gpus - 1).astype(np.float64)
         first = (np.arange(gpus) == 0).astype(np.float64)
-        heat = last * now.heat
+        heat, capped = last * now.heat, last * now.capped
         busy = self._busy(last, now)
-        clock = CLOCK_HZ * (1 - (1 - THROTTLED_CLOCK) * heat)
+        clock = CLOCK_HZ * (1 - (1 - THROTTLED_CLOCK) * heat - (1 - CAPPED_CLOCK) * capped)
+        drawn = 0.12 + (0.13 if now.launching else 0.6) * busy - 0.25 * heat - 0.2 * capped
         free = (0.28 - 0.01) * now.leak * first
         readings: dict[str, Floats] = {
             "utilization": np.clip(busy + 0.01 * noise[0], 0, 1),
             "memory_used_bytes": MEMORY * (0.72 + 0.002 * noise[1] * (1 - now.leak * first) + free),
             "memory_total_bytes": np.full(gpus, float(MEMORY)),
             "temperature_c": 45 + 22 * busy + 24 * heat + 0.5 * noise[2],
-            "power_w": POWER_LIMIT_W * (0.12 + 0.6 * busy - 0.25 * heat) + 4 * noise[3],
+            "power_w": POWER_LIMIT_W * drawn + 4 * noise[3],
             "power_limit_w": np.full(gpus, POWER_LIMIT_W),
             "clock_hz": clock,
             "clock_max_hz": np.full(gpus, float(CLOCK_HZ)),
@@ -55,9 +60,7 @@ class Machines:
         values = {row.name: Column.of(readings[short]) for short, row in known.items() if row is not None}
         throttle = find("throttle", Scope.GPU)
         if throttle is not None:
-            values[throttle.name] = Column.of_labels(
-                ["thermal" if hot > 0.2 else None for hot in heat.tolist()]
-            )
+            values[throttle.name] = Column.of_labels(_throttles(heat, capped))
         return Measured(
             at=at, scope=Scope.GPU, keys={"gpu_id": Column.of_labels(self._settings.lanes)}, values=values
         )
@@ -66,7 +69,7 @@ class Machines:
         """Utilisation of each lane: those that wait for a slow one rest meanwhile."""
         slow = max(now.heat, min(1.0, now.drag - 1))
         waiting: Floats = 0.94 - 0.34 * slow * (1 - last)
-        return waiting * (1 - 0.65 * now.starved)
+        return waiting * (1 - 0.65 * now.starved) * (1 - now.resting)
 
     def _host(self, at: int, now: Conditions) -> Measured:
         noise = iter(self._dice.noise(5).tolist())
@@ -80,7 +83,10 @@ class Machines:
             "network_bytes_per_s": 3e6 * (1 + 0.1 * next(noise)),
             "loader_depth": float(int(depth)),
             "loader_capacity": float(LOADER),
+            "cpu_busiest": 1.0 if now.launching else 0.78,
         }
+        if now.queue is not None:
+            readings |= {"queue_depth": float(int(QUEUE * now.queue)), "queue_capacity": float(QUEUE)}
         known = {short: find(short, Scope.HOST) for short in readings}
         values = {row.name: readings[short] for short, row in known.items() if row is not None}
         return Measured(at=at, scope=Scope.HOST, values=scalars(values))
@@ -88,3 +94,9 @@ class Machines:
     def _tower(self, at: int) -> Measured:
         row = find("sdk_dropped", Scope.TOWER)
         return Measured(at=at, scope=Scope.TOWER, values=scalars({row.name: 0.0} if row is not None else {}))
+
+
+def _throttles(heat: Floats, capped: Floats) -> list[str | None]:
+    """What each lane says it is held down by."""
+    words = zip(heat.tolist(), capped.tolist(), strict=True)
+    return ["thermal" if hot > 0.2 else "power" if cap > 0.2 else None for hot, cap in words]

@@ -97,7 +97,8 @@ class Policy:
 
     def _phases(self, update: int, at: int, now: Conditions) -> list[PhaseEnded]:
         collect, wait = self._waits(now)
-        took = {"collect": collect, "update": UPDATE_S, "sync": wait}
+        within = {"env_wait": 0.5 * collect, "inference": 0.3 * collect}
+        took = {"collect": collect, "update": UPDATE_S, "sync": wait, **within, **now.phases}
         return [PhaseEnded(at=at, phase=phase, duration_s=s, update=update) for phase, s in took.items()]
 
 

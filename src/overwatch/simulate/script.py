@@ -59,6 +59,9 @@ class Script:
         self._policy = Policy(settings)
         self._machines = Machines(settings)
         self._dice = Dice(settings.seed, 5)
+        self._due = 0.0
+        """Steps that should have been taken and were not, whole and broken ones."""
+        self._taken = 0
 
     def moments(self) -> Iterator[Moment]:
         """Everything that is said, in order; ends early where the producer goes silent."""
@@ -78,7 +81,7 @@ class Script:
                 yield Moment(at=at, events=(self.finished(at, "failed", "CUDA out of memory"),))
                 return
             for _, kind, number in ticks:
-                events += self._step(number, at, now) if kind else self._second(number, at, now)
+                events += self._step(at, now) if kind else self._second(number, at, now)
             if offset == self.settings.seconds * SECOND:
                 events.append(self.finished(at, "completed"))
             yield Moment(at=at, events=tuple(events))
@@ -101,6 +104,8 @@ class Script:
 
     def _second(self, second: int, at: int, now: Conditions) -> list[Event]:
         events = self._machines.advance(at, now)
+        if now.stuck:
+            return events
         step = second * self.settings.steps // self.settings.seconds
         events += self._seeds.measured(step, at, whole=second % KEYFRAME_S == 0)
         if second:
@@ -110,7 +115,13 @@ class Script:
             events.append(CheckpointSaved(at=at, path=path, update=second))
         return events
 
-    def _step(self, step: int, at: int, now: Conditions) -> list[Event]:
+    def _step(self, at: int, now: Conditions) -> list[Event]:
+        """One step, unless the run does not get to it."""
+        self._due += 0.0 if now.stuck else now.pace
+        if self._due < 1:
+            return []
+        self._due -= 1
+        step, self._taken = self._taken, self._taken + 1
         events = self._fleet.advance(step, at, now, self._seeds.paying())
         events += self._seeds.advance(step, at, self._fleet.alive, now)
         events += self._seeds.start_afresh(self._fleet.ended, step, at)
