@@ -18,7 +18,7 @@ import yaml
 from overwatch.collector.secrets import Secret, redact, texts_in
 from overwatch.collector.settings import CollectorConfig, problems
 
-_ROOTS: Final = ("receivers", "exporters", "extensions", "service")
+_ROOTS: Final = ("receivers", "exporters", "extensions", "service", "diagnosis")
 _WHOLE: Final = frozenset({"service.pipelines", "service.extensions"})
 """Sections that a user's file replaces rather than amends."""
 
@@ -120,6 +120,9 @@ def _merge(base: Any, over: Any, path: str, *, replace: bool = True) -> Any:
 def _known(data: Any, kind: msgspec.inspect.Type, path: str) -> None:
     """Check that every key below `data` is a field of its type."""
     kind = _plain(kind)
+    if isinstance(data, list):
+        for at, value in enumerate(data):
+            _known(value, _below(kind, at), f"{path}[{at}]")
     if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(data, dict):
         return
     fields = {field.encode_name: field.type for field in kind.fields}

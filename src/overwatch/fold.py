@@ -5,7 +5,7 @@ counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator`
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -14,6 +14,8 @@ import msgspec
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.assess import dump as dump_assessment
 from overwatch.diagnose.assess import load as load_assessment
+from overwatch.diagnose.hush import without_new
+from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.events import FindingAcknowledged, Record
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode
@@ -55,6 +57,8 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What the throughput of every run is compared with."""
     preset: str | None = None
     """Whose limits judge every run; `None` leaves it to the runs."""
+    diagnosis: DiagnosisConfig | None = None
+    """How runs are judged, where it is not as shipped."""
 
 
 class TowerStats(msgspec.Struct, kw_only=True):
@@ -87,6 +91,7 @@ class _Compared(msgspec.Struct, frozen=True):
 
     baseline: Baseline | None = None
     preset: str | None = None
+    diagnosis: DiagnosisConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +132,7 @@ class _Saved(msgspec.Struct, frozen=True):
     totals: Totals = msgspec.field(default_factory=Totals)
     baseline: Baseline | None = None
     preset: str | None = None
+    diagnosis: DiagnosisConfig | None = None
 
 
 class Fold:
@@ -141,6 +147,10 @@ class Fold:
         """What the newest start record tells."""
         self._preset: str | None = None
         """Whose limits judge every run, as the newest start record tells."""
+        self._diagnosis: DiagnosisConfig | None = None
+        """How runs are judged, as the newest start record tells."""
+        self._how: Judging | None = None
+        """The same, ready to judge with; `None` until it is needed."""
         self._runs: dict[str, _Tracked] = {}
         self._joins = Joins()
         self._totals = Totals()
@@ -151,9 +161,18 @@ class Fold:
         """The run with the newest stamp."""
         return max(self._runs, key=lambda run_id: self._runs[run_id].state.last_stamp, default=None)
 
-    def advance(self, tick: int, batches: Sequence[Batch], views: Iterable[tuple[str | None, View]]) -> Frame:
-        """Apply the batches stamped up to `tick`, judge every run, project every view."""
-        logged = self._judge(tick, batches)
+    def advance(
+        self,
+        tick: int,
+        batches: Sequence[Batch],
+        views: Iterable[tuple[str | None, View]],
+        hushed: Collection[str] = (),
+    ) -> Frame:
+        """Apply the batches stamped up to `tick`, judge every run, project every view.
+
+        In runs that are `hushed` no finding opens: what was recorded of their numbers was thinned.
+        """
+        logged = self._judge(tick, batches, hushed)
         wanted = self._resolve(views)
         snapshots: dict[tuple[str, View], Snapshot] = {}
         for run_id, tracked in self._runs.items():
@@ -169,9 +188,10 @@ class Fold:
             tower=msgspec.structs.replace(self.tower),
         )
 
-    def skip(self, tick: int, batches: Sequence[Batch]) -> tuple[Snapshot, ...]:
+    def skip(self, tick: int, batches: Sequence[Batch], hushed: Collection[str] = ()) -> tuple[Snapshot, ...]:
         """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
-        return tuple(_project(self._runs[run_id], DEFAULT_VIEW) for run_id in self._judge(tick, batches))
+        logged = self._judge(tick, batches, hushed)
+        return tuple(_project(self._runs[run_id], DEFAULT_VIEW) for run_id in logged)
 
     def look(self, views: Iterable[tuple[str | None, View]]) -> dict[tuple[str, View], Snapshot]:
         """Further views of the tick taken last; runs that are not there are left out."""
@@ -185,7 +205,7 @@ class Fold:
             for run_id, run in self._runs.items()
         ]
         return msgspec.msgpack.encode(
-            _Saved(runs, self.tower, self._joins, self._totals, self._told, self._preset)
+            _Saved(runs, self.tower, self._joins, self._totals, self._told, self._preset, self._diagnosis)
         )
 
     @classmethod
@@ -193,20 +213,23 @@ class Fold:
         """The fold of `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
         saved = msgspec.msgpack.decode(data, type=_Saved)
         fold = cls(baseline=baseline)
-        fold._told, fold._preset = saved.baseline, saved.preset
+        fold._told, fold._preset, fold._diagnosis = saved.baseline, saved.preset, saved.diagnosis
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         for run in saved.runs:
             assessment = load_assessment(run.assessment)
             fold._runs[run.run_id] = _Tracked(load_state(run.state), assessment, run.logged_stamp)
         return fold
 
-    def _judge(self, tick: int, batches: Sequence[Batch]) -> list[str]:
+    def _judge(self, tick: int, batches: Sequence[Batch], hushed: Collection[str]) -> list[str]:
         """Take one tick; returns the runs whose snapshot is recorded at it."""
         for batch in batches:
             self._apply(batch)
         logged: list[str] = []
+        how = self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
         for run_id, tracked in self._runs.items():
-            judged = assess(tracked.state, tracked.assessment, tick, baseline=self._given or self._told)
+            judged = assess(tracked.state, tracked.assessment, tick, how, self._given or self._told)
+            if run_id in hushed:
+                judged = without_new(judged, tracked.assessment)
             tracked.assessment, tracked.judged = judged.assessment, judged
             if tick % SLOW_NS == 0 and self._is_recorded(tracked, judged):
                 logged.append(run_id)
@@ -248,6 +271,7 @@ class Fold:
         with contextlib.suppress(msgspec.DecodeError):
             life = msgspec.json.decode(body, type=_Compared)
             self._told, self._preset = life.baseline, life.preset
+            self._diagnosis, self._how = life.diagnosis, None
             for tracked in self._runs.values():
                 tracked.state.judged_by = life.preset
 

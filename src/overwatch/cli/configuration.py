@@ -19,7 +19,7 @@ from overwatch import __version__
 if TYPE_CHECKING:
     from overwatch.collector import CollectorConfig
 
-_KINDS: Final = ("receivers", "exporters", "extensions", "service")
+_KINDS: Final = ("receivers", "exporters", "extensions", "service", "diagnosis")
 
 _FILE = click.option(
     "--config", "path", type=click.Path(path_type=Path, dir_okay=False), help="YAML file; defaults without."
@@ -106,7 +106,7 @@ def _settings(kind: Any, path: str) -> list[tuple[str, str]]:
         return []
     described, found = _described(section), []
     for field in msgspec.structs.fields(section):
-        here = f"{path}{field.name}"
+        here = f"{path}{field.encode_name}"
         below = _settings(field.type, f"{here}.")
         if below:
             found += below

@@ -1,4 +1,4 @@
-"""What a configuration names outside of itself, tried without opening a door: tokens and certificates.
+"""What a configuration names outside of itself, tried without opening a door: tokens, certificates, plugins.
 
 Nothing is connected to. Must not know where a configuration comes from.
 """
@@ -10,6 +10,7 @@ from overwatch.collector.health import Health
 from overwatch.collector.settings import CollectorConfig, forwards, listeners
 from overwatch.collector.tally import Tally
 from overwatch.delivery.line import context
+from overwatch.diagnose.judging import unknown
 
 
 def unusable(config: CollectorConfig) -> Iterator[str]:
@@ -34,3 +35,4 @@ def unusable(config: CollectorConfig) -> Iterator[str]:
                 files = ", ".join(file for file in (tls.authorities, tls.certificate, tls.key) if file)
                 found[f"exporters.{name}.tls: {files}: {error.strerror or error}"] = None
     yield from found
+    yield from (f"{path}: {what}" for path, what in unknown(config.diagnosis))

@@ -30,6 +30,7 @@ from overwatch.collector.settings import CollectorConfig
 from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
+from overwatch.diagnose.judging import DiagnosisConfig
 from overwatch.fold import LifeStarted
 from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
 from overwatch.serve.stream import Bell
@@ -212,6 +213,7 @@ class Service:
             after=self._after,
             baseline=_baseline(self._config.exporters.aggregator.baseline),
             preset=self._config.exporters.aggregator.preset,
+            diagnosis=None if self._config.diagnosis == DiagnosisConfig() else self._config.diagnosis,
         )
         began = self._context.journal.append(Signal.START, msgspec.json.encode(life))
         if self._aggregator is not None:

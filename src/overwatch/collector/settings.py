@@ -30,6 +30,7 @@ from overwatch.collector.net import AddressError, parse
 from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.telemetry import MetricsConfig
 from overwatch.collector.tls import TlsConfig
+from overwatch.diagnose.judging import DiagnosisConfig
 from overwatch.journal import Signal
 
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
@@ -153,6 +154,8 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
     """What stands beside."""
     service: ServiceSection
     """What runs."""
+    diagnosis: DiagnosisConfig = DiagnosisConfig()
+    """How runs are judged."""
 
     @property
     def signals(self) -> frozenset[Signal]:

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits, score_envs
+from overwatch.diagnose.anomaly import Anomalies, score_envs
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.converged import has_converged
 from overwatch.diagnose.drift import Drift, drifts
 from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.follow import Followed, Open, acknowledge, follow, forget, standing
+from overwatch.diagnose.judging import Judging, own_problems
 from overwatch.diagnose.link import LinkJudgement, judge_link
 from overwatch.diagnose.machines import Watched, watch
 from overwatch.diagnose.ranking import Lives, carried, lives_of, rank
+from overwatch.diagnose.rules import Streak, judge_rules
 from overwatch.snapshot import Baseline
 from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints
 from overwatch.state.run import RunState
@@ -41,6 +43,10 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """What has added up of the policy's rows that may drift, by name."""
     acks: int = 0
     """Acknowledgements taken so far."""
+    streaks: dict[str, Streak] = {}
+    """How long each rule of a user has been true, by its name."""
+    off: dict[str, str] = {}
+    """Factors of others that failed in this run, with the reason."""
 
     @property
     def findings(self) -> dict[str, Open]:
@@ -70,20 +76,16 @@ def assess(
     state: RunState,
     previous: Assessment,
     tick: int,
-    limits: AnomalyLimits | None = None,
+    how: Judging | None = None,
     baseline: Baseline | None = None,
 ) -> Judged:
     """Judge one run at `tick` (Unix ns on the stamp clock), its throughput against `baseline` too."""
-    limits = limits or AnomalyLimits()
-    # Telemetry may hold any number; what overflows becomes infinite and is then left out.
-    with np.errstate(over="ignore", invalid="ignore"):
-        fleet = fleet_of(state)
-        anomalies = score_envs(fleet, limits)
+    how = how or Judging()
+    fleet, anomalies = _scored(state, how, previous.off)
     link = judge_link(state, tick)
     known = carried(previous.lives, previous.held, previous.order, lives_of(state.envs))
     order, held = rank(anomalies.scores, known.held, known.order)
-    machines = watch(state, fleet, previous.watched, tick, limits)
-    drifted = drifts(state, previous.drifts)
+    machines = watch(state, fleet, previous.watched, tick, how.limits)
     followed = acknowledge(forget(previous.followed, known.lost), _acknowledged(state, previous.acks))
     seen = Evidence(
         state=state,
@@ -91,13 +93,16 @@ def assess(
         anomalies=anomalies,
         machines=machines,
         link=link,
-        limits=limits,
+        limits=how.limits,
         baseline=baseline,
         standing=standing(followed),
-        drifts=drifted,
+        drifts=drifts(state, previous.drifts),
     )
+    ruled, streaks = judge_rules(how.rules, fleet, previous.streaks, tick)
+    found = [*problems(seen), *own_problems(seen.state, how, anomalies, ruled, link)]
+    ranks = Assessment(order=order, lives=known.lives, held=held, streaks=streaks)
     return Judged(
-        assessment=_outliving(seen, (order, held), known.lives, tick, followed),
+        assessment=_outliving(seen, ranks, tick, follow(followed, found, tick, machines.watched.clock.now)),
         anomalies=anomalies,
         fleet=fleet,
         link=link,
@@ -108,21 +113,23 @@ def assess(
     )
 
 
-def _outliving(
-    seen: Evidence, ranked: tuple[Ints, Floats], lives: Lives, tick: int, followed: Followed
-) -> Assessment:
-    """What of all this outlives the tick; findings are followed here."""
-    order, held = ranked
-    watched = seen.machines.watched
-    return Assessment(
+def _scored(state: RunState, how: Judging, off: dict[str, str]) -> tuple[Fleet, Anomalies]:
+    # Telemetry may hold any number; what overflows becomes infinite and is then left out.
+    with np.errstate(over="ignore", invalid="ignore"):
+        fleet = fleet_of(state)
+        return fleet, score_envs(fleet, how.limits, how.plugins, off)
+
+
+def _outliving(seen: Evidence, ranks: Assessment, tick: int, followed: Followed) -> Assessment:
+    """What of all this outlives the tick, beside the ranks of envs and the streaks of rules."""
+    return msgspec.structs.replace(
+        ranks,
         tick=tick,
-        order=order,
-        lives=lives,
-        held=held,
-        watched=watched,
-        followed=follow(followed, problems(seen), tick, watched.clock.now),
+        watched=seen.machines.watched,
+        followed=followed,
         acks=seen.state.acks_total,
         drifts=dict(seen.drifts),
+        off=dict(seen.anomalies.off),
     )
 
 

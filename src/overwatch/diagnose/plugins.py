@@ -7,8 +7,10 @@ factors.
 """
 
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -48,13 +50,13 @@ class Weighed:
 
 def names() -> tuple[str, ...]:
     """Names of the installed plugins."""
-    return tuple(sorted({point.name for point in _points()}))
+    return tuple(sorted({point.name for point in _points(tuple(sys.path))}))
 
 
 def load(weights: Mapping[str, float]) -> tuple[tuple[Plugin, ...], dict[str, str]]:
     """The installed plugins with their weights, and those that cannot be loaded with the reason."""
     found, failed = [], {}
-    for point in sorted(_points(), key=lambda point: point.name):
+    for point in sorted(_points(tuple(sys.path)), key=lambda point: point.name):
         if not weights.get(point.name, 1.0):
             continue
         try:
@@ -84,7 +86,8 @@ def _function(point: EntryPoint) -> Rule:
     return known
 
 
-def _points() -> tuple[EntryPoint, ...]:
+@lru_cache(maxsize=4)
+def _points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 where they are looked for
     return tuple(entry_points(group=GROUP))
 
 

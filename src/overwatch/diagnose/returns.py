@@ -45,7 +45,7 @@ class Returns:
 
 def returns_of(envs: Envs) -> Returns | None:
     """The fleet's episodes; `None` where no env finished enough of them, or all earned the same."""
-    earned, n = envs.earned, envs.n
+    earned, n = envs.sums(), envs.n
     judged: npt.NDArray[np.bool_] = earned.count[:n] > 0
     if not judged.any():
         return None

@@ -1,17 +1,16 @@
 """What each env's finished episodes tell, summed up when one ends: its newest, those before, its luck.
 
-Only the rows that an event is about are summed up anew, so a tick costs what ended in it, whatever the number
-of envs. Rules: only episodes of the present task count; what is too large to square counts as unknown. Must
-not know what is low.
+Only rows of which an episode ended are summed up anew, when somebody asks, so a tick costs what ended in it.
+Derived, so no part of a checkpoint. Rules: only episodes of the present task count; what is too large to
+square counts as unknown. Must not know what is low.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
 import numpy as np
 
-from overwatch.state.arrays import Floats, Ints, floats, grown, ints
+from overwatch.state.arrays import Derived, Floats, Ints, floats, grown, ints
 
 RETURNS: Final = 32
 """Finished episodes remembered per env."""
@@ -50,37 +49,42 @@ def middle(values: Floats) -> Floats:
     return found
 
 
-class Earned(msgspec.Struct, kw_only=True):
+class Earned(Derived):
     """One row an env, capacity C; all but `mean` are NaN or 0 while an env has too few episodes to judge."""
 
-    mean: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """Mean of the newest episodes, of any task; NaN before the first."""
-    last: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """The very last episode."""
-    recent: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """Middle of the newest."""
-    lasting: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """The fourth lowest of the newest."""
-    earlier: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """Median of those before; NaN where there are none."""
-    scatter: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """Median distance of those from `earlier`; NaN where they are too few."""
-    before: Ints = msgspec.field(default_factory=lambda: ints(0))
-    """How many those are."""
-    count: Ints = msgspec.field(default_factory=lambda: ints(0))
-    """Newest and earlier ones together."""
-    centre: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """Mean of all these."""
-    squares: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """Squared distances of all these from `centre`, added up."""
+    def __init__(self) -> None:
+        self.stale = np.zeros(0, dtype=np.bool_)
+        """Rows whose episodes have changed since they were summed up."""
+        self.mean: Floats = floats(0)
+        """Mean of the newest episodes, of any task; NaN before the first."""
+        self.last: Floats = floats(0)
+        """The very last episode."""
+        self.recent: Floats = floats(0)
+        """Middle of the newest."""
+        self.lasting: Floats = floats(0)
+        """The fourth lowest of the newest."""
+        self.earlier: Floats = floats(0)
+        """Median of those before; NaN where there are none."""
+        self.scatter: Floats = floats(0)
+        """Median distance of those from `earlier`; NaN where they are too few."""
+        self.before: Ints = ints(0)
+        """How many those are."""
+        self.count: Ints = ints(0)
+        """Newest and earlier ones together."""
+        self.centre: Floats = floats(0)
+        """Mean of all these."""
+        self.squares: Floats = floats(0)
+        """Squared distances of all these from `centre`, added up."""
 
     def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
         """What has a row an env, with what an unused row holds."""
+        yield self.stale, True
         yield from ((getattr(self, name), np.nan) for name in _FLOATS)
         yield from ((getattr(self, name), 0) for name in _INTS)
 
     def resize(self, rows: int) -> None:
-        """Make room for `rows` envs."""
+        """Make room for `rows` envs; a new row is yet to be summed up."""
+        self.stale = grown(self.stale, (rows,), fill=True)
         for name in (*_FLOATS, *_INTS):
             setattr(self, name, grown(getattr(self, name), (rows,), np.nan if name in _FLOATS else 0))
 
@@ -90,6 +94,7 @@ class Earned(msgspec.Struct, kw_only=True):
         `told` are their returns, newest first, shape (k, RETURNS), NaN where there is none; of `done`
         finished episodes `fresh` are of the present task; both of shape (k,).
         """
+        self.stale[rows] = False
         self.mean[rows] = _mean(told, done)
         values = usable(told)
         judged = (fresh >= LEAST) & np.isfinite(values[:, :RECENT]).all(axis=1)

@@ -84,7 +84,7 @@ class Envs(msgspec.Struct, kw_only=True):
     episode_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time at which each env's last episode ended; 0 = none did."""
     earned: Earned = msgspec.field(default_factory=Earned)
-    """What the episodes tell."""
+    """What the episodes told when `sums` was last asked for."""
     trends: Trends = msgspec.field(default_factory=Trends)
     actions: Actions = msgspec.field(default_factory=Actions)
     culls: Tally = msgspec.field(default_factory=Tally)
@@ -167,18 +167,27 @@ class Envs(msgspec.Struct, kw_only=True):
         self.returns[rows, self.episodes[rows] % RETURNS] = returns
         self.episodes[rows] += 1
         self.episode_at[rows] = at
-        self._sum_up(rows)
+        self._summed().stale[rows] = True
 
     def begin_task(self, rows: Ints) -> None:
         """These envs have another task from now on; the episode under way is of both, and of neither."""
         self.outdated[rows] = self.episodes[rows] + 1
-        self._sum_up(rows)
+        self._summed().stale[rows] = True
 
     def tell_returns(self, told: At, returns: Floats, at: int) -> None:
         """Fold a gauge of returns: it is shown as it is, and a new value of it is a finished episode."""
         new = np.isfinite(returns) & (returns != self.values["return"][told.span])
         self.finish_episodes(told.rows[new], returns[new], at)
         self.measure("return", told.span, returns, at)
+
+    def sums(self) -> Earned:
+        """What the episodes of each env tell, up to the newest."""
+        earned = self._summed()
+        rows = np.flatnonzero(earned.stale[: self.n])
+        if rows.size:
+            done = self.episodes[rows]
+            earned.sum_up(rows, self._newest(rows, np.arange(RETURNS)), done, done - self.outdated[rows])
+        return earned
 
     def newest_returns(self, newest: int, skip: int = 0) -> Floats:
         """Returns, newest first, after the `skip` newest ones, shape (n, newest); NaN where there is none."""
@@ -188,7 +197,7 @@ class Envs(msgspec.Struct, kw_only=True):
         """Mean of each env's newest returns, shape (n,), or its gauge; NaN before the first episode."""
         told_at = self.times["return"][: self.n]
         told = (told_at > 0) & (told_at >= self.episode_at[: self.n])
-        shown: Floats = np.where(told, self.values["return"][: self.n], self.earned.mean[: self.n])
+        shown: Floats = np.where(told, self.values["return"][: self.n], self.sums().mean[: self.n])
         return shown
 
     def move(self, cells: Cells, stages: Ints, at: int) -> None:
@@ -268,7 +277,7 @@ class Envs(msgspec.Struct, kw_only=True):
         if name == "return":
             self.returns[rows] = np.nan
             self.episodes[rows] = self.outdated[rows] = self.episode_at[rows] = 0
-            self._sum_up(rows)
+            self._summed().stale[rows] = True
 
     def _newest(self, rows: Ints, back: Ints) -> Floats:
         """Returns of these rows, so many episodes back, shape (k, back); NaN where there is none."""
@@ -277,16 +286,14 @@ class Envs(msgspec.Struct, kw_only=True):
         shown: Floats = np.where(back < done, found, np.nan)
         return shown
 
-    def _sum_up(self, rows: Ints) -> None:
-        """What the episodes of these rows tell, anew."""
-        if not rows.size:
-            return
-        done = self.episodes[rows]
-        told = self._newest(rows, np.arange(RETURNS))
-        self.earned.sum_up(rows, told, done, done - self.outdated[rows])
+    def _summed(self) -> Earned:
+        """The table of sums, with a row for each env; a fresh one after a checkpoint."""
+        if self.earned.stale.size != self.ids.size:
+            self.earned.resize(self.ids.size)
+        return self.earned
 
     def _tables(self) -> tuple[Earned | Trends | Actions | Tally, ...]:
-        return self.earned, self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally
+        return self._summed(), self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally
 
     def _places(self, env_ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Places of env ids in `by_id`, and which of them are there."""
