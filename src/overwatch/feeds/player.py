@@ -133,11 +133,12 @@ class Player:
         for life, passed in segment.ticks(taken):
             if passed >= tick:
                 break
-            fold.skip(passed, self._recording.read(life.at(passed)))
+            fold.skip(passed, self._recording.read(life.at(passed)), self._recording.notes.hushed(passed))
             self.folded += 1
             self._keep(fold, passed, recent=tick - passed <= self._config.recent * SLOW_NS)
         self.folded += 1
-        frame = fold.advance(tick, self._recording.read(segment.at(tick)), ())
+        hushed = self._recording.notes.hushed(tick)
+        frame = fold.advance(tick, self._recording.read(segment.at(tick)), (), hushed)
         self._keep(fold, tick, recent=True)
         self._fold = fold
         return frame

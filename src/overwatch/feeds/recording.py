@@ -15,7 +15,6 @@ import msgspec
 
 from overwatch.fold import FAST_NS, Fold, Frame, next_tick
 from overwatch.journal import Batch, Signal
-from overwatch.otlp.grain import Grain
 from overwatch.otlp.jsonl import MalformedJson, from_json
 from overwatch.recordings.files import LIVE, RecordingFiles
 from overwatch.recordings.index import (
@@ -29,6 +28,7 @@ from overwatch.recordings.index import (
     Started,
     read_entry,
 )
+from overwatch.recordings.notes import Notes
 from overwatch.recordings.pieces import Piece
 from overwatch.snapshot import Baseline, Snapshot
 
@@ -92,12 +92,8 @@ class Recording:
         """What throughput is compared with, instead of what was when it was recorded."""
         self.bad_lines = 0
         """Index lines that could not be read, e.g. a tail cut by a crash."""
-        self.findings: list[Raised] = []
-        """Those that were noted while it was recorded; known once `segments` was asked."""
-        self.gone: list[Gone] = []
-        """What went to make room; known as they are."""
-        self.thinned: dict[str, dict[Grain, int]] = {}
-        """The newest stamp up to which a run's numbers have a grain; known as they are."""
+        self.notes = Notes()
+        """What the index tells beside batches; known once `segments` was asked."""
         self._files = RecordingFiles(folder)
         self._unreadable: set[tuple[str, int]] = set()
 
@@ -125,31 +121,26 @@ class Recording:
 
     def segments(self) -> list[Segment]:
         """The index as lives of a collector, in order; those in which nothing was folded are left out."""
-        lives = _Lives()
-        self.findings, self.gone, self.thinned = [], [], {}
+        lives, notes = _Lives(), Notes()
         for entry in self.entries():
             match entry:
                 case Header():
                     lives.piece()
-                    for run_id, share in entry.runs.items():
-                        self._note_grain(run_id, share.grain, entry.last_stamp)
+                    notes.piece(entry)
                 case Located() | Started():
                     lives.add(entry)
+                    notes.told(entry)
                 case Ended():
                     lives.end(entry)
                 case Raised():
-                    self.findings.append(entry)
+                    notes.findings.append(entry)
                 case Gone():
                     lives.gone()
-                    self.gone.append(entry)
+                    notes.gone.append(entry)
                 case _:
                     assert_never(entry)
+        self.notes = notes
         return [segment for segment in lives.segments if segment.last >= segment.first]
-
-    def _note_grain(self, run_id: str, grain: Grain, last_stamp: int | None) -> None:
-        if grain not in (Grain.WHOLE, Grain.GONE) and last_stamp is not None:
-            of_run = self.thinned.setdefault(run_id, {})
-            of_run[grain] = max(of_run.get(grain, 0), last_stamp)
 
     def fold(self, saved: bytes | None = None) -> Fold:
         """A fold to replay this with: an empty one, or that of a checkpoint."""
@@ -158,12 +149,12 @@ class Recording:
     def frames(self) -> Iterator[Frame]:
         """Every frame that was live, in order."""
         for fold, tick, batches in self._ticks():
-            yield fold.advance(tick, batches, ())
+            yield fold.advance(tick, batches, (), self.notes.hushed(tick))
 
     def recorded(self) -> Iterator[Snapshot]:
         """Every snapshot that was recorded, in order; quicker than `frames`."""
         for fold, tick, batches in self._ticks():
-            yield from fold.skip(tick, batches)
+            yield from fold.skip(tick, batches, self.notes.hushed(tick))
 
     def _ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
         fold, root = self.fold(), None

@@ -9,7 +9,7 @@ Must not know when this is to be done.
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -65,7 +65,9 @@ class _Rewriting:
                 grains[run_id] = max(grains[run_id], grain, key=lambda grain: grain.step)
         for run_id, grain in job.grains.items():
             grains[run_id] = max(grains.get(run_id, grain), grain, key=lambda grain: grain.step)
-        self._thinning = Thinning(floor=job.floor, grains=grains, kept=kept)
+        self._thinning = Thinning(floor=job.floor, grains=grains)
+        self._around = kept
+        self._kept: dict[str, list[Span]] = {}
         self._is_copy = job.floor is Grain.WHOLE and all(
             grain is self._thinning.of(run_id) for one in job.pieces for run_id, grain in one.grains.items()
         )
@@ -116,6 +118,9 @@ class _Rewriting:
 
     def _take(self, one: Held, content: _Content) -> None:
         """Write what is left of one piece."""
+        thinning = replace(self._thinning, kept=self._spans(one, content))
+        for run_id, spans in thinning.kept.items():
+            self._kept.setdefault(run_id, []).extend(spans)
         for is_batch, together in groupby(content.told, key=lambda item: isinstance(item[0], Located)):
             if not is_batch:
                 self._index += [line for _, line in together]
@@ -123,8 +128,23 @@ class _Rewriting:
                 self._copy(one, (entry for entry, _ in together if isinstance(entry, Located)))
             else:
                 told = [entry for entry, _ in together if isinstance(entry, Located)]
-                for batch in thin(self._batches(one, told), self._thinning, self._losses):
+                for batch in thin(self._batches(one, told), thinning, self._losses):
                     self._write(batch, to_json(batch.signal, batch.body))
+
+    def _spans(self, one: Held, content: _Content) -> dict[str, list[Span]]:
+        """What is kept whole of a piece: what stands around findings, but for what is not whole any more."""
+        stamps = [entry.stamp for entry, _ in content.told if not isinstance(entry, Ended)]
+        first, last = min(stamps, default=0), max(stamps, default=0)
+        found = {}
+        for run_id in {*self._around, *one.shares}:
+            share = one.shares.get(run_id)
+            spans = (
+                self._around.get(run_id, ()) if share is None or share.grain is Grain.WHOLE else share.kept
+            )
+            near = [span for span in spans if span[0] <= last and span[1] >= first]
+            if near:
+                found[run_id] = near
+        return found
 
     def _copy(self, one: Held, entries: Iterable[Located]) -> None:
         for entry in entries:
@@ -202,9 +222,15 @@ class _Rewriting:
         known = {*self._bytes, *(run_id for one in self._job.pieces for run_id in one.shares), *self._losses}
         known.discard(_UNREADABLE)
         return {
-            run_id: Share(bytes=self._bytes.get(run_id, 0), grain=self._thinning.of(run_id))
+            run_id: Share(bytes=self._bytes.get(run_id, 0), grain=grain, kept=self._kept_of(run_id, grain))
             for run_id in sorted(known)
+            for grain in [self._thinning.of(run_id)]
         }
+
+    def _kept_of(self, run_id: str, grain: Grain) -> tuple[Span, ...]:
+        """The spans in which a thinned run is whole."""
+        is_thinned = grain not in (Grain.WHOLE, Grain.GONE)
+        return tuple(sorted(set(self._kept.get(run_id, ())))) if is_thinned else ()
 
     def _header(self, shares: dict[str, Share]) -> bytes:
         header = Header(

@@ -28,6 +28,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """Of its lines, not packed."""
     grain: Grain = Grain.WHOLE
     """What is left of its numbers."""
+    kept: tuple[tuple[int, int], ...] = ()
+    """Of thinned ones, the stamps between which they are whole, in order."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

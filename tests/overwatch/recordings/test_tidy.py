@@ -75,8 +75,8 @@ def test_age_thins_numbers_and_keeps_facts(tmp_path: Path) -> None:
         assert sum(1 if event.conflated is None else event.conflated.n for event in found) == 620
     thinned = Recording(tmp_path)
     thinned.segments()
-    assert set(thinned.thinned) == {"run-1"}
-    assert set(thinned.thinned["run-1"]) == {Grain.MINUTE}
+    assert set(thinned.notes.thinned) == {"run-1"}
+    assert set(thinned.notes.thinned["run-1"]) == {Grain.MINUTE}
 
 
 def numbers(found: list, scope: str) -> list[Measured]:
@@ -102,7 +102,7 @@ def test_what_stands_around_a_finding_is_left_whole(tmp_path: Path) -> None:
     near = [batch for batch in whole if batch.stamp <= at + 30 * SECOND]
     assert left[: len(near)] == near
     assert len(left) < len(whole)
-    assert [finding.finding for finding in _opened(tmp_path).findings] == ["kl:policy:"]
+    assert [finding.finding for finding in _opened(tmp_path).notes.findings] == ["kl:policy:"]
 
 
 def _opened(folder: Path) -> Recording:
@@ -125,11 +125,11 @@ def test_a_run_beyond_its_budget_gives_numbers_first_then_its_oldest_pieces(tmp_
     assert left[-20:] == whole[-20:]
     lost = len(facts(whole)) - len(facts(left))
     if lost:
-        assert opened.gone
+        assert opened.notes.gone
         assert after.gone["run-1"] >= lost
         assert facts(left) == facts(whole)[lost:]
     else:
-        assert opened.gone == []
+        assert opened.notes.gone == []
 
 
 def test_when_even_facts_are_too_many_the_oldest_pieces_go_and_it_is_said(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_when_even_facts_are_too_many_the_oldest_pieces_go_and_it_is_said(tmp_pa
     opened = _opened(tmp_path)
     left = batches(tmp_path)
 
-    assert [gone.gone for gone in opened.gone] == ["run-1"] * len(opened.gone)
-    assert sum(gone.records for gone in opened.gone) == report.gone["run-1"] > 0
+    assert [gone.gone for gone in opened.notes.gone] == ["run-1"] * len(opened.notes.gone)
+    assert sum(gone.records for gone in opened.notes.gone) == report.gone["run-1"] > 0
     assert facts(left) == facts(whole)[-len(facts(left)) :]
     assert len(list(opened.recorded())) >= 2
 
