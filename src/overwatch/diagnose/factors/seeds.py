@@ -7,7 +7,7 @@ import numpy as np
 from overwatch.diagnose.factor import SOFT_CAP, Factor
 from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet
 from overwatch.diagnose.limits import AnomalyLimits
-from overwatch.diagnose.robust import NORMAL, far, most_events, spread_high
+from overwatch.diagnose.robust import NORMAL, far, median_of, most_events, spread_high
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.tally import WINDOW_S
 from overwatch.state.trends import SAMPLES
@@ -54,41 +54,74 @@ def gate_failures(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """Rent far above the fleet's for many steps, and the metric gained nothing meanwhile."""
-    state, n = fleet.state, fleet.n
-    envs = state.envs
-    if (
-        n < LEAST_REPORTING
-        or not (envs.times["rent"][:n] > 0).any()
-        or not (envs.times["metric"][:n] > 0).any()
-    ):
+    dear = _dear(fleet, limits)
+    if dear is None:
         return None
-    least, gain, steps = _lately(fleet, limits.gain_steps)
-    known = np.isfinite(least) & np.isfinite(gain)
-    if int(known.sum()) < LEAST_REPORTING:
+    # Only those that pay much now can have paid much all the time: theirs are the windows that are read.
+    least, gain, steps = _lately(fleet, dear.rows, limits.gain_steps)
+    with np.errstate(invalid="ignore"):
+        high = (least - dear.usual) / dear.spread
+        metric = fleet.state.envs.values["metric"][dear.rows]
+        idle = gain * _sign(fleet) <= 0.01 * np.abs(metric)
+        hit = (least >= dear.least) & idle
+    if not hit.any():
         return None
-    usual = float(np.median(least[known]))
-    spread = spread_high(least[known])
+    told = dict(
+        zip(dear.rows[hit].tolist(), zip(gain[hit].tolist(), steps[hit].tolist(), strict=True), strict=True)
+    )
+    weight = np.zeros(fleet.n)
+    weight[dear.rows[hit]] = np.minimum(high[hit] / dear.limit, SOFT_CAP)
+    name, rent = _metric_name(fleet), fleet.state.envs.values["rent"]
+
+    def said(row: int) -> str:
+        gained, taken = told[row]
+        return f"rent {rent[row]:.2f}, {name} {_signed(gained)} in {taken} steps"
+
+    return Factor(name="rent, no gain", status="degraded", weight=weight, say=said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dear:
+    """Envs that pay far more rent now than the fleet does."""
+
+    rows: Ints
+    usual: float
+    """The fleet's median."""
+    spread: float
+    """Standard deviation of the fleet's rents, robust."""
+    limit: float
+    """So many of these are far."""
+
+    @property
+    def least(self) -> float:
+        """The least rent that is far."""
+        return self.usual + self.limit * self.spread
+
+
+def _dear(fleet: Fleet, limits: AnomalyLimits) -> _Dear | None:
+    """The envs that pay much, or `None`; what is usual is told by all that pay and measure something."""
+    envs, n = fleet.state.envs, fleet.n
+    if n < LEAST_REPORTING:
+        return None
+    rent = np.where(envs.times["rent"][:n] > 0, envs.values["rent"][:n], np.nan)
+    known = np.isfinite(rent) & (envs.times["metric"][:n] > 0)
+    paid = rent[known]
+    if paid.size < LEAST_REPORTING:
+        return None
+    usual = median_of(paid)
+    if float(paid.max()) < limits.rent_times * usual:
+        return None
+    spread = spread_high(paid)
     if spread <= 0:
         spread = abs(usual) / 2
     if spread <= 0:
         return None
-    limit = far(int(known.sum()), limits.margin)
+    limit = far(paid.size, limits.margin)
     with np.errstate(invalid="ignore"):
-        high = (least - usual) / spread
-        dear = (high >= limit) & (least >= limits.rent_times * usual)
-        metric = envs.values["metric"][:n]
-        idle = gain * _sign(fleet) <= 0.01 * np.abs(metric)
-    hit = known & dear & idle
-    if not hit.any():
+        high = known & (rent >= max(limits.rent_times * usual, usual + limit * spread))
+    if not high.any():
         return None
-    name = _metric_name(fleet)
-    rent = envs.values["rent"][:n]
-    return Factor(
-        name="rent, no gain",
-        status="degraded",
-        weight=np.where(hit, np.minimum(high / limit, SOFT_CAP), 0.0),
-        say=lambda row: f"rent {rent[row]:.2f}, {name} {_signed(gain[row])} in {steps[row]} steps",
-    )
+    return _Dear(rows=np.flatnonzero(high), usual=usual, spread=spread, limit=limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,23 +152,21 @@ def _many(counts: Ints, limits: AnomalyLimits) -> _Many | None:
     return _Many(weight=np.where(hit, np.minimum(counts / limit, SOFT_CAP), 0.0), usual=usual)
 
 
-def _lately(fleet: Fleet, steps: int) -> tuple[Floats, Floats, Ints]:
-    """Least rent, gain of the metric and length of each env's last `steps` steps, within one episode."""
-    envs, n = fleet.state.envs, fleet.n
-    trends = envs.trends
-    age = trends.now[:n, None] - trends.step[:n]
-    taken = np.arange(SAMPLES) < trends.count[:n, None]
-    whole = taken & (trends.at[:n] > envs.episode_at[:n, None])
+def _lately(fleet: Fleet, rows: Ints, steps: int) -> tuple[Floats, Floats, Ints]:
+    """Least rent, gain of the metric and length of the last `steps` steps of these envs, within one episode."""
+    envs, trends = fleet.state.envs, fleet.state.envs.trends
+    age = trends.now[rows, None] - trends.step[rows]
+    taken = np.arange(SAMPLES) < trends.count[rows, None]
+    whole = taken & (trends.at[rows] > envs.episode_at[rows, None])
     old = whole & (age >= steps)
-    oldest = np.where(old, age, np.iinfo(np.int64).max)
-    place = oldest.argmin(axis=1)
-    rows = np.arange(n)
-    has = old[rows, place]
-    span = np.where(has, age[rows, place], 0)
+    place = np.where(old, age, np.iinfo(np.int64).max).argmin(axis=1)
+    each = np.arange(rows.size)
+    has = old[each, place]
+    span = np.where(has, age[each, place], 0)
     inside = whole & (age <= span[:, None])
-    least = np.where(inside, trends.values["rent"][:n], np.inf).min(axis=1)
-    least = np.minimum(least, np.where(envs.times["rent"][:n] > 0, envs.values["rent"][:n], np.nan))
-    gain = envs.values["metric"][:n] - trends.values["metric"][:n][rows, place]
+    least = np.where(inside, trends.values["rent"][rows], np.inf).min(axis=1)
+    least = np.minimum(least, envs.values["rent"][rows])
+    gain = envs.values["metric"][rows] - trends.values["metric"][rows, place]
     return np.where(has, least, np.nan), np.where(has, gain, np.nan), span
 
 
