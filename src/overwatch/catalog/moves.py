@@ -14,6 +14,7 @@ from overwatch.catalog.metric import (
     Limit,
     Limits,
     Metric,
+    NonFinite,
     Scope,
     Side,
     above,
@@ -46,6 +47,39 @@ KL_MAX: Final = _row(
     direction=Direction.DOWN,
     fmt=".4f",
     estimator=Estimator.K3,
+)
+
+KL_DRIFT: Final = _row(
+    name="overwatch.policy.kl_drift",
+    short="policy_drift_rate",
+    unit="{nat}",
+    # Beside the limits of KL itself a slope has none: it says whether KL will get there.
+    asks="By how much does KL grow from one update to the next, as the slope of its newest ten?",
+    label="kl drift",
+    direction=Direction.DOWN,
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.5f",
+    tele=("TELE-112",),
+    depends_on=("overwatch.policy.kl_divergence",),
+)
+
+TRUST_REGION: Final = _row(
+    name="overwatch.policy.trust_region",
+    short="trust_region_health",
+    unit="{target}",
+    # The limits of KL and the early stop judge the same distance already.
+    asks=(
+        "How far did the joint policy move, as a multiple of the run's `target_kl`, or of KL's warning limit "
+        "where it declared none?"
+    ),
+    label="trust",
+    direction=Direction.DOWN,
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".2f",
+    suffix="×",
+    tele=("TELE-113",),
+    depends_on=("overwatch.policy.kl_joint", "overwatch.policy.kl_divergence"),
+    feeds=("event:early_stopped",),
 )
 
 KL_K1: Final = _row(
@@ -225,6 +259,6 @@ LOG_PROB_MAX: Final = _row(
 )
 
 ROWS: Final = (
-    KL_JOINT, KL_MAX, KL_K1, KL_REFERENCE, CLAMPED, FIRST_RATIO_ERROR, CLIP_UP, CLIP_DOWN,
-    WEIGHT_MAX, WEIGHT_MIN, WEIGHT_MEAN, LOG_PROB_MIN, LOG_PROB_MAX,
+    KL_JOINT, KL_MAX, KL_DRIFT, TRUST_REGION, KL_K1, KL_REFERENCE, CLAMPED, FIRST_RATIO_ERROR, CLIP_UP,
+    CLIP_DOWN, WEIGHT_MAX, WEIGHT_MIN, WEIGHT_MEAN, LOG_PROB_MIN, LOG_PROB_MAX,
 )  # fmt: skip

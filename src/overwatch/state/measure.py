@@ -9,10 +9,10 @@ import numpy as np
 from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
 from overwatch.catalog.machine import MEMORY_USED, THROTTLE, UTILIZATION
-from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
-from overwatch.state.policy import Many, new_series, observe, observe_conflated, share_above
+from overwatch.state.derived import derive
+from overwatch.state.policy import Many, new_series, observe, observe_conflated
 from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, Gauge, RunState, Throttle
 from overwatch.state.stops import settle_stops
@@ -52,8 +52,7 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
 
 def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
     _numbers(state, event, stamp)
-    if GRAD_NORM.name in event.values and GRAD_CLIPPED.name not in event.values:
-        _clipped(state, event.at, stamp)
+    derive(state, event, stamp)
     if not state.updates:
         state.pace.restart()
     if event.index is None or event.index != state.update:
@@ -100,16 +99,6 @@ def _many(conflated: Conflated, name: str) -> Many:
         warnings=conflated.warnings.get(name, 0),
         criticals=conflated.criticals.get(name, 0),
     )
-
-
-def _clipped(state: RunState, at: int, stamp: int) -> None:
-    """The share of updates whose gradient was above the norm to which the run says it clips."""
-    limit, norms = state.declared("max_grad_norm"), state.policy.get(GRAD_NORM.name)
-    if limit is None or norms is None or norms.value is None:
-        return
-    series = state.policy.setdefault(GRAD_CLIPPED.name, new_series())
-    observe(series, GRAD_CLIPPED, state.limits(GRAD_CLIPPED), share_above(norms, limit))
-    series.at, series.stamp = at, stamp
 
 
 def _envs(state: RunState, event: Measured, rank: int) -> None:
