@@ -15,9 +15,10 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from overwatch.catalog import Scope
-from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, Record
+from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, Record, RunFinished
 from overwatch.journal import Signal
 from overwatch.otlp import wire
+from overwatch.otlp.entities import Alive
 from overwatch.otlp.origin import Resource, first_values, resource_of, run_id_in, with_run
 from overwatch.otlp.points import decode_points
 from overwatch.otlp.result import DETAILED, Decoded, Problem
@@ -27,6 +28,8 @@ from overwatch.otlp.wire import MalformedBody
 __all__ = ["Decoded", "MalformedBody", "Problem", "decode", "measurement"]
 
 _LAST_TIME: Final = (1 << 63) - 1
+_LONGEST_S: Final = 1 << 30
+"""Longest interval of reports that is waited for, in seconds."""
 
 
 class _RejectedError(ValueError):
@@ -63,6 +66,7 @@ class _Said(NamedTuple):
 
 def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
     records: list[Record] = []
+    alive: list[Alive] = []
     problems: list[Problem] = []
     unattributed = 0
     for resource, scope_name, log in _logs(message):
@@ -72,12 +76,20 @@ def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
             unattributed += 1
             continue
         try:
-            records.append(_record(resource, run_id, scope_name, _Said(log, said)))
+            told = _entity(resource, run_id, _Said(log, said))
+            if told is None:
+                records.append(_record(resource, run_id, scope_name, _Said(log, said)))
+            elif isinstance(told, Alive):
+                alive.append(told)
+            else:
+                records.extend(told)
         except _RejectedError as rejected:
             # Details beyond what anybody reads would cost many times the bytes they came in.
             known = problems[-1] if len(problems) >= DETAILED else rejected.problem
             problems.append(known)
-    return Decoded(records=tuple(records), problems=tuple(problems), unattributed=unattributed)
+    return Decoded(
+        records=tuple(records), problems=tuple(problems), unattributed=unattributed, alive=tuple(alive)
+    )
 
 
 def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, LogRecord]]:
@@ -89,18 +101,12 @@ def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, Lo
 
 
 def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Record:
-    origin = with_run(resource, run_id)
-    log = said.log
-    at = log.time_unix_nano or log.observed_time_unix_nano
-    if not 0 < at <= _LAST_TIME:
-        raise _RejectedError(
-            "no_time", f"record {log.event_name or 'without a name'} has time {at}; set Timestamp"
-        )
+    origin, log, at = with_run(resource, run_id), said.log, _time(said.log)
     kind = wire.BY_EVENT_NAME.get(log.event_name)
     if kind is None:
         if log.event_name.startswith(wire.EVENT_PREFIX):
             raise _RejectedError("unknown_event", f"{log.event_name} is no event of this version")
-        return Record(origin=origin, event=_ended(said, at) or _foreign(resource, scope_name, log, at))
+        return Record(origin=origin, event=_foreign(resource, scope_name, log, at))
     try:
         event = _measured(said, at) if kind is Measured else _fact(kind, said, at)
     except (ValueError, msgspec.ValidationError) as error:
@@ -120,15 +126,40 @@ def measurement(resource: Resource, log: LogRecord) -> Record | None:
         return None
 
 
-def _ended(said: _Said, at: int) -> EnvsRemoved | None:
-    """The env that an entity event says is no more; `None` where it says anything else."""
-    if said.log.event_name != wire.ENTITY_DELETE or said.attributes.get(wire.ENTITY_TYPE) != wire.ENV_ENTITY:
+def _time(log: LogRecord) -> int:
+    at: int = log.time_unix_nano or log.observed_time_unix_nano
+    if not 0 < at <= _LAST_TIME:
+        raise _RejectedError(
+            "no_time", f"record {log.event_name or 'without a name'} has time {at}; set Timestamp"
+        )
+    return at
+
+
+def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
+    """What an entity event tells; `None` where it is none, or of an entity that nobody here knows."""
+    name, attributes = said.log.event_name, said.attributes
+    if name not in wire.ENTITY_EVENTS or attributes.get(wire.ENTITY_TYPE) not in wire.KNOWN_ENTITIES:
         return None
-    ids = said.attributes.get(wire.ENTITY_ID)
-    env_id = ids.get(wire.ENV_ID) if isinstance(ids, Mapping) else None
-    if isinstance(env_id, bool) or not isinstance(env_id, int):
+    origin, at, kind = with_run(resource, run_id), _time(said.log), attributes[wire.ENTITY_TYPE]
+    ids = attributes.get(wire.ENTITY_ID)
+    env_id = ids.get(wire.ENV_ID) if isinstance(ids, Mapping) and kind == wire.ENV_ENTITY else None
+    if kind == wire.ENV_ENTITY and (isinstance(env_id, bool) or not isinstance(env_id, int)):
         return None
-    return EnvsRemoved(at=at, env_id=Column.of([env_id]))
+    if name == wire.ENTITY_DELETE:
+        return tuple(Record(origin=origin, event=event) for event in _ends(said, at, env_id))
+    interval = attributes.get(wire.ENTITY_INTERVAL, 0)
+    if isinstance(interval, bool) or not isinstance(interval, int) or not 0 <= interval <= _LONGEST_S:
+        raise _RejectedError("malformed", f"{wire.ENTITY_INTERVAL} is {interval!r}, not seconds")
+    return Alive(origin=origin, env_id=env_id, at=at, interval_s=interval) if isinstance(env_id, int) else ()
+
+
+def _ends(said: _Said, at: int, env_id: Value) -> Iterator[Event]:
+    """What ends with an entity that was deleted."""
+    if isinstance(env_id, int):
+        yield EnvsRemoved(at=at, env_id=Column.of([env_id]))
+    elif said.attributes[wire.ENTITY_TYPE] == wire.RUN_ENTITY:
+        reason = said.attributes.get(wire.ENTITY_REASON)
+        yield RunFinished(at=at, outcome="completed", reason=reason if isinstance(reason, str) else None)
 
 
 def _seq(said: _Said) -> int | None:

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from overwatch.events import Record
+from overwatch.otlp.entities import Alive
 from overwatch.otlp.series import Series
 
 DETAILED: Final = 256
@@ -31,6 +32,8 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     """Metric points of foreign producers that no catalogue row knows."""
     series: Series | None = None
     """Of metrics: what must be settled before there are records; nothing else is in `records` then."""
+    alive: tuple[Alive, ...] = ()
+    """Reports of entities, which end when there are no more."""
     late: int = 0
     """Points of settled series that came twice, or after a newer one."""
     resets: int = 0

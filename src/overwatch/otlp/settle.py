@@ -1,4 +1,4 @@
-"""Sums and distributions of a request as values: each point against what its series told before.
+"""A request against what was told before it: sums and distributions as values, entities that end.
 
 Rules: a request is decoded without memory, so that any door may do it; what its series come to is decided
 here, once, where requests are in order. Series of one producer that differ in other attributes alone add up.
@@ -28,13 +28,16 @@ _Place: TypeAlias = tuple[Origin, int, str, Subject]
 
 
 def settle(decoded: Decoded, totals: Totals) -> Decoded:
-    """A decoded request with its series settled, which continues them in `totals`; it stays as it was."""
-    if decoded.series is None:
-        return decoded
-    settling = _Settling(decoded.series.moments.copy(), totals)
-    for point in decoded.series.points:
-        settling.take(point)
-    return settling.result(decoded)
+    """A decoded request with its series and entities settled, which continues them; it stays as it was."""
+    if decoded.series is not None:
+        settling = _Settling(decoded.series.moments.copy(), totals)
+        for point in decoded.series.points:
+            settling.take(point)
+        decoded = settling.result(decoded)
+    if decoded.alive or totals.entities.runs:
+        records = totals.entities.follow(decoded.alive, decoded.records)
+        return msgspec.structs.replace(decoded, records=records, alive=())
+    return decoded
 
 
 class _Settling:

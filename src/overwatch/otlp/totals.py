@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from overwatch.otlp.distribution import Distribution
+from overwatch.otlp.entities import Entities
 
 MAX_SERIES: Final = 1 << 16
 """Most series of all runs together."""
@@ -88,16 +89,18 @@ class Group(msgspec.Struct):
 
 
 class Totals(msgspec.Struct):
-    """All series, by run; `Totals()` knows none."""
+    """What requests told before: all series by run, and who reports; `Totals()` knows nothing."""
 
     runs: dict[str, dict[str, Group]] = msgspec.field(default_factory=dict)
     size: int = 0
     """Series of all runs."""
+    entities: Entities = msgspec.field(default_factory=Entities)
+    """What reports at an interval."""
 
     @property
     def full(self) -> bool:
         """Whether there is room for no more."""
-        return self.size >= MAX_SERIES
+        return self.size >= MAX_SERIES or self.entities.full
 
     def add(self, told: Told, change: float) -> Moved:
         """Add a change up; the value is the total since its series began."""
@@ -156,11 +159,12 @@ class Totals(msgspec.Struct):
 
     def keep(self, runs: Collection[str]) -> None:
         """Forget the series of all other runs."""
-        for run_id in [run_id for run_id in self.runs if run_id not in runs]:
+        for run_id in {*self.runs, *self.entities.runs} - set(runs):
             self.forget(run_id)
 
     def forget(self, run_id: str) -> None:
         """Forget the series of a run."""
+        self.entities.forget_run(run_id)
         gone = self.runs.pop(run_id, {})
         self.size -= sum(len(group.series) for group in gone.values())
 
@@ -170,7 +174,7 @@ class Totals(msgspec.Struct):
         series = None if group is None else group.series.get(told.part)
         if series is not None:
             return group, series
-        if self.full:
+        if self.size >= MAX_SERIES:
             return None, None
         self.size += 1
         if group is None:

@@ -58,9 +58,15 @@ OURS: Final = "overwatch"
 """`telemetry.distro.name` of Overwatch's own SDK."""
 EVENT_PREFIX: Final = "overwatch."
 ENTITY_DELETE: Final = "entity.delete"
+ENTITY_STATE: Final = "entity.state"
+ENTITY_EVENTS: Final = frozenset({ENTITY_STATE, ENTITY_DELETE})
+ENTITY_REASON: Final = "entity.delete.reason"
+ENTITY_INTERVAL: Final = "entity.report.interval"
 ENTITY_TYPE: Final = "entity.type"
 ENTITY_ID: Final = "entity.id"
 ENV_ENTITY: Final = "overwatch.env"
+RUN_ENTITY: Final = "overwatch.run"
+KNOWN_ENTITIES: Final = frozenset({ENV_ENTITY, RUN_ENTITY, "overwatch.slot", "overwatch.gpu"})
 
 RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 """Attributes of a measurement that are not values."""
