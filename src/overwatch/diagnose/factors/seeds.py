@@ -66,16 +66,14 @@ def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         hit = (least >= dear.least) & idle
     if not hit.any():
         return None
-    told = dict(
-        zip(dear.rows[hit].tolist(), zip(gain[hit].tolist(), steps[hit].tolist(), strict=True), strict=True)
-    )
+    places = {row: place for place, row in enumerate(dear.rows.tolist()) if hit[place]}
     weight = np.zeros(fleet.n)
     weight[dear.rows[hit]] = np.minimum(high[hit] / dear.limit, SOFT_CAP)
     name, rent = _metric_name(fleet), fleet.state.envs.values["rent"]
 
     def said(row: int) -> str:
-        gained, taken = told[row]
-        return f"rent {rent[row]:.2f}, {name} {_signed(gained)} in {taken} steps"
+        place = places[row]
+        return f"rent {rent[row]:.2f}, {name} {_signed(gain[place])} in {steps[place]} steps"
 
     return Factor(name="rent, no gain", status="degraded", weight=weight, say=said)
 
@@ -153,7 +151,7 @@ def _many(counts: Ints, limits: AnomalyLimits) -> _Many | None:
 
 
 def _lately(fleet: Fleet, rows: Ints, steps: int) -> tuple[Floats, Floats, Ints]:
-    """Least rent, gain of the metric and length of the last `steps` steps of these envs, within one episode."""
+    """Least rent, gain of the metric and length of the last `steps` steps of these, within one episode."""
     envs, trends = fleet.state.envs, fleet.state.envs.trends
     age = trends.now[rows, None] - trends.step[rows]
     taken = np.arange(SAMPLES) < trends.count[rows, None]
