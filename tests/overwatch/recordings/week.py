@@ -28,9 +28,6 @@ HOUR = 3600
 DAY = 24 * HOUR
 MIB = 1 << 20
 GIB = 1 << 30
-IDLE_TICK_NS = 5 * SECOND
-"""Ticks that are taken while nothing comes."""
-
 Opening: TypeAlias = tuple[str, int]
 """Id of a finding, and the tick at which it opened."""
 
@@ -53,11 +50,13 @@ class Plan:
     """Seconds between two batches when nothing is the matter."""
     busy_s: float = 300.0
     """Seconds a day that are told at ten a second although nothing is the matter."""
+    idle_s: float = 5.0
+    """Time between ticks that are taken while nothing comes."""
     storms: tuple[Storm, ...] = ()
 
     def seconds(self) -> Iterator[tuple[float, Storm | None, float]]:
         """Every moment that is told, with the storm that it is in and how long that has lasted."""
-        busy = [(storm.at_s - 30, storm.at_s + 60, storm) for storm in self.storms]
+        busy = [(storm.at_s - 20, storm.at_s + 50, storm) for storm in self.storms]
         busy += [
             (day * DAY + 8 * HOUR, day * DAY + 8 * HOUR + self.busy_s, None) for day in range(int(self.days))
         ]
@@ -163,10 +162,12 @@ class Watching:
 
     def __init__(
         self,
+        idle_s: float,
         opened: Callable[[Fold, int], None] | None = None,
         hushed: Callable[[int], frozenset[str]] | None = None,
     ) -> None:
         self.fold = Fold()
+        self._idle_ns = round(idle_s * SECOND)
         self._hushed = hushed or (lambda _: frozenset())
         self.openings: list[Opening] = []
         self._open: set[tuple[str, int]] = set()
@@ -176,7 +177,7 @@ class Watching:
     def take(self, tick: int, batches: list[Batch]) -> None:
         """Take the ticks up to one, and that one with its batches."""
         if self._tick:
-            for idle in range(self._tick + IDLE_TICK_NS, tick, IDLE_TICK_NS):
+            for idle in range(self._tick + self._idle_ns, tick, self._idle_ns):
                 self._take(idle, [])
         self._take(tick, batches)
 
@@ -200,6 +201,7 @@ class Result:
     """What a week left behind."""
 
     folder: Path
+    plan: Plan
     live: list[Opening]
     """Findings as they opened live."""
     sizes: list[tuple[float, int]] = field(default_factory=list)
@@ -212,7 +214,7 @@ class Result:
         """Findings as they open in a replay of what is left."""
         recording = Recording(self.folder)
         segments = recording.segments()
-        watching = Watching(hushed=recording.notes.hushed)
+        watching = Watching(self.plan.idle_s, hushed=recording.notes.hushed)
         for segment in segments:
             for due in dict.fromkeys(segment.due):
                 watching.take(due, recording.read(segment.at(due)))
@@ -224,8 +226,10 @@ def record(folder: Path, plan: Plan, *sets: str) -> Result:
     service = Service(config(folder, *sets))
     bell, recorded = service.context.bell, folder / "otlp"
     exporter = OtlpFileExporter(service.config.exporters.otlp_file, service.context)
-    watching = Watching(lambda fold, tick: bell.publish(fold.advance(tick + FAST_NS // 2, [], ())))
-    result = Result(folder=recorded, live=watching.openings)
+    watching = Watching(
+        plan.idle_s, lambda fold, tick: bell.publish(fold.advance(tick + FAST_NS // 2, [], ()))
+    )
+    result = Result(folder=recorded, plan=plan, live=watching.openings)
     thinning = service.config.exporters.otlp_file.thinning
     seq, number = 1, 1
     for sequence, (second, events) in enumerate(Run(plan).moments(), 1):
