@@ -8,7 +8,7 @@ PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
 BENCH_FLAGS ?=
 
-.PHONY: demo test check lint types imports long bench bench-sdk bench-collector bench-diagnosis generate screenshots constraints clean
+.PHONY: demo test check lint types imports calibration corpus long bench bench-sdk bench-collector bench-diagnosis generate screenshots constraints clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,12 @@ bench-diagnosis: $(VENV)/.installed  ## what a tick costs at 1,024 to 131,072 en
 
 generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
 	$(BIN)/python -m overwatch.generate
+
+calibration: $(VENV)/.installed  ## what the limits say of recorded trainings that reach their return
+	$(BIN)/python -m tests.calibration.page
+
+corpus: $(VENV)/.installed  ## how soon each labelled fault is found, and what is said of healthy runs
+	$(BIN)/python -m overwatch.generate.corpus
 
 SCREENS := build/screens
 screenshots: $(VENV)/.installed  ## redraw the pictures of the docs: a real run, and a simulated storm

@@ -33,6 +33,12 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     episodes: tuple[tuple[int, float, int], ...] = ()
     """Env, return and length of each."""
 
+    def worse(self, times: float) -> "Told":
+        """The same with KL and the share clipped so many times as large."""
+        steps = ("overwatch.policy.kl_divergence", "overwatch.policy.clip_fraction")
+        values = {name: value * (times if name in steps else 1.0) for name, value in self.values.items()}
+        return msgspec.structs.replace(self, values=values)
+
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """One training."""
@@ -47,6 +53,10 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     reached: float
     """Mean return of the trained policy over twenty episodes."""
     told: tuple[Told, ...]
+
+    def but(self, told: tuple[Told, ...]) -> "Recording":
+        """The same training with other numbers."""
+        return msgspec.structs.replace(self, told=told)
 
     @property
     def updates(self) -> list[Told]:

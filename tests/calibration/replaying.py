@@ -10,7 +10,17 @@ from dataclasses import dataclass
 
 from overwatch.catalog import BY_NAME, Scope, find
 from overwatch.diagnose import Assessment, assess
-from overwatch.events import Column, EarlyStopped, EpisodeEnded, Event, Measured, Record, RunFinished, RunStarted, scalars
+from overwatch.events import (
+    Column,
+    EarlyStopped,
+    EpisodeEnded,
+    Event,
+    Measured,
+    Record,
+    RunFinished,
+    RunStarted,
+    scalars,
+)
 from overwatch.fold import FAST_NS, next_tick
 from overwatch.state import RunState, apply, new_run
 from overwatch.state.judge import Status

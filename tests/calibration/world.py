@@ -36,7 +36,7 @@ class Listener:
         self._start = time.time_ns()
 
     @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str) -> Iterator[None]:  # noqa: ARG002 nothing to keep
         """Nothing to keep."""
         yield
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from overwatch.catalog.bounds import BoundState
+from overwatch.catalog.bounds import ROWS, BoundState
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.factors.pace import with_slow_lane
 from overwatch.diagnose.fleet import Fleet
@@ -16,7 +16,7 @@ from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
 
-HELD: Final = Patience(hold=SECOND_NS, clear=3 * SECOND_NS, cooldown=30 * SECOND_NS)
+HELD: Final = Patience(hold=SECOND_NS // 2, clear=3 * SECOND_NS, cooldown=30 * SECOND_NS)
 """What holds a lane back has been true for a while already."""
 RANK: Final = "rank "
 """How the names of ranks begin, that have no lane."""
@@ -38,11 +38,15 @@ _SHARED: Final = (
     _Shared(state=BoundState.WEIGHTS, code="weights-slow", said="slow weights", scope="run"),
 )
 
+_SPOKEN_OF: Final = frozenset(row.state.value for row in ROWS if row.fault)
+
 
 def lane_problems(
     fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], limits: AnomalyLimits
 ) -> Iterator[Problem]:
     """One finding for each lane, or rank without one, whose bound is a fault of its own; then shared ones."""
+    if not _SPOKEN_OF.intersection(bound.state for bound in bounds.values()):
+        return
     slow = with_slow_lane(fleet, limits)
     waiting = sum(bound.state == BoundState.SYNC.value for bound in bounds.values())
     for lane in lanes:

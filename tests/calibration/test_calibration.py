@@ -1,0 +1,94 @@
+"""Real trainings that reach their return are not called ill, from their first update to their last."""
+
+import zlib
+
+import pytest
+
+from tests.calibration import training, world
+from tests.calibration.page import PAGE, page
+from tests.calibration.recorded import FOLDER, Recording, read, recordings, write
+from tests.calibration.replaying import Replayed, replay
+
+NAMES = [path.stem for path in sorted(FOLDER.glob("*.bin"))]
+LARGEST = 300_000
+"""Bytes of one recording in the repository."""
+
+
+def _allowed(updates: int) -> int:
+    """Warning findings of a healthy run: one in a hundred updates, and one in a run that is shorter."""
+    return max(1, updates // 100)
+
+
+def _is_healthy(recording: Recording, replayed: Replayed) -> None:
+    assert recording.reached >= recording.reaches
+    assert [seen for seen in replayed.found if seen.severity == "critical"] == []
+    assert len(replayed.of("warning")) <= _allowed(replayed.updates), replayed.of("warning")
+
+
+@pytest.fixture(scope="module")
+def replayed() -> dict[str, tuple[Recording, Replayed]]:
+    """Every recording, judged once."""
+    return {recording.name: (recording, replay(recording)) for recording in recordings()}
+
+
+def test_all_tasks_are_recorded() -> None:
+    """Four tasks with two seeds each, and our own world."""
+    assert set(NAMES) == {*training.TASKS, world.NAME}
+    assert {task.env for task in training.TASKS.values()} == {
+        "CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCarContinuous-v0",
+    }  # fmt: skip
+    assert len(training.TASKS) == 8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_reaches_its_return_is_healthy(
+    replayed: dict[str, tuple[Recording, Replayed]], name: str
+) -> None:
+    """No critical finding, and at most one warning finding in a hundred updates."""
+    recording, result = replayed[name]
+
+    assert result.updates == len(recording.updates) > 40
+    _is_healthy(recording, result)
+
+
+def test_what_was_not_healthy_would_be_seen(replayed: dict[str, tuple[Recording, Replayed]]) -> None:
+    """The same judgement of the same run, with the steps of its second half too large, finds it."""
+    recording, _ = replayed["cartpole-0"]
+    half = recording.updates[len(recording.updates) // 2].after_ns
+    ill = [told if told.after_ns < half else told.worse(12.0) for told in recording.told]
+    result = replay(recording.but(tuple(ill)))
+
+    assert {seen.code for seen in result.found} & {"policy-kl-divergence", "steps-too-large"}
+
+
+def test_the_page_is_what_the_recordings_say(replayed: dict[str, tuple[Recording, Replayed]]) -> None:
+    """`make calibration` writes it anew."""
+    assert PAGE.read_text(encoding="utf-8") == page([replayed[name] for name in NAMES])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recording_is_small_and_whole(name: str) -> None:
+    """What is written is what was read, and the file has its place in a repository."""
+    data = (FOLDER / f"{name}.bin").read_bytes()
+
+    assert len(data) <= LARGEST
+    assert zlib.decompress(write(read(FOLDER / f"{name}.bin"))) == zlib.decompress(data)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", [name for name in training.TASKS if not name.startswith("mountaincar")])
+def test_a_new_training_is_healthy_too(name: str) -> None:
+    """Trained now, on this machine, with the same settings; the car solves its task by luck of the seed."""
+    recording = training.train(name)
+
+    _is_healthy(recording, replay(recording))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_our_own_world_is_healthy_when_trained_anew() -> None:
+    """Better than never growing anything, and nothing to complain about."""
+    recording = world.train()
+
+    _is_healthy(recording, replay(recording))
