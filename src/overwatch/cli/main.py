@@ -9,6 +9,7 @@ import click
 
 from overwatch import __version__
 from overwatch.cli.catalog import catalog
+from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
 from overwatch.cli.locate import locate
 
@@ -167,3 +168,4 @@ def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
 main.add_command(catalog)
 main.add_command(config)
 main.add_command(locate)
+main.add_command(completion)

@@ -13,6 +13,7 @@ from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Finding, Link
 from overwatch.tui.grammar import age
 from overwatch.tui.heat import Heat
+from overwatch.tui.history import History
 from overwatch.tui.inspected import Inspected
 from overwatch.tui.keys import KEYS, Key, Mode
 from overwatch.tui.playback import Playback
@@ -126,6 +127,8 @@ class Ui:
     """Envs that the user marked."""
     heat: Heat | None = None
     """What the board shows as a heatmap, where it is one."""
+    history: History = field(default_factory=History)
+    """The policy's numbers over more updates than a snapshot carries."""
     heat_step: int = 1
     """Seconds in a cell of it."""
     keys: tuple[Key, ...] = KEYS

@@ -24,6 +24,7 @@ _ASCII: Final = str.maketrans(
         **dict(zip(BARS, "_.:-=+*#", strict=True)),
         **{stage.glyph: stage.ascii for stage in Stage},
         "–": "-", "─": "-", "━": "=", "│": "|", "┃": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "°": " ",
+        **dict.fromkeys(map(chr, range(0x2801, 0x2900)), "*"), "\u2800": " ",
         "↑": "^", "↓": "v", "→": ">", "›": ">", "▾": "v", "▸": ">", "×": "x", "…": ".",
     }
 )  # fmt: skip

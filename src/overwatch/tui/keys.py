@@ -19,6 +19,7 @@ class Mode(Enum):
     FULL = "Drawer, full screen"
     RUNS = "Runs"
     FINDINGS = "Findings"
+    POLICY = "Policy"
     HELP = "Help"
     PROMPT = "Prompt"
 
@@ -66,7 +67,7 @@ _ROWS: Final = (Mode.BOARD, Mode.DRAWER)
 _FEED: Final = (Mode.FEED,)
 _OPEN: Final = (Mode.DRAWER, Mode.FULL)
 _TEXT: Final = (Mode.FULL, Mode.HELP)
-_PAGES: Final = (Mode.RUNS, Mode.FINDINGS)
+_PAGES: Final = (Mode.RUNS, Mode.FINDINGS, Mode.POLICY)
 _SHOWN: Final = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL)
 _ANYWHERE: Final = (*_SHOWN, *_PAGES, Mode.HELP)
 
@@ -138,6 +139,8 @@ KEYS: Final = (
         live=True),
     Key(keys="A,shift+a", action="page", argument="findings", shown="A", does="all findings, or back",
         modes=(*_SHOWN, Mode.FINDINGS)),
+    Key(keys="P,shift+p", action="page", argument="policy", shown="P", does="all of the policy, with charts",
+        modes=(*_SHOWN, Mode.POLICY)),
     Key(keys="R,shift+r", action="page", argument="runs", shown="R", does="all runs, or back",
         modes=(*_SHOWN, Mode.RUNS)),
     Key(keys="N,shift+n", action="next_run", argument=1, shown="N",

@@ -9,6 +9,8 @@ from enum import Enum
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Finding
 from overwatch.tui.boarding import Boarding
+from overwatch.tui.history import History
+from overwatch.tui.panels.policy import names
 from overwatch.tui.playback import Transport
 
 
@@ -17,6 +19,7 @@ class Page(Enum):
 
     RUNS = "runs"
     FINDINGS = "findings"
+    POLICY = "policy"
 
 
 class Paging(Boarding):
@@ -26,6 +29,7 @@ class Paging(Boarding):
         super().__init__(transport)
         self.runs: tuple[Listed, ...] = ()
         """As they were told last."""
+        self.history = History()
         self.page: Page | None = None
         """What is open."""
         self.going: Listed | None = None
@@ -42,7 +46,9 @@ class Paging(Boarding):
     def _length(self) -> int:
         if self.page is Page.RUNS:
             return len(self.runs)
-        return 0 if self.snapshot is None else len(self.snapshot.findings)
+        if self.snapshot is None:
+            return 0
+        return len(self.snapshot.findings if self.page is Page.FINDINGS else names(self.snapshot))
 
     def do_page(self, name: int | str) -> None:
         """Open a page, or close it."""

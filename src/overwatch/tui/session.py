@@ -46,7 +46,9 @@ class Session(Paging):
         if self._prompt is not None:
             return Mode.PROMPT
         if self.page is not None:
-            return Mode.RUNS if self.page is Page.RUNS else Mode.FINDINGS
+            return {
+                Page.RUNS: Mode.RUNS, Page.FINDINGS: Mode.FINDINGS, Page.POLICY: Mode.POLICY
+            }[self.page]  # fmt: skip
         if self.opened:
             if self._full or self.width < COMPACT_BELOW:
                 return Mode.FULL
@@ -72,6 +74,7 @@ class Session(Paging):
             notice=self.notice,
             inspected=self._inspected,
             pinned=self._pinned,
+            history=self.history,
             heat=self.heat if self._mapped else None,
             heat_step=self._heat_step,
             keys=self.keys,
@@ -95,6 +98,7 @@ class Session(Paging):
         before = len(self.feed) if self._line is not None else 0
         added = self.scrollback.take(snapshot)
         self.heat.take(snapshot)
+        self.history.take(snapshot)
         if self._line is not None and added:
             self._line = max(0, min(self._line + len(self.feed) - before, len(self.feed) - 1))
         if self._alarm is not None:

@@ -220,6 +220,7 @@ _INTO: dict[Mode, tuple[str, ...]] = {
     Mode.FULL: ("enter", "f"),
     Mode.RUNS: ("R",),
     Mode.FINDINGS: ("A",),
+    Mode.POLICY: ("P",),
     Mode.HELP: ("question_mark",),
 }
 

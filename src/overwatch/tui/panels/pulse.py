@@ -64,16 +64,19 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     return [Span(text, Role.MUTED)]
 
 
-def _full(cell: Cell, reading: Reading, *, old: bool) -> list[Span]:
+def judged(reading: Reading, *, old: bool) -> list[Span]:
+    """Value, arrow and status, 14 cells."""
     word, role = _WORDS.get(reading.status, ("", Role.TEXT))
     word = "" if reading.limit is None and reading.status == "ok" else word
+    value = _value(reading, 7, old=old, compact=False)
+    return [value, _arrow(reading), Span(" "), Span(left(word, 5), role)]
+
+
+def _full(cell: Cell, reading: Reading, *, old: bool) -> list[Span]:
     limit = clean(reading.limit.text) if reading.limit and reading.status != "absent" else ""
     return [
         Span(left(cell.label, 9), Role.MUTED),
-        _value(reading, 7, old=old, compact=False),
-        _arrow(reading),
-        Span(" "),
-        Span(left(word, 5), role),
+        *judged(reading, old=old),
         *sparkline(reading.history, 10, reading.scale),
         Span(" " + left(limit, 5), Role.MUTED),
     ]

@@ -5,7 +5,7 @@ from typing import assert_never
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.paging import Page
-from overwatch.tui.panels import choices, findings, header, keyline, runs, small, verdict
+from overwatch.tui.panels import choices, findings, header, keyline, policy, runs, small, verdict
 from overwatch.tui.text import Line, blank
 
 
@@ -23,6 +23,8 @@ def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> list[Line]:
             body = runs.render(ctx.ui.runs, watched, ctx, rows)
         case Page.FINDINGS:
             body = [] if snapshot is None else findings.render(snapshot, ctx, rows)
+        case Page.POLICY:
+            body = [] if snapshot is None else policy.render(snapshot, ctx.ui.history, ctx, rows)
         case _:
             assert_never(page)
     body = [*body, *[blank(ctx.width)] * (rows - len(body))]

@@ -38,6 +38,8 @@ class Frame:
     cursor: Place | None = None
     most_scroll: int = 0
     """How far the drawer's text can be scrolled."""
+    places: tuple[Place | int | None, ...] = ()
+    """What a click on each line means, from the first on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

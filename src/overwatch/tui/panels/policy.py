@@ -1,0 +1,73 @@
+"""The page of the policy: every reading with status, limit and spread, and a large chart of one of them."""
+
+from overwatch.snapshot import Reading, Snapshot
+from overwatch.tui.chart import braille, scale
+from overwatch.tui.context import Context
+from overwatch.tui.grammar import short, sparkline
+from overwatch.tui.history import History
+from overwatch.tui.panels import pulse
+from overwatch.tui.text import Line, Role, Span, blank, clean, cut_middle, fit, left, right, rule
+
+_NAME = 26
+_AXIS = 9
+
+
+def names(snapshot: Snapshot) -> tuple[str, ...]:
+    """The readings in the page's order: those of the pulse first, then the others that have a value."""
+    first = [cell.name for cell in pulse.CELLS if cell.name in snapshot.policy]
+    rest = (name for name, reading in snapshot.policy.items() if reading.status != "absent")
+    return tuple(dict.fromkeys((*first, *rest)))
+
+
+def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> list[Line]:
+    """Exactly `rows` lines: a title, the readings, and the chart of the one under the cursor."""
+    found = names(snapshot)
+    note = f"{len(found)} readings · preset {clean(snapshot.run.preset)}"
+    lines = [rule("POLICY", [Span(note, Role.MUTED)], ctx.width)]
+    if not found:
+        lines.append(fit([Span("  no update yet", Role.MUTED)], ctx.width))
+        return [*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows]
+    tall = max(4, min(14, rows // 2 - 1))
+    room = max(1, rows - 2 - tall)
+    first = max(0, min(ctx.ui.picked - room // 2, len(found) - room))
+    for place, name in enumerate(found[first : first + room], first):
+        here = place == ctx.ui.picked
+        drawn = fit([Span(">" if here else " "), *_row(name, snapshot.policy[name], ctx)], ctx.width)
+        lines.append(tuple(Span(s.text, Role.ACCENT) for s in drawn) if here else drawn)
+    lines += [blank(ctx.width)] * (rows - tall - 1 - len(lines))
+    name = found[min(ctx.ui.picked, len(found) - 1)]
+    return [*lines, *_chart(name, snapshot.policy[name], history, ctx, tall)][:rows]
+
+
+def _row(name: str, reading: Reading, ctx: Context) -> list[Span]:
+    limit = "" if reading.limit is None else clean(reading.limit.text)
+    spread = "" if reading.spread is None else f"  ranks differ by {short(reading.spread)}"
+    return [
+        Span(left(cut_middle(clean(reading.label or name), _NAME), _NAME) + " "),
+        *pulse.judged(reading, old=ctx.fresh.old),
+        *sparkline(reading.history, 10, reading.scale),
+        Span(f" {left(limit, 8)}{spread}", Role.MUTED),
+    ]
+
+
+def _chart(name: str, reading: Reading, history: History, ctx: Context, rows: int) -> list[Line]:
+    """A title and `rows` lines; the limit in use is a line of its own where it is in sight."""
+    values = history.of(name)
+    limit = None if reading.limit is None else reading.limit.value
+    low, high = scale(values, limit)
+    wide = max(4, ctx.width - _AXIS - 2)
+    seen = min(len(values), 2 * wide)
+    note = [Span(f"the last {seen} updates", Role.MUTED)]
+    drawn = [rule(clean(reading.label or name).upper(), note, ctx.width)]
+    marks = {0: _axis(high), rows - 1: _axis(low)}
+    if reading.limit is not None:
+        at = rows - 1 - round((reading.limit.value - low) / (high - low) * (rows - 1))
+        marks[at] = clean(reading.limit.text)
+    for place, bars in enumerate(braille(values, wide, rows, (low, high))):
+        mark = right(marks.get(place, ""), _AXIS)
+        drawn.append(fit([Span(mark, Role.MUTED), Span(" "), Span(bars)], ctx.width))
+    return drawn
+
+
+def _axis(value: float) -> str:
+    return f"{value:.3g}"
