@@ -4,16 +4,16 @@ A reading that is missing or old is `None`. Pure.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
+
+import msgspec
 
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.diagnose.cycle import Cycle
 from overwatch.diagnose.fleet import Fleet, kind_of
 from overwatch.diagnose.memory import MemoryTrend
 from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
-from overwatch.diagnose.slow import Slow
 from overwatch.state.ring import median
 from overwatch.state.run import Gauge, RunState
 
@@ -24,8 +24,7 @@ SMOOTH: Final = 3
 """Readings whose mean is a level, so that one odd sample decides nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneFacts:
+class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One lane; shares are 0 to 1."""
 
     name: str
@@ -77,19 +76,28 @@ class LaneFacts:
         return None if self.cycle is None else self.cycle.share(kind)
 
 
-def lanes_of(state: RunState, fleet: Fleet, slow: Slow, tick: int) -> tuple[LaneFacts, ...]:
+class Minutes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of lanes and ranks beyond their newest readings."""
+
+    cycles: dict[int, Cycle] = {}
+    """By rank."""
+    memory: dict[str, MemoryTrend] = {}
+    """By lane, where its memory rises."""
+
+
+def lanes_of(state: RunState, fleet: Fleet, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
     """The facts of every lane that reports readings, in order of first sight."""
     host = _fresh_host(state, tick)
-    return tuple(_with_host(_facts(state, fleet, slow, tick, name), host) for name in state.lanes)
+    return tuple(_with_host(_facts(state, fleet, past, tick, name), host) for name in state.lanes)
 
 
-def ranks_of(state: RunState, slow: Slow, tick: int) -> tuple[LaneFacts, ...]:
+def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
     """The same of every rank that tells its phases, where no lane that reports is known to be its."""
     host = _fresh_host(state, tick)
     of_lanes = {rank_of(state, name) for name in state.lanes}
     return tuple(
-        _with_host(LaneFacts(name=f"rank {rank}", age_s=0.0, cycle=slow.cycles[rank]), host)
-        for rank in sorted(slow.cycles.keys() - of_lanes)
+        _with_host(LaneFacts(name=f"rank {rank}", age_s=0.0, cycle=past.cycles[rank]), host)
+        for rank in sorted(past.cycles.keys() - of_lanes)
     )
 
 
@@ -107,7 +115,7 @@ def _fresh_host(state: RunState, tick: int) -> dict[str, Gauge]:
 def _with_host(lane: LaneFacts, host: Mapping[str, Gauge]) -> LaneFacts:
     if not host:
         return lane
-    return replace(
+    return msgspec.structs.replace(
         lane,
         loader=_share(_level(host.get("loader_depth")), _level(host.get("loader_capacity"))),
         loader_text=_filled_text("loader", host),
@@ -117,7 +125,7 @@ def _with_host(lane: LaneFacts, host: Mapping[str, Gauge]) -> LaneFacts:
     )
 
 
-def _facts(state: RunState, fleet: Fleet, slow: Slow, tick: int, name: str) -> LaneFacts:
+def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -> LaneFacts:
     readings = state.lanes[name]
     patience_s = _fresh_s(readings)
     fresh = {key: gauge for key, gauge in readings.items() if _age_s(gauge.stamp, tick) <= patience_s}
@@ -133,7 +141,7 @@ def _facts(state: RunState, fleet: Fleet, slow: Slow, tick: int, name: str) -> L
         sm=_level(fresh.get("sm_activity")),
         saw=sawtooth(fresh.get("utilization")),
         memory=_share(_level(fresh.get("memory_used_bytes")), _level(fresh.get("memory_total_bytes"))),
-        trend=slow.memory.get(name) if "memory_used_bytes" in fresh else None,
+        trend=past.memory.get(name) if "memory_used_bytes" in fresh else None,
         power=_share(_level(fresh.get("power_w")), _level(fresh.get("power_limit_w"))),
         clock=_share(clock, clock_max),
         clock_hz=clock,
@@ -143,7 +151,7 @@ def _facts(state: RunState, fleet: Fleet, slow: Slow, tick: int, name: str) -> L
         step_s=fleet.lane_step_time.get(name),
         slowest=slowest,
         slowest_s=None if slowest is None else fleet.lane_step_time[slowest],
-        cycle=None if rank is None else slow.cycles.get(rank),
+        cycle=None if rank is None else past.cycles.get(rank),
     )
 
 

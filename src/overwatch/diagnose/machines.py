@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from overwatch.diagnose.bounds import Bound, judge_lanes, judge_ranks, judge_run
+from overwatch.diagnose.bounds import Bound, judge_run
 from overwatch.diagnose.clock import DataClock, advanced
 from overwatch.diagnose.findings_lane import lane_problems
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.held import Held, hold
-from overwatch.diagnose.lanes import LaneFacts, lanes_of, ranks_of
+from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.problem import Problem
 from overwatch.diagnose.slow import Slow, slowly
@@ -57,17 +57,16 @@ class Machines:
 
 def watch(state: RunState, fleet: Fleet, before: Watched, tick: int, limits: AnomalyLimits) -> Machines:
     """Judge the machines of one run at `tick`."""
-    clock, slow = advanced(before.clock, state, tick), slowly(before.slow, state, tick)
-    lanes, others = lanes_of(state, fleet, slow, tick), ranks_of(state, slow, tick)
-    held = hold(before.lanes, judge_lanes(lanes, limits), clock.now)
-    ranks = hold(before.ranks, judge_ranks(others, limits), clock.now)
+    clock = advanced(before.clock, state, tick)
+    slow = slowly(before.slow, state, fleet, limits, (tick, clock.now))
+    held, ranks = hold(before.lanes, slow.verdicts, clock.now), hold(before.ranks, slow.of_ranks, clock.now)
     bounds = {name: item.bound for name, item in held.items()}
     watched = Watched(
         clock=clock, slow=slow, lanes=held, ranks=ranks, waste=wasted(before.waste, state.rested, bounds)
     )
     return Machines(
         watched=watched,
-        lanes=(*lanes, *(rank for rank in others if rank.name in ranks)),
+        lanes=(*slow.lanes, *(rank for rank in slow.ranks if rank.name in ranks)),
         bounds=bounds,
         bound=judge_run(bounds or {name: item.bound for name, item in ranks.items()}),
     )

@@ -1,13 +1,19 @@
 """The slow lane: what is worked out once a second, since it needs minutes of data or looks at much of it.
 
-Kept between the fast ticks, which only read it. Pure.
+Readings of machines come once a second, and so do verdicts about them. A second is one of the reader or of
+the data, whichever comes first: a spool that drains fast is looked at as often as if it were live. Kept
+between the fast ticks, which only read it. Pure.
 """
 
 from typing import Final
 
 import msgspec
 
-from overwatch.diagnose.cycle import Cycle, cycles_of
+from overwatch.diagnose.bounds import Bound, judge_lanes, judge_ranks
+from overwatch.diagnose.cycle import cycles_of
+from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.lanes import LaneFacts, Minutes, lanes_of, ranks_of
+from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.memory import MemoryTrend, memory_trend
 from overwatch.diagnose.spreads import Spread, step_spreads, update_spreads
 from overwatch.diagnose.throughput import Throughput, throughput_of
@@ -21,10 +27,17 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     """What is known by the second."""
 
     tick: int = -SLOW_NS
-    cycles: dict[int, Cycle] = {}
-    """By rank."""
-    memory: dict[str, MemoryTrend] = {}
-    """By lane, where its memory rises."""
+    clock: int = -SLOW_NS
+    """On the clock of the data."""
+    past: Minutes = Minutes()
+    lanes: tuple[LaneFacts, ...] = ()
+    """Lanes that report readings."""
+    ranks: tuple[LaneFacts, ...] = ()
+    """Ranks of which no such lane is known."""
+    verdicts: dict[str, Bound] = {}
+    """What holds each lane back, by this second's readings."""
+    of_ranks: dict[str, Bound] = {}
+    """The same of those ranks, where their phases tell."""
     steps: dict[str, Spread] = {}
     """By lane."""
     updates: dict[int, Spread] = {}
@@ -35,14 +48,25 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     throughput: Throughput | None = None
 
 
-def slowly(before: Slow, state: RunState, tick: int) -> Slow:
-    """What is known at `tick`; the same as before within a second."""
-    if tick // SLOW_NS == before.tick // SLOW_NS:
+def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, now: tuple[int, int]) -> Slow:
+    """What is known at a tick, and a moment on the clock of the data; as before within a second.
+
+    A lane that is new has a verdict at once.
+    """
+    tick, clock = now
+    same = tick // SLOW_NS == before.tick // SLOW_NS and clock // SLOW_NS == before.clock // SLOW_NS
+    if same and len(before.lanes) == len(state.lanes):
         return before
+    past = Minutes(cycles=cycles_of(state.phases), memory=_memory(state))
+    lanes, ranks = lanes_of(state, fleet, past, tick), ranks_of(state, past, tick)
     return Slow(
         tick=tick,
-        cycles=cycles_of(state.phases),
-        memory=_memory(state),
+        clock=clock,
+        past=past,
+        lanes=lanes,
+        ranks=ranks,
+        verdicts=judge_lanes(lanes, limits),
+        of_ranks=judge_ranks(ranks, limits),
         steps=step_spreads(state),
         updates=update_spreads(state),
         stalls=stalls_of(state),

@@ -67,7 +67,7 @@ def _history(readings: dict[str, Gauge], name: str) -> tuple[float | None, ...]:
 def _lane(state: RunState, name: str, judged: Judged) -> Lane:
     tick, slow = judged.assessment.tick, judged.assessment.watched.slow
     readings, throttle = state.lanes[name], state.throttles.get(name)
-    trend, rank = slow.memory.get(name), rank_of(state, name)
+    trend, rank = slow.past.memory.get(name), rank_of(state, name)
     told = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
     return Lane(
         gpu_id=safe(name),
