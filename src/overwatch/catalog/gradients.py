@@ -14,7 +14,6 @@ from overwatch.catalog.metric import (
     Scope,
     Side,
     above,
-    below,
     between,
 )
 
@@ -153,7 +152,7 @@ ROWS: Final = (
         unit="{correlation}",
         asks="Does clipping rise while entropy falls?",
         label="ent/clip",
-        presets={"esper": below(-0.4, -0.5)},
+        # Alone it says nothing: it matters where entropy is low and clipping is high.
         non_finite=NonFinite.UNDEFINED,
         fmt="+.2f",
         tele=("TELE-123",),

@@ -21,42 +21,56 @@ def _reading(name: str, short: str, unit: str, scope: Scope, asks: str, **more: 
         fmt=more.get("fmt", ".0f"),
         attributes=constant,
         tele=tuple(more.get("tele", "").split()),
+        feeds=tuple(more.get("feeds", "").split()),
     )
 
 
 UTILIZATION: Final = _reading(
     "hw.gpu.utilization", "utilization", "1", Scope.GPU,
     "What share of the time did this GPU run a kernel?", label="util", fmt=".0%", tele="TELE-731",
+    feeds="bound:compute bound:host bound:io bound:starved bound:idle",
 )  # fmt: skip
 SM_ACTIVITY: Final = _reading(
     "overwatch.gpu.processors.activity", "sm_activity", "1", Scope.GPU,
     "What share of this GPU's processors had work, on average?", label="sm", fmt=".0%",
+    feeds="bound:compute",
 )  # fmt: skip
 MEMORY_USED: Final = _reading(
     "hw.gpu.memory.usage", "memory_used_bytes", "By", Scope.GPU, "How much memory of this GPU is used?",
     label="mem", tele="TELE-730",
+    feeds="bound:memory bound:oom_risk",
 )  # fmt: skip
 MEMORY_TOTAL: Final = _reading(
     "hw.gpu.memory.limit", "memory_total_bytes", "By", Scope.GPU, "How much memory has this GPU?",
     label="mem max",
+    feeds="bound:memory bound:oom_risk",
 )  # fmt: skip
 TEMPERATURE: Final = _reading(
     "hw.temperature", "temperature_c", "Cel", Scope.GPU, "How hot is this GPU?", label="temp"
 )
 POWER: Final = _reading(
-    "hw.power", "power_w", "W", Scope.GPU, "How much power does this GPU draw?", label="power"
+    "hw.power",
+    "power_w",
+    "W",
+    Scope.GPU,
+    "How much power does this GPU draw?",
+    label="power",
+    feeds="bound:compute bound:host",
 )
 POWER_LIMIT: Final = _reading(
     "overwatch.gpu.power.limit", "power_limit_w", "W", Scope.GPU,
     "How much power may this GPU draw?", label="pwr max",
+    feeds="bound:compute bound:host",
 )  # fmt: skip
 CLOCK: Final = _reading(
     "overwatch.gpu.clock", "clock_hz", "Hz", Scope.GPU, "How fast do this GPU's processors run?",
     label="clock",
+    feeds="bound:throttled",
 )  # fmt: skip
 CLOCK_MAX: Final = _reading(
     "overwatch.gpu.clock.limit", "clock_max_hz", "Hz", Scope.GPU,
     "How fast can this GPU's processors run?", label="clk max",
+    feeds="bound:throttled",
 )  # fmt: skip
 THROTTLE: Final = Metric(
     name="overwatch.gpu.throttle",
@@ -67,6 +81,7 @@ THROTTLE: Final = Metric(
     asks="Why does this GPU run slower than it could?",
     label="throttle",
     non_finite=NonFinite.UNDEFINED,
+    feeds=("bound:throttled",),
 )
 """A column of words, several joined by commas: `thermal`, `power`, `thermal,power`; absent means none."""
 PROCESS_MEMORY: Final = _reading(
@@ -108,6 +123,7 @@ CPU: Final = _reading(
 CPU_BUSIEST: Final = _reading(
     "overwatch.host.cpu.busiest", "cpu_busiest", "1", Scope.HOST,
     "What share of its time is this host's busiest core used?", label="core", fmt=".0%",
+    feeds="bound:host",
 )  # fmt: skip
 RAM_USED: Final = _reading(
     "system.memory.usage", "ram_used_bytes", "By", Scope.HOST, "How much memory of this host is used?",
@@ -133,18 +149,22 @@ NETWORK: Final = _reading(
 LOADER_DEPTH: Final = _reading(
     "overwatch.host.loader.depth", "loader_depth", "{batch}", Scope.HOST,
     "How many batches has the data loader ready?", label="loader",
+    feeds="bound:io",
 )  # fmt: skip
 LOADER_CAPACITY: Final = _reading(
     "overwatch.host.loader.limit", "loader_capacity", "{batch}", Scope.HOST,
     "How many batches may the data loader keep ready?", label="load max",
+    feeds="bound:io",
 )  # fmt: skip
 QUEUE_DEPTH: Final = _reading(
     "overwatch.host.queue.depth", "queue_depth", "{batch}", Scope.HOST,
     "How many batches of experience wait for the learner?", label="queue",
+    feeds="bound:starved bound:learner",
 )  # fmt: skip
 QUEUE_CAPACITY: Final = _reading(
     "overwatch.host.queue.limit", "queue_capacity", "{batch}", Scope.HOST,
     "How many batches of experience may wait for the learner?", label="que max",
+    feeds="bound:starved bound:learner",
 )  # fmt: skip
 
 ROWS: Final = (

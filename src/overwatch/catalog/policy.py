@@ -18,6 +18,7 @@ from overwatch.catalog.metric import (
     Scope,
     above,
     below,
+    between,
 )
 
 KL: Final = Metric(
@@ -205,7 +206,7 @@ VALUE_LOSS: Final = Metric(
     asks="What was the critic's loss, against this run's own median?",
     label="val loss",
     limits=above(4.0, None, relative=True),
-    presets={"esper": above(5.0, 20.0)},
+    presets={"esper": between(below(0.001), above(5.0, 20.0))},
     direction=Direction.DOWN,
     fix="check reward scale and advantage normalisation",
     tele=("TELE-132",),
