@@ -9,6 +9,7 @@ import numpy as np
 from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
 from overwatch.catalog.machine import MEMORY_USED, THROTTLE, UTILIZATION
+from overwatch.catalog.run import EPISODES, STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive
@@ -44,6 +45,7 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
                     _gauge(state.host, name, column.first(), event.at, stamp)
         case Scope.RUN | Scope.LEARNER | Scope.ROLLOUTS:
             _numbers(state, event, stamp)
+            _totals(state, event, rank)
         case Scope.TOWER:
             pass
         case _:
@@ -74,6 +76,7 @@ def _numbers(state: RunState, event: Measured, stamp: int) -> None:
             continue
         row = BY_NAME.get(name)
         if row is not None and row.scope is Scope.RUN:
+            state.counted[row.short] = min(max(column.first(), 0.0), LARGEST)
             continue
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             state.overflow.note("metric", name)
@@ -133,6 +136,26 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
         marks.push((event.at, state.steps))
         if not state.updates:
             state.pace.note(event.at, (state.steps, 0), state.phases)
+
+
+def _totals(state: RunState, event: Measured, rank: int) -> None:
+    """What producers that count themselves say; a total that fell began again, and takes nothing back."""
+    for row in (STEPS, EPISODES):
+        column = event.values.get(row.name)
+        key = f"{row.short} {rank}"
+        if column is None or not len(column) or (key not in state.told and len(state.told) >= 2 * MAX_RANKS):
+            continue
+        total = column.first()
+        if not 0 <= total <= LARGEST:
+            continue
+        before = state.told.get(key, 0)
+        state.told[key] = int(total)
+        more = int(total) - before if total >= before else int(total)
+        if row is EPISODES:
+            state.episodes = counted(state.episodes, more)
+        else:
+            state.steps = counted(state.steps, more)
+            state.step_marks.push((event.at, state.steps))
 
 
 def _slots(state: RunState, event: Measured) -> None:

@@ -164,6 +164,8 @@ class RunState(msgspec.Struct, kw_only=True):
     steps: int = 0
     step_index: dict[int, int] = msgspec.field(default_factory=dict)
     """Newest env step number of each rank."""
+    told: dict[str, int] = msgspec.field(default_factory=dict)
+    """Totals as producers that count themselves last said them, by what and by rank."""
     step_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(256))
     """(producer time, total steps), for windowed rates."""
     envs: Envs = msgspec.field(default_factory=Envs)
@@ -190,6 +192,8 @@ class RunState(msgspec.Struct, kw_only=True):
     rested: dict[str, Rested] = msgspec.field(default_factory=dict)
     """How long each lane had nothing to do, by its name."""
     host: dict[str, Gauge] = msgspec.field(default_factory=dict)
+    counted: dict[str, float] = msgspec.field(default_factory=dict)
+    """The run's counters as a foreign producer keeps them itself, by short name."""
     tower: dict[str, float] = msgspec.field(default_factory=dict)
     """The producer's own counters, by short name."""
     non_finite: int = 0

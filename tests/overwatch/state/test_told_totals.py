@@ -1,0 +1,68 @@
+"""Producers that count steps and episodes themselves: what they say adds up, over restarts and ranks."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overwatch.catalog import Scope
+from overwatch.catalog.run import EPISODES, STEPS
+from overwatch.events import Measured, Origin, Record, scalars
+from overwatch.state import RunState, apply, dump, load, new_run
+
+S = 1_000_000_000
+
+
+def told(at: int, rank: int = 0, **totals: float) -> Record:
+    """What a foreign producer counted up to a second."""
+    values = scalars({f"overwatch.run.{name}": total for name, total in totals.items()})
+    return Record(
+        origin=Origin(run_id="r", rank=rank), event=Measured(at=at * S, scope=Scope.RUN, values=values)
+    )
+
+
+def folded(records: list[Record]) -> RunState:
+    """The state after these."""
+    state = new_run(records[0])
+    for number, record in enumerate(records):
+        apply(state, record, record.event.at + number)
+    return state
+
+
+def test_totals_that_rise_are_the_runs_totals() -> None:
+    """The newest word counts, not the sum of all words; the rate follows."""
+    state = folded([told(1, steps=100, episodes=2), told(2, steps=350, episodes=2)])
+
+    assert (state.steps, state.episodes) == (350, 2)
+    assert state.step_marks.items[-1] == (2 * S, 350)
+
+
+def test_a_total_that_began_again_takes_nothing_back() -> None:
+    """A restarted producer counts from 0; the run goes on from where it was."""
+    state = load(dump(folded([told(1, steps=100), told(2, steps=30), told(3, steps=50)])))
+
+    assert state.steps == 150
+
+
+def test_ranks_add_up() -> None:
+    """Each rank counts its own steps."""
+    assert folded([told(1, 0, steps=10), told(1, 1, steps=20), told(2, 0, steps=15)]).steps == 35
+
+
+@pytest.mark.parametrize("total", [math.nan, math.inf, -1.0, 1e30])
+def test_a_total_that_cannot_be_is_passed_over(total: float) -> None:
+    """Nothing is made of it."""
+    assert folded([told(1, steps=10), told(2, steps=total), told(3, steps=12)]).steps == 12
+
+
+@given(st.lists(st.tuples(st.sampled_from(["steps", "episodes"]), st.integers(0, 10**6)), max_size=40))
+def test_the_runs_totals_never_fall(words: list[tuple[str, int]]) -> None:
+    """Whatever producers say, in whatever order."""
+    state = new_run(told(0, steps=0))
+    before = (0, 0)
+    for at, (name, total) in enumerate(words, start=1):
+        apply(state, told(at, **{name: total}), at * S)
+        assert (state.steps, state.episodes) >= before
+        before = (state.steps, state.episodes)
+    assert {STEPS.short, EPISODES.short} >= {key.split()[0] for key in state.told}
