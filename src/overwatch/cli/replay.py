@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 nothing readable, 2 bad usage. What could not be read is c
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +17,12 @@ from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording, RecordingError, open_recording
 from overwatch.fold import DEFAULT_VIEW, Frame
+from overwatch.otlp.grain import Grain
+from overwatch.recordings.notes import Notes
 from overwatch.snapshot import Snapshot
 
 SECOND: Final = 1_000_000_000
+_PERIODS: Final = {Grain.SECOND: "second", Grain.MINUTE: "minute", Grain.SPARSE: "ten minutes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +69,25 @@ def replay(path: Path, options: ReplayOptions) -> int:
             "could not be read and were left out",
             err=True,
         )
+    for line in announced(recording.notes):
+        click.echo(line, err=True)
     if not printed:
         of_run = f" of run {options.run_id}" if options.run_id else ""
         click.echo(f"{path} holds no snapshot{of_run} that can be replayed", err=True)
     return 0 if printed else 1
+
+
+def announced(notes: Notes) -> Iterator[str]:
+    """What a recording's index says of what is not in it any more."""
+    for run_id, grains in notes.thinned.items():
+        for grain, stamp in grains.items():
+            yield f"run {run_id}: numbers up to {_moment(stamp)} are thinned to one a {_PERIODS[grain]}"
+    for gone in notes.gone:
+        yield f"run {gone.gone or '(none)'}: {gone.records:,} records up to {_moment(gone.last)} are gone"
+
+
+def _moment(stamp: int) -> str:
+    return datetime.fromtimestamp(stamp / SECOND, tz=UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def _digest(recording: Recording) -> int:
