@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from overwatch.catalog.alias import draft
 from overwatch.catalog.metric import Audience, Kind, Metric, NonFinite, Scope
 
 UPDATES: Final = Metric(
@@ -12,6 +13,7 @@ UPDATES: Final = Metric(
     scope=Scope.RUN,
     asks="How many PPO updates has this run finished?",
     label="updates",
+    aliases=(draft("rl.train.steps"),),
     fmt=",.0f",
 )
 
@@ -23,6 +25,7 @@ EPISODES: Final = Metric(
     scope=Scope.RUN,
     asks="How many episodes has this run finished?",
     label="episodes",
+    aliases=(draft("rl.sample.episodes"),),
     fmt=",.0f",
     depends_on=("event:episode_ended",),
 )
@@ -35,6 +38,7 @@ STEPS: Final = Metric(
     scope=Scope.RUN,
     asks="How many environment steps has this run taken, over all envs?",
     label="steps",
+    aliases=(draft("rl.sample.samples"),),
     fmt=",.0f",
     audience=tuple(Audience),
     feeds=("field:run.steps_per_s",),

@@ -61,4 +61,5 @@ def _counters(state: RunState, judged: Judged) -> dict[str, float]:
         "sdk_dropped": state.tower.get("sdk_dropped", 0),
     }
     rows = [row for scope in (Scope.RUN, Scope.ENV, Scope.TOWER) for row in of_scope(scope)]
-    return {row.short: float(known[row.short]) for row in rows if row.kind is Kind.COUNTER}
+    counters = (row.short for row in rows if row.kind is Kind.COUNTER)
+    return {short: max(float(known[short]), state.told_counts.get(short, 0.0)) for short in counters}

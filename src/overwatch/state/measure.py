@@ -6,7 +6,7 @@ from typing import assert_never
 
 import numpy as np
 
-from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Scope, parse_stage
+from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Metric, Scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
 from overwatch.catalog.machine import MEMORY_USED, THROTTLE, UTILIZATION
 from overwatch.catalog.run import EPISODES, STEPS
@@ -76,7 +76,7 @@ def _numbers(state: RunState, event: Measured, stamp: int) -> None:
             continue
         row = BY_NAME.get(name)
         if row is not None and row.scope is Scope.RUN:
-            state.counted[row.short] = min(max(column.first(), 0.0), LARGEST)
+            _take_count(state, row, column.first())
             continue
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             state.overflow.note("metric", name)
@@ -91,6 +91,12 @@ def _numbers(state: RunState, event: Measured, stamp: int) -> None:
         if row is KL:
             state.kl_rest = rest
         series.at, series.stamp = event.at, stamp
+
+
+def _take_count(state: RunState, row: Metric, value: float) -> None:
+    """Keep a counter of the run that its producer keeps itself."""
+    if math.isfinite(value) and value >= 0:
+        state.told_counts[row.short] = min(value, float(LARGEST))
 
 
 def _many(conflated: Conflated, name: str) -> Many:

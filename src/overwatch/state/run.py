@@ -192,7 +192,7 @@ class RunState(msgspec.Struct, kw_only=True):
     rested: dict[str, Rested] = msgspec.field(default_factory=dict)
     """How long each lane had nothing to do, by its name."""
     host: dict[str, Gauge] = msgspec.field(default_factory=dict)
-    counted: dict[str, float] = msgspec.field(default_factory=dict)
+    told_counts: dict[str, float] = msgspec.field(default_factory=dict)
     """The run's counters as a foreign producer keeps them itself, by short name."""
     tower: dict[str, float] = msgspec.field(default_factory=dict)
     """The producer's own counters, by short name."""
