@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.diagnose.returns import Returns, returns_of
+from overwatch.diagnose.robust import median_of
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.run import RunState
 
@@ -48,7 +49,10 @@ class Fleet:
 def fleet_of(state: RunState) -> Fleet:
     """Gather the fleet's facts."""
     envs = state.envs
-    step_time = np.where(envs.times["step_time"][: envs.n] > 0, envs.values["step_time"][: envs.n], np.nan)
+    step_time = envs.values["step_time"][: envs.n].copy()
+    alive = envs.seen_at[: envs.n]
+    if (crashed := envs.crashed_at[: envs.n] > 0).any():
+        alive = alive[~crashed]
     lanes = _lane_medians(state, step_time)
     return Fleet(
         state=state,
@@ -56,7 +60,7 @@ def fleet_of(state: RunState) -> Fleet:
         ids=envs.ids[: envs.n],
         lane=envs.lane[: envs.n],
         newest_at=int(envs.seen_at[: envs.n].max()) if envs.n else 0,
-        lively_at=_lively_at(envs.seen_at[: envs.n][envs.crashed_at[: envs.n] == 0]),
+        lively_at=_lively_at(alive),
         step_time=step_time,
         median_step_time=_telling_median(step_time),
         lane_step_time=lanes,
@@ -67,7 +71,8 @@ def fleet_of(state: RunState) -> Fleet:
 
 def _lively_at(seen_at: Ints) -> int:
     """One env that speaks alone does not make the others silent; an eighth of the fleet does."""
-    return int(np.sort(seen_at)[-1 - seen_at.size // 8]) if seen_at.size else 0
+    place = seen_at.size - 1 - seen_at.size // 8
+    return int(np.partition(seen_at, place)[place]) if seen_at.size else 0
 
 
 def kind_of(lane: str) -> str:
@@ -80,17 +85,18 @@ def _telling_median(values: Floats) -> float | None:
     known = values[np.isfinite(values)]
     if known.size < LEAST_REPORTING or known.min() == known.max():
         return None
-    return float(np.median(known))
+    return median_of(known)
 
 
 def _lane_medians(state: RunState, step_time: Floats) -> dict[str, float]:
-    lane = state.envs.lane[: state.envs.n]
-    known = np.isfinite(step_time) & (step_time > 0)
-    found = {}
+    rows, found = state.envs.by_lane(), {}
     for code, name in enumerate(state.lane_names.words):
-        of_lane = step_time[known & (lane == code)]
-        if of_lane.size:
-            found[name] = float(np.median(of_lane))
+        if code not in rows:
+            continue
+        told = step_time[rows[code]]
+        known = np.isfinite(told) & (told > 0)
+        if known.any():
+            found[name] = median_of(told[known])
     return found
 
 

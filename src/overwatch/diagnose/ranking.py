@@ -76,5 +76,7 @@ def rank(scores: Floats, held: Floats, order: Ints) -> tuple[Ints, Floats]:
     calm = np.abs(scores[:known] - held) <= MARGIN
     settled = calm & ~((scores[:known] == 0) & (held > 0))
     new_held[:known] = np.where(settled, held, scores[:known])
+    if known == n and np.array_equal(new_held, held):
+        return order, held
     before = np.concatenate([order, np.arange(known, n, dtype=np.int64)])
     return before[np.argsort(-new_held[before], kind="stable")], new_held

@@ -6,8 +6,9 @@ from typing import Final
 import numpy as np
 
 from overwatch.diagnose.assess import Judged
-from overwatch.projection.board import BoardRows, env_view, number
+from overwatch.projection.board import BoardRows, number
 from overwatch.projection.lifecycle import seed_events
+from overwatch.projection.rows import env_views
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe
 from overwatch.snapshot import Detail, Reason, Trend
@@ -36,7 +37,7 @@ def detail(rows: BoardRows, judged: Judged, env_id: int) -> Detail:
         history={"return": returns},
         actions=_actions(rows.state, row),
         events=tuple(_event(entry) for entry in facts[-EVENTS:]),
-        env=env_view(rows, row),
+        env=env_views(rows, [row])[0],
         rank=int(place[0]) + 1 if place.size else None,
         num_envs=rows.state.envs.n,
         reasons=tuple(

@@ -1,7 +1,6 @@
 """Rollups over the fleet and over each lane: seeds by stage, mix of actions, the envs at both ends."""
 
 import numpy as np
-import numpy.typing as npt
 
 from overwatch.catalog.stages import Stage
 from overwatch.projection.board import BoardRows, lane_name, lanes_worst_first
@@ -25,11 +24,11 @@ def aggregates(rows: BoardRows) -> Aggregates:
 
 def _lane(rows: BoardRows, lane: int) -> LaneAggregates:
     envs = rows.state.envs
-    on: npt.NDArray[np.bool_] = envs.lane[: envs.n] == lane
+    on = rows.lanes[lane]
     return LaneAggregates(
         gpu_id=lane_name(rows.state, lane),
-        seed_census=_census(envs.stage[: envs.n][on]),
-        actions=_mix(rows.state, envs.actions.op[: envs.n][on]),
+        seed_census=_census(envs.stage[on]),
+        actions=_mix(rows.state, envs.actions.op[on]),
     )
 
 
@@ -37,7 +36,7 @@ def _census(codes: Ints) -> dict[str, int]:
     """Slots by stage; every stage is there, UNKNOWN only where there is one."""
     if not codes.shape[1]:
         return {}
-    counts = np.bincount(codes[codes >= 0], minlength=len(Stage)).tolist()
+    counts = np.bincount(codes.ravel() + 1, minlength=len(Stage) + 1)[1:].tolist()
     return {
         stage.value: counts[stage.code] for stage in Stage if stage is not Stage.UNKNOWN or counts[stage.code]
     }
@@ -45,6 +44,8 @@ def _census(codes: Ints) -> dict[str, int]:
 
 def _mix(state: RunState, ops: Ints) -> dict[str, float]:
     words = state.op_names.words
+    if not words:
+        return {}
     counts = np.bincount(ops[ops >= 0], minlength=len(words)).tolist()
     total = sum(counts)
     return {safe(word): n / total for word, n in zip(words, counts, strict=True) if n}

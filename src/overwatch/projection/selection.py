@@ -100,7 +100,7 @@ def _matches(rows: "BoardRows", term: Term) -> Mask:
     if term.key in LANE_KEYS:
         return _coded(rows.state.envs.lane[:n], rows.state.lane_names, _lanes(rows, term))
     if term.key == "status":
-        return np.fromiter((word in term.values for word in rows.statuses), np.bool_, n)
+        return rows.of_status(lambda word: word in term.values)
     values = _numbers(rows)[term.key]
     hits_of = COMPARE[term.sign]
     compared: Mask = np.asarray(hits_of(values, term.number), dtype=np.bool_)  # type: ignore[arg-type]  # operators take arrays
@@ -176,7 +176,7 @@ def _found(rows: "BoardRows", word: str) -> Mask:
         return word in name.lower()
 
     mask: Mask = _coded(state.envs.lane[:n], state.lane_names, has)
-    mask |= np.fromiter((word in status for status in rows.statuses), np.bool_, n)
+    mask |= rows.of_status(lambda status: word in status)
     if word.isdecimal():
         mask |= state.envs.ids[:n] == int(word[:15])
     mask |= _coded(state.envs.blueprint[:n], state.blueprint_names, has).any(axis=1)

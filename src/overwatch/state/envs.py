@@ -124,6 +124,10 @@ class Envs(msgspec.Struct, kw_only=True):
         """The cells of a column of env ids and one of slots, whose labels have these codes."""
         return self.places.slots(column, slots, codes, lambda: self.rows(ids_in(column)))
 
+    def by_lane(self) -> dict[int, Rows]:
+        """Rows of each lane's envs, in table order; -1 is the lane that was not named."""
+        return self.places.lanes(self.lane[: self.n])
+
     def rows(self, env_ids: Ints) -> Ints:
         """Row of each env id, shape (k,); unseen ids get new rows."""
         places, seen = self._places(env_ids)

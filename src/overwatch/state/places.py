@@ -79,6 +79,8 @@ class Places(Derived):
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Known] = {}
         self._subjects = 0
+        self._lane: Ints = np.zeros(0, dtype=np.int64)
+        self._by_lane: dict[int, Rows] = {}
 
     def forget(self) -> None:
         """Rows have moved, or there are more of them."""
@@ -102,6 +104,14 @@ class Places(Derived):
         if known is not None and known.told == told and isinstance(known.found, Cells):
             return known.found
         return self._keep(key, told, _cells(find(), codes[slots.array().astype(np.int64)]))
+
+    def lanes(self, lane: Ints) -> dict[int, Rows]:
+        """Rows of each lane, where `lane` is the one of each row."""
+        if not np.array_equal(lane, self._lane):
+            self._lane = lane.copy()
+            codes = np.unique(lane).tolist()
+            self._by_lane = {code: span_of(np.flatnonzero(lane == code)) for code in codes}
+        return self._by_lane
 
     def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found) -> Found:
         if len(self._known) >= MOST or self._subjects + found.rows.size > MOST_SUBJECTS:

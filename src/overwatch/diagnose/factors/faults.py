@@ -10,13 +10,13 @@ from overwatch.diagnose.limits import AnomalyLimits
 def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
     """The env died and has not spoken since."""
     envs = fleet.state.envs
-    weight = np.where(envs.crashed_at[: fleet.n] > 0, HARD, 0.0)
-    if not weight.any():
+    dead = envs.crashed_at[: fleet.n] > 0
+    if not dead.any():
         return None
     return Factor(
         name="crashed",
         status="crashed",
-        weight=weight,
+        weight=np.where(dead, HARD, 0.0),
         say=lambda row: envs.crashes[int(fleet.ids[row])],
         tell=lambda row: envs.crashes[int(fleet.ids[row])].removeprefix("crashed").lstrip(": "),
     )
@@ -26,6 +26,8 @@ def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """A value of this env that must be finite was not, not long ago."""
     envs = fleet.state.envs
     seen = envs.non_finite_at[: fleet.n]
+    if not seen.any():
+        return None
     recent = (seen > 0) & (fleet.state.last_at - seen <= int(limits.non_finite_hold_s * 1e9))
     if not recent.any():
         return None

@@ -17,6 +17,9 @@ def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     usual = fleet.median_step_time
     if usual is None or usual <= 0:
         return None
+    with np.errstate(invalid="ignore"):
+        if not np.fmax.reduce(fleet.step_time) >= limits.slow_step * usual:
+            return None
     times = fleet.step_time / usual
     slow = np.isfinite(times) & (times >= limits.slow_step)
     for lane in slow_lanes(fleet, limits):
@@ -51,7 +54,10 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """Other envs speak, this one does not."""
     if not fleet.n:
         return None
-    quiet_s: Floats = (fleet.lively_at - fleet.state.envs.seen_at[: fleet.n]) / 1e9
+    seen_at = fleet.state.envs.seen_at[: fleet.n]
+    if (fleet.lively_at - int(seen_at.min())) / 1e9 < limits.silent_s:
+        return None
+    quiet_s: Floats = (fleet.lively_at - seen_at) / 1e9
     mute = (quiet_s >= limits.silent_s) & (fleet.state.envs.crashed_at[: fleet.n] == 0)
     if not mute.any():
         return None
