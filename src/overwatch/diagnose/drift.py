@@ -121,14 +121,18 @@ def _added(row: Metric, series: Series, known: Drift | None) -> Drift | None:
     return msgspec.structs.replace(known, total=total)
 
 
-def drift_problems(state: RunState, found: Mapping[str, Drift]) -> Iterator[tuple[Metric, Problem]]:
-    """Rows that have drifted, and far enough to matter."""
+def drift_problems(
+    state: RunState, found: Mapping[str, Drift], standing: Mapping[str, Problem]
+) -> Iterator[tuple[Metric, Problem]]:
+    """Rows that have drifted, and far enough to matter; one that is told goes on until half is regained."""
     for watched in WATCHED:
         drift, series = found.get(watched.row.name), state.policy.get(watched.row.name)
         if drift is None or series is None or drift.total < ALARM:
             continue
         now = median(series.window.items[-NOW:])
         far = max(watched.share * abs(drift.baseline), watched.least)
+        if f"{CODE}:policy:{watched.row.short}" in standing:
+            far /= 2
         if now is not None and _worse_by(watched.row, drift, now) >= far:
             yield watched.row, _problem(watched.row, drift, now, series.at)
 

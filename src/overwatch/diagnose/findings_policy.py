@@ -51,7 +51,7 @@ def policy_problems(
     told |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
     crept = [
         drift
-        for row, drift in drift_problems(state, drifts)
+        for row, drift in drift_problems(state, drifts, standing)
         if row.short not in told and is_judged(state, fleet, row, state.policy[row.name])
     ]
     return [*joined([*rows, *spikes], standing), *fallen, *crept, *quiet]

@@ -1,0 +1,274 @@
+"""What rows of the policy mean together and over time; and what returns forgive."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from overwatch.catalog.policy import KL, RETURN
+from overwatch.diagnose import Assessment, assess
+from overwatch.diagnose.drift import ALARM, BASELINE
+from overwatch.diagnose.findings import WARM_UP_UPDATES
+from overwatch.diagnose.follow import Open
+from overwatch.events import CurriculumChanged, EarlyStopped, Event
+from overwatch.state import RunState, apply
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+
+Rows = Callable[[int], dict[str, float]]
+
+HEALTHY: dict[str, float] = {
+    "kl_divergence": 0.007, "clip_fraction": 0.1, "entropy": 0.6, "explained_variance": 0.8,
+    "value_loss": 1.0, "grad_norm": 1.0, "return": 100.0,
+}  # fmt: skip
+
+
+def _wobble(update: int) -> float:
+    """A little scatter, the same in every run."""
+    return 1 + 0.04 * (((7 * update) % 11) - 5) / 5
+
+
+class Watched:
+    """A run that is judged after every update; remembers every finding by its code, and when it opened."""
+
+    def __init__(self, config: dict[str, str] | None = None, preset: str = "ppo") -> None:
+        event = fakes.started(START_NS, config=config or {}, preset=preset)
+        self.state: RunState = fakes.folded([event])
+        self.assessment = Assessment()
+        self.opened: dict[str, int] = {}
+        self.number = 0
+
+    def tell(self, event: Event) -> None:
+        """One event of the run."""
+        (record,) = fakes.records([event], first_seq=2 + self.number * 2)
+        self.number += 1
+        apply(self.state, record, event.at)
+
+    def updates(self, numbers: Sequence[int], rows: Rows) -> "Watched":
+        """These updates, a second each; rows that are not given are healthy."""
+        for number in numbers:
+            at = START_NS + number * SECOND
+            values = {name: value * _wobble(number) for name, value in HEALTHY.items()}
+            told = {name: value for name, value in {**values, **rows(number)}.items() if value is not None}
+            self.tell(fakes.policy(at, index=number, **told))
+            self.assessment = assess(self.state, self.assessment, at).assessment
+            for item in self.now.values():
+                self.opened.setdefault(item.problem.code, number)
+        return self
+
+    @property
+    def now(self) -> dict[str, Open]:
+        """Findings that are open, by code."""
+        found = self.assessment.findings.values()
+        return {item.problem.code: item for item in found if item.cleared_at is None}
+
+    def severities(self) -> dict[str, str]:
+        """Open findings by code."""
+        return {code: item.problem.severity for code, item in self.now.items()}
+
+
+def _healthy(_: int) -> dict[str, float]:
+    return {}
+
+
+def _from(update: int, **rows: float) -> Rows:
+    """Rows that are so from an update on."""
+    return lambda number: rows if number >= update else {}
+
+
+def test_a_healthy_policy_has_no_finding() -> None:
+    """Two hundred updates with a little scatter: nothing, ever."""
+    assert Watched().updates(range(1, 201), _healthy).opened == {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ({"kl_divergence": 0.02}, {"policy-kl-divergence": "warning"}),
+        ({"kl_divergence": 0.02, "clip_fraction": 0.3}, {"steps-too-large": "warning"}),
+        ({"explained_variance": -0.5, "value_loss": 8.0}, {"critic-failing": "warning"}),
+        ({"kl_divergence": 0.02, "clip_fraction": 0.3, "entropy": 0.1}, {"policy-collapse": "critical"}),
+        ({"kl_divergence": 0.05, "clip_fraction": 0.6, "return": 20.0}, {"policy-collapse": "critical"}),
+    ],
+    ids=["KL alone", "KL and clipping", "the critic", "and entropy falls fast", "and returns fell"],
+)
+def test_rows_that_mean_one_thing_are_told_as_one(rows: dict[str, float], found: dict[str, str]) -> None:
+    """Five updates after all of them went wrong there is one finding about them."""
+    run = Watched().updates(range(1, 46), _from(41, **rows))
+    told = {code: word for code, word in run.severities().items() if code != "slow-drift"}
+
+    assert told == found
+
+
+def test_a_compound_stands_while_any_of_its_rows_does() -> None:
+    """Clipping has recovered, KL has not: the same finding goes on, no other opens."""
+    run = Watched().updates(range(1, 46), _from(41, kl_divergence=0.02, clip_fraction=0.3))
+    since = run.now["steps-too-large"].since
+    run.updates(range(46, 60), _from(1, kl_divergence=0.02))
+
+    assert run.now["steps-too-large"].since == since
+    assert "policy-kl-divergence" not in run.opened or run.opened["policy-kl-divergence"] <= 43
+
+
+def test_a_row_that_hovers_at_its_limit_is_one_finding() -> None:
+    """It opens with three of five and stays until none of five is bad."""
+    run = Watched().updates(range(1, 44), _from(41, kl_divergence=0.02))
+    since = run.now["policy-kl-divergence"].since
+    hover: Rows = lambda number: {"kl_divergence": 0.02 if number % 4 == 0 else 0.007}  # noqa: E731 as a table
+    run.updates(range(44, 80), hover)
+    assert run.now["policy-kl-divergence"].since == since
+    run.updates(range(80, 86), _healthy)
+
+    assert run.now == {}
+
+
+@pytest.mark.parametrize(
+    ("returns", "severity"),
+    [(100.0, "warning"), (60.0, "critical"), (None, "critical")],
+    ids=["at their best", "fallen", "nobody told"],
+)
+def test_a_limit_that_returns_forgive_is_a_warning(returns: float | None, severity: str) -> None:
+    """KL twice beyond critical, while the policy earns its best: too large, and no harm so far."""
+
+    def rows(number: int) -> dict[str, float]:
+        told = {"kl_divergence": 0.06} if number > 40 else {}
+        if returns is None:
+            return {**told, "return": None}  # type: ignore[dict-item]  # left out
+        return {**told, "return": returns} if number > 40 else told
+
+    assert Watched().updates(range(1, 47), rows).severities()["policy-kl-divergence"] == severity
+
+
+def test_rising_returns_are_at_their_best() -> None:
+    """The level of the newest lags behind a return that climbs: that is no fall."""
+    climbs: Rows = lambda n: {"return": 10.0 * n, "kl_divergence": 0.06 if n > 40 else 0.007}  # noqa: E731 as above
+
+    assert Watched().updates(range(1, 47), climbs).severities() == {"policy-kl-divergence": "warning"}
+
+
+def test_many_clipped_samples_of_small_steps_are_no_alarm() -> None:
+    """How many is not how far: without KL beyond its limit it is a warning at most."""
+    rows = _from(41, clip_fraction=0.7, **{"return": 20.0})
+    run = Watched().updates(range(1, 46), rows)
+
+    assert run.severities()["policy-clip-fraction"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("peak", "found"), [(0.1, {"kl-spike": "info"}), (0.4, {"kl-spike": "warning"}), (0.03, {})]
+)
+def test_a_spike_is_told_at_once_and_not_for_ever(peak: float, found: dict[str, str]) -> None:
+    """Five times the run's median and beyond the target; twenty times the target is a warning."""
+    spiky: Rows = lambda number: {"kl_divergence": peak} if number == 41 else {}  # noqa: E731 as above
+    run = Watched().updates(range(1, 42), spiky)
+    assert run.severities() == found
+    run.updates(range(42, 60), _healthy)
+
+    assert run.now == {}
+
+
+def test_a_spike_that_was_stopped_in_time_is_none() -> None:
+    """The trainer itself answered it."""
+    run = Watched({"target_kl": "0.03"}).updates(range(1, 41), _healthy)
+    at = START_NS + 41 * SECOND
+    stop = EarlyStopped(at=at, update=41, epoch=1, kl_divergence=0.05, target=0.03, minibatches_skipped=3)
+    run.tell(stop)
+    run.updates([41], _from(1, kl_divergence=0.05))
+
+    assert run.severities() == {"early-stop": "info"}
+
+
+def test_a_shock_takes_its_symptoms() -> None:
+    """A spike, then gradients that have not recovered: one finding names the update as the cause."""
+
+    def rows(number: int) -> dict[str, float]:
+        return {"kl_divergence": 0.4} if number == 41 else {"grad_norm": 6.0} if number > 41 else {}
+
+    run = Watched().updates(range(1, 46), rows)
+
+    assert run.severities() == {"update-shock": "warning"}
+
+
+def test_a_critic_whose_targets_hardly_vary_is_not_judged() -> None:
+    """Its error is a thousandth of what it was: below 0 means nothing then."""
+    easy: Rows = lambda number: {"value_loss": 60.0 if number < 10 else 0.01, "explained_variance": -0.5}  # noqa: E731 as above
+
+    assert Watched().updates(range(1, 71), easy).opened == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "rate", "within"),
+    [("kl_divergence", 0.02, 50), ("clip_fraction", 0.02, 50), ("return", -0.01, 50)],
+)
+def test_what_creeps_is_found(row: str, rate: float, within: int) -> None:
+    """A change of a hundredth or two an update, which no limit sees, within fifty updates."""
+    creeping: Rows = lambda n: {row: HEALTHY[row] * _wobble(n) * (1 + rate * max(0, n - 60))}  # noqa: E731 as above
+    run = Watched().updates(range(1, 61 + within), creeping)
+
+    assert list(run.opened) == ["slow-drift"]
+    assert 62 < run.opened["slow-drift"] <= 60 + within
+    (told,) = run.now.values()
+    assert told.problem.subject == row
+    assert told.problem.message.count(" ") >= 5
+
+
+def test_what_improves_is_no_drift() -> None:
+    """KL that sinks and returns that rise move away from their baselines for the better."""
+    better: Rows = lambda n: {"kl_divergence": 0.012 / (1 + 0.02 * n), "return": 100.0 + n}  # noqa: E731 as above
+
+    assert Watched().updates(range(1, 161), better).opened == {}
+
+
+def test_a_drift_that_recovers_is_let_go_of() -> None:
+    """Back at its baseline the sum shrinks again."""
+
+    def rows(number: int) -> dict[str, float]:
+        return {"return": 100.0 - max(0, number - 60) if number < 100 else 100.0}
+
+    run = Watched().updates(range(1, 100), rows)
+    assert "slow-drift" in run.now
+    run.updates(range(100, 140), rows)
+
+    assert run.now == {}
+
+
+def test_a_new_task_has_a_new_baseline() -> None:
+    """What was earned before the curriculum changed is no measure."""
+    run = Watched().updates(range(1, 61), _healthy)
+    run.tell(CurriculumChanged(at=START_NS + 60 * SECOND + 1, name="level"))
+    run.updates(range(61, 121), _from(1, **{"return": 40.0}))
+
+    assert "slow-drift" not in run.opened
+    assert run.assessment.drifts[RETURN.name].baseline == pytest.approx(40.0)
+
+
+def test_a_baseline_is_frozen_after_the_warm_up() -> None:
+    """Before that there is none; a level that is no better leaves it as it is."""
+    early = Watched().updates(range(1, WARM_UP_UPDATES + BASELINE), _healthy).assessment
+    later = Watched().updates(range(1, 91), _from(60, kl_divergence=0.009)).assessment
+
+    assert early.drifts == {}
+    assert later.drifts[KL.name].baseline == pytest.approx(0.007, rel=0.05)
+    assert later.drifts[KL.name].total > ALARM
+
+
+@pytest.mark.parametrize(("preset", "codes"), [("ppo", {"policy-ratio-max"}), ("ppo-continuous", set())])
+def test_ratios_of_densities_have_no_natural_size(preset: str, codes: set[str]) -> None:
+    """With discrete actions a ratio of eight is an explosion; with continuous ones it is Tuesday."""
+    run = Watched(preset=preset).updates(range(1, 46), _from(41, ratio_max=8.0))
+
+    assert set(run.now) == codes
+
+
+def test_a_nan_without_a_fact_is_found_at_once() -> None:
+    """A trainer that tells only numbers: the update with the NaN is critical, and the row is named."""
+    run = Watched().updates(range(1, 6), _from(5, policy_loss=float("nan")))
+
+    assert run.severities() == {"non-finite": "critical"}
+    assert run.now["non-finite"].problem.message == "non-finite: nan in pol loss"
+    run.updates([6], _from(1, policy_loss=0.1))
+    assert run.now == {}
+
+
+def test_an_undefined_number_is_no_finding() -> None:
+    """A mean over no episodes is NaN, and means nothing."""
+    assert Watched().updates(range(1, 6), _from(1, **{"return": float("nan")})).opened == {}
