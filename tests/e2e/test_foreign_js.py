@@ -68,3 +68,14 @@ def test_all_signals_of_the_javascript_sdk_arrive(tmp_path: Path, program: Path,
     line = snapshot.feed[-1]
     assert (line.message, line.severity, line.env_id) == ("shard 7 is slow", "warning", 3)
     assert '"name":"rl.train"' in (tmp_path / "otlp" / "traces.jsonl").read_text()
+
+
+@pytest.mark.parametrize("encoding", ["json", "protobuf"])
+def test_changes_of_the_javascript_sdk_are_totals(tmp_path: Path, program: Path, encoding: str) -> None:
+    """A counter that is exported as changes, three times, is the run's total; twice told, twice as much."""
+    run_id = f"js-{encoding}-delta"
+    with collecting(tmp_path) as endpoints:
+        for kl, steps in ((0.01, 342), (0.02, 684)):
+            report(program, endpoints, encoding, "delta", kl)
+            snapshot = told(endpoints, run_id, kl)
+            assert snapshot.counters["steps"] == steps
