@@ -59,6 +59,15 @@ class Ear:
             first = self.by_number.setdefault((record.origin.epoch, record.seq), record)
             assert first == record, f"number {record.seq} came with two contents"
 
+    def of_run(self, run_id: str) -> "Ear":
+        """The same, of one run alone."""
+        own = Ear([])
+        own.arrived = [record for record in self.arrived if record.origin.run_id == run_id]
+        own.by_number = {
+            key: record for key, record in self.by_number.items() if record.origin.run_id == run_id
+        }
+        return own
+
     @property
     def records(self) -> list[Record]:
         """Each record once."""
