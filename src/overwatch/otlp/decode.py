@@ -63,6 +63,13 @@ class _Said(NamedTuple):
     attributes: dict[str, Value]
     """Of a name given twice the first value."""
 
+    @property
+    def name(self) -> str:
+        """What event it is; older producers say it in an attribute, which stays with the fields."""
+        own: str = self.log.event_name
+        told = own or self.attributes.get(wire.EVENT_NAME)
+        return told if isinstance(told, str) else ""
+
 
 def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
     records: list[Record] = []
@@ -101,16 +108,16 @@ def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, Lo
 
 
 def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Record:
-    origin, log, at = with_run(resource, run_id), said.log, _time(said.log)
-    kind = wire.BY_EVENT_NAME.get(log.event_name)
+    origin, log, at, name = with_run(resource, run_id), said.log, _time(said.log), said.name
+    kind = wire.BY_EVENT_NAME.get(name)
     if kind is None:
-        if log.event_name.startswith(wire.EVENT_PREFIX):
-            raise _RejectedError("unknown_event", f"{log.event_name} is no event of this version")
+        if name.startswith(wire.EVENT_PREFIX):
+            raise _RejectedError("unknown_event", f"{name} is no event of this version")
         return Record(origin=origin, event=_foreign(resource, scope_name, log, at))
     try:
         event = _measured(said, at) if kind is Measured else _fact(kind, said, at)
     except (ValueError, msgspec.ValidationError) as error:
-        raise _RejectedError("malformed", f"{log.event_name}: {error}") from None
+        raise _RejectedError("malformed", f"{name}: {error}") from None
     return Record(origin=origin, event=event, seq=_seq(said))
 
 
@@ -137,7 +144,7 @@ def _time(log: LogRecord) -> int:
 
 def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
     """What an entity event tells; `None` where it is none, or of an entity that nobody here knows."""
-    name, attributes = said.log.event_name, said.attributes
+    name, attributes = said.name, said.attributes
     if name not in wire.ENTITY_EVENTS or attributes.get(wire.ENTITY_TYPE) not in wire.KNOWN_ENTITIES:
         return None
     origin, at, kind = with_run(resource, run_id), _time(said.log), attributes[wire.ENTITY_TYPE]
@@ -221,7 +228,7 @@ def _foreign(resource: Resource, scope_name: str, log: LogRecord, at: int) -> Lo
     """A line of another program's log, whatever it holds."""
     attributes = attributes_to_python(log.attributes)
     env_id, slot, seed_id = (attributes.get(name) for name in (wire.ENV_ID, wire.SLOT_ID, wire.SEED_ID))
-    message = to_text(to_python(log.body)) or log.event_name
+    message = to_text(to_python(log.body)) or log.event_name or to_text(attributes.get(wire.EVENT_NAME))
     return LogLine(
         at=at,
         severity=wire.severity_of(log.severity_number),

@@ -341,3 +341,17 @@ def test_the_end_of_an_env_entity_ends_the_env(kind: str, ids: Value, ended: lis
     else:
         assert isinstance(event, EnvsRemoved)
         assert event.env_id.array().tolist() == ended
+
+
+def test_the_name_of_an_event_may_be_an_attribute() -> None:
+    """Producers of before the field are understood; what they said is shown as they said it."""
+    message = logs(rl__run__id="r")
+    records = message.resource_logs[0].scope_logs[0].log_records
+    told = {"event.name": "overwatch.phase_ended", "overwatch.phase": "learn", "overwatch.duration_s": 0.5}
+    records[0].attributes.extend(to_pairs(told))
+    records.add(time_unix_nano=6).attributes.extend(to_pairs({"event.name": "app.saved"}))
+    phase, line = (record.event for record in decode_logs(message).records)
+
+    assert phase == PHASE
+    assert isinstance(line, LogLine)
+    assert (line.message, line.fields) == ("app.saved", {"event.name": "app.saved"})
