@@ -113,11 +113,18 @@ class SelfMetrics:
         capacity = GaugeMetricFamily(
             "otelcol_exporter_queue_capacity", "How many bytes may wait for an exporter?", labels=["exporter"]
         )
+        behind = GaugeMetricFamily(
+            "overwatch_exporter_queue_batches",
+            "How many batches, those of earlier lives included, has an exporter not read?",
+            labels=["exporter"],
+        )
         for name, waiting in sorted(journal.backlog.items()):
             size.add_metric([name], waiting)
             capacity.add_metric([name], journal.capacity_bytes)
+            behind.add_metric([name], journal.lag(name).batches)
         yield size
         yield capacity
+        yield behind
         target = InfoMetricFamily("target", "Which collector is this?")
         target.add_metric([], {"service_name": "overwatch", "service_version": __version__})
         yield target

@@ -1,10 +1,12 @@
 """The exporters otlp and otlphttp: what was accepted reaches another server, whatever that server does."""
 
+import errno
 import gzip
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from overwatch.collector import Service
 from overwatch.collector.exporters.forward_config import OtlpHttpExporterConfig, RetryConfig
 from overwatch.collector.exporters.otlp_forward import OtlpHttpExporter
-from overwatch.journal import DurableJournal, Folder, JournalLimits, Lag, Signal
+from overwatch.journal import DiskFiles, DurableJournal, File, Files, Folder, JournalLimits, Lag, Signal
 from overwatch.snapshot import View
 from tests.overwatch.collector.forwarding import (
     counted,
@@ -315,6 +317,28 @@ def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
     assert "are lost (no_room)" in caplog.text
 
 
+@contextmanager
+def alone(
+    folder: Path, endpoint: str, limits: JournalLimits, files: Callable[[int], Files] = DiskFiles
+) -> Iterator[tuple[Service, DurableJournal]]:
+    """An exporter of logs with a journal of its own, and the collector that counts for it."""
+    with running(folder / "a", MEMORY) as service:
+        own = Folder(folder / "j", files)
+        journal = DurableJournal(own, time.time_ns, limits)
+        context = replace(service.context, journal=journal, exporting=lambda _: frozenset({Signal.LOGS}))
+        quick = RetryConfig(initial_interval="20ms", max_interval="50ms")
+        exporter = OtlpHttpExporter(
+            OtlpHttpExporterConfig(endpoint=endpoint, timeout="300ms", retry_on_failure=quick), context
+        )
+        exporter.start()
+        try:
+            yield service, journal
+        finally:
+            exporter.stop()
+            journal.close()
+            own.close()
+
+
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_dead_target_does_not_fill_the_disk(hangs: bool, tmp_path: Path) -> None:  # noqa: FBT001 a table's column
     """What waits on disk is given up at half of its room, oldest first, and no more than is asked for."""
@@ -328,26 +352,43 @@ def test_a_dead_target_does_not_fill_the_disk(hangs: bool, tmp_path: Path) -> No
                 return
 
     limits = JournalLimits(held_bytes=64 << 20, disk_bytes=8 << 20, segment_bytes=256 << 10)
-    with running(tmp_path / "a", MEMORY) as service, evil(script) as server:
-        folder = Folder(tmp_path / "j")
-        journal = DurableJournal(folder, time.time_ns, limits)
-        context = replace(service.context, journal=journal, exporting=lambda _: frozenset({Signal.LOGS}))
-        quick = RetryConfig(initial_interval="20ms", max_interval="50ms")
-        exporter = OtlpHttpExporter(
-            OtlpHttpExporterConfig(endpoint=server.endpoint, timeout="300ms", retry_on_failure=quick), context
-        )
-        exporter.start()
-        for number in range(1, 601):
-            journal.append(Signal.LOGS, line(RUN, number, size=20_000))
+    with evil(script) as server, alone(tmp_path, server.endpoint, limits) as (service, journal):
+        for number in range(1, 1201):
+            journal.append(Signal.LOGS, line(RUN, number, size=10_000))
             eventually(lambda: journal.disk_bytes < 7 << 20)
         lost = eventually(lambda: dropped(service, "no_room"))
         gate.set()
-        eventually(lambda: counted(service, "sent") + dropped(service, "no_room") == 600)
-        assert 300 <= lost <= dropped(service, "no_room") <= 580
-        assert numbered(581, 600) == lines(server)[-20:]
-        exporter.stop()
-        journal.close()
-        folder.close()
+        eventually(lambda: counted(service, "sent") + dropped(service, "no_room") == 1200)
+        assert 400 <= lost <= dropped(service, "no_room") <= 1100
+        assert numbered(1101, 1200) == lines(server)[-100:]
+
+
+class NoPlaces(DiskFiles):
+    """A folder in which no place can be kept while it is full."""
+
+    is_full = True
+
+    def open(self, name: str) -> File:
+        """Refuse places."""
+        if name.endswith(".cursor") and self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().open(name)
+
+
+def test_a_place_that_cannot_be_kept_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk refuses the place: batches go on, health says it, and it recovers."""
+    part = "otlphttp.place"
+    with (
+        evil(serving(OK)) as server,
+        alone(tmp_path, server.endpoint, JournalLimits(), NoPlaces) as (service, journal),
+    ):
+        journal.append(Signal.LOGS, line(RUN, 1))
+        eventually(lambda: counted(service, "sent") == 1)
+        assert "No space left" in service.context.health.degraded[part]
+        monkeypatch.setattr(NoPlaces, "is_full", False)
+        journal.append(Signal.LOGS, line(RUN, 2))
+        eventually(lambda: part not in service.context.health.degraded)
+        eventually(lambda: counted(service, "sent") == 2)
 
 
 def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> None:
@@ -420,6 +461,7 @@ def test_health_and_metrics_tell_the_exporter_from_the_receiver(tmp_path: Path) 
         for name in ("sent_log_records", "send_failed_spans", "enqueue_failed_metric_points"):
             assert f'otelcol_exporter_{name}_total{{exporter="otlp"}} 0.0' in page
         assert 'otelcol_exporter_queue_size{exporter="otlp"}' in page
+        assert 'overwatch_exporter_queue_batches{exporter="otlp"}' in page
         assert 'otelcol_exporter_queue_capacity{exporter="otlp"}' in page
 
 
