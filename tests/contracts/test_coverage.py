@@ -2,7 +2,7 @@
 
 Who reads an event is seen by running the fold over events that note which of their fields were looked at. Who
 fills what is read from the source: a keyword where the thing is made. What has one end only is listed by
-name, with the reason; a listed one that has both fails too.
+name, with the reason.
 """
 
 import ast

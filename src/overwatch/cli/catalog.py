@@ -10,7 +10,7 @@ from overwatch.catalog import ROWS, Library, Metric, Scope
 from overwatch.catalog.describe import Said, alias_text, describe, limits_text, lookup, nearest
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
-from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, places
+from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids, places
 
 _FORMAT = click.option(
     "--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -51,14 +51,17 @@ def show(name: str, fmt: str) -> None:
 @click.option("--library", type=click.Choice([one.value for one in Library], case_sensitive=False),
               help="Only what this library tells, under its names.")  # fmt: skip
 @click.option("--judged", is_flag=True, help="Only what the preset has limits for.")
+@click.option("--coming", is_flag=True, help="Only what nothing tells yet.")
 @_FORMAT
-def list_(scope: str | None, preset: str, library: str | None, fmt: str, *, judged: bool) -> None:
+def list_(preset: str, fmt: str, *, judged: bool, coming: bool, **only: str | None) -> None:
     """All metrics with their limits, one a line."""
     try:
         parse_preset(preset)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--preset") from error
+    scope, library = only["scope"], only["library"]
     rows = [row for row in ROWS if scope is None or row.scope.value == scope]
+    rows = [row for row in rows if not coming or row.comes_with]
     rows = [row for row in rows if library is None or _aliases(row, library)]
     rows = [row for row in rows if not judged or limits_text(row.limits_for(preset))]
     if fmt == "json":
@@ -83,7 +86,7 @@ def check() -> None:
     spelt = sum(len(row.aliases) for row in ROWS)
     later = sum(isinstance(place, Later) for place in places(ROWS).values())
     click.echo(
-        f"{len(ROWS)} rows, {spelt} aliases, {len(places(ROWS))} telemetry records are in order; "
+        f"{len(ROWS)} rows, {spelt} aliases, {len(ids())} telemetry records are in order; "
         f"{sum(row.comes_with is not None for row in ROWS)} rows and {later} records come later"
     )
 

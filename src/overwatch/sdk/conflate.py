@@ -176,7 +176,7 @@ class Conflator:
 
 
 def _beyond(limits: tuple[Limit, ...], value: float) -> bool:
-    return any(limit.side.crossed(value, limit.value) for limit in limits)
+    return bool(limits) and any(limit.side.crossed(value, limit.value) for limit in limits)
 
 
 def _reaches(limits: tuple[Limit, ...], low: float, high: float) -> bool:

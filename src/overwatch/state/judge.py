@@ -35,6 +35,8 @@ class Judgement(msgspec.Struct, frozen=True):
 
 def judge(value: float, limits: Limits, median: float | None) -> Judgement:
     """Judge a finite value; `median` is the run's own, `None` while there is none (relative limits wait)."""
+    if limits.other is None:
+        return _judge_side(value, limits, median)
     found = [_judge_side(value, side, median) for side in limits.sides]
     return max(found, key=lambda judged: (judged.status, -_distance(value, judged)))
 

@@ -72,12 +72,16 @@ def test_all_metrics_are_listed() -> None:
 
 
 def test_a_list_is_narrowed() -> None:
-    """By scope, by library, by what a preset judges."""
+    """By scope, by library, by what a preset judges, by what is still to come."""
     assert "overwatch.policy" not in _run("list", "--scope", "gpu").stdout
     assert "actor/ppo_kl (k1" in _run("list", "--library", "verl").stdout
     judged = _run("list", "--judged", "--preset", "esper").stdout
     assert "overwatch.policy.advantage_std" in judged
     assert "overwatch.policy.learning_rate" not in judged
+    coming = _run("list", "--coming", "--scope", "learner").stdout
+    assert "learner.sgd_steps" in coming
+    assert "comes with learner service" in coming
+    assert KL.name not in _run("list", "--coming").stdout
     wrong = _run("list", "--preset", "espr")
     assert wrong.exit_code != 0
     assert "did you mean 'esper'" in wrong.stderr
