@@ -69,7 +69,12 @@ def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -
     "--format", "fmt", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True
 )
 def tui(
-    run_id: str | None, fmt: str, settings: Path | None, *, once: bool, **source: Path | tuple[str, ...] | float | None
+    run_id: str | None,
+    fmt: str,
+    settings: Path | None,
+    *,
+    once: bool,
+    **source: Path | tuple[str, ...] | float | None,
 ) -> None:
     """Watch a run in the terminal, live or from a recording."""
     from overwatch.cli import watch
@@ -136,16 +141,22 @@ def simulate(
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="The one snapshot at this second.")
 @click.option("--run", "run_id", metavar="ID", help="Which run; with --every and --at the newest without.")
 @click.option("--digest", is_flag=True, help="Print the SHA-256 of all recorded lines instead.")
+@click.option("--summary", is_flag=True, help="Print each run in a few lines instead.")
 @_baseline
 def replay(
-    path: Path, _fmt: str, *, run_id: str | None, digest: bool, baseline: Path | None, **when: float | None
+    path: Path, _fmt: str, *, run_id: str | None, baseline: Path | None, **how: float | bool | None
 ) -> None:
     """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for."""
     from overwatch.cli.replay import ReplayOptions
     from overwatch.cli.replay import replay as run_replay
 
     options = ReplayOptions(
-        every_s=when["every_s"], at_s=when["at_s"], run_id=run_id, digest=digest, baseline=baseline
+        every_s=how["every_s"],
+        at_s=how["at_s"],
+        run_id=run_id,
+        digest=bool(how["digest"]),
+        summary=bool(how["summary"]),
+        baseline=baseline,
     )
     sys.exit(run_replay(path, options))
 

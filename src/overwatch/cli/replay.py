@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from overwatch import codec
+from overwatch.cli.outline import outlines
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording, RecordingError, open_recording
@@ -35,6 +36,7 @@ class ReplayOptions:
     digest: bool = False
     baseline: Path | None = None
     """A recording whose throughput is compared with."""
+    summary: bool = False
 
     def __post_init__(self) -> None:
         given = [
@@ -43,6 +45,7 @@ class ReplayOptions:
                 ("--every", self.every_s),
                 ("--at", self.at_s),
                 ("--digest", self.digest or None),
+                ("--summary", self.summary or None),
             )
             if value is not None
         ]
@@ -60,7 +63,7 @@ def replay(path: Path, options: ReplayOptions) -> int:
         recording = open_recording(path)
         if options.baseline is not None:
             recording.baseline = read_baseline(options.baseline)
-        printed = _digest(recording) if options.digest else _lines(recording, options)
+        printed = _print(recording, options)
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if recording.bad_lines or recording.bad_batches:
@@ -88,6 +91,18 @@ def announced(notes: Notes) -> Iterator[str]:
 
 def _moment(stamp: int) -> str:
     return datetime.fromtimestamp(stamp / SECOND, tz=UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _print(recording: Recording, options: ReplayOptions) -> int:
+    """How many lines were made of snapshots."""
+    if options.digest:
+        return _digest(recording)
+    if not options.summary:
+        return _lines(recording, options)
+    lines = list(outlines(_wanted(recording, options)))
+    for line in lines:
+        click.echo(line)
+    return len(lines)
 
 
 def _digest(recording: Recording) -> int:

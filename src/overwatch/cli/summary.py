@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from overwatch.cli.children import Child
+from overwatch.cli.outline import idle_line
 from overwatch.snapshot import Reading, Snapshot
 
 SHOWN = (
@@ -49,6 +50,8 @@ class Summary(msgspec.Struct, kw_only=True):
     verdict: str | None
     policy: dict[str, float | None]
     seed_census: dict[str, int]
+    idle_gpu_s: dict[str, float]
+    """GPU-seconds in which nothing ran, by the bound that held."""
     findings: list[str]
     trainer_exit: int | None
     collector_exit: int | None
@@ -64,6 +67,8 @@ def write_summary(out: Path, snapshot: Snapshot | None, trainer: Child | None, c
         click.echo(
             f"run {summary.run_id}: {summary.updates:.0f} updates, {summary.episodes:.0f} episodes  {pulse}"
         )
+        if snapshot.system.gpus:
+            click.echo(f"idle: {idle_line(snapshot.system)}")
     for child in (trainer, collector):
         if child is not None and child.code != 0:
             click.echo(
@@ -90,6 +95,7 @@ def _summary(out: Path, snapshot: Snapshot | None, trainer: Child | None, collec
         verdict=snapshot.verdict.text if snapshot else None,
         policy={name: reading.value for name, reading in snapshot.policy.items()} if snapshot else {},
         seed_census=snapshot.aggregates.seed_census if snapshot else {},
+        idle_gpu_s=snapshot.system.idle_gpu_s if snapshot else {},
         findings=[f"{finding.severity}: {finding.message}" for finding in snapshot.findings]
         if snapshot
         else [],

@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from overwatch.aggregator import Frame
+from overwatch.catalog.bounds import BoundState
 from overwatch.events import Column, EnvsRemoved
 from overwatch.serve.exposition import Exposition, Source, accepts_gzip
 from overwatch.serve.prometheus import families
@@ -259,3 +260,19 @@ def test_promtool_has_nothing_to_say() -> None:
     )
 
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_idle_gpu_seconds_are_counted_by_bound_from_the_first_scrape() -> None:
+    """Every bound has a series at 0 before anything rested; then the one that holds grows."""
+    frames = Frames()
+    first = frames.tell("run-1", [fakes.started(frames.now)])
+    names = {state.label for state in BoundState}
+
+    assert {bound: one(first, "overwatch_run_gpu_idle_seconds_total", bound=bound) for bound in names} == (
+        dict.fromkeys(names, 0.0)
+    )
+
+    for _ in range(30):
+        frame = frames.tell("run-1", [gpu(frames.now, "cuda:0", utilization=0.0)])
+    assert one(frame, "overwatch_run_gpu_idle_seconds_total", bound="idle") == pytest.approx(2.9)
+    assert one(frame, "overwatch_run_gpu_idle_seconds_total", bound="io") == 0.0

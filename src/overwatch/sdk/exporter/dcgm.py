@@ -28,6 +28,7 @@ from overwatch.catalog.machine import (
     PCIE_TRANSMIT,
     POWER,
     POWER_LIMIT,
+    SM_ACTIVITY,
     TEMPERATURE,
     UTILIZATION,
 )
@@ -41,6 +42,7 @@ MIB: Final = float(1 << 20)
 _NUMBERS: Final = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (UTILIZATION.name, 1.0),
     "DCGM_FI_DEV_GPU_UTIL": (UTILIZATION.name, 0.01),
+    "DCGM_FI_PROF_SM_ACTIVE": (SM_ACTIVITY.name, 1.0),
     "DCGM_FI_DEV_FB_USED": (MEMORY_USED.name, MIB),
     "DCGM_FI_DEV_GPU_TEMP": (TEMPERATURE.name, 1.0),
     "DCGM_FI_DEV_POWER_USAGE": (POWER.name, 1.0),

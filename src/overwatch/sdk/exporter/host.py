@@ -4,7 +4,7 @@ import time
 
 import psutil
 
-from overwatch.catalog.machine import CPU, DISK_READ, DISK_WRITE, NETWORK, RAM_TOTAL, RAM_USED
+from overwatch.catalog.machine import CPU, CPU_BUSIEST, DISK_READ, DISK_WRITE, NETWORK, RAM_TOTAL, RAM_USED
 
 
 class Host:
@@ -12,6 +12,7 @@ class Host:
 
     def __init__(self) -> None:
         psutil.cpu_percent()
+        psutil.cpu_percent(percpu=True)
         self._last: dict[str, tuple[float, float]] = {}
 
     def read(self) -> dict[str, float]:
@@ -20,6 +21,7 @@ class Host:
         try:
             memory = psutil.virtual_memory()
             values[CPU.name] = min(psutil.cpu_percent() / 100, 1.0)
+            values[CPU_BUSIEST.name] = min(max(psutil.cpu_percent(percpu=True), default=0.0) / 100, 1.0)
             values[RAM_TOTAL.name] = float(memory.total)
             values[RAM_USED.name] = float(memory.total - memory.available)
             values.update(self._disks())

@@ -51,6 +51,9 @@ DCGM_FI_DEV_POWER_USAGE{two} 140737488355328.000000
 DCGM_FI_DEV_GPU_UTIL{one} 97
 DCGM_FI_DEV_GPU_UTIL{part} 12
 DCGM_FI_DEV_GPU_UTIL{two} 0
+# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles an SM has at least 1 warp assigned.
+# TYPE DCGM_FI_PROF_SM_ACTIVE gauge
+DCGM_FI_PROF_SM_ACTIVE{one} 0.63
 # HELP DCGM_FI_DEV_FB_USED Framebuffer memory used (in MiB).
 # TYPE DCGM_FI_DEV_FB_USED gauge
 DCGM_FI_DEV_FB_USED{one} 60000
@@ -127,6 +130,7 @@ def test_fields_are_rows_in_the_units_of_the_catalogue(server: Served) -> None:
         "hw.temperature": 61.0,
         "hw.power": 412.318,
         "hw.gpu.utilization": 0.97,
+        "overwatch.gpu.processors.activity": 0.63,
         "hw.gpu.memory.usage": 60_000.0 * MIB,
         "hw.gpu.memory.limit": 81_559.0 * MIB,
         "hw.errors": 2.0,

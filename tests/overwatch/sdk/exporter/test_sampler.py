@@ -248,6 +248,7 @@ def test_rates_begin_with_the_second_reading() -> None:
     first, second = host.read(), host.read()
     assert "overwatch.host.network" not in first
     assert 0.0 <= second["system.cpu.utilization"] <= 1.0
+    assert 0.0 <= second["overwatch.host.cpu.busiest"] <= 1.0
     assert all(value >= 0 for value in second.values())
 
 

@@ -1,0 +1,88 @@
+"""A run in a few lines: how it ended, how much it got done, what held its lanes back and what that cost.
+
+Made of snapshots alone: of a recording's last, and of the findings in all of them.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from overwatch.catalog.durations import duration
+from overwatch.snapshot import Finding, Lane, Run, Snapshot, Spread, System
+
+MOST_FINDINGS = 20
+
+
+def outlines(snapshots: Iterable[Snapshot]) -> Iterator[str]:
+    """Lines about every run among these snapshots, in the order in which they were first told."""
+    last: dict[str, Snapshot] = {}
+    found: dict[str, dict[tuple[str, float], Finding]] = {}
+    for snapshot in snapshots:
+        run_id = snapshot.run.run_id
+        last[run_id] = snapshot
+        of_run = found.setdefault(run_id, {})
+        of_run.update({(finding.id, finding.since): finding for finding in snapshot.findings})
+    for run_id, snapshot in last.items():
+        yield from outline(snapshot, list(found[run_id].values()))
+
+
+def outline(snapshot: Snapshot, findings: list[Finding]) -> Iterator[str]:
+    """Lines about one run: its last snapshot, and what was found over time."""
+    run = snapshot.run
+    state = run.outcome or snapshot.link.state
+    done = [f"{snapshot.counters.get(name, 0):,.0f} {name}" for name in ("updates", "episodes", "steps")]
+    took = "" if run.elapsed_s is None else f" in {duration(run.elapsed_s)}"
+    yield f"run {run.run_id}: {state}, {', '.join(done)}{took}"
+    said = _throughput(run)
+    if said:
+        yield f"  throughput  {said}"
+    for lane in snapshot.system.gpus:
+        yield f"  {lane.gpu_id:10}  {_lane(lane)}"
+    if snapshot.system.gpus:
+        yield f"  idle        {idle_line(snapshot.system)}"
+    yield from _findings(findings)
+
+
+def idle_line(system: System) -> str:
+    """`148 GPU-seconds: sync 100, io 48`; the largest first."""
+    wasted = sorted(system.idle_gpu_s.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{bound} {seconds:,.0f}" for bound, seconds in wasted if seconds >= 0.5]
+    total = sum(system.idle_gpu_s.values())
+    return f"{total:,.0f} GPU-seconds" + (f": {', '.join(parts)}" if parts else "")
+
+
+def _throughput(run: Run) -> str:
+    told = run.throughput
+    if told is None:
+        return "" if run.steps_per_s is None else f"{run.steps_per_s:,.3g} steps/s"
+    parts = [f"{told.now:,.3g} {told.unit}/s"]
+    if told.best is not None:
+        parts.append(f"{told.best.rate:,.3g} in {told.best.name}")
+    if told.baseline is not None:
+        parts.append(f"{told.baseline.rate:,.3g} in {told.baseline.name}")
+    return ", ".join(parts)
+
+
+def _lane(lane: Lane) -> str:
+    bound = "not judged" if lane.bound is None else f"{lane.bound.state}: {lane.bound.why or 'no reason'}"
+    times = [_spread("step", lane.step_s), _spread("update", lane.update_s)]
+    return "; ".join([bound, *(time for time in times if time)])
+
+
+def _spread(what: str, spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    return f"{what} p50 {_short(spread.p50)} p95 {_short(spread.p95)}"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.2f}s" if seconds >= 1 else f"{seconds * 1000:.3g}ms"
+
+
+def _findings(findings: list[Finding]) -> Iterator[str]:
+    """The worst first, then in the order of time."""
+    order = {"critical": 0, "warning": 1, "info": 2}
+    ordered = sorted(findings, key=lambda finding: (order[finding.severity], finding.since, finding.id))
+    for finding in ordered[:MOST_FINDINGS]:
+        subject = "" if finding.subject.id is None else f" {finding.subject.id}"
+        yield f"  {finding.severity:10}  {finding.code}{subject}: {finding.message}"
+    if len(ordered) > MOST_FINDINGS:
+        yield f"  and {len(ordered) - MOST_FINDINGS} more findings"
