@@ -17,6 +17,7 @@ from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.follow import Followed, Open, acknowledge, follow, forget, standing
 from overwatch.diagnose.judging import Judging, own_problems
+from overwatch.diagnose.lane_scores import LaneScore, score_lanes
 from overwatch.diagnose.link import LinkJudgement, judge_link
 from overwatch.diagnose.machines import Watched, watch
 from overwatch.diagnose.ranking import Lives, carried, lives_of, rank
@@ -66,6 +67,8 @@ class Judged:
     """What holds each lane back, by lane."""
     bound: Bound | None
     """What holds the run back as a whole."""
+    lanes: dict[str, LaneScore]
+    """How far each lane is from the others, by name."""
     baseline: Baseline | None
     """The run that its throughput is compared with."""
     converged: bool
@@ -108,6 +111,7 @@ def assess(
         link=link,
         bounds=machines.bounds,
         bound=machines.bound,
+        lanes=score_lanes(fleet, anomalies, machines.bounds, how.limits),
         baseline=baseline,
         converged=has_converged(state, fleet),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.robust import median_of
-from overwatch.projection.rows import env_views
+from overwatch.projection.rows import env_views, lane_anomaly
 from overwatch.projection.selection import Chosen, Mask, choose
 from overwatch.projection.text import safe
 from overwatch.snapshot import Board, Env, Group, View
@@ -31,6 +31,7 @@ class BoardRows:
     def __init__(self, state: RunState, judged: Judged) -> None:
         envs = state.envs
         self.state = state
+        self.judged = judged
         self.anomalies = judged.anomalies
         self.order = judged.assessment.order
         self.returns = envs.mean_return()
@@ -115,6 +116,7 @@ def _group(rows: BoardRows, lane: int, chosen: Chosen, num_shown: int) -> Group:
         p10_return=_rank_value(returns, 0.1),
         p90_return=_rank_value(returns, 0.9),
         hidden=int(codes.size) - num_shown,
+        anomaly=lane_anomaly(rows.judged, None if lane < 0 else rows.state.lane_names.words[lane]),
     )
 
 

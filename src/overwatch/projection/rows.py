@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from overwatch.catalog.stages import BY_CODE
+from overwatch.diagnose.assess import Judged
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Anomaly, Env, Slot
 from overwatch.state.run import RunState
@@ -51,6 +52,14 @@ def env_views(rows: "BoardRows", shown: Sequence[int]) -> tuple[Env, ...]:
         )
         for place, row in enumerate(shown)
     )
+
+
+def lane_anomaly(judged: Judged, name: str | None) -> Anomaly | None:
+    """How far a lane is from the others; `None` for one that is not known."""
+    found = None if name is None else judged.lanes.get(name)
+    if found is None:
+        return None
+    return Anomaly(score=found.score, reasons=tuple(map(safe, found.reasons)))
 
 
 def numbers(values: np.ndarray) -> list[float | None]:

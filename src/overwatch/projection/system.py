@@ -8,6 +8,7 @@ from overwatch.diagnose.bounds import Bound as Verdict
 from overwatch.diagnose.bounds import badness
 from overwatch.diagnose.lanes import rank_of
 from overwatch.diagnose.spreads import Spread
+from overwatch.projection.rows import lane_anomaly
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Bound, Host, Lane, System
 from overwatch.snapshot import Spread as SpreadView
@@ -96,6 +97,7 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
         update_s=None if rank is None else _spread(slow.updates.get(rank)),
         age_s=_age_s(readings, tick),
         bound=bound_view(judged.bounds[name]),
+        anomaly=lane_anomaly(judged, name),
     )
 
 

@@ -11,7 +11,6 @@ import msgspec
 
 from overwatch.snapshot.board import (
     Aggregates,
-    Anomaly,
     Best,
     Board,
     Detail,
@@ -27,7 +26,7 @@ from overwatch.snapshot.findings import FeedLine, Finding, Subject
 from overwatch.snapshot.policy import Limit, Reading
 from overwatch.snapshot.run import Baseline, Link, Metric, Modes, Run, Source, Throughput, Verdict
 from overwatch.snapshot.runs import RunLine, RunList
-from overwatch.snapshot.system import Bound, Host, Lane, Spread, System
+from overwatch.snapshot.system import Anomaly, Bound, Host, Lane, Spread, System
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -2,14 +2,7 @@
 
 import msgspec
 
-from overwatch.snapshot.system import Bound
-
-
-class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an env is from normal, with reasons, strongest first."""
-
-    score: float
-    reasons: tuple[str, ...] = ()
+from overwatch.snapshot.system import Anomaly, Bound
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +53,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     p90_return: float | None = None
     hidden: int = 0
     """Envs of this lane that are not among the rows."""
+    anomaly: Anomaly | None = None
+    """How far the lane is from the others; absent for envs without a lane."""
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,13 @@
 import msgspec
 
 
+class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an env, or a lane, is from normal, with reasons, strongest first."""
+
+    score: float
+    reasons: tuple[str, ...] = ()
+
+
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """What holds a machine back, and why we think so."""
 
@@ -59,6 +66,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """Time of one update, collecting and learning, of the rank on it."""
     age_s: float | None = None
     bound: Bound | None = None
+    anomaly: Anomaly | None = None
+    """How far it is from the other lanes."""
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):

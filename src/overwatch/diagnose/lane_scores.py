@@ -1,0 +1,146 @@
+"""How far each lane is from the others, and why: the envs' machinery once more, one level up.
+
+The same factors' shape, weights and limits, over lanes: a factor abstains where there is nothing to compare
+with, and its limit grows with the number of lanes. What an env is flagged for alone is its own matter; a lane
+stands out when its envs do together. Pure; must not know how a score is shown.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from overwatch.diagnose.anomaly import REASONS, STATUSES, Anomalies
+from overwatch.diagnose.bounds import Bound
+from overwatch.diagnose.factor import HARD, SOFT_CAP
+from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet
+from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose.robust import far, median_of, most_events, spread_low
+from overwatch.state.arrays import Ints
+from overwatch.state.places import Rows
+
+_CRASHED: Final = STATUSES.index("crashed")
+_LEAST: Final = 2
+"""Envs that are off together; one alone is no lane's matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneScore:
+    """One lane."""
+
+    score: float
+    reasons: tuple[str, ...]
+    """Strongest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lane:
+    """What the factors know of one lane."""
+
+    name: str
+    rows: Rows
+    num: int
+    """Its envs."""
+    lanes: int
+    """Lanes that have envs."""
+    fleet: Fleet
+    codes: Ints
+    """Statuses of all envs."""
+    bound: Bound | None
+    limits: AnomalyLimits
+
+
+_Said: TypeAlias = tuple[float, str]
+
+
+def score_lanes(
+    fleet: Fleet, anomalies: Anomalies, bounds: Mapping[str, Bound], limits: AnomalyLimits
+) -> dict[str, LaneScore]:
+    """Score every lane that has envs or readings, by name, in order of first sight."""
+    rows = fleet.state.envs.by_lane()
+    none = np.zeros(0, dtype=np.int64)
+    found = {}
+    for code, name in enumerate(fleet.state.lane_names.words):
+        if code not in rows and name not in bounds:
+            continue
+        own = rows.get(code, none)
+        lane = _Lane(
+            name=name,
+            rows=own,
+            num=int(fleet.ids[own].size),
+            lanes=sum(code >= 0 for code in rows),
+            fleet=fleet,
+            codes=anomalies.codes,
+            bound=bounds.get(name),
+            limits=limits,
+        )
+        said = [one for factor in FACTORS if (one := factor(lane)) is not None]
+        said.sort(key=lambda one: -one[0])
+        found[name] = LaneScore(
+            score=sum(weight for weight, _ in said), reasons=tuple(reason for _, reason in said[:REASONS])
+        )
+    return found
+
+
+def _down(lane: _Lane) -> _Said | None:
+    """Far more of its envs have crashed than chance gives to any lane; most of them is a hard fault."""
+    return _together(lane, lane.codes == _CRASHED, "crashed")
+
+
+def _unwell(lane: _Lane) -> _Said | None:
+    """The same for envs that are off in any other way."""
+    return _together(lane, (lane.codes > 0) & (lane.codes != _CRASHED), "not ok")
+
+
+def _together(lane: _Lane, off: np.ndarray, word: str) -> _Said | None:
+    own = int(off[lane.rows].sum())
+    if own < _LEAST:
+        return None
+    others = lane.fleet.n - lane.num
+    usual = (int(off.sum()) - own) / others * lane.num if others else 0.0
+    limit = max(most_events(usual, max(1, lane.lanes)), _LEAST)
+    if own < limit:
+        return None
+    weight = HARD if word == "crashed" and 2 * own > lane.num else min(own / limit, SOFT_CAP)
+    return weight, f"{own} of {lane.num} envs {word}"
+
+
+def _slow(lane: _Lane) -> _Said | None:
+    """Its usual step is well above that of the other lanes of its kind."""
+    pace = lane.fleet.lane_pace.get(lane.name)
+    if pace is None or pace < lane.limits.slow_lane:
+        return None
+    return min(pace / lane.limits.slow_lane, SOFT_CAP), f"steps {pace:.1f}× the other lanes'"
+
+
+def _low(lane: _Lane) -> _Said | None:
+    """Its envs' episodes earn less than the other lanes' do, by far more than the luck of so many envs."""
+    returns = lane.fleet.returns
+    if returns is None or lane.lanes < 2:
+        return None
+    on = np.zeros(lane.fleet.n, dtype=np.bool_)
+    on[lane.rows] = True
+    own, others = returns.recent[returns.judged & on], returns.recent[returns.judged & ~on]
+    if own.size < LEAST_REPORTING or others.size < LEAST_REPORTING:
+        return None
+    # The scatter of the others: a lane that fell must not excuse itself by its own fall. A median scatters
+    # 1.25 times as much as a mean does.
+    scatter = max(spread_low(others), returns.noise / 2)
+    luck = 1.2533 * scatter * (1.0 / own.size + 1.0 / others.size) ** 0.5
+    low = (median_of(others) - median_of(own)) / luck
+    limit = far(lane.lanes, lane.limits.margin)
+    if low < limit:
+        return None
+    return min(1.0 + low / limit, SOFT_CAP), f"return {low:.1f} deviations below the other lanes'"
+
+
+def _held_back(lane: _Lane) -> _Said | None:
+    """What holds it back is a fault of its own, not the work it does."""
+    if lane.bound is None or lane.bound.mark not in ("!", "!!"):
+        return None
+    why = lane.bound.why.partition(";")[0]
+    return (2.0 if lane.bound.mark == "!!" else 1.0), f"{lane.bound.state.lower()}: {why}"
+
+
+FACTORS: Final[tuple[Callable[[_Lane], _Said | None], ...]] = (_down, _unwell, _slow, _low, _held_back)
