@@ -1,9 +1,18 @@
 """What other libraries call a metric, and what exactly they measure."""
 
-import pytest
+from pathlib import Path
 
-from overwatch.catalog import KL, ROWS, Estimator, Library, Moment, Scope, find, find_split
+import pytest
+import stable_baselines3
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from overwatch.catalog import KL, ROWS, Estimator, Library, Metric, Moment, Scope, find, find_split
 from overwatch.catalog.alias import Alias
+from overwatch.events import Column, Measured
+from overwatch.journal import Signal
+from overwatch.otlp.decode import decode
+from overwatch.otlp.settle import settle
+from overwatch.otlp.totals import Totals
 
 
 def _alias(name: str) -> Alias:
@@ -67,3 +76,36 @@ def test_an_alias_is_found_in_its_scope() -> None:
     """A spelling of a policy's number is none of an env's."""
     assert find("train/approx_kl", Scope.POLICY) is KL
     assert find("train/approx_kl", Scope.ENV) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "alias"),
+    [(row, alias) for row in ROWS for alias in row.aliases],
+    ids=lambda value: value.name,
+)
+def test_a_metric_under_an_alias_arrives_as_its_row(row: Metric, alias: Alias) -> None:
+    """Whoever exports OTLP under a library's own name is understood."""
+    message = ExportMetricsServiceRequest()
+    resource = message.resource_metrics.add()
+    run_id = resource.resource.attributes.add(key="rl.run.id")
+    run_id.value.string_value = "foreign"
+    metric = resource.scope_metrics.add().metrics.add(name=alias.name)
+    point = metric.gauge.data_points.add(time_unix_nano=1_800_000_000_000_000_000, as_double=0.5)
+    for key, word in alias.attributes.items():
+        point.attributes.add(key=key).value.string_value = word
+
+    decoded = settle(decode(Signal.METRICS, message.SerializeToString()), Totals())
+
+    assert [record.event.values for record in decoded.records if isinstance(record.event, Measured)] == [
+        {row.name: Column.of([0.5])}
+    ]
+
+
+def test_the_installed_library_spells_them_so() -> None:
+    """What is said of SB3 is in its source."""
+    folder = Path(stable_baselines3.__file__).parent
+    source = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    spelt = [alias.name for row in ROWS for alias in row.aliases if alias.library is Library.SB3]
+
+    assert len(spelt) > 8
+    assert [name for name in spelt if f'"{name}"' not in source] == []
