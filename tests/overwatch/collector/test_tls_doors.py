@@ -310,3 +310,20 @@ def test_sighup_reloads_certificates_and_tokens(pki: Path, tmp_path: Path) -> No
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("door", [*DOORS, "otlp_grpc"])
+def test_every_door_has_the_least_version_that_is_set(pki: Path, tmp_path: Path, door: str) -> None:
+    """With 1.3 as the least, a client that knows 1.2 only gets no further than the handshake, gRPC's too."""
+    sets = (*tls(pki), "service.security.tls.min_version='1.3'")
+    with running(tmp_path / "data", *sets) as service:
+        old, new = client(pki), client(pki)
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        for context in (old, new):
+            context.set_alpn_protocols(["h2"] if door == "otlp_grpc" else ["http/1.1"])
+        with pytest.raises(ssl.SSLError):
+            shown(service, door, old)
+        with secured(service, door, new) as connection:
+            agreed = connection.version(), connection.selected_alpn_protocol()
+
+    assert agreed == ("TLSv1.3", "h2" if door == "otlp_grpc" else "http/1.1")

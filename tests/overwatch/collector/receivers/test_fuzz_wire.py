@@ -52,11 +52,11 @@ def port_of(url: str | None) -> int:
     return int(str(url).rpartition(":")[2])
 
 
-def still_good(endpoints: Endpoints) -> bool:
-    """Whether clients that behave are served at both doors, and seen by the fold."""
+def still_good(endpoints: Endpoints, patience_s: float) -> bool:
+    """Whether clients that behave are served at both doors, and seen by the fold once it has caught up."""
     began = RunStarted(at=time.time_ns(), task="digits", algo="ppo")
     reply = http(f"{endpoints.otlp_http}/v1/logs", told("good", [began]), Content_Type=fuzzing.PROTOBUF)
-    until(lambda: snapshot_of(endpoints, "good"), "the good client's run")
+    until(lambda: snapshot_of(endpoints, "good"), "the good client's run", patience_s)
     with grpc.insecure_channel(str(endpoints.otlp_grpc).removeprefix("http://")) as channel:
         answer = channel.unary_unary(fuzz_grpc.method(Signal.TRACES))(b"", timeout=10)
     return (reply.status, answer) == (200, b"")
@@ -84,7 +84,7 @@ def fuzz_http_door(endpoints: Endpoints, count: int, seed: int) -> None:
     assert seen[503] <= BUSY * count
     assert set(torn) <= TORN_ANSWERED
     assert sum(seen.values()) + sum(torn.values()) == count + len(known)
-    assert still_good(endpoints)
+    assert still_good(endpoints, 60 + count / 500)
 
 
 def fuzz_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
@@ -103,7 +103,7 @@ def fuzz_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
     assert {"OK", "INVALID_ARGUMENT"} <= set(seen)
     assert seen["UNAVAILABLE"] <= BUSY * count
     assert sum(seen.values()) + sum(torn.values()) == count + len(known)
-    assert still_good(endpoints)
+    assert still_good(endpoints, 60 + count / 500)
 
 
 def test_the_http_door_answers_whatever_comes(endpoints: Endpoints) -> None:

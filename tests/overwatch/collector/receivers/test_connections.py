@@ -1,0 +1,145 @@
+"""Connections by the thousand, clients that vanish, and no descriptors left: both doors live through it."""
+
+import contextlib
+import http.client
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import psutil
+import pytest
+
+from overwatch.discovery import Endpoints
+from overwatch.journal import Signal
+from tests.e2e.collecting import collecting, until
+from tests.overwatch.collector import raw_http2 as h2
+from tests.overwatch.collector.receivers.fuzz_grpc import method
+from tests.overwatch.collector.receivers.test_fuzz_wire import port_of
+from tests.overwatch.collector.test_crowd import is_cut
+
+LOGS = method(Signal.LOGS)
+DOORS = ["otlp_http", "otlp_grpc"]
+
+
+@pytest.fixture
+def endpoints(tmp_path: Path) -> Iterator[Endpoints]:
+    """A collector of its own."""
+    with collecting(tmp_path) as started:
+        yield started
+
+
+def served(endpoints: Endpoints, door: str, source: str = "127.0.0.1") -> bool:
+    """Whether a client at an address gets an answer of success."""
+    port = port_of(getattr(endpoints, door))
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        if door == "otlp_http":
+            connection = http.client.HTTPConnection("127.0.0.1", port, 10, (source, 0))
+            connection.request("POST", "/v1/logs", b"", {"Content-Type": "application/x-protobuf"})
+            status = connection.getresponse().status
+            connection.close()
+            return status == 200
+        with socket.create_connection(("127.0.0.1", port), 10, (source, 0)) as opened:
+            opened.sendall(h2.whole_call(LOGS, b""))
+            said = b""
+            while b"grpc-status" not in said:
+                piece = opened.recv(4096)
+                if not piece:
+                    return False
+                said += piece
+            return b"grpc-status\x010" in said
+    return False
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_ten_thousand_idle_connections_keep_no_one_out(endpoints: Endpoints, door: str) -> None:
+    """One peer fills its share and no more; another is served meanwhile, and memory stays flat."""
+    port, process = port_of(getattr(endpoints, door)), psutil.Process(endpoints.pid)
+    assert served(endpoints, door, "127.0.0.2")
+    before = process.memory_info().rss
+    held = []
+    try:
+        for number in range(10_000):
+            opened = socket.create_connection(("127.0.0.1", port), timeout=30)
+            if number < 300:
+                held.append(opened)
+            else:
+                opened.close()
+        assert served(endpoints, door, "127.0.0.2")
+        assert not served(endpoints, door)
+        assert process.memory_info().rss - before < 64 << 20
+    finally:
+        for opened in held:
+            opened.close()
+    until(lambda: served(endpoints, door), "room for the peer that left", 15)
+
+
+def test_doors_live_through_having_no_descriptors(endpoints: Endpoints) -> None:
+    """Where no connection can be accepted the doors wait; once there are descriptors again, they serve."""
+    process = psutil.Process(endpoints.pid)
+    assert all(served(endpoints, door) for door in DOORS)
+    _, hard = resource.prlimit(endpoints.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(endpoints.pid, resource.RLIMIT_NOFILE, (process.num_fds() + 8, hard))
+    held = []
+    for _ in range(40):
+        for door in DOORS:
+            with contextlib.suppress(OSError):
+                held.append(socket.create_connection(("127.0.0.1", port_of(getattr(endpoints, door))), 10))
+    assert process.is_running()
+    for opened in held:
+        opened.close()
+    began = time.monotonic()
+    for door in DOORS:
+        until(lambda door=door: served(endpoints, door), f"{door} to serve again", 15)  # type: ignore[misc]
+    print(f"both doors serve {time.monotonic() - began:.2f} s after the descriptors came back")
+
+
+@pytest.mark.long
+def test_a_client_that_vanished_is_let_go(endpoints: Endpoints) -> None:
+    """A gRPC client that answers no ping any more, as behind a dead link, is gone after half a minute."""
+    with socket.create_connection(("127.0.0.1", port_of(endpoints.otlp_grpc)), timeout=60) as silent:
+        silent.sendall(h2.whole_call(LOGS, b""))
+        began = time.monotonic()
+        while not is_cut(silent):
+            pass
+        assert time.monotonic() - began < 45
+
+
+def test_a_body_that_stops_midway_is_let_go(tmp_path: Path) -> None:
+    """The same over HTTP: what a dead link left unsaid is waited for no longer than the deadline."""
+    head = (
+        b"POST /v1/logs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-protobuf\r\n"
+        b"Content-Length: 100\r\n\r\npart"
+    )
+    with (
+        collecting(tmp_path, "receivers.otlp.protocols.http.read_timeout_s=0.5") as endpoints,
+        socket.create_connection(("127.0.0.1", port_of(endpoints.otlp_http)), timeout=60) as half,
+    ):
+        half.sendall(head)
+        assert half.recv(4096).startswith(b"HTTP/1.1 408 ")
+        while not is_cut(half):
+            pass
+
+
+def test_calls_that_are_taken_back_at_once_cost_nothing(endpoints: Endpoints) -> None:
+    """Calls begun and reset, by the hundred a connection, leave no call behind and others are served."""
+    opening = h2.whole_call(LOGS, b"")
+    head = opening[len(h2.PREFACE) + 9 :]
+    begin = head[: 9 + int.from_bytes(head[:3])]
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", port_of(endpoints.otlp_grpc)), timeout=30) as rapid:
+            said = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"")
+            for number in range(1, 2400, 2):
+                stream = number.to_bytes(4)
+                said += begin[:5] + stream + begin[9:] + h2.frame(h2.RST_STREAM, 0, number, bytes(4))
+            with contextlib.suppress(ConnectionError):
+                rapid.sendall(said)
+            while not is_cut(rapid):
+                pass
+    with grpc.insecure_channel(str(endpoints.otlp_grpc).removeprefix("http://")) as channel:
+        assert channel.unary_unary(LOGS)(b"", timeout=10) == b""
+    process = psutil.Process(endpoints.pid)
+    process.cpu_percent()
+    until(lambda: time.sleep(1) or process.cpu_percent() < 50, "an idle processor", 15)
