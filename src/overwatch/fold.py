@@ -6,7 +6,7 @@ counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator`
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
@@ -28,6 +28,7 @@ from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
 from overwatch.state.envs import MAX_ENVS
 from overwatch.state.joins import Joins
+from overwatch.state.overflow import Overflow
 
 FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
@@ -107,6 +108,8 @@ class Frame:
     recorded: tuple[Snapshot, ...]
     """What a snapshot log gets at this tick: one of each run that is not over, on slow ticks."""
     tower: TowerStats
+    capped: Mapping[str, Overflow] = field(default_factory=dict)
+    """What runs were not given for their caps, by run; those that were given all are left out."""
 
 
 class _Tracked(msgspec.Struct):
@@ -183,6 +186,7 @@ class Fold:
             tick=tick,
             slow=tick % SLOW_NS == 0,
             newest=self.newest,
+            capped={run_id: run.state.overflow.copy() for run_id, run in self._capped()},
             snapshots=snapshots,
             recorded=tuple(snapshots[run_id, DEFAULT_VIEW] for run_id in logged),
             tower=msgspec.structs.replace(self.tower),
@@ -234,6 +238,9 @@ class Fold:
             if tick % SLOW_NS == 0 and self._is_recorded(tracked, judged):
                 logged.append(run_id)
         return logged
+
+    def _capped(self) -> list[tuple[str, _Tracked]]:
+        return [(run_id, run) for run_id, run in self._runs.items() if run.state.overflow.counts]
 
     def _resolve(self, views: Iterable[tuple[str | None, View]]) -> list[tuple[str, View]]:
         newest = self.newest

@@ -42,8 +42,8 @@ def check(collector: Collector, senders: list[Sender]) -> int:
         for first, attempts in sender.attempts.items():
             for number in range(first, first + PER_REQUEST):
                 assert 1 <= copies[sender.run_id, number] <= attempts
-    found = indexed(collector.folder / "otlp")
-    sequences = [entry.sequence for entry in found if isinstance(entry, Located | Started)]
+    entries = indexed(collector.folder / "otlp")
+    sequences = [entry.sequence for entry in entries if isinstance(entry, Located | Started)]
     assert sequences == list(range(1, len(sequences) + 1))
     return sum(sender.acknowledged for sender in senders)
 

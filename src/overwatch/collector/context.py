@@ -5,12 +5,13 @@ Must not know which components there are.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from aiohttp import web
 
 from overwatch.aggregator import Aggregator
+from overwatch.collector.crowd import Crowd
 from overwatch.collector.guard import Entry, Guard
 from overwatch.collector.health import Health
 from overwatch.collector.intake import Intake
@@ -76,6 +77,8 @@ class Context:
     """Signals that a pipeline writes to files."""
     exporting: Callable[[str], frozenset[Signal]]
     """Signals that pipelines give to an exporter."""
+    crowds: dict[str, Crowd] = field(default_factory=dict)
+    """The connections of each listener, by its name."""
     aggregator: Aggregator | None = None
     """Set for the components that are made after the aggregator."""
 
@@ -86,4 +89,6 @@ class Context:
         wanted = parse(endpoint)
         certificates = self.guard.certificates(tls, shared=shared)
         guarded = self.guard.protect(app, entry, wanted)
-        return Door(self.loop, wanted, guarded, certificates, entry.crowd)
+        door = Door(self.loop, wanted, guarded, certificates, entry.crowd)
+        self.crowds[entry.name] = door.crowd
+        return door

@@ -3,7 +3,7 @@
 Names are otelcol's where it has one, so that its dashboards and alerts work here. Must not know runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -14,9 +14,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from overwatch import __version__
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
+from overwatch.collector.crowd import Crowd
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition, Source
+from overwatch.state.overflow import Overflow
 
 TOWER: Final = {
     "batches": "How many batches did the fold take?",
@@ -31,7 +33,11 @@ TOWER: Final = {
     "refused_runs": "How many records were of runs beyond the most runs?",
     "overflowed": "How many names and ids were beyond the most that a run may have?",
 }
+MOST_CAPPED: Final = 16
+"""Runs whose names beyond caps are shown: a listing of what is too much must not be too much itself."""
 
+LONGEST_NAME: Final = 80
+"""Most characters of such a name."""
 
 _ENTRY: Final = Entry(name="telemetry", reads=Role.READ, acts=Role.READ, answer=plain)
 
@@ -43,6 +49,47 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """`host:port` to serve the collector's own `/metrics` at."""
     tls: TlsConfig | None = None
     """TLS of this listener; that of `service.security` if left out."""
+
+
+def connections(crowds: Mapping[str, Crowd]) -> Iterator[Family]:
+    """Who stands before each listener, and who was sent away."""
+    size = GaugeMetricFamily(
+        "overwatch_listener_connections", "How many connections are open?", labels=["listener"]
+    )
+    away = CounterMetricFamily(
+        "overwatch_listener_turned_away_connections",
+        "How many connections were beyond the most that a listener takes?",
+        labels=["listener"],
+    )
+    cut = CounterMetricFamily(
+        "overwatch_listener_cut_connections", "How many connections took too long?", labels=["listener"]
+    )
+    for name, crowd in sorted(crowds.items()):
+        size.add_metric([name], crowd.size)
+        away.add_metric([name], crowd.turned_away)
+        cut.add_metric([name], crowd.cut)
+    yield from (size, away, cut)
+
+
+def capped(runs: Mapping[str, Overflow]) -> Iterator[Family]:
+    """What was beyond the caps of runs, and the first names that were: of each kind the worst few runs."""
+    counts = CounterMetricFamily(
+        "overwatch_tower_capped",
+        "How often was something beyond the most of its kind that a run may have?",
+        labels=["rl_run_id", "kind"],
+    )
+    names = CounterMetricFamily(
+        "overwatch_tower_offender",
+        "How often was this name beyond a cap of its run?",
+        labels=["rl_run_id", "kind", "name"],
+    )
+    worst = sorted(runs.items(), key=lambda run: (-run[1].total, run[0]))
+    for run_id, overflow in worst[:MOST_CAPPED]:
+        for kind, count in sorted(overflow.counts.items()):
+            counts.add_metric([run_id, kind], count)
+            for name, times in sorted(overflow.offenders.get(kind, {}).items()):
+                names.add_metric([run_id, kind, name[:LONGEST_NAME]], times)
+    yield from (counts, names)
 
 
 class SelfMetrics:
@@ -72,6 +119,7 @@ class SelfMetrics:
                 family = CounterMetricFamily(f"overwatch_tower_{field}", asks)
                 family.add_metric([], getattr(frame.tower, field))
                 yield family
+            yield from capped(frame.capped)
             latest = GaugeMetricFamily(
                 "overwatch_tower_frame_timestamp_seconds",
                 "Which moment does the latest frame show, in Unix time?",
@@ -98,6 +146,7 @@ class SelfMetrics:
         held.add_metric([], self._context.journal.held_bytes)
         yield held
         yield from self._queues()
+        yield from connections(self._context.crowds)
         failing = GaugeMetricFamily(
             "overwatch_components_degraded", "How many components cannot do their work right now?"
         )

@@ -6,6 +6,7 @@ collector that hosts it.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +19,8 @@ from overwatch import codec
 from overwatch.projection.filtering import FilterError, parse
 from overwatch.projection.runs import run_list
 from overwatch.projection.selection import SORTS
+from overwatch.serve.acknowledge import PATH, AckRoute, Keep, latest
+from overwatch.serve.answers import BadRequest, answer, only, problem
 from overwatch.snapshot import Snapshot, View
 
 if TYPE_CHECKING:
@@ -95,21 +98,14 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     view: View
 
 
-class _BadRequest(Exception):  # noqa: N818 it is an answer, not a failure of ours
-    """An answer that is an error."""
-
-    def __init__(self, status: int, message: str, parameter: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.parameter = parameter
-
-
 class ViewApi:
     """The routes of the view API over one tower."""
 
-    def __init__(self, tower: Tower, bell: Bell) -> None:
+    def __init__(self, tower: Tower, bell: Bell, keep: Keep | None = None) -> None:
+        """Without `keep` nothing can be acknowledged."""
         self._tower = tower
         self._bell = bell
+        self._acks = None if keep is None else AckRoute(self._whole, keep, time.time_ns)
         self._readers: Counter[Ask] = Counter()
         self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
         self._sockets: set[web.WebSocketResponse] = set()
@@ -125,6 +121,8 @@ class ViewApi:
         app.router.add_get("/api/v1/runs", self._runs)
         app.router.add_get("/api/v1/snapshot", self._snapshot)
         app.router.add_get("/api/v1/stream", self._stream)
+        if self._acks is not None:
+            app.router.add_post(PATH, self._acks.handle)
         app.on_startup.append(self._attach)
         app.on_shutdown.append(self._hang_up)
         return app
@@ -139,16 +137,16 @@ class ViewApi:
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
             return await handler(request)
-        except _BadRequest as error:
+        except BadRequest as error:
             return problem(error.status, str(error), error.parameter)
         except web.HTTPException as error:
             return problem(error.status, f"{error.reason}: {request.method} {request.path}", None)
 
     async def _runs(self, request: web.Request) -> web.Response:
-        _only(request.query, frozenset())
+        only(request.query, frozenset())
         frame = self._tower.frame
         listed = run_list(frame.snapshots, frame.newest) if frame else run_list({}, None)
-        return _json(200, msgspec.json.encode(listed))
+        return answer(200, msgspec.json.encode(listed))
 
     async def _snapshot(self, request: web.Request) -> web.Response:
         ask = _ask(request.query)
@@ -157,8 +155,8 @@ class ViewApi:
                 async with asyncio.timeout(ANSWER_S):
                     snapshot = await self._first(ask)
             except TimeoutError:
-                raise _BadRequest(404, self._missing(ask), "run") from None
-            return _json(200, self._encode(ask, snapshot))
+                raise BadRequest(404, self._missing(ask), "run") from None
+            return answer(200, self._encode(ask, snapshot))
 
     async def _first(self, ask: Ask) -> Snapshot:
         while True:
@@ -171,7 +169,7 @@ class ViewApi:
             if frame and (ask.run_id or frame.newest) not in {
                 run for run, v in frame.snapshots if v == plain
             }:
-                raise _BadRequest(404, self._missing(ask), "run")
+                raise BadRequest(404, self._missing(ask), "run")
             await coming.wait()
 
     def _missing(self, ask: Ask) -> str:
@@ -184,7 +182,7 @@ class ViewApi:
         with self._reading(ask):
             socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=1 << 16)
             if not socket.can_prepare(request):
-                raise _BadRequest(426, "this address speaks WebSocket; GET /api/v1/snapshot is one answer")
+                raise BadRequest(426, "this address speaks WebSocket; GET /api/v1/snapshot is one answer")
             await socket.prepare(request)
             self._sockets.add(socket)
             listener = asyncio.create_task(_until_closed(socket))
@@ -221,6 +219,10 @@ class ViewApi:
         run_id = ask.run_id or frame.newest
         return None if run_id is None else frame.snapshots.get((run_id, ask.view))
 
+    def _whole(self, run_id: str | None) -> Snapshot | None:
+        frame = self._tower.frame
+        return None if frame is None else latest(frame.snapshots, run_id or frame.newest)
+
     def _encode(self, ask: Ask, snapshot: Snapshot) -> bytes:
         kept = self._encoded.get(ask)
         if kept is None or kept[0] is not snapshot:
@@ -234,7 +236,7 @@ class ViewApi:
                 self._tower.watch(ask.run_id, ask.view)
             except ValueError as error:
                 del self._readers[ask]
-                raise _BadRequest(503, str(error), "rows") from error
+                raise BadRequest(503, str(error), "rows") from error
         self._readers[ask] += 1
         try:
             yield
@@ -253,7 +255,7 @@ async def _until_closed(socket: web.WebSocketResponse) -> None:
 
 
 def _ask(query: Mapping[str, str]) -> Ask:
-    _only(query, frozenset({"run", "rows", "env", "sort", "order", "filter", "grouped"}))
+    only(query, frozenset({"run", "rows", "env", "sort", "order", "filter", "grouped"}))
     rows = _number(query, "rows", MOST_ROWS)
     view = View(
         rows=View().rows if rows is None else rows,
@@ -270,7 +272,7 @@ def _word(query: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     """One of the known words; the first of them where nothing is said."""
     word = query.get(name) or known[0]
     if word not in known:
-        raise _BadRequest(400, f"{name}={word[:40]!r} is not one of {', '.join(known)}", name)
+        raise BadRequest(400, f"{name}={word[:40]!r} is not one of {', '.join(known)}", name)
     return word
 
 
@@ -279,15 +281,8 @@ def _filter(query: Mapping[str, str]) -> str:
     try:
         parse(text)
     except FilterError as error:
-        raise _BadRequest(400, f"filter: {error}", "filter") from error
+        raise BadRequest(400, f"filter: {error}", "filter") from error
     return text
-
-
-def _only(query: Mapping[str, str], known: frozenset[str]) -> None:
-    for name in query:
-        if name not in known:
-            takes = ", ".join(sorted(known)) or "none"
-            raise _BadRequest(400, f"unknown parameter {name!r}; this address takes: {takes}", name)
 
 
 def _number(query: Mapping[str, str], name: str, most: int) -> int | None:
@@ -295,15 +290,5 @@ def _number(query: Mapping[str, str], name: str, most: int) -> int | None:
     if text is None or text == "":
         return None
     if not (text.isascii() and text.isdigit()) or int(text) > most:
-        raise _BadRequest(400, f"{name}={text[:40]!r} is not a whole number from 0 to {most}", name)
+        raise BadRequest(400, f"{name}={text[:40]!r} is not a whole number from 0 to {most}", name)
     return int(text)
-
-
-def _json(status: int, body: bytes) -> web.Response:
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
-
-
-def problem(status: int, message: str, parameter: str | None) -> web.Response:
-    """An answer that is an error: what is wrong, and the parameter or header that it is about."""
-    return _json(status, msgspec.json.encode({"error": message, "parameter": parameter}))

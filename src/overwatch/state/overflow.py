@@ -19,6 +19,12 @@ class Overflow(msgspec.Struct, kw_only=True):
         """All of them."""
         return sum(self.counts.values())
 
+    def copy(self) -> "Overflow":
+        """The same as of now, for readers in other threads."""
+        return Overflow(
+            counts=dict(self.counts), offenders={kind: dict(names) for kind, names in self.offenders.items()}
+        )
+
     def note(self, kind: str, name: str, times: int = 1) -> None:
         """Count what was beyond a cap."""
         self.counts[kind] = self.counts.get(kind, 0) + times

@@ -23,7 +23,8 @@ ROUTES = {
     "health": {("GET", "/"), ("HEAD", "/")},
     "view": {
         (method, f"/api/v1/{name}") for method in ("GET", "HEAD") for name in ("runs", "snapshot", "stream")
-    },
+    }
+    | {("POST", "/api/v1/findings/{finding}/ack")},
 }
 """What may be asked for: telemetry comes in, snapshots and numbers go out. A route that is added is listed
 here by whoever answers the question what it could do to a training run."""

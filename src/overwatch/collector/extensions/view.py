@@ -1,5 +1,6 @@
-"""The extension `view`: snapshots for the TUI and for programs, over HTTP and WebSocket."""
+"""The extension `view`: snapshots over HTTP and WebSocket, and what an operator has seen."""
 
+import asyncio
 from typing import Final
 
 import msgspec
@@ -9,13 +10,18 @@ from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, Refused
 from overwatch.collector.tls import TlsConfig
-from overwatch.serve.stream import ViewApi, problem
+from overwatch.events import FindingAcknowledged, Origin, Record
+from overwatch.journal import Signal
+from overwatch.otlp.encode import request as encoded
+from overwatch.serve.answers import problem
+from overwatch.serve.stream import ViewApi
 
 
 def _refused(_: web.Request, refused: Refused) -> web.Response:
     return problem(refused.status, refused.message, refused.header)
 
 
+_ROLE: Final = "operator"
 _ENTRY: Final = Entry(name="view", reads=Role.READ, acts=Role.CONTROL, answer=_refused)
 
 
@@ -34,13 +40,18 @@ class ViewExtension:
     def __init__(self, config: ViewConfig, context: Context) -> None:
         if context.aggregator is None:
             raise ValueError("extension 'view' shows snapshots; add exporter 'aggregator' to pipeline 'logs'")
-        api = ViewApi(context.aggregator, context.bell)
+        api = ViewApi(context.aggregator, context.bell, self._keep)
         self._context = context
         self._door = context.door(config.endpoint, api.app(), _ENTRY, config.tls)
 
     def start(self) -> None:
         """Serve."""
         self._context.board.note("view", "ws", self._door.open(), secure=self._door.secure)
+
+    async def _keep(self, run_id: str, event: FindingAcknowledged) -> None:
+        origin = Origin(run_id=run_id, role=_ROLE, ours=True)
+        body = encoded([Record(origin=origin, event=event)], {})
+        await asyncio.wrap_future(self._context.journal.submit(Signal.LOGS, body))
 
     def stop(self) -> None:
         """Hang up on all readers and serve no more."""
