@@ -73,8 +73,9 @@ ROWS: Final = (
     ),
     BoundRow(
         state=BoundState.SYNC,
-        means="It waits for a slower lane or rank, or at a barrier, 15 % of its time or more.",
-        needs="a `sync` phase; or step times of two lanes of a kind with utilisation",
+        means="It waits for a slower lane or rank, or at a barrier, 15 % of its time or more; or it works "
+        "and rests in turn, and no phase says for what.",
+        needs="a `sync` phase; step times of two lanes of a kind with utilisation; or utilisation over time",
         first="Look at the one it waits for, not at this one.",
     ),
     BoundRow(

@@ -57,3 +57,8 @@ _KNOWN: Final = {word: phase for phase, words in _OTHER_WORDS.items() for word i
 def parse_phase(name: str) -> Phase | None:
     """The phase that a name stands for, in any case and with any of `_`, `-`, `.` and space."""
     return _KNOWN.get(name.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_"))
+
+
+def words_of(phase: Phase) -> tuple[str, ...]:
+    """The other names of a phase."""
+    return _OTHER_WORDS[phase]

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from overwatch.generate.bounds_page import bounds_page
 from overwatch.generate.catalog_page import catalog_page
 from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
@@ -17,6 +18,7 @@ FILES: Final = MappingProxyType[str, Callable[[], str]](
         "otel/snapshot.schema.json": snapshot_schema,
         "docs/catalog.md": catalog_page,
         "docs/runbooks.md": runbooks_page,
+        "docs/bounds.md": bounds_page,
     }
 )
 """Path below the project's root to the function that makes the file's text."""

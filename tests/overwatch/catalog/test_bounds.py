@@ -1,0 +1,32 @@
+"""The verdicts there are: each has a row, each rule's verdict is one of them, in the same order."""
+
+from overwatch.catalog.bounds import BY_STATE, ROWS, BoundState
+from overwatch.diagnose.anomaly import AnomalyLimits
+from overwatch.diagnose.bounds import RULES
+from tests.overwatch.diagnose.test_bounds import EXAMPLES
+
+
+def test_every_verdict_has_a_row_and_a_rule() -> None:
+    """In the order in which rules are tried, as the reference shows them."""
+    said = [rule(EXAMPLES[rule.__name__][0], AnomalyLimits()) for rule in RULES]
+    states = [BoundState(bound.state) for bound in said if bound is not None]
+
+    assert set(BY_STATE) == set(BoundState)
+    assert list(dict.fromkeys(states)) == [row.state for row in ROWS]
+
+
+def test_labels_are_words_of_metrics() -> None:
+    """Lower case, each of its own, nothing that a label would not hold."""
+    labels = [state.label for state in BoundState]
+
+    assert len(set(labels)) == len(labels)
+    assert all(label.replace("_", "").isalpha() and label == label.lower() for label in labels)
+
+
+def test_a_verdict_that_is_a_fault_is_marked() -> None:
+    """What makes a finding is a warning at least; what is as it should be has no mark."""
+    for rule in RULES:
+        bound = rule(EXAMPLES[rule.__name__][0], AnomalyLimits())
+        assert bound is not None
+        if BY_STATE[BoundState(bound.state)].fault:
+            assert bound.mark in ("!", "!!")
