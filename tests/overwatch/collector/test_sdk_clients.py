@@ -9,14 +9,15 @@ import pytest
 from opentelemetry._logs import SeverityNumber
 from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter as GrpcLogs
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetrics
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpans
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter as HttpLogs
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpMetrics
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpans
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import LogRecordExporter, SimpleLogRecordProcessor
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
+from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -75,16 +76,50 @@ def test_a_foreign_gauge_reaches_the_policy(tmp_path: Path, transport: str) -> N
         assert found.policy["kl_divergence"].value == 0.011
 
 
-def test_spans_are_recorded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["http", "grpc"])
+def test_spans_are_recorded(tmp_path: Path, transport: str) -> None:
     """Spans go to their file."""
     with running(tmp_path) as service:
         provider = TracerProvider(resource=RESOURCE, shutdown_on_exit=False)
-        exporter = HttpSpans(f"{service.endpoints.otlp_http}/v1/traces")
+        url, grpc_url = f"{service.endpoints.otlp_http}/v1/traces", str(service.endpoints.otlp_grpc)
+        exporter = HttpSpans(url) if transport == "http" else GrpcSpans(grpc_url, insecure=True)
         provider.add_span_processor(SimpleSpanProcessor(exporter))
         provider.get_tracer("loop").start_span("rl.train").end()
         provider.shutdown()
 
     assert '"name":"rl.train"' in (tmp_path / "otlp" / "traces.jsonl").read_text()
+
+
+@pytest.mark.parametrize("transport", ["http", "grpc"])
+@pytest.mark.parametrize(
+    "temporality",
+    [AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA],
+    ids=["totals", "changes"],
+)
+def test_the_sdks_counters_are_totals(
+    tmp_path: Path, transport: str, temporality: AggregationTemporality
+) -> None:
+    """A counter that is exported three times is the run's total, as changes and as totals alike."""
+    preferred = dict.fromkeys((Counter, Histogram), temporality)
+    with running(tmp_path) as service:
+        url, grpc_url = f"{service.endpoints.otlp_http}/v1/metrics", str(service.endpoints.otlp_grpc)
+        exporter = (
+            HttpMetrics(url, preferred_temporality=preferred)
+            if transport == "http"
+            else GrpcMetrics(grpc_url, insecure=True, preferred_temporality=preferred)
+        )
+        reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
+        provider = MeterProvider([reader], RESOURCE, shutdown_on_exit=False)
+        meter = provider.get_meter("trainer")
+        steps, kl = meter.create_counter("overwatch.run.steps"), meter.create_histogram("losses/approx_kl")
+        for taken in (300, 40, 2):
+            steps.add(taken)
+            kl.record(taken / 10_000)
+            provider.force_flush()
+        provider.shutdown()
+
+        found = eventually(lambda: (shot := snapshot(service)) and shot.counters["steps"] == 342 and shot)
+        assert found.policy["kl_divergence"].value == pytest.approx(0.0002)
 
 
 def test_the_sdk_retries_until_there_is_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
