@@ -36,6 +36,9 @@ MAX_RUNS: Final = 256
 MAX_ENVS_OF_ALL: Final = 1 << 18
 """Most envs of all runs together."""
 DEFAULT_VIEW: Final = View()
+Hushed: TypeAlias = Mapping[str, Collection[str]]
+"""By run id the findings that may open in it; any may in other runs."""
+NOT_HUSHED: Final[Hushed] = {}
 Reading: TypeAlias = Callable[[Signal, bytes], Decoded]
 """As `decode`."""
 
@@ -169,11 +172,11 @@ class Fold:
         tick: int,
         batches: Sequence[Batch],
         views: Iterable[tuple[str | None, View]],
-        hushed: Collection[str] = (),
+        hushed: Hushed = NOT_HUSHED,
     ) -> Frame:
         """Apply the batches stamped up to `tick`, judge every run, project every view.
 
-        In runs that are `hushed` no finding opens: what was recorded of their numbers was thinned.
+        In runs that are `hushed` only the findings named there open: their numbers were thinned.
         """
         logged = self._judge(tick, batches, hushed)
         wanted = self._resolve(views)
@@ -192,7 +195,7 @@ class Fold:
             tower=msgspec.structs.replace(self.tower),
         )
 
-    def skip(self, tick: int, batches: Sequence[Batch], hushed: Collection[str] = ()) -> tuple[Snapshot, ...]:
+    def skip(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> tuple[Snapshot, ...]:
         """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
         logged = self._judge(tick, batches, hushed)
         return tuple(_project(self._runs[run_id], DEFAULT_VIEW) for run_id in logged)
@@ -224,7 +227,7 @@ class Fold:
             fold._runs[run.run_id] = _Tracked(load_state(run.state), assessment, run.logged_stamp)
         return fold
 
-    def _judge(self, tick: int, batches: Sequence[Batch], hushed: Collection[str]) -> list[str]:
+    def _judge(self, tick: int, batches: Sequence[Batch], hushed: Hushed) -> list[str]:
         """Take one tick; returns the runs whose snapshot is recorded at it."""
         for batch in batches:
             self._apply(batch)
@@ -233,7 +236,7 @@ class Fold:
         for run_id, tracked in self._runs.items():
             judged = assess(tracked.state, tracked.assessment, tick, how, self._given or self._told)
             if run_id in hushed:
-                judged = without_new(judged, tracked.assessment)
+                judged = without_new(judged, tracked.assessment, hushed[run_id])
             tracked.assessment, tracked.judged = judged.assessment, judged
             if tick % SLOW_NS == 0 and self._is_recorded(tracked, judged):
                 logged.append(run_id)

@@ -1,5 +1,6 @@
-"""Findings where none can be found anew: of numbers that were thinned only the ends can be told. Pure."""
+"""Findings where few can be found anew: of numbers that were thinned only the ends can be told. Pure."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import msgspec
@@ -8,12 +9,14 @@ from overwatch.diagnose.assess import Assessment, Judged
 from overwatch.diagnose.follow import Followed
 
 
-def without_new(judged: Judged, before: Assessment) -> Judged:
-    """A judgement without the findings that opened, or began to wait, at its tick."""
-    now, earlier = judged.assessment.followed, before.followed
-    fresh = now.open.keys() - earlier.open.keys()
-    if not fresh and not now.waiting:
+def without_new(judged: Judged, before: Assessment, known: Collection[str]) -> Judged:
+    """A judgement without findings that opened or wait at its tick, but for those of `known` ids."""
+    now, earlier = judged.assessment.followed, before.followed.open
+    if not now.waiting and now.open.keys() <= earlier.keys():
         return judged
-    known = {key: item for key, item in now.open.items() if key not in fresh}
-    followed = Followed(open=known, cooling=now.cooling)
+    followed = Followed(
+        open={key: item for key, item in now.open.items() if key in earlier or key in known},
+        waiting={key: item for key, item in now.waiting.items() if key in known},
+        cooling=now.cooling,
+    )
     return replace(judged, assessment=msgspec.structs.replace(judged.assessment, followed=followed))

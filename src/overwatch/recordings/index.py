@@ -5,7 +5,7 @@ is told by its first telling key; what no kind fits is an error of that line alo
 files lie, nor what batches mean.
 """
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,10 @@ from overwatch.snapshot import Baseline
 
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Time: TypeAlias = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]
+
+
+BACK_NS: Final = 600_000_000_000
+"""From the tick at which it was seen open, a finding is followed back this far at most."""
 
 
 class RecordingError(ValueError):
@@ -95,6 +99,11 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     since: Time
     """When it became true; both in Unix nanoseconds."""
     severity: str
+
+    def around(self, before_ns: int, after_ns: int) -> tuple[int, int]:
+        """From so long before it was true to so long after it was seen open; not for ever back."""
+        since = max(min(self.since, self.tick), self.tick - BACK_NS)
+        return since - before_ns, self.tick + after_ns
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,18 +1,19 @@
 """What a recording's index tells beside batches: findings, what went, and where numbers were thinned.
 
-A finding can only be found anew where the numbers are whole: what stands around each is kept for that, and
-elsewhere a gap between two numbers would look like trouble. Must not know how it is replayed.
+Where numbers were thinned, a gap between two of them looks like trouble: there only those findings are found
+anew that were seen open then, for what stands around them was kept. Must not know how it is replayed.
 """
 
 from bisect import bisect_right
 from typing import Final
 
 from overwatch.otlp.grain import Grain
-from overwatch.recordings.index import Gone, Header, Located, Raised, Share, Started
+from overwatch.recordings.index import BACK_NS, Gone, Header, Located, Raised, Started
 
-_SETTLES_NS: Final = 5_000_000_000
-"""Time after which numbers that are whole again show what is usual."""
-_NOBODY: Final[frozenset[str]] = frozenset()
+_AROUND_NS: Final = 5_000_000_000
+"""A finding may be found so long before it was true, by clocks that differ, and after it was seen open."""
+_LONGEST_NS: Final = BACK_NS + 2 * _AROUND_NS
+_NOBODY: Final[dict[str, frozenset[str]]] = {}
 
 
 class Notes:
@@ -26,7 +27,9 @@ class Notes:
         self.thinned: dict[str, dict[Grain, int]] = {}
         """By run and grain, the stamp up to which numbers have it."""
         self._firsts: list[int] = []
-        self._stretches: list[dict[str, Share]] = []
+        self._spans: dict[str, list[tuple[int, int, str]]] | None = None
+        """When each finding may be found, by run; made once all findings are known."""
+        self._stretches: list[frozenset[str]] = []
         """From each of these stamps on, the runs that are thinned."""
         self._is_whole = False
         """The piece that is read tells its first stamp by its first line."""
@@ -36,34 +39,46 @@ class Notes:
         self._is_whole = header.first_stamp is None
         if header.first_stamp is None:
             return
-        thinned = {}
+        thinned = set()
         for run_id, share in header.runs.items():
             if share.grain not in (Grain.WHOLE, Grain.GONE):
-                thinned[run_id] = share
+                thinned.add(run_id)
                 of_run = self.thinned.setdefault(run_id, {})
                 of_run[share.grain] = max(of_run.get(share.grain, 0), header.last_stamp or 0)
-        self._begin(header.first_stamp, thinned)
+        self._begin(header.first_stamp, frozenset(thinned))
 
     def told(self, entry: Located | Started) -> None:
         """A batch or a start."""
         if self._is_whole:
             self._is_whole = False
-            self._begin(entry.stamp, {})
+            self._begin(entry.stamp, frozenset())
 
-    def hushed(self, tick: int) -> frozenset[str]:
-        """The runs in which nothing can be found anew at a tick."""
+    def hushed(self, tick: int) -> dict[str, frozenset[str]]:
+        """By run whose numbers are thinned at a tick: the findings that may be found there."""
         place = bisect_right(self._firsts, tick) - 1
-        thinned = self._stretches[place] if place >= 0 else {}
-        if not thinned:
-            return _NOBODY
-        return frozenset(run_id for run_id, share in thinned.items() if not _is_kept(share, tick))
+        thinned = self._stretches[place] if place >= 0 else None
+        return {run_id: self._found(run_id, tick) for run_id in thinned} if thinned else _NOBODY
 
-    def _begin(self, first: int, thinned: dict[str, Share]) -> None:
+    def _found(self, run_id: str, tick: int) -> frozenset[str]:
+        """The findings that were open first around a tick."""
+        if self._spans is None:
+            self._spans = {}
+            for raised in self.findings:
+                self._spans.setdefault(raised.run, []).append(
+                    (*raised.around(_AROUND_NS, _AROUND_NS), raised.finding)
+                )
+            for spans in self._spans.values():
+                spans.sort()
+        spans = self._spans.get(run_id, [])
+        place = bisect_right(spans, tick, key=lambda span: span[0])
+        found = set()
+        while place > 0 and spans[place - 1][0] > tick - _LONGEST_NS:
+            place -= 1
+            if tick <= spans[place][1]:
+                found.add(spans[place][2])
+        return frozenset(found)
+
+    def _begin(self, first: int, thinned: frozenset[str]) -> None:
         if not self._firsts or first > self._firsts[-1]:
             self._firsts.append(first)
             self._stretches.append(thinned)
-
-
-def _is_kept(share: Share, tick: int) -> bool:
-    place = bisect_right(share.kept, tick, key=lambda span: span[0]) - 1
-    return place >= 0 and share.kept[place][0] + _SETTLES_NS <= tick <= share.kept[place][1]

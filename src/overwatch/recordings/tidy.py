@@ -23,8 +23,6 @@ from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
 from overwatch.recordings.plan import Held, Rules, next_job
 
 LOCK: Final = "tidy.lock"
-_LONGEST_NS: Final = 600_000_000_000
-"""Before it opened, a finding is followed back this far at most."""
 _KINDS: Final = (INDEX, *(signal.value for signal in Signal if signal is not Signal.START))
 
 
@@ -148,9 +146,10 @@ class _Tidying:
     def _spans(self) -> dict[str, list[Span]]:
         """Around which stamps numbers are kept, by run."""
         found: dict[str, list[Span]] = {}
-        for raised in sorted((one for many in self._raised.values() for one in many), key=_since):
-            start = _since(raised) - int(self._orders.before_s * 1e9)
-            end = raised.tick + int(self._orders.after_s * 1e9)
+        before, after = round(self._orders.before_s * 1e9), round(self._orders.after_s * 1e9)
+        told = [raised for many in self._raised.values() for raised in many]
+        for raised in sorted(told, key=lambda raised: raised.around(before, after)):
+            start, end = raised.around(before, after)
             spans = found.setdefault(raised.run, [])
             if spans and start <= spans[-1][1]:
                 start, end = spans[-1][0], max(end, spans.pop()[1])
@@ -176,10 +175,6 @@ class _Tidying:
             jobs=jobs,
             error=self._error,
         )
-
-
-def _since(raised: Raised) -> int:
-    return max(min(raised.since, raised.tick), raised.tick - _LONGEST_NS)
 
 
 def _entries(folder: Path, piece: Piece | None) -> Iterator[Entry]:

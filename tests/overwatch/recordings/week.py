@@ -16,7 +16,7 @@ from overwatch.collector import Service
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.events import Column, Event, Measured
 from overwatch.feeds.recording import Recording
-from overwatch.fold import FAST_NS, Fold, next_tick
+from overwatch.fold import FAST_NS, NOT_HUSHED, Fold, Hushed, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from overwatch.recordings.tidy import Orders, Report, tidy
@@ -164,11 +164,11 @@ class Watching:
         self,
         idle_s: float,
         opened: Callable[[Fold, int], None] | None = None,
-        hushed: Callable[[int], frozenset[str]] | None = None,
+        hushed: Callable[[int], Hushed] | None = None,
     ) -> None:
         self.fold = Fold()
         self._idle_ns = round(idle_s * SECOND)
-        self._hushed = hushed or (lambda _: frozenset())
+        self._hushed = hushed or (lambda _: NOT_HUSHED)
         self.openings: list[Opening] = []
         self._open: set[tuple[str, int]] = set()
         self._tick = 0
