@@ -6,6 +6,7 @@ name, with the reason.
 """
 
 import ast
+import dataclasses
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -341,3 +342,11 @@ def _sb3() -> str:
     """The source of the library that has an adapter, where its logger's keys are written."""
     folder = Path(stable_baselines3.__file__).parent
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py")))
+
+
+def test_every_part_of_a_row_is_read() -> None:
+    """Whatever a row says of a metric, something looks at."""
+    modules = _sources(("overwatch",))
+    asked = {node.attr for one in modules for node in ast.walk(one) if isinstance(node, ast.Attribute)}
+
+    assert {field.name for field in dataclasses.fields(Metric)} - asked == set()

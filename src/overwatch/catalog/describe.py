@@ -34,6 +34,7 @@ def describe(row: Metric) -> dict[str, Said]:
         "non_finite": row.non_finite.value,
         "limits": {name: limits_text(row.limits_for(name)) or "none" for name in PRESETS},
         "hold": f"{row.hold[0]} of {row.hold[1]} updates",
+        "several_at_once": row.fold.value,
         "judged_by": f"the mean of {row.mean_of}" if row.mean_of > 1 else "each value",
         "fix": row.fix or None,
         "estimator": None if row.estimator is None else row.estimator.value,

@@ -16,6 +16,9 @@ and what it feeds. A metric is one row in `src/overwatch/catalog/`; everything h
 A row marked *n/a* is undefined where it is not a number; any other is critical then. Limits are those of the
 preset `ppo`; where other presets differ is below. Rows with a world or a service in the last column are told
 by nothing yet: they are absent, and shown once something tells them.
+
+Of several updates told at once the last value is shown, and each is judged: smallest, largest and the number
+beyond each limit travel with it, so a breach between two records is never lost.
 """
 
 
