@@ -6,7 +6,7 @@ Limits are of the preset `grpo`. One value a policy update.
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import Estimator, nemo, trl, verl
+from overwatch.catalog.alias import Estimator, draft, nemo, trl, verl
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope, above, below, between
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY, comes_with="language-model trainers")
@@ -110,7 +110,7 @@ ROWS: Final = (
         direction=Direction.UP,
         non_finite=NonFinite.UNDEFINED,
         fmt=".0%",
-        aliases=(verl("perf/mfu/actor"),),
+        aliases=(verl("perf/mfu/actor"), draft("rl.train.mfu")),
     ),
     _row(
         name="overwatch.policy.data_versions_behind",
