@@ -76,7 +76,11 @@ def returns_vary(state: RunState, fleet: Fleet) -> bool:
     if known.size < 2:
         known = state.envs.returns[: fleet.n]
         known = known[np.isfinite(known)]
-    return known.size < 2 or float(known.max() - known.min()) > VARIES * abs(float(known.mean()))
+    if known.size < 2:
+        return True
+    # Telemetry may hold any number; a sum that overflows is infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(known.max() - known.min()) > VARIES * abs(float(known.mean()))
 
 
 def targets_vary(state: RunState) -> bool:
