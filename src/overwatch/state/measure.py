@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from typing import assert_never
+from typing import Final, NamedTuple, assert_never
 
 import numpy as np
 
-from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Metric, Scope, parse_stage
+from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Kind, Metric, Scope, of_scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
 from overwatch.catalog.machine import MEMORY_USED, THROTTLE, UTILIZATION
-from overwatch.catalog.run import EPISODES, STEPS
+from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive
@@ -26,6 +26,7 @@ MAX_AGE = 2.0**53
 """Steps; what is more, or less than none, is no age."""
 MAX_CUSTOM = 256
 """Most policy values that no row knows."""
+_COUNTERS: Final = [row for row in of_scope(Scope.RUN) if row.kind is Kind.COUNTER]
 
 
 def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
@@ -44,8 +45,7 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
                 if len(column):
                     _gauge(state.host, name, column.first(), event.at, stamp)
         case Scope.RUN | Scope.LEARNER | Scope.ROLLOUTS:
-            _numbers(state, event, stamp)
-            _totals(state, event, rank)
+            _numbers(state, event, stamp, rank)
         case Scope.TOWER:
             pass
         case _:
@@ -69,14 +69,14 @@ def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
     state.last_update_at = max(state.last_update_at, event.at)
 
 
-def _numbers(state: RunState, event: Measured, stamp: int) -> None:
+def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
     """Fold values of one subject into their series."""
     for name, column in event.values.items():
         if not len(column):
             continue
         row = BY_NAME.get(name)
         if row is not None and row.scope is Scope.RUN:
-            _take_count(state, row, column.first())
+            _take_count(state, row, Told(rank, event.at, column.first()))
             continue
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             state.overflow.note("metric", name)
@@ -93,10 +93,27 @@ def _numbers(state: RunState, event: Measured, stamp: int) -> None:
         series.at, series.stamp = event.at, stamp
 
 
-def _take_count(state: RunState, row: Metric, value: float) -> None:
-    """Keep a counter of the run that its producer keeps itself."""
-    if math.isfinite(value) and value >= 0:
-        state.told_counts[row.short] = min(value, float(LARGEST))
+class Told(NamedTuple):
+    """A total as a producer said it."""
+
+    rank: int
+    at: int
+    total: float
+
+
+def _take_count(state: RunState, row: Metric, told: Told) -> None:
+    """Keep a counter of the run that its producers keep themselves; one that fell began again."""
+    key, most = f"{row.short} {told.rank}", MAX_RANKS * len(_COUNTERS)
+    if not 0 <= told.total < math.inf or (key not in state.told and len(state.told) >= most):
+        return
+    total, before = min(told.total, float(LARGEST)), state.told.get(key, 0.0)
+    state.told[key] = total
+    more = total - before if total >= before else total
+    whole = min(state.told_counts.get(row.short, 0.0) + more, float(LARGEST))
+    state.told_counts[row.short] = whole
+    if row is STEPS and whole > state.steps:
+        state.steps = int(whole)
+        state.step_marks.push((told.at, state.steps))
 
 
 def _many(conflated: Conflated, name: str) -> Many:
@@ -142,26 +159,6 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
         marks.push((event.at, state.steps))
         if not state.updates:
             state.pace.note(event.at, (state.steps, 0), state.phases)
-
-
-def _totals(state: RunState, event: Measured, rank: int) -> None:
-    """What producers that count themselves say; a total that fell began again, and takes nothing back."""
-    for row in (STEPS, EPISODES):
-        column = event.values.get(row.name)
-        key = f"{row.short} {rank}"
-        if column is None or not len(column) or (key not in state.told and len(state.told) >= 2 * MAX_RANKS):
-            continue
-        total = column.first()
-        if not 0 <= total <= LARGEST:
-            continue
-        before = state.told.get(key, 0)
-        state.told[key] = int(total)
-        more = int(total) - before if total >= before else int(total)
-        if row is EPISODES:
-            state.episodes = counted(state.episodes, more)
-        else:
-            state.steps = counted(state.steps, more)
-            state.step_marks.push((event.at, state.steps))
 
 
 def _slots(state: RunState, event: Measured) -> None:

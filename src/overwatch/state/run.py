@@ -164,7 +164,7 @@ class RunState(msgspec.Struct, kw_only=True):
     steps: int = 0
     step_index: dict[int, int] = msgspec.field(default_factory=dict)
     """Newest env step number of each rank."""
-    told: dict[str, int] = msgspec.field(default_factory=dict)
+    told: dict[str, float] = msgspec.field(default_factory=dict)
     """Totals as producers that count themselves last said them, by what and by rank."""
     step_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(256))
     """(producer time, total steps), for windowed rates."""

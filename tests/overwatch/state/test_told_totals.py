@@ -34,7 +34,8 @@ def test_totals_that_rise_are_the_runs_totals() -> None:
     """The newest word counts, not the sum of all words; the rate follows."""
     state = folded([told(1, steps=100, episodes=2), told(2, steps=350, episodes=2)])
 
-    assert (state.steps, state.episodes) == (350, 2)
+    assert state.told_counts == {"steps": 350, "episodes": 2}
+    assert state.steps == 350
     assert state.step_marks.items[-1] == (2 * S, 350)
 
 
@@ -50,7 +51,7 @@ def test_ranks_add_up() -> None:
     assert folded([told(1, 0, steps=10), told(1, 1, steps=20), told(2, 0, steps=15)]).steps == 35
 
 
-@pytest.mark.parametrize("total", [math.nan, math.inf, -1.0, 1e30])
+@pytest.mark.parametrize("total", [math.nan, math.inf, -1.0])
 def test_a_total_that_cannot_be_is_passed_over(total: float) -> None:
     """Nothing is made of it."""
     assert folded([told(1, steps=10), told(2, steps=total), told(3, steps=12)]).steps == 12
@@ -60,9 +61,10 @@ def test_a_total_that_cannot_be_is_passed_over(total: float) -> None:
 def test_the_runs_totals_never_fall(words: list[tuple[str, int]]) -> None:
     """Whatever producers say, in whatever order."""
     state = new_run(told(0, steps=0))
-    before = (0, 0)
+    before = (0, 0.0)
     for at, (name, total) in enumerate(words, start=1):
         apply(state, told(at, **{name: total}), at * S)
-        assert (state.steps, state.episodes) >= before
-        before = (state.steps, state.episodes)
+        counts = (state.steps, state.told_counts.get("episodes", 0.0))
+        assert counts >= before
+        before = counts
     assert {STEPS.short, EPISODES.short} >= {key.split()[0] for key in state.told}
