@@ -1,6 +1,7 @@
 """`overwatch catalog`: what is measured, who calls it what, what is healthy, and what comes from what."""
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,7 +16,7 @@ from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids
 _FORMAT = click.option(
     "--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
-_WIDTH: Final = 14
+_WIDTH: Final = 17
 
 
 @click.group()
@@ -32,13 +33,11 @@ def show(name: str, fmt: str) -> None:
     rows, place = lookup(name, ROWS), places(ROWS).get(record)
     if not rows and place is not None:
         said = {"record": record, "lives_in": _words(place)}
-        click.echo(
-            json.dumps([said], ensure_ascii=False, indent=2) if fmt == "json" else " ".join(said.values())
-        )
+        click.echo(_json([said]) if fmt == "json" else "  ".join(said.values()))
         return
     rows = rows or _unknown(name)
     if fmt == "json":
-        click.echo(json.dumps([_said(row) for row in rows], ensure_ascii=False, indent=2))
+        click.echo(_json([_said(row) for row in rows]))
         return
     for row in rows:
         for line in _lines(row):
@@ -65,7 +64,7 @@ def list_(preset: str, fmt: str, *, judged: bool, coming: bool, **only: str | No
     rows = [row for row in rows if library is None or _aliases(row, library)]
     rows = [row for row in rows if not judged or limits_text(row.limits_for(preset))]
     if fmt == "json":
-        click.echo(json.dumps([describe(row) for row in rows], ensure_ascii=False, indent=2))
+        click.echo(_json([describe(row) for row in rows]))
         return
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
@@ -76,18 +75,27 @@ def list_(preset: str, fmt: str, *, judged: bool, coming: bool, **only: str | No
 
 
 @catalog.command()
-def check() -> None:
+@_FORMAT
+def check(fmt: str) -> None:
     """Say what is wrong with the catalogue; status 1 if anything is."""
     from overwatch.generate.surroundings import catalog_problems
 
     wrong = catalog_problems()
+    held = {
+        "rows": len(ROWS),
+        "aliases": sum(len(row.aliases) for row in ROWS),
+        "records": len(ids()),
+        "rows_to_come": sum(row.comes_with is not None for row in ROWS),
+        "records_to_come": sum(isinstance(place, Later) for place in places(ROWS).values()),
+    }
+    if fmt == "json":
+        click.echo(_json({**held, "problems": wrong}))
+        sys.exit(1 if wrong else 0)
     if wrong:
         raise click.ClickException("\n".join(wrong))
-    spelt = sum(len(row.aliases) for row in ROWS)
-    later = sum(isinstance(place, Later) for place in places(ROWS).values())
     click.echo(
-        f"{len(ROWS)} rows, {spelt} aliases, {len(ids())} telemetry records are in order; "
-        f"{sum(row.comes_with is not None for row in ROWS)} rows and {later} records come later"
+        f"{held['rows']} rows, {held['aliases']} aliases, {held['records']} telemetry records are in order; "
+        f"{held['rows_to_come']} rows and {held['records_to_come']} records come later"
     )
 
 
@@ -98,18 +106,23 @@ def graph(name: str, fmt: str) -> None:
     """What a metric is computed from and what it feeds."""
     rows = lookup(name, ROWS)
     fed = arrows(ROWS)
-    known = {row.name for row in rows} or {name} & {*fed, *backwards(fed)}
-    for start in sorted(known or {row.name for row in _unknown(name)}):
-        said = {"name": start, "from": reach(start, backwards(fed)), "feeds": reach(start, fed)}
-        if fmt == "json":
-            click.echo(json.dumps(said, ensure_ascii=False))
-            continue
+    back = backwards(fed)
+    known = {row.name for row in rows} or {name} & {*fed, *back} or {row.name for row in _unknown(name)}
+    found = {start: {"from": reach(start, back), "feeds": reach(start, fed)} for start in sorted(known)}
+    if fmt == "json":
+        click.echo(_json([{"name": start, **ways} for start, ways in found.items()]))
+        return
+    for start, ways in found.items():
         click.echo(start)
-        for word, found in (("from", reach(start, backwards(fed))), ("feeds", reach(start, fed))):
-            for depth, end in found:
+        for word, ends in ways.items():
+            for depth, end in ends:
                 click.echo(f"{'  ' * depth}{word} {end}")
-            if not found:
+            if not ends:
                 click.echo(f"  {word} nothing")
+
+
+def _json(said: object) -> str:
+    return json.dumps(said, ensure_ascii=False, indent=2)
 
 
 def _unknown(name: str) -> tuple[Metric, ...]:
@@ -133,7 +146,7 @@ def _lines(row: Metric) -> Iterator[str]:
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         yield f"  {key.replace('_', ' '):{_WIDTH}}{text}"
     for preset in PRESETS:
-        yield f"  {f'limits {preset}':{_WIDTH + 8}}{limits_text(row.limits_for(preset)) or 'none'}"
+        yield f"  {f'limits {preset}':{_WIDTH + 5}}{limits_text(row.limits_for(preset)) or 'none'}"
     for alias in row.aliases:
         yield f"  {alias.library.value:{_WIDTH}}{alias_text(alias)}"
 
