@@ -20,10 +20,10 @@ from overwatch.diagnose.judging import Judging, own_problems
 from overwatch.diagnose.lane_scores import LaneScore, score_lanes
 from overwatch.diagnose.link import LinkJudgement, judge_link
 from overwatch.diagnose.machines import Watched, watch
-from overwatch.diagnose.ranking import Lives, carried, lives_of, rank
+from overwatch.diagnose.ranking import Lives, Ranked, carried, lives_of, rank
 from overwatch.diagnose.rules import Streak, judge_rules
 from overwatch.snapshot import Baseline
-from overwatch.state.arrays import Floats, Ints, decode_hook, encode_hook, floats, ints
+from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.run import RunState
 
 
@@ -31,12 +31,10 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """What outlives a tick."""
 
     tick: int = 0
-    order: Ints = msgspec.field(default_factory=lambda: ints(0))
+    ranks: Ranked = Ranked()
     """Env rows, worst first."""
     lives: Lives = Lives()
     """Whose rows those are."""
-    held: Floats = msgspec.field(default_factory=lambda: floats(0))
-    """The score each env is ranked by."""
     watched: Watched = Watched()
     """What machines did over time."""
     followed: Followed = Followed()
@@ -86,10 +84,10 @@ def assess(
     how = how or Judging()
     fleet, anomalies = _scored(state, how, previous.off)
     link = judge_link(state, tick)
-    known = carried(previous.lives, previous.held, previous.order, lives_of(state.envs))
-    order, held = rank(anomalies.scores, known.held, known.order)
+    lives = lives_of(state.envs)
+    ranks, lost = carried(previous.ranks, previous.lives, lives)
     machines = watch(state, fleet, previous.watched, tick, how.limits)
-    followed = acknowledge(forget(previous.followed, known.lost), _acknowledged(state, previous.acks))
+    followed = acknowledge(forget(previous.followed, lost), _acknowledged(state, previous.acks))
     seen = Evidence(
         state=state,
         fleet=fleet,
@@ -103,9 +101,9 @@ def assess(
     )
     ruled, streaks = judge_rules(how.rules, fleet, previous.streaks, tick)
     found = [*problems(seen), *own_problems(seen.state, how, anomalies, ruled, link)]
-    ranks = Assessment(order=order, lives=known.lives, held=held, streaks=streaks)
+    kept = Assessment(ranks=rank(anomalies.scores, ranks, tick), lives=lives, streaks=streaks)
     return Judged(
-        assessment=_outliving(seen, ranks, tick, follow(followed, found, tick, machines.watched.clock.now)),
+        assessment=_outliving(seen, kept, tick, follow(followed, found, tick, machines.watched.clock.now)),
         anomalies=anomalies,
         fleet=fleet,
         link=link,
@@ -124,10 +122,10 @@ def _scored(state: RunState, how: Judging, off: dict[str, str]) -> tuple[Fleet, 
         return fleet, score_envs(fleet, how.limits, how.plugins, off)
 
 
-def _outliving(seen: Evidence, ranks: Assessment, tick: int, followed: Followed) -> Assessment:
+def _outliving(seen: Evidence, kept: Assessment, tick: int, followed: Followed) -> Assessment:
     """What of all this outlives the tick, beside the ranks of envs and the streaks of rules."""
     return msgspec.structs.replace(
-        ranks,
+        kept,
         tick=tick,
         watched=seen.machines.watched,
         followed=followed,

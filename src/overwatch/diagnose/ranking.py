@@ -1,19 +1,27 @@
 """The order of envs: worst first, and calm.
 
-An env keeps the score it was ranked by until its score moves by more than a margin, so jitter does not
-reorder the board; ties keep the order they had. Pure.
+An env goes up at once when its score rises by more than a margin. It goes down only when its score has been
+lower for two seconds on end, and then to the highest it had in them: whatever jitters, and whatever flickers
+at a limit, stays where it was at its worst. The order as a whole changes at most twice a second, but at once
+for an env whose score rises by as much as a factor that begins to weigh. Ties keep the order they had. Pure.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from overwatch.state.arrays import Floats, Ints, ints
+from overwatch.state.arrays import Floats, Ints, floats, ints
 from overwatch.state.envs import Envs
 
 MARGIN: Final = 0.5
+"""Scores that differ by less are alike."""
+RELEASE_NS: Final = 2_000_000_000
+"""How long a score must be lower before its env goes down."""
+REORDER_NS: Final = 500_000_000
+"""Least time between two changes of the order, unless a score jumps."""
+JUMP: Final = 1.0
+"""A rise of a score that is shown at once: the least that a factor weighs that names a fault."""
 
 
 class Lives(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,55 +36,63 @@ def lives_of(envs: Envs) -> Lives:
     return Lives(numbers=envs.lives[: envs.n].copy(), env_ids=envs.ids[: envs.n].copy())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
-    """What the last tick left about envs, by rows of now."""
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """The order of the envs at one tick, and what keeps it calm; all but `order` by row, shape (n,)."""
 
-    lives: Lives
-    """Of now."""
-    held: Floats
-    """Score each env was ranked by, shape (n,); NaN of those that are new."""
-    order: Ints
-    """Rows, worst first; new ones last, in order of their birth."""
-    lost: frozenset[int]
-    """Ids of envs whose life ended since."""
-
-
-def carried(before: Lives, held: Floats, order: Ints, now: Lives) -> Remembered:
-    """The last tick's scores and order by rows of now, which may have moved, gone or been given away."""
-    if np.array_equal(before.numbers, now.numbers):
-        return Remembered(lives=now, held=held, order=order, lost=frozenset())
-    place = np.argsort(now.numbers, kind="stable")
-    at = np.searchsorted(now.numbers[place], before.numbers)
-    there = np.zeros(before.numbers.size, dtype=np.bool_)
-    inside = at < place.size
-    there[inside] = now.numbers[place[at[inside]]] == before.numbers[inside]
-    row = np.full(before.numbers.size, -1, dtype=np.int64)
-    row[there] = place[at[there]]
-    scores = np.full(now.numbers.size, np.nan)
-    scores[row[there]] = held[there]
-    known = row[order][there[order]]
-    fresh = place[np.isin(place, known, invert=True)]
-    return Remembered(
-        lives=now,
-        held=scores,
-        order=np.concatenate([known, fresh]),
-        lost=frozenset(before.env_ids[~there].tolist()),
-    )
+    order: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Rows, worst first."""
+    held: Floats = msgspec.field(default_factory=lambda: floats(0))
+    """The score each env is ranked by; NaN of one that was not ranked yet."""
+    lower_at: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Tick since which each env's score has been lower than that; 0 where it is not."""
+    peak: Floats = msgspec.field(default_factory=lambda: floats(0))
+    """Its highest score since then."""
+    ordered_at: int = 0
+    """Tick at which the order last changed."""
 
 
-def rank(scores: Floats, held: Floats, order: Ints) -> tuple[Ints, Floats]:
-    """New (order, held scores) from this tick's scores and the previous ones, which may be shorter.
+def carried(before: Ranked, then: Lives, now: Lives) -> tuple[Ranked, frozenset[int]]:
+    """The last tick's ranks by rows of now, which may have moved, gone or been given away.
 
-    `order` lists rows, worst first; both results have the length of `scores`.
+    New rows come last, in order of their birth. Beside them the ids of envs whose life has ended since.
     """
-    n = scores.size
-    known = held.size
-    new_held = scores.copy()
-    calm = np.abs(scores[:known] - held) <= MARGIN
-    settled = calm & ~((scores[:known] == 0) & (held > 0))
-    new_held[:known] = np.where(settled, held, scores[:known])
-    if known == n and np.array_equal(new_held, held):
-        return order, held
-    before = np.concatenate([order, np.arange(known, n, dtype=np.int64)])
-    return before[np.argsort(-new_held[before], kind="stable")], new_held
+    if np.array_equal(then.numbers, now.numbers):
+        return before, frozenset()
+    place = np.argsort(now.numbers, kind="stable")
+    at = np.searchsorted(now.numbers[place], then.numbers)
+    there = np.zeros(then.numbers.size, dtype=np.bool_)
+    inside = at < place.size
+    there[inside] = now.numbers[place[at[inside]]] == then.numbers[inside]
+    row = np.full(then.numbers.size, -1, dtype=np.int64)
+    row[there] = place[at[there]]
+    known = row[before.order][there[before.order]]
+    fresh = place[np.isin(place, known, invert=True)]
+    held, lower_at, peak = floats(place.size), ints(place.size), floats(place.size)
+    held[row[there]], peak[row[there]] = before.held[there], before.peak[there]
+    lower_at[row[there]] = before.lower_at[there]
+    order = np.concatenate([known, fresh])
+    moved = Ranked(order=order, held=held, lower_at=lower_at, peak=peak, ordered_at=before.ordered_at)
+    return moved, frozenset(then.env_ids[~there].tolist())
+
+
+def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
+    """The ranks at `tick` (ns) from its scores and the ranks before it, which may have fewer rows."""
+    n, known = scores.size, before.held.size
+    held, peak, lower_at = scores.copy(), scores.copy(), ints(n)
+    held[:known], lower_at[:known], peak[:known] = before.held, before.lower_at, before.peak
+    fresh = np.isnan(held)
+    with np.errstate(invalid="ignore"):
+        higher = fresh | (scores > held + MARGIN)
+        lower = (scores < held - MARGIN) | ((scores == 0) & (held > 0))
+    peak = np.where(lower & (lower_at > 0), np.maximum(peak, scores), scores)
+    lower_at = np.where(lower, np.where(lower_at > 0, lower_at, tick), 0)
+    settled = lower & (tick - lower_at >= RELEASE_NS)
+    lower_at[settled] = 0
+    jumped = bool((fresh | (scores >= held + JUMP)).any())
+    held = np.where(higher, scores, np.where(settled, peak, held))
+    order, at = np.concatenate([before.order, np.arange(known, n, dtype=np.int64)]), before.ordered_at
+    if jumped or tick - at >= REORDER_NS:
+        place = -held[order]
+        if (place[1:] < place[:-1]).any():
+            order, at = order[np.argsort(place, kind="stable")], tick
+    return Ranked(order=order, held=held, lower_at=lower_at, peak=peak, ordered_at=at)

@@ -33,7 +33,7 @@ class BoardRows:
         self.state = state
         self.judged = judged
         self.anomalies = judged.anomalies
-        self.order = judged.assessment.order
+        self.order = judged.assessment.ranks.order
         self.returns = envs.mean_return()
         self.metric = present(envs, "metric")
         self.rent = present(envs, "rent")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from overwatch.catalog import Stage
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.assess import dump, load
-from overwatch.diagnose.ranking import Lives, carried
+from overwatch.diagnose.ranking import Lives, Ranked, carried
 from overwatch.events import Column, EnvsRemoved, Event, SeedStageChanged
 from overwatch.state import RunState, apply
 from tests import fakes
@@ -58,7 +58,7 @@ def test_an_env_of_the_same_id_begins_without_the_others_memory() -> None:
 
     assert _codes(before) == {"env-crashed:env:5"}
     assert _codes(after) == set()
-    assert after.assessment.held[state.envs.find(5)] == 0.0
+    assert after.assessment.ranks.held[state.envs.find(5)] == 0.0
 
 
 def test_a_silent_env_that_is_removed_stalls_nobody() -> None:
@@ -124,7 +124,8 @@ def test_memory_follows_each_life_wherever_its_row_went(data: st.DataObject) -> 
     held = np.array(before, dtype=np.float64) / 2
     then = Lives(numbers=np.array(before, dtype=np.int64), env_ids=np.array(before, dtype=np.int64) + 100)
     numbers = np.array(now, dtype=np.int64)
-    found = carried(then, held, order, Lives(numbers=numbers, env_ids=numbers + 100))
+    before_it = Ranked(order=order, held=held, lower_at=order + 1, peak=held + 1)
+    found, lost = carried(before_it, then, Lives(numbers=numbers, env_ids=numbers + 100))
 
     known = [life for life in (before[row] for row in order.tolist()) if life in now]
     assert numbers[found.order].tolist() == [*known, *sorted(set(now) - set(before))]
@@ -132,7 +133,10 @@ def test_memory_follows_each_life_wherever_its_row_went(data: st.DataObject) -> 
     assert {life: score for life, score in scores if not math.isnan(score)} == {
         life: life / 2 for life in known
     }
-    assert found.lost == {life + 100 for life in set(before) - set(now)}
+    assert {life: peak for life, peak in zip(now, found.peak.tolist(), strict=True) if life in known} == {
+        life: life / 2 + 1 for life in known
+    }
+    assert lost == {life + 100 for life in set(before) - set(now)}
 
 
 def test_memory_of_lives_survives_a_checkpoint() -> None:

@@ -12,6 +12,15 @@ ENTRIES: Final = (
         act="Fix what the reason names, then start again from the newest checkpoint, which the header names.",
     ),
     Runbook(
+        code="factor-off",
+        means=(
+            "A factor of another distribution could not be loaded, raised, or gave what is no factor. It is "
+            "switched off for this run; all else is judged as before."
+        ),
+        confirm="The finding names the factor and its error; `pip list` says whose it is.",
+        act="Tell its author, or set `diagnosis.plugins.NAME: 0` in the collector's configuration.",
+    ),
+    Runbook(
         code="run-lost",
         means=(
             "Nothing was heard of the run for so long that it is taken for dead, and it never said that it "
