@@ -3,8 +3,8 @@
 A collector process is held to one core; senders in this process, on another core where there is one, post
 OTLP/HTTP requests of 100 gate evaluations each over connections that stay open, the next one once the last
 is answered; once as fast as they can, once at a steady rate. The whole pipeline runs: fold, ticks, recording.
-Measured for every durability and for a journal in memory; `fsync` twice as an A/A control. Prints, gates
-nothing.
+Measured for every durability and for a journal in memory; `fsync` twice as an A/A control; beside them other
+receivers that this machine has (`ingest_comparators`), under the same load. Prints, gates nothing.
 
     python tests/bench/bench_collector.py [--seconds 8] [--senders 8] [--rate 10000] [--folder DIR]
 """
@@ -17,10 +17,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, product
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from overwatch.events import GateEvaluated, Origin, Record
 from overwatch.otlp.encode import request
+from tests.bench.ingest_comparators import Server, found
 from tests.e2e.killing import Collector
 
 PER_REQUEST = 100
@@ -89,7 +91,7 @@ def body(number: int) -> bytes:
 
 
 @contextmanager
-def collecting(folder: Path, sets: tuple[str, ...]) -> Iterator[tuple[Collector, psutil.Process]]:
+def collecting(folder: Path, sets: tuple[str, ...]) -> Iterator[Server]:
     """A collector on the first core."""
     cores = sorted(os.sched_getaffinity(0))
     collector = Collector(folder, *sets)
@@ -100,14 +102,15 @@ def collecting(folder: Path, sets: tuple[str, ...]) -> Iterator[tuple[Collector,
         os.sched_setaffinity(0, cores[1:] or cores)
     assert collector.endpoints is not None
     try:
-        yield collector, psutil.Process(collector.endpoints.pid)
+        url = str(collector.endpoints.otlp_http)
+        yield Server(url=url, process=psutil.Process(collector.endpoints.pid))
         collector.stop()
     finally:
         collector.kill()
         os.sched_setaffinity(0, cores)
 
 
-def measure(folder: Path, sets: tuple[str, ...], bodies: list[bytes], load: Load) -> Result:
+def measure(serving: AbstractContextManager[Server], bodies: list[bytes], load: Load) -> Result:
     """Send for so long, with a second of warm-up before."""
     turns, lock = count(), threading.Lock()
     began = time.monotonic() + 1
@@ -132,9 +135,8 @@ def measure(folder: Path, sets: tuple[str, ...], bodies: list[bytes], load: Load
                 (waits if answer.status == 200 else refused).append(time.monotonic() - asked)
         connection.close()
 
-    with collecting(folder, sets) as (collector, process):
-        assert collector.endpoints is not None
-        url = str(collector.endpoints.otlp_http)
+    with serving as server:
+        url, process = server.url, server.process
         began = time.monotonic() + 1
         used = process.cpu_times()
         started = time.monotonic()
@@ -160,17 +162,23 @@ def main() -> None:
     options = parser.parse_args()
     bodies = [body(number) for number in range(BODIES)]
     print(f"{options.senders} senders, requests of {PER_REQUEST} events and {len(bodies[0])} bytes")
-    print(f"{'':24}{'events/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'cores':>7}{'MiB':>6}{'refused':>9}")
+    print(f"{'':32}{'events/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'cores':>7}{'MiB':>6}{'refused':>9}")
     loads = [Load(options.senders, options.seconds, rate) for rate in (None, options.rate)]
-    for load, (mode, sets) in product(loads, MODES.items()):
+    comparators, missing = found()
+    targets: dict[str, Callable[[Path], AbstractContextManager[Server]]] = {
+        **{mode: partial(collecting, sets=sets) for mode, sets in MODES.items()},
+        **{comparator.name: comparator.serving for comparator in comparators},
+    }
+    for load, (mode, serving) in product(loads, targets.items()):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            result = measure(Path(folder), sets, bodies, load)
+            result = measure(serving(Path(folder)), bodies, load)
         waits = result.waits_ms or [float("nan")]
         how = "" if load.rate is None else f" at {load.rate}/s"
         print(
-            f"{mode + how:24}{result.events_s:10.0f}{statistics.median(waits):9.1f}"
+            f"{mode + how:32}{result.events_s:10.0f}{statistics.median(waits):9.1f}"
             f"{waits[int(len(waits) * 0.99)]:9.1f}{result.cpu:7.2f}{result.rss_mib:6.0f}{result.refused:9}"
         )
+    print("\n".join(missing))
 
 
 if __name__ == "__main__":
