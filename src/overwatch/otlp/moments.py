@@ -1,7 +1,7 @@
 """Values of many points as few measurements: those of one moment and the same subjects are one.
 
-Rules: one export of a policy is one update; a non-finite value of a critical row adds `NonFiniteSeen`. Must
-not know messages or how a value was told.
+Rules: one export of a policy is one update; a non-finite value of a critical row adds `NonFiniteSeen`; a
+value that ended is an empty column. Must not know messages or how a value was told.
 """
 
 import math
@@ -26,6 +26,8 @@ class Moments:
         self._values: dict[_Moment, dict[str, dict[Subject, float]]] = {}
         self._ended: dict[tuple[Origin, int], dict[str, list[int]]] = {}
         """Envs whose value has no more points, by moment, then by metric."""
+        self._over: dict[tuple[Origin, int, Scope], list[str]] = {}
+        """The same of scopes with one subject."""
 
     def copy(self) -> "Moments":
         """The same values, to which others may be put."""
@@ -38,6 +40,7 @@ class Moments:
             moment: {name: list(envs) for name, envs in metrics.items()}
             for moment, metrics in self._ended.items()
         }
+        other._over = {moment: list(names) for moment, names in self._over.items()}
         return other
 
     def put(self, origin: Origin, at: int, row: catalog.Metric, subject: Subject, value: float) -> None:
@@ -51,9 +54,12 @@ class Moments:
         moment = self._values.setdefault((origin, at, scope, len(subject)), {})
         return moment.setdefault(name, {})
 
-    def end(self, origin: Origin, at: int, row: catalog.Metric, env_id: int) -> None:
-        """Take the end of an env's value."""
-        self._ended.setdefault((origin, at), {}).setdefault(row.name, []).append(env_id)
+    def end(self, origin: Origin, at: int, row: catalog.Metric, subject: Subject) -> None:
+        """Take the end of a value; those of slots go with their envs, those of lanes with time."""
+        if row.scope is Scope.ENV:
+            self._ended.setdefault((origin, at), {}).setdefault(row.name, []).append(int(subject[0]))
+        elif not subject:
+            self._over.setdefault((origin, at, row.scope), []).append(row.name)
 
     def records(self) -> Iterator[Record]:
         """Everything taken, in order of first sight."""
@@ -61,6 +67,11 @@ class Moments:
             yield from _records(moment, metrics)
         for (origin, at), ended in self._ended.items():
             yield from (Record(origin=origin, event=event) for event in _ends(at, ended))
+        for (origin, at, scope), names in self._over.items():
+            # An end is no update of the policy, so it is told of the run.
+            where = Scope.RUN if scope is Scope.POLICY else scope
+            nothing = dict.fromkeys(names, Column(dtype="<f8", data=b""))
+            yield Record(origin=origin, event=Measured(at=at, scope=where, values=nothing))
 
 
 def _records(moment: _Moment, metrics: dict[str, dict[Subject, float]]) -> Iterator[Record]:

@@ -1,7 +1,7 @@
 """Metrics of foreign producers by the catalogue's names and aliases: gauges as values, the rest as series.
 
 Rules: metrics of Overwatch's own SDK are for third parties and yield nothing here; a point that breaks what
-OTLP says MUST hold is a problem; an env's point without a recorded value ends that value of the env. A
+OTLP says MUST hold is a problem; a point without a recorded value ends the value. A
 request is read without memory: what sums and distributions come to is settled later. Must not know who sent
 it.
 """
@@ -20,7 +20,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 
 from overwatch import catalog
-from overwatch.catalog import Kind, Scope
+from overwatch.catalog import Kind
 from overwatch.events import Origin
 from overwatch.otlp.distribution import Distribution
 from overwatch.otlp.histograms import Point as SpreadPoint
@@ -111,14 +111,11 @@ class _Gathering:
         if row is None or row.kind is Kind.STATE or not is_meant(row, attributes):
             self._unmapped += 1
             return
-        if stale and row.scope is not Scope.ENV:
-            return
         meaning = _meaning(resource, run_id, row, attributes)
         if not 0 < point.time_unix_nano <= _LAST_TIME:
             raise _Rejected("no_time", f"{row.name} has time {point.time_unix_nano}; set TimeUnixNano")
         if stale:
-            env_id = int(meaning.subject[0])
-            self._moments.end(meaning.origin, point.time_unix_nano, row, env_id)
+            self._moments.end(meaning.origin, point.time_unix_nano, row, meaning.subject)
         elif isinstance(point, NumberDataPoint):
             self._add_number(meaning, metric, point)
         elif spread is not None and spread.count:

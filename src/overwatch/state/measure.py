@@ -44,6 +44,8 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
             for name, column in event.values.items():
                 if len(column):
                     _gauge(state.host, name, column.first(), event.at, stamp)
+                elif name in BY_NAME:
+                    state.host.pop(BY_NAME[name].short, None)
         case Scope.RUN | Scope.LEARNER | Scope.ROLLOUTS:
             _numbers(state, event, stamp, rank)
         case Scope.TOWER:
@@ -70,9 +72,10 @@ def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
 
 
 def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
-    """Fold values of one subject into their series."""
+    """Fold values of one subject into their series; an empty column ends its series."""
     for name, column in event.values.items():
         if not len(column):
+            state.policy.pop(name, None)
             continue
         row = BY_NAME.get(name)
         if row is not None and row.scope is Scope.RUN:

@@ -250,15 +250,23 @@ def test_an_env_point_without_a_recorded_value_ends_that_value() -> None:
     )
 
 
-def test_an_end_without_its_env_is_a_problem_and_one_of_the_policy_is_nothing() -> None:
-    """Only envs come and go."""
-    of_nobody = points("overwatch.env.reward", [({}, 1.0)], rl__run__id="r")
-    of_policy = points(KL.name, [({}, 1.0)], rl__run__id="r")
-    for message in (of_nobody, of_policy):
-        (metric,) = message.resource_metrics[0].scope_metrics[0].metrics
-        metric.gauge.data_points[0].flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
-    assert "overwatch.env.id" in decode_points(of_nobody).problems[0].detail
-    assert decode_points(of_policy) == Decoded()
+def test_an_end_without_its_env_is_a_problem() -> None:
+    """An end says whose value it is."""
+    message = points("overwatch.env.reward", [({}, 1.0)], rl__run__id="r")
+    (metric,) = message.resource_metrics[0].scope_metrics[0].metrics
+    metric.gauge.data_points[0].flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+    assert "overwatch.env.id" in decode_points(message).problems[0].detail
+
+
+def test_an_end_of_the_policys_value_is_an_empty_column() -> None:
+    """It is told of the run, for an end is no update."""
+    message = points(KL.name, [({}, 1.0)], rl__run__id="r")
+    (metric,) = message.resource_metrics[0].scope_metrics[0].metrics
+    metric.gauge.data_points[0].flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+    (record,) = decode_points(message).records
+    nothing = {KL.name: Column(dtype="<f8", data=b"")}
+
+    assert record.event == Measured(at=5, scope=Scope.RUN, values=nothing)
 
 
 def test_a_slot_metric_without_its_slot_is_a_problem() -> None:

@@ -268,7 +268,7 @@ def test_a_distribution_that_no_row_knows_is_counted() -> None:
 
 @pytest.mark.parametrize("kind", [*DISTRIBUTIONS, "sum"])
 def test_a_point_without_a_recorded_value_is_none(kind: str) -> None:
-    """Whatever such a point holds is not looked at; of an env it ends the value."""
+    """Whatever such a point holds is not looked at; it ends the value."""
     message = ExportMetricsServiceRequest()
     flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
     broken = {"histogram": {"count": 9, "bucket_counts": [1]}, "exponential_histogram": {"scale": 999}}
@@ -278,8 +278,10 @@ def test_a_point_without_a_recorded_value_is_none(kind: str) -> None:
         flags=flags, attributes={"overwatch.env.id": 3},
     )  # fmt: skip
     decoded = read(message)
-    (ended,) = [record.event for record in decoded.records]
+    ended, over = [record.event for record in decoded.records]
 
+    assert isinstance(over, Measured)
+    assert [(name, len(column)) for name, column in over.values.items()] == [(KL.name, 0)]
     assert isinstance(ended, EnvsRemoved)
     assert (ended.env_id.array().tolist(), ended.metrics) == ([3], ("overwatch.env.reward",))
     assert decoded.problems == ()

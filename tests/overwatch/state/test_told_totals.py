@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.catalog import Scope
+from overwatch.catalog import KL, Scope
 from overwatch.catalog.run import EPISODES, STEPS
-from overwatch.events import Measured, Origin, Record, scalars
+from overwatch.events import Column, Measured, Origin, Record, scalars
 from overwatch.state import RunState, apply, dump, load, new_run
 
 S = 1_000_000_000
+ENTROPY = "overwatch.policy.entropy"
 
 
 def told(at: int, rank: int = 0, **totals: float) -> Record:
@@ -68,3 +69,14 @@ def test_the_runs_totals_never_fall(words: list[tuple[str, int]]) -> None:
         assert counts >= before
         before = counts
     assert {STEPS.short, EPISODES.short} >= {key.split()[0] for key in state.told}
+
+
+def test_a_value_that_ended_is_absent() -> None:
+    """Its series is forgotten, the others stay, and no update is counted for it."""
+    first = Measured(at=S, scope=Scope.POLICY, values=scalars({KL.name: 0.01, ENTROPY: 0.5}))
+    nothing = {KL.name: Column(dtype="<f8", data=b"")}
+    ended = Measured(at=2 * S, scope=Scope.RUN, values=nothing)
+    state = folded([Record(origin=Origin(run_id="r"), event=event) for event in (first, ended)])
+
+    assert KL.name not in state.policy
+    assert (ENTROPY in state.policy, state.updates) == (True, 1)
