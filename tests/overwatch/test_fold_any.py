@@ -82,3 +82,23 @@ def test_no_sequence_of_events_raises_in_the_fold(events: list[Event]) -> None:
         assert codec.decode(codec.encode(snapshot)) == snapshot
     event(f"{frame.tower.problems} quarantined")
     assert Fold.load(fold.dump()).dump() == fold.dump()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(ANY, max_size=6), st.lists(ANY, max_size=6))
+def test_a_fold_that_was_dumped_goes_on_as_if_nothing_had_been(
+    before: list[Event], after: list[Event]
+) -> None:
+    """A life of its own from a checkpoint's bytes ends in the same bytes, whatever came before and after."""
+    tick = START_NS + 100 * SECOND
+    first = [_batch(tick - 1, before, 1)] if before else []
+    last = [_batch(tick + 1, after, len(before) + 1)] if after else []
+    straight, begun = Fold(), Fold()
+    straight.advance(tick, first, [])
+    begun.advance(tick, first, [])
+    resumed = Fold.load(begun.dump())
+    for fold in (straight, resumed):
+        fold.advance(tick + FAST_NS, last, [])
+        fold.advance(tick + 30 * FAST_NS, [], [])
+
+    assert resumed.dump() == straight.dump()

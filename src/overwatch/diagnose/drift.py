@@ -6,6 +6,7 @@ better raises its baseline with its level: it drifts when it sinks below the bes
 are kept in the assessment.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -97,6 +98,8 @@ def _frozen(state: RunState, series: Series) -> Drift | None:
     if state.updates < WARM_UP_UPDATES + BASELINE or len(newest) < BASELINE:
         return None
     level, scatter = _level(newest)
+    if not math.isfinite(level) or not math.isfinite(scatter):
+        return None
     return Drift(baseline=level, scatter=scatter, updates=series.updates, changed_at=state.task_changed_at)
 
 
@@ -112,11 +115,13 @@ def _added(row: Metric, series: Series, known: Drift | None) -> Drift | None:
     known = msgspec.structs.replace(known, updates=series.updates)
     if row.direction is Direction.UP:
         level, scatter = _level(series.window.items[-BASELINE:])
-        if level > known.baseline:
+        if known.baseline < level < math.inf and scatter < math.inf:
             known = msgspec.structs.replace(known, baseline=level, scatter=scatter, total=0.0)
     if known.scatter <= 0:
         return known
     apart = (series.value - known.baseline) / known.scatter * (-1 if row.direction is Direction.UP else 1)
+    if not math.isfinite(apart):
+        return known
     total = min(max(known.total + min(apart, MOST) - ALLOWANCE, 0.0), CEILING)
     return msgspec.structs.replace(known, total=total)
 

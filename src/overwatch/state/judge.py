@@ -62,4 +62,6 @@ def _distance(value: float, judged: Judgement) -> float:
 def _threshold(limit: Limit, median: float | None) -> float | None:
     if not limit.relative:
         return limit.value
-    return None if median is None else limit.value * median
+    threshold = None if median is None else limit.value * median
+    # A median near the largest number has no multiple.
+    return threshold if threshold is not None and math.isfinite(threshold) else None
