@@ -6,7 +6,7 @@ KL, clip fraction and entropy, which everybody tells, stand in `policy`. One val
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import Estimator, Moment, cleanrl, draft, nemo, trl, verl
+from overwatch.catalog.alias import Estimator, Moment, draft, nemo, trl, verl
 from overwatch.catalog.metric import (
     NO_LIMITS,
     Direction,
@@ -94,10 +94,8 @@ KL_K1: Final = _row(
     # Four times the scatter of k3: only the mean of ten says anything.
     mean_of=10,
     fix="lower the learning rate or the number of epochs",
-    aliases=(
-        cleanrl("losses/old_approx_kl", Estimator.K1, Moment.LAST_MINIBATCH),
-        verl("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),
-    ),
+    # Not of who tells a better estimate beside it: one move is not judged twice.
+    aliases=(verl("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),),
     estimator=Estimator.K1,
     comes_with="language-model trainers",
 )

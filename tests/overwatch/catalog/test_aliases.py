@@ -24,7 +24,6 @@ def _alias(name: str) -> Alias:
     [
         ("train/approx_kl", Estimator.K3, Moment.LAST_EPOCH),
         ("losses/approx_kl", Estimator.K3, Moment.LAST_MINIBATCH),
-        ("losses/old_approx_kl", Estimator.K1, Moment.LAST_MINIBATCH),
         ("policy/approxkl_avg", Estimator.K2, Moment.ALL_EPOCHS),
         ("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),
         ("learners/default_policy/mean_kl_loss", Estimator.EXACT, Moment.ALL_EPOCHS),
