@@ -9,7 +9,9 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 import psutil
@@ -22,7 +24,8 @@ from tests.e2e.collecting import collecting, snapshot_of, until
 from tests.overwatch.collector.receivers import fuzz_grpc, fuzz_http, fuzzing
 from tests.overwatch.collector.running import http, told
 
-SHORT, LONG = 1500, 1_000_000
+T = TypeVar("T")
+SHORT, LONG, ROUND = 1500, 1_000_000, 50_000
 TORN = 50
 """One request in so many is mutated in its framing, too."""
 LEAVES_IN_TIME = "receivers.otlp.protocols.http.connections={request_timeout_s: 1, read_header_timeout_s: 1}"
@@ -66,15 +69,24 @@ def shown(door: str, seen: Counter[int] | Counter[str], began: float) -> None:
     """Print what came of it, for the long ones."""
     took = time.monotonic() - began
     total = sum(seen.values())
-    print(f"{door}: {total} in {took:.0f} s, {total / took:.0f}/s: {dict(seen.most_common())}")
+    print(f"\n{door}: {total} in {took:.0f} s, {total / took:.0f}/s: {dict(seen.most_common())}")
+
+
+def rounds(inputs: Iterator[T]) -> Iterator[Iterator[T]]:
+    """The same inputs in parts, so that what came of each can be told."""
+    for first in inputs:
+        yield chain([first], islice(inputs, ROUND - 1))
 
 
 def fuzz_http_door(endpoints: Endpoints, count: int, seed: int) -> None:
     """Honest framing around other bodies, and other framing."""
-    port, began, known = port_of(endpoints.otlp_http), time.monotonic(), fuzzing.corpus()
+    port, known, seen = port_of(endpoints.otlp_http), fuzzing.corpus(), Counter[int]()
     bodies = (fuzz_http.whole(sent) for sent in fuzzing.inputs(seed, count - count // TORN, known))
-    seen = asyncio.run(fuzz_http.ask_all(port, bodies, keep=True))
-    shown("http bodies", seen, began)
+    for part in rounds(bodies):
+        began = time.monotonic()
+        answers = asyncio.run(fuzz_http.ask_all(port, part, keep=True))
+        shown("http bodies", answers, began)
+        seen += answers
     began = time.monotonic()
     torn = asyncio.run(fuzz_http.ask_all(port, fuzz_http.torn(seed, count // TORN), keep=False))
     shown("http framing", torn, began)
@@ -90,10 +102,12 @@ def fuzz_http_door(endpoints: Endpoints, count: int, seed: int) -> None:
 def fuzz_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
     """Good calls with other messages, and connections that say other things."""
     address, known = str(endpoints.otlp_grpc).removeprefix("http://"), fuzzing.messages()
-    began = time.monotonic()
-    bodies = fuzzing.inputs(seed, count - count // TORN, known)
-    seen = asyncio.run(fuzz_grpc.ask_all(address, bodies))
-    shown("grpc messages", seen, began)
+    seen = Counter[str]()
+    for part in rounds(fuzzing.inputs(seed, count - count // TORN, known)):
+        began = time.monotonic()
+        answers = asyncio.run(fuzz_grpc.ask_all(address, part))
+        shown("grpc messages", answers, began)
+        seen += answers
     began = time.monotonic()
     connections = fuzz_grpc.torn(seed, count // TORN)
     torn = asyncio.run(fuzz_grpc.tear_all(port_of(endpoints.otlp_grpc), connections))
