@@ -71,6 +71,13 @@ screenshots: $(VENV)/.installed  ## redraw the pictures of the docs: a real run,
 	$(BIN)/overwatch simulate --gpus 2 --envs 32 --slots 6 --seconds 90 --seed 3 --out $(SCREENS)/storm \
 	  --fault cull-storm@30 --fault thermal-throttle@40 --fault crash-storm@80
 	$(BIN)/overwatch tui --replay $(SCREENS)/storm --at 84 --once --format svg > docs/storm.svg
+	mkdir -p docs/screens
+	for size in 80x24 120x40 200x60; do \
+	  for page in "overview:" "drawer:enter" "lane:i" "findings:A" "policy:P j" "help:question_mark"; do \
+	    $(BIN)/overwatch tui --replay $(SCREENS)/storm --at 84 --once --format svg --size $$size \
+	      --press "$${page#*:}" > docs/screens/$${page%%:*}-$$size.svg || exit 1; \
+	  done; \
+	done
 
 constraints: $(VENV)/.installed  ## pin what is installed now, PyTorch left out
 	(echo "# What \`make\` installs after PyTorch; rewritten by \`make constraints\`."; \

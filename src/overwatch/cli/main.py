@@ -12,6 +12,7 @@ from overwatch.cli.catalog import catalog
 from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
 from overwatch.cli.locate import locate
+from overwatch.cli.watch import Option
 
 _baseline: Final = click.option(
     "--baseline", type=click.Path(path_type=Path, exists=True), metavar="RECORDING",
@@ -64,23 +65,18 @@ def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -
     help="Settings file; `overwatch locate config` without.",
 )
 @_baseline
-@click.option("--once", is_flag=True, help="Print one snapshot and end.")
+@click.option("--once", is_flag=True, help="Print one frame, or its snapshot as JSON, and end.")
 @click.option(
     "--format", "fmt", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True
 )
-def tui(
-    run_id: str | None,
-    fmt: str,
-    settings: Path | None,
-    *,
-    once: bool,
-    **source: Path | tuple[str, ...] | float | None,
-) -> None:
+@click.option("--size", default="120x40", show_default=True, metavar="COLUMNSxROWS", help="Of that frame.")
+@click.option("--press", "keys", default="", metavar="KEYS", help="Keys pressed before, e.g. 'j enter'.")
+def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Option) -> None:
     """Watch a run in the terminal, live or from a recording."""
     from overwatch.cli import watch
 
-    chosen = watch.source_of(source, run_id)
-    sys.exit(watch.print_once(chosen, fmt) if once else watch.watch(chosen, settings))
+    chosen, shape = watch.source_of(options, run_id), watch.shape_of(options)
+    sys.exit(watch.print_once(chosen, shape) if once else watch.watch(chosen, settings))
 
 
 @main.command()

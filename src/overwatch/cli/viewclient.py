@@ -5,7 +5,8 @@ import urllib.parse
 import urllib.request
 
 from overwatch import codec, discovery
-from overwatch.snapshot import Snapshot
+from overwatch.feeds.live import query_of
+from overwatch.snapshot import Snapshot, View
 
 DEFAULT_VIEW = "ws://127.0.0.1:4380"
 TIMEOUT_S = 5.0
@@ -55,11 +56,11 @@ def fetch(url: str) -> bytes:
         ) from error
 
 
-def fetch_snapshot(view: str, run_id: str | None) -> Snapshot | None:
+def fetch_snapshot(address: str, run_id: str | None, view: View | None = None) -> Snapshot | None:
     """The latest snapshot of a run (the newest run without an id); `None` while there is no run."""
-    query = "" if run_id is None else "?" + urllib.parse.urlencode({"run": run_id})
+    asked = query_of(view or View()) | ({} if run_id is None else {"run": run_id})
     try:
-        return codec.decode(fetch(f"{http_url(view)}/api/v1/snapshot{query}"))
+        return codec.decode(fetch(f"{http_url(address)}/api/v1/snapshot?{urllib.parse.urlencode(asked)}"))
     except ViewUnreachableError as error:
         cause = error.__cause__
         if isinstance(cause, urllib.error.HTTPError) and cause.code == 404 and run_id is None:

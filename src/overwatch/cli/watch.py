@@ -1,7 +1,8 @@
 """`overwatch tui`: the live screen, a recording, or one snapshot printed."""
 
 import importlib.util
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,8 @@ NO_RUN_YET: Final = 3
 """Exit code of `--once` while there is no run."""
 _NOBODY: Final = "the collector is up and has heard of no run"
 _NS: Final = 1_000_000_000
+Option = Path | tuple[str, ...] | str | float | None
+"""What an option on the command line may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class Source:
     """A recording whose throughput the recording's is compared with."""
 
 
-def source_of(options: Mapping[str, Path | tuple[str, ...] | float | None], run_id: str | None) -> Source:
+def source_of(options: Mapping[str, Option], run_id: str | None) -> Source:
     """The source that a command line names; options that exclude one another are bad usage."""
     connect, recording, at_s = (options.get(name) for name in ("connect", "recording", "at_s"))
     baseline = options.get("baseline")
@@ -71,37 +74,68 @@ def watch(source: Source, settings_file: Path | None = None) -> int:
     return run_replay(player, source.run_id, settings)
 
 
-def print_once(source: Source, fmt: str) -> int:
+def print_once(source: Source, shape: "Shape") -> int:
     """Print one snapshot as text, JSON or SVG: the latest, or the recording's at its place."""
-    snapshot = _recorded(source) if source.recording is not None else _latest(source)
-    if snapshot is None:
+    ask = _recorded(source) if source.recording is not None else _latest(source)
+    if shape.fmt == "json":
+        snapshot = ask(View())
+        text = None if snapshot is None else codec.encode(snapshot).decode()
+    else:
+        need_textual()
+        from overwatch.tui import shot
+
+        text = shot(ask, "svg" if shape.fmt == "svg" else "text", shape.size, shape.keys)
+    if text is None:
         where = "the recording has no run at this place" if source.recording else _NOBODY
         click.echo(f"no run yet: {where}", err=True)
         return NO_RUN_YET
-    if fmt == "json":
-        click.echo(codec.encode(snapshot))
-        return 0
-    need_textual()
-    from overwatch.tui import once
-
-    click.echo(once(snapshot, "svg" if fmt == "svg" else "text"))
+    click.echo(text)
     return 0
 
 
-def _latest(source: Source) -> Snapshot | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a printed frame looks like."""
+
+    fmt: str = "text"
+    size: tuple[int, int] = (120, 40)
+    """Cells across and down."""
+    keys: tuple[str, ...] = ()
+    """Pressed first, by Textual's names."""
+
+
+def shape_of(options: Mapping[str, Option]) -> Shape:
+    """The shape that a command line names; a size that is none is bad usage."""
+    size = str(options.get("size") or "120x40")
+    found = re.fullmatch(r"(\d{2,3})x(\d{2,3})", size)
+    if found is None:
+        raise click.UsageError(f"--size {size!r} is no size; write columns and rows, e.g. 120x40")
+    keys = tuple(str(options.get("keys") or "").split())
+    return Shape(fmt=str(options.get("fmt") or "text"), size=(int(found[1]), int(found[2])), keys=keys)
+
+
+Ask = Callable[[View], Snapshot | None]
+
+
+def _latest(source: Source) -> Ask:
     if len(source.connect) > 1:
         raise click.UsageError("--once prints one snapshot; give one --connect")
-    try:
-        return fetch_snapshot(_address(next(iter(source.connect), None)), source.run_id)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    address = _address(next(iter(source.connect), None))
+
+    def ask(view: View) -> Snapshot | None:
+        try:
+            return fetch_snapshot(address, source.run_id, view)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
+
+    return ask
 
 
-def _recorded(source: Source) -> Snapshot | None:
+def _recorded(source: Source) -> Ask:
     player = _player(source, source.recording or Path())
     if source.at_s is None:
         player.seek(player.last)
-    return player.look(source.run_id, View())
+    return lambda view: player.look(source.run_id, view)
 
 
 def _player(source: Source, path: Path) -> Player:

@@ -136,7 +136,7 @@ class Live:
         token = discovery.token_to_read(self.address)
         async with session.ws_connect(
             f"{self.address}/api/v1/stream",
-            params={"run": self.run_id or "", **_query(view)},
+            params={"run": self.run_id or "", **query_of(view)},
             headers={} if token is None else {"Authorization": f"Bearer {token}"},
             heartbeat=self.config.heartbeat_s,
             max_msg_size=_MOST_BYTES,
@@ -186,7 +186,7 @@ class Live:
         return snapshot
 
 
-def _query(view: View) -> dict[str, str]:
+def query_of(view: View) -> dict[str, str]:
     """The view as the API's parameters; what is as usual is left out."""
     usual = View()
     query = {"rows": str(view.rows)}

@@ -4,26 +4,33 @@ A renderer shows; it never sorts, sums or judges. Nothing that came from telemet
 """
 
 import sys
-from collections.abc import Sequence
-from datetime import tzinfo
+from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+import msgspec
+
 from overwatch import codec, discovery
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import RecordingError, open_recording
-from overwatch.snapshot import Snapshot
-from overwatch.tui.context import Context, freshness
+from overwatch.snapshot import Snapshot, View
+from overwatch.tui.context import Context, Freshness, freshness
+from overwatch.tui.panels import welcome
 from overwatch.tui.screens import overview
+from overwatch.tui.screens.overview import Frame
+from overwatch.tui.screens.whole import draw
+from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.svg import svg
+from overwatch.tui.text import Line
 from overwatch.tui.theme import Look
 
 if TYPE_CHECKING:
     from overwatch.tui.app import OverwatchApp
 
-__all__ = ["once", "recording_of", "run_replay", "run_tui"]
+__all__ = ["once", "recording_of", "run_replay", "run_tui", "shot"]
 
 Format = Literal["text", "json", "svg"]
 
@@ -97,8 +104,44 @@ def once(
     if fmt == "json":
         return codec.encode(snapshot).decode()
     ctx = Context(width=width, height=height, fresh=freshness(snapshot.link, 0.0), zone=zone)
-    lines = overview.render(snapshot, ctx).lines
-    drawn = look or Look()
+    return _written(overview.render(snapshot, ctx).lines, fmt, width, look or Look())
+
+
+def shot(
+    ask: Callable[[View], Snapshot | None],
+    fmt: Format,
+    size: tuple[int, int],
+    keys: Sequence[str] = (),
+    settings: Settings | None = None,
+) -> str | None:
+    """One frame after some keys (Textual's names), as a terminal of `size` cells shows it.
+
+    `ask` gives the snapshot of a view; `None` where there is none.
+    """
+    session = Session(None, settings)
+    session.width = size[0]
+    zone = UTC if session.settings.clock == "utc" else None
+    drawn = Frame(lines=[])
+    for key in (None, *keys):
+        if key is not None:
+            session.press(key, key if len(key) == 1 else None, 0.0)
+        snapshot = ask(session.view)
+        if snapshot is None:
+            return None
+        session.take(snapshot)
+        shown = msgspec.structs.replace(snapshot, feed=session.feed)
+
+        def context(fresh: Freshness = freshness(snapshot.link, 0.0)) -> Context:  # noqa: B008 of this turn
+            return Context(
+                width=size[0], height=size[1], fresh=fresh, cursor=session.cursor, ui=session.ui, zone=zone
+            )
+
+        drawn = draw(session, shown, context, lambda: welcome.Waiting(collector="", state=""))
+    look = Look.of(session.settings, {"TERM": "xterm-256color"}, "utf8")
+    return _written(drawn.lines, fmt, size[0], look)
+
+
+def _written(lines: list[Line], fmt: Format, width: int, look: Look) -> str:
     if fmt == "svg":
-        return svg(lines, width, drawn)
-    return "\n".join("".join(segment.text for segment in drawn.segments(line)).rstrip() for line in lines)
+        return svg(lines, width, look)
+    return "\n".join("".join(segment.text for segment in look.segments(line)).rstrip() for line in lines)

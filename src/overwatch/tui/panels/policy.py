@@ -10,6 +10,8 @@ from overwatch.tui.text import Line, Role, Span, blank, clean, cut_middle, fit, 
 
 _NAME = 26
 _AXIS = 9
+_APART = 16
+"""Dots from one update to the next while there are few."""
 
 
 def names(snapshot: Snapshot) -> tuple[str, ...]:
@@ -57,6 +59,8 @@ def _chart(name: str, reading: Reading, history: History, ctx: Context, rows: in
     low, high = scale(values, limit)
     wide = max(4, ctx.width - _AXIS - 2)
     seen = min(len(values), 2 * wide)
+    apart = max(1, min(_APART, 2 * wide // max(1, len(values))))
+    values = tuple(value for value in values for _ in range(apart))
     note = [Span(f"the last {seen} updates", Role.MUTED)]
     drawn = [rule(clean(reading.label or name).upper(), note, ctx.width)]
     marks = {0: _axis(high), rows - 1: _axis(low)}
