@@ -32,6 +32,8 @@ from overwatch.state.overflow import Overflow
 
 FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
+LOOKS: Final = 8
+"""Times that a run is judged at most within one tick."""
 MAX_RUNS: Final = 256
 MAX_ENVS_OF_ALL: Final = 1 << 18
 """Most envs of all runs together."""
@@ -122,6 +124,8 @@ class _Tracked(msgspec.Struct):
     """`last_stamp` when the run's ended snapshot was last recorded."""
     judged: Judged | None = None
     """This tick's judgement; not part of a checkpoint."""
+    looked_at: int = 0
+    """Newest producer's time when it was last judged."""
 
 
 class _SavedRun(msgspec.Struct, frozen=True):
@@ -224,23 +228,38 @@ class Fold:
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         for run in saved.runs:
             assessment = load_assessment(run.assessment)
-            fold._runs[run.run_id] = _Tracked(load_state(run.state), assessment, run.logged_stamp)
+            state = load_state(run.state)
+            fold._runs[run.run_id] = _Tracked(state, assessment, run.logged_stamp, looked_at=state.last_at)
         return fold
 
     def _judge(self, tick: int, batches: Sequence[Batch], hushed: Hushed) -> list[str]:
-        """Take one tick; returns the runs whose snapshot is recorded at it."""
-        for batch in batches:
+        """Take one tick; returns the runs whose snapshot is recorded at it.
+
+        Where seconds of a run come in one tick, it is judged within them too: what was true for a while and
+        is over again is not missed because a spool drains fast.
+        """
+        every = -(-len(batches) // LOOKS)
+        for place, batch in enumerate(batches):
+            if place and place % every == 0:
+                for run_id in [run_id for run_id, run in self._runs.items() if _is_long(run)]:
+                    self._assess(run_id, tick, hushed)
             self._apply(batch)
         logged: list[str] = []
-        how = self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
         for run_id, tracked in self._runs.items():
-            judged = assess(tracked.state, tracked.assessment, tick, how, self._given or self._told)
-            if run_id in hushed:
-                judged = without_new(judged, tracked.assessment, hushed[run_id])
-            tracked.assessment, tracked.judged = judged.assessment, judged
+            judged = self._assess(run_id, tick, hushed)
             if tick % SLOW_NS == 0 and self._is_recorded(tracked, judged):
                 logged.append(run_id)
         return logged
+
+    def _assess(self, run_id: str, tick: int, hushed: Hushed) -> Judged:
+        how = self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
+        tracked = self._runs[run_id]
+        judged = assess(tracked.state, tracked.assessment, tick, how, self._given or self._told)
+        if run_id in hushed:
+            judged = without_new(judged, tracked.assessment, hushed[run_id])
+        tracked.assessment, tracked.judged = judged.assessment, judged
+        tracked.looked_at = tracked.state.last_at
+        return judged
 
     def _capped(self) -> list[tuple[str, _Tracked]]:
         return [(run_id, run) for run_id, run in self._runs.items() if run.state.overflow.counts]
@@ -348,6 +367,11 @@ class Fold:
     def _quarantine(self, detail: str) -> None:
         self.tower.problems += 1
         self.tower.last_problem = detail
+
+
+def _is_long(tracked: _Tracked) -> bool:
+    """Whether a second of a run has come in since it was last judged."""
+    return tracked.state.last_at - tracked.looked_at >= SLOW_NS
 
 
 def _is_over(judged: Judged) -> bool:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from overwatch.catalog import Scope
+from overwatch.events import Column, Event, Measured
 from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import origin_attributes, request
@@ -83,3 +85,38 @@ def test_while_the_spool_drains_the_age_is_that_of_the_data(healthy: list[Snapsh
     assert late[10].verdict.note == "no alarm is raised for the gap itself"
     assert max(rates) == pytest.approx(HEALTHY.n_envs * HEALTHY.rate_hz, rel=0.11)
     assert healthy[-1].link.state in ("live", "ended")
+
+
+def _drained(speed: float, hot: range) -> set[str]:
+    """Codes of what is found while fifty seconds, kept while the collector was away, come in so fast."""
+    settings = Settings(gpus=1, envs=2, slots=0, rate_hz=1, seconds=50, run_id=ORIGIN.run_id)
+    fold, seq, waiting = Fold(), 1, list[Batch]()
+    for number, moment in enumerate(Script(settings, START_NS).moments(), start=1):
+        second = (moment.at - START_NS) // SECOND
+        events = [*moment.events, _heat(moment.at, hot=second in hot)]
+        body = request(fakes.records(events, ORIGIN, seq), origin_attributes(ORIGIN))
+        seq += len(events)
+        stamp = START_NS + int((moment.at - START_NS) / speed)
+        waiting.append(Batch(sequence=number, stamp=stamp, signal=Signal.LOGS, body=body))
+    found, tick = set[str](), next_tick(START_NS)
+    while waiting:
+        due = [batch for batch in waiting if batch.stamp <= tick]
+        del waiting[: len(due)]
+        snapshot = fold.advance(tick, due, ()).snapshots[ORIGIN.run_id, View()]
+        found |= {finding.code for finding in snapshot.findings}
+        tick += FAST_NS
+    return found
+
+
+def _heat(at: int, *, hot: bool) -> Event:
+    """What a lane says of its throttling."""
+    word = Column.of_labels(["thermal" if hot else None])
+    values = {"overwatch.gpu.throttle": word, "hw.gpu.utilization": Column.of([0.9])}
+    return Measured(at=at, scope=Scope.GPU, keys={"gpu_id": Column.of_labels(["hot"])}, values=values)
+
+
+@pytest.mark.parametrize("speed", [9, 200])
+def test_what_was_true_for_a_while_is_found_however_fast_it_comes_in(speed: float) -> None:
+    """Twelve seconds of heat are found at nine times the pace and where all comes in at once; one is not."""
+    assert _drained(speed, range(25, 37)) == {"thermal-throttle"}
+    assert _drained(speed, range(25, 26)) == set()
