@@ -150,6 +150,14 @@ def empty_attributes(count: int) -> bytes:
     return message.SerializeToString()
 
 
+def named_attributes(count: int) -> bytes:
+    """A log record with so many attributes, each of another name."""
+    message = ExportLogsServiceRequest()
+    record = message.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=time.time_ns())
+    record.attributes.extend([pair(f"{number:x}", "") for number in range(count)])
+    return message.SerializeToString()
+
+
 def bomb(gib: int) -> bytes:
     """So many GiB of zeros, packed."""
     return gzip.compress(bytes(1 << 26), 9) * (gib << 4)

@@ -21,6 +21,7 @@ from tests.e2e.flooding import (
     flood,
     label_values,
     most_memory_mib,
+    named_attributes,
     post,
     slow_connections,
 )
@@ -49,6 +50,13 @@ def ten_million_attributes(url: str) -> str:
     return f"{refused}, then {flood(url, '/v1/logs', repeat(empty_attributes(500_000), 20), 2)}"
 
 
+def five_million_names(url: str) -> str:
+    """Attributes that all have another name, as many as a body may hold."""
+    answers = flood(url, "/v1/logs", repeat(named_attributes(250_000), 20), 2)
+    assert set(answers.statuses) == {200}
+    return str(answers)
+
+
 def thousand_slow_connections(url: str) -> str:
     """A thousand connections that never finish a header; each is cut."""
     with slow_connections(url, 1000) as connections:
@@ -69,6 +77,7 @@ FLOODS: tuple[Flood, ...] = (
     million_label_values,
     gzip_bomb,
     ten_million_attributes,
+    five_million_names,
     thousand_slow_connections,
     overload,
 )

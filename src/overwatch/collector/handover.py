@@ -1,8 +1,9 @@
-"""What the doors decoded, kept until the fold asks for it: a body is decoded once, not twice.
+"""What the doors decoded, kept until the fold asks for it: a small body is decoded once, not twice.
 
 Rules: a hint, never a truth: what is not here is decoded again, with the same result. Bounded; the oldest
 goes first, as bodies that were refused in the end, or that the fold reads from files, are never asked for.
-Must not know what records mean.
+Large bodies are decoded one at a time, whoever asks: each takes many times its size. Must not know what
+records mean.
 """
 
 import threading
@@ -16,6 +17,10 @@ MOST_BYTES: Final = 2 << 20
 """Most bytes of bodies whose records are kept; records take several times as much."""
 
 
+LARGE_BYTES: Final = 256 << 10
+"""Bodies of more bytes than this wait for each other."""
+
+
 class Handover:
     """Decoded bodies on their way; safe from any thread."""
 
@@ -24,6 +29,14 @@ class Handover:
         self._lock = threading.Lock()
         self._held: OrderedDict[int, tuple[bytes, Decoded]] = OrderedDict()
         self._bytes = 0
+        self._large = threading.Lock()
+
+    def decode(self, signal: Signal, body: bytes) -> Decoded:
+        """As `decode`, a large body in its turn; raises `MalformedBody`."""
+        if len(body) <= LARGE_BYTES:
+            return decode(signal, body)
+        with self._large:
+            return decode(signal, body)
 
     def put(self, body: bytes, decoded: Decoded) -> None:
         """Keep what `body`, this very object, was decoded to."""
@@ -39,7 +52,7 @@ class Handover:
         with self._lock:
             kept = self._drop(id(body))
         # A body that is held keeps its id: whoever has it, it is the same object.
-        return decode(signal, body) if kept is None else kept
+        return self.decode(signal, body) if kept is None else kept
 
     def _drop(self, key: int) -> Decoded | None:
         body, decoded = self._held.pop(key, (b"", None))

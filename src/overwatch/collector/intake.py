@@ -17,7 +17,7 @@ from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, Journal, JournalFullError, Signal
 from overwatch.otlp import elements, jsonl, validate
-from overwatch.otlp.decode import MalformedBody, decode
+from overwatch.otlp.decode import MalformedBody
 
 SMALL_BYTES: Final = 32 << 10
 """Bodies up to this size are decoded in the event loop: to wake a thread and to wait for it takes longer."""
@@ -90,8 +90,9 @@ class Intake:
         limits: LimitsConfig | None = None,
         handover: Handover | None = None,
     ) -> None:
-        """`handover` gets what small bodies were decoded to."""
-        self._handover = handover
+        """`handover` gets what small bodies were decoded to, where a fold will ask for it."""
+        self._is_folded = handover is not None
+        self._handover = handover or Handover()
         self._journal = journal
         self._tally = tally
         self._limits = limits or LimitsConfig()
@@ -181,13 +182,13 @@ class Intake:
                 elements.check_json(data, limit)
                 data = jsonl.from_json(body.signal, data)
             elements.check_protobuf(body.signal, data, limit)
-            decoded = decode(body.signal, data)
+            decoded = self._handover.decode(body.signal, data)
             counts = validate.counts_of(validate.count_items(body.signal, data), decoded)
         except elements.TooManyElements as error:
             raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:
             raise self._refused(Reason.MALFORMED, str(error), body.transport) from error
-        if self._handover is not None and len(data) <= SMALL_BYTES:
+        if self._is_folded and len(data) <= SMALL_BYTES:
             self._handover.put(data, decoded)
         return _Checked(body=body, data=data, counts=counts)
 

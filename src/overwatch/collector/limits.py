@@ -19,6 +19,8 @@ import psutil
 _DEFAULT_MIB: Final = 4096
 _CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 _STATM: Final = Path("/proc/self/statm")
+_MALLOPT: Final = {-3: 256 << 10, -1: 1 << 20, -8: 2}
+"""M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX of glibc: as shipped, a thread keeps what it once had."""
 _RECLAIM_S: Final = 10.0
 """Least time between two attempts to give memory back, in seconds."""
 
@@ -78,6 +80,14 @@ def resident_bytes() -> int:
         return int(_STATM.read_bytes().split()[1]) * 4096
     except (OSError, ValueError, IndexError):
         return int(psutil.Process().memory_info().rss)
+
+
+def return_memory_soon() -> None:
+    """Have the C library give large blocks back once they are free, whichever thread had them."""
+    with contextlib.suppress(OSError, AttributeError):
+        set_option = ctypes.CDLL(None).mallopt
+        for option, value in _MALLOPT.items():
+            set_option(option, value)
 
 
 class MemoryLimiter:

@@ -18,6 +18,7 @@ from typing import Final
 
 from overwatch import __version__
 from overwatch.collector import logs
+from overwatch.collector.limits import return_memory_soon
 from overwatch.collector.secrets import texts_in
 from overwatch.collector.service import Service, StartError
 from overwatch.collector.settings import CollectorConfig
@@ -39,6 +40,7 @@ def run(config: CollectorConfig) -> int:
     Returns 0 after a clean stop, 1 when a part did not stop cleanly, 2 when the collector cannot start. A
     second signal ends the process at once.
     """
+    return_memory_soon()
     service = Service(config)
     tokens, written = service.context.guard.tokens, texts_in(config)
     with (

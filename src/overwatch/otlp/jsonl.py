@@ -9,7 +9,7 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Final, NamedTuple, TypeAlias
 
@@ -22,9 +22,15 @@ from overwatch.journal import Signal
 from overwatch.otlp import wire
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+_Tree: TypeAlias = "str | int | float | bool | msgspec.Raw | list[_Tree] | dict[str, _Tree] | None"
+"""What is written: parts may be JSON text already."""
 
 MAX_DEPTH: Final = 101
 """Deepest nesting of messages; the protobuf parser's own limit."""
+
+_ITEMS: Final = frozenset({"logRecords", "dataPoints", "spans"})
+_MANY: Final = 256
+"""Items, and all lists longer than this, become text one by one: a tree of all takes far more memory."""
 
 _IDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -69,7 +75,7 @@ def from_json(signal: Signal, line: bytes) -> bytes:
 
 class _Writer(NamedTuple):
     name: str
-    convert: Callable[..., Json] | None
+    convert: Callable[..., _Tree] | None
     """`None` where the value is JSON already."""
     many: bool
 
@@ -82,7 +88,7 @@ def _writers(descriptor: Descriptor) -> dict[int, _Writer]:
     }
 
 
-def _writer(field: FieldDescriptor) -> Callable[..., Json] | None:
+def _writer(field: FieldDescriptor) -> Callable[..., _Tree] | None:
     if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
         kind = field.message_type
         return _write if kind is None else _SHORT_CUTS.get(kind.full_name, _write)
@@ -93,19 +99,33 @@ def _writer(field: FieldDescriptor) -> Callable[..., Json] | None:
     return _double if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE else None
 
 
-def _write(message: Message) -> Json:
+def _write(message: Message) -> _Tree:
     writers = _writers(message.DESCRIPTOR)
-    tree: dict[str, Json] = {}
+    tree: dict[str, _Tree] = {}
     for field, value in message.ListFields():
         name, convert, many = writers[field.number]
         if convert is None:
             tree[name] = list(value) if many else value
+        elif not many:
+            tree[name] = convert(value)
+        elif name in _ITEMS or len(value) > _MANY:
+            tree[name] = _as_text(value, convert)
         else:
-            tree[name] = [convert(item) for item in value] if many else convert(value)
+            tree[name] = [convert(item) for item in value]
     return tree
 
 
-def _write_pair(pair: KeyValue) -> Json:
+def _as_text(items: Iterable[object], convert: Callable[..., _Tree]) -> msgspec.Raw:
+    """A list of at least one item."""
+    text = bytearray(b"[")
+    for item in items:
+        text += msgspec.json.encode(convert(item))
+        text += b","
+    text[-1:] = b"]"
+    return msgspec.Raw(bytes(text))
+
+
+def _write_pair(pair: KeyValue) -> _Tree:
     """As `_write`, for the message that most of a request is made of."""
     key, value = pair.key, pair.value
     kind = value.WhichOneof("value")
@@ -115,12 +135,12 @@ def _write_pair(pair: KeyValue) -> Json:
     return {"key": key, "value": _write_kind(value, kind)}
 
 
-def _write_any(value: AnyValue) -> Json:
+def _write_any(value: AnyValue) -> _Tree:
     kind = value.WhichOneof("value")
     return {} if kind is None else _write_kind(value, kind)
 
 
-def _write_kind(value: AnyValue, kind: str) -> Json:
+def _write_kind(value: AnyValue, kind: str) -> _Tree:
     if kind == "string_value":
         return {"stringValue": value.string_value}
     if kind == "int_value":
@@ -132,18 +152,18 @@ def _write_kind(value: AnyValue, kind: str) -> Json:
     return _write(value)
 
 
-_SHORT_CUTS: Final[dict[str, Callable[..., Json]]] = {
+_SHORT_CUTS: Final[dict[str, Callable[..., _Tree]]] = {
     KeyValue.DESCRIPTOR.full_name: _write_pair,
     AnyValue.DESCRIPTOR.full_name: _write_any,
 }
 """Writers of messages that come by the thousand; they give what `_write` gives."""
 
 
-def _base64(data: bytes) -> Json:
+def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _double(value: float) -> Json:
+def _double(value: float) -> float | str:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
