@@ -4,18 +4,20 @@ Owns the words; which codes there are is decided where findings are made. A row 
 text, from its question, its limits and its fix.
 """
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from overwatch.catalog import Scope, find
 from overwatch.catalog.metric import Limit, Limits, Metric
 from overwatch.catalog.runbooks import fleet, machines, policy, run
 from overwatch.catalog.runbooks.book import Runbook
 
-__all__ = ["PAGE", "RUNBOOKS", "Runbook", "has_runbook", "row_code", "runbook_of_row"]
+__all__ = ["PAGE", "RUNBOOKS", "Runbook", "has_runbook", "row_code", "runbook", "runbook_of_row"]
 
 PAGE: Final = "docs/runbooks.md"
 """Where the texts can be read, below the project's root."""
-RUNBOOKS: Final = MappingProxyType(
+RUNBOOKS: Final[Mapping[str, Runbook]] = MappingProxyType(
     {entry.code: entry for area in (policy, fleet, machines, run) for entry in area.ENTRIES}
 )
 """By code; single rows are not among them."""
@@ -42,6 +44,15 @@ def runbook_of_row(row: Metric) -> Runbook:
         confirm=f"The sparkline of `{row.short}`; `overwatch catalog show {row.short}` gives its limits.",
         act=f"{row.fix[:1].upper()}{row.fix[1:]}." if row.fix else _NO_FIX,
     )
+
+
+def runbook(code: str) -> Runbook | None:
+    """The text about a finding; `None` for what a user's own rules find."""
+    if code in RUNBOOKS:
+        return RUNBOOKS[code]
+    short = code.removeprefix("policy-").replace("-", "_")
+    row = find(short, Scope.POLICY) if code.startswith("policy-") else None
+    return None if row is None else runbook_of_row(row)
 
 
 def has_runbook(code: str) -> bool:

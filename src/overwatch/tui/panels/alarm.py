@@ -1,6 +1,7 @@
 """What the drawer says of one finding: message, next step, evidence, and what it is about."""
 
 from overwatch.catalog.durations import duration
+from overwatch.catalog.runbooks import runbook
 from overwatch.snapshot import Bound, Finding, Lane, Reading, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import severity, sparkline
@@ -28,6 +29,7 @@ def content(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
         *(("because" if place == 0 else "", clean(factor)) for place, factor in enumerate(finding.factors)),
         ("also", f"{finding.symptoms:,} symptoms counted under it" if finding.symptoms else ""),
         ("runbook", clean(finding.runbook_url or "")),
+        *(("", text) for text in _book(finding)),
     ]
     lines = [line for label, text in parts if text for line in _wrapped(label, text, width)]
     about = finding.subject
@@ -40,6 +42,12 @@ def content(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
     if reading is not None:
         lines += _reading(reading, width)
     return lines
+
+
+def _book(finding: Finding) -> tuple[str, ...]:
+    """What the finding means, how to see that it is so, and what to do."""
+    known = runbook(finding.code)
+    return () if known is None else (known.means, f"Confirm: {known.confirm}", f"Do: {known.act}")
 
 
 def lane_text(lane: Lane, width: int) -> list[Line]:

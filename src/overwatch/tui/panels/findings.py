@@ -1,6 +1,10 @@
-"""The list of all findings of a run: open, acknowledged and just cleared ones, in the snapshot's order."""
+"""The list of all findings of a run: open, acknowledged and just cleared ones, in the snapshot's order.
+
+Below it what the one under the cursor says, with its runbook: what it means, how to confirm it, what to do.
+"""
 
 from overwatch.catalog.durations import duration
+from overwatch.catalog.runbooks import runbook
 from overwatch.snapshot import Finding, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import severity
@@ -40,12 +44,16 @@ def _row(snapshot: Snapshot, finding: Finding, picked: bool, ctx: Context) -> li
 
 def _text(finding: Finding, ctx: Context) -> list[Line]:
     """Code, next step and evidence of one finding."""
-    parts = [("next", finding.hint), *(("because", factor) for factor in finding.factors)]
+    parts = [("next", finding.hint)]
+    parts += [("because" if place == 0 else "", factor) for place, factor in enumerate(finding.factors)]
     parts += [("also", f"{finding.symptoms:,} symptoms counted under it")] if finding.symptoms else []
+    known = runbook(finding.code)
+    if known is not None:
+        parts += [("means", known.means), ("confirm", known.confirm), ("do", known.act)]
     lines = [rule(clean(finding.code).upper(), [], ctx.width)]
     for label, text in parts:
         for place, row in enumerate(wrapped(clean(text), max(8, ctx.width - 12)) if text else []):
             lines.append(
                 fit([Span(left(f" {label}" if place == 0 else "", 10), Role.MUTED), Span(row)], ctx.width)
             )
-    return lines[:8]
+    return lines[: max(8, ctx.height // 2)]
