@@ -100,11 +100,11 @@ class Sheet:
         self.is_changed = True
         return len(lines) + sum(_items(block.message) for block in blocks)
 
-    def choose(self, run_id: str) -> None:
-        """Let the numbers of a run be thinned."""
+    def choose(self, run_id: str, *, only_many: bool = False) -> None:
+        """Let the numbers of a run be thinned; with `only_many` those that speak of many subjects."""
         for line in self.lines:
             if line.run_id == run_id and line.log is not None:
-                line.said = _number(line)
+                line.said = _number(line, only_many=only_many)
         for block in self.blocks:
             block.is_chosen = block.is_chosen or (block.run_id == run_id and _is_replaceable(block.message))
 
@@ -203,16 +203,14 @@ def _series(line: _Line, event: Measured) -> tuple[object, ...]:
     return line.source.key, line.run_id, event.scope, names, tuple(event.keys)
 
 
-def _number(line: _Line) -> Record | None:
+def _number(line: _Line, *, only_many: bool) -> Record | None:
     """What a line measures; `None` for a fact, and for what says only that its source is there."""
     if line.log is None:
         return None
     record = measurement(resource_of(line.source.resource), line.log)
-    return record if record is not None and _values(record) else None
-
-
-def _values(record: Record) -> bool:
-    return isinstance(record.event, Measured) and bool(record.event.values)
+    if record is None or not isinstance(record.event, Measured) or not record.event.values:
+        return None
+    return None if only_many and not record.event.keys else record
 
 
 def _lines(message: ExportLogsServiceRequest) -> Iterator[_Line]:

@@ -35,11 +35,17 @@ class Thinning:
     """Of single runs, by run id, where that is coarser; records of no run are under the empty one."""
     kept: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """Around what matters, by run id; in order, without overlaps."""
+    usual: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """The same for longer: what the run says of itself is left once a second, to tell what was usual."""
 
     def period_ns(self, run_id: str, stamp: int) -> int:
         """Time of which one number is left; 0 where all are."""
         grain = self.of(run_id)
-        return grain.kept_period_ns if self._is_kept(run_id, stamp) else grain.period_ns
+        return grain.kept_period_ns if _is_within(self.kept, run_id, stamp) else grain.period_ns
+
+    def is_usual(self, run_id: str, stamp: int) -> bool:
+        """Whether only measurements of many subjects may be fewer than one a second."""
+        return _is_within(self.usual, run_id, stamp)
 
     def is_gone(self, run_id: str) -> bool:
         """Whether nothing is left."""
@@ -48,11 +54,6 @@ class Thinning:
     def of(self, run_id: str) -> Grain:
         """What is left of a run."""
         return max(self.floor, self.grains.get(run_id, self.floor), key=lambda grain: grain.step)
-
-    def _is_kept(self, run_id: str, stamp: int) -> bool:
-        spans = self.kept.get(run_id, ())
-        place = bisect_right(spans, stamp, key=lambda span: span[0])
-        return place > 0 and stamp <= spans[place - 1][1]
 
 
 @dataclass(slots=True)
@@ -71,6 +72,12 @@ class Loss:
         self.records += records
         self.first = self.first or stamp
         self.last = stamp
+
+
+def _is_within(spans_of: Mapping[str, Sequence[Span]], run_id: str, stamp: int) -> bool:
+    spans = spans_of.get(run_id, ())
+    place = bisect_right(spans, stamp, key=lambda span: span[0])
+    return place > 0 and stamp <= spans[place - 1][1]
 
 
 def thin(batches: Iterable[Batch], thinning: Thinning, losses: dict[str, Loss]) -> Iterator[Batch]:
@@ -115,7 +122,8 @@ def _thinned(batches: list[Batch], thinning: Thinning, period_ns: int) -> Iterat
         if sheet is not None:
             for run_id in sheet.runs:
                 if thinning.period_ns(run_id, batch.stamp) >= period_ns:
-                    sheet.choose(run_id)
+                    spares = period_ns > SECOND_NS and thinning.is_usual(run_id, batch.stamp)
+                    sheet.choose(run_id, only_many=spares)
             chosen.append(sheet)
     join_numbers(chosen, period_ns)
     for batch, sheet in zip(batches, sheets, strict=True):

@@ -52,10 +52,20 @@ class _Content:
     gone: list[Gone] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What stands around findings, as stamps from and to, by run id."""
+
+    kept: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """Where all numbers are left whole."""
+    usual: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """Where those that the run says of itself are left once a second."""
+
+
 class _Rewriting:
     """One job on the way."""
 
-    def __init__(self, folder: Path, job: Job, kept: Mapping[str, Sequence[Span]], *, packs: bool) -> None:
+    def __init__(self, folder: Path, job: Job, around: Around, *, packs: bool) -> None:
         self._folder = folder
         self._job = job
         self._files = RecordingFiles(folder)
@@ -65,8 +75,8 @@ class _Rewriting:
                 grains[run_id] = max(grains[run_id], grain, key=lambda grain: grain.step)
         for run_id, grain in job.grains.items():
             grains[run_id] = max(grains.get(run_id, grain), grain, key=lambda grain: grain.step)
-        self._thinning = Thinning(floor=job.floor, grains=grains)
-        self._around = kept
+        self._thinning = Thinning(floor=job.floor, grains=grains, usual=around.usual)
+        self._around = around.kept
         self._kept: dict[str, list[Span]] = {}
         self._is_copy = job.floor is Grain.WHOLE and all(
             grain is self._thinning.of(run_id) for one in job.pieces for run_id, grain in one.grains.items()
@@ -245,12 +255,9 @@ class _Rewriting:
         return msgspec.json.encode(header)
 
 
-def compact(folder: Path, job: Job, kept: Mapping[str, Sequence[Span]], *, packs: bool) -> Piece:
-    """Do one job; returns the piece that is there now. Raises `OSError`, and then nothing has changed.
-
-    `kept` says around which stamps the numbers of a run are left whole.
-    """
-    rewriting = _Rewriting(folder, job, kept, packs=packs)
+def compact(folder: Path, job: Job, around: Around, *, packs: bool) -> Piece:
+    """Do one job; returns the piece that is there now. Raises `OSError`, and then nothing has changed."""
+    rewriting = _Rewriting(folder, job, around, packs=packs)
     try:
         rewriting.write()
     except MalformedBody as error:

@@ -37,7 +37,7 @@ class PackedWriter:
         self.path = path
         self.size = 0
         """Bytes of lines so far."""
-        self._file = path.open("wb")
+        self._file = _created(path)
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True)
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -84,7 +84,7 @@ class PlainWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
-        self._file = path.open("wb")
+        self._file = _created(path)
 
     def append(self, line: bytes) -> int:
         """Add one line without its newline; returns its offset."""
@@ -164,6 +164,12 @@ class PackedReader:
         if sum(packed for packed, _ in frames) != begin or any(size > _MOST_BYTES for _, size in frames):
             _damaged(self.path, "the table of its frames is wrong")
         return frames
+
+
+def _created(path: Path) -> BinaryIO:
+    """An empty file in place of what has the name, as closed to others as plain ones. Raises `OSError`."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o640), "wb")
 
 
 def unpacked_lines(path: Path) -> Iterator[bytes]:

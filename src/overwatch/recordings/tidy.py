@@ -7,7 +7,7 @@ piece that cannot be rewritten is left as it is and said. Must not know who star
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,13 +16,15 @@ import msgspec
 
 from overwatch.journal import Signal
 from overwatch.otlp.thin import Span
-from overwatch.recordings.compaction import compact
+from overwatch.recordings.compaction import Around, compact
 from overwatch.recordings.files import header_of, live_lines, piece_lines
 from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Started, read_entry
 from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
 from overwatch.recordings.plan import Held, Rules, next_job
 
 LOCK: Final = "tidy.lock"
+_USUAL_NS: Final = 3600 * 10**9
+"""Before a finding, what is usual is told by so much of what the run says of itself."""
 _KINDS: Final = (INDEX, *(signal.value for signal in Signal if signal is not Signal.START))
 
 
@@ -89,7 +91,7 @@ class _Tidying:
             if job is None:
                 break
             try:
-                compact(self._folder, job, self._spans(), packs=self._orders.rules.packs)
+                compact(self._folder, job, self._around(), packs=self._orders.rules.packs)
                 jobs += 1
             except OSError as error:
                 self._bad.update(one.piece for one in job.pieces)
@@ -143,18 +145,10 @@ class _Tidying:
                     pass
         return Held(piece=piece, size=size, last=last, shares={} if header is None else header.runs)
 
-    def _spans(self) -> dict[str, list[Span]]:
-        """Around which stamps numbers are kept, by run."""
-        found: dict[str, list[Span]] = {}
-        before, after = round(self._orders.before_s * 1e9), round(self._orders.after_s * 1e9)
+    def _around(self) -> Around:
         told = [raised for many in self._raised.values() for raised in many]
-        for raised in sorted(told, key=lambda raised: raised.around(before, after)):
-            start, end = raised.around(before, after)
-            spans = found.setdefault(raised.run, [])
-            if spans and start <= spans[-1][1]:
-                start, end = spans[-1][0], max(end, spans.pop()[1])
-            spans.append((start, end))
-        return found
+        before, after = round(self._orders.before_s * 1e9), round(self._orders.after_s * 1e9)
+        return Around(kept=_spans(told, before, after), usual=_spans(told, max(before, _USUAL_NS), after))
 
     def _live_bytes(self) -> int:
         paths = (self._folder / f"{kind}.jsonl" for kind in _KINDS)
@@ -184,6 +178,18 @@ def _entries(folder: Path, piece: Piece | None) -> Iterator[Entry]:
             yield read_entry(line)
         except msgspec.DecodeError:
             continue
+
+
+def _spans(told: Sequence[Raised], before_ns: int, after_ns: int) -> dict[str, list[Span]]:
+    """From so long before to so long after each finding, by run, those that overlap as one."""
+    found: dict[str, list[Span]] = {}
+    for raised in sorted(told, key=lambda raised: raised.around(before_ns, after_ns)):
+        start, end = raised.around(before_ns, after_ns)
+        spans = found.setdefault(raised.run, [])
+        if spans and start <= spans[-1][1]:
+            start, end = spans[-1][0], max(end, spans.pop()[1])
+        spans.append((start, end))
+    return found
 
 
 @contextmanager

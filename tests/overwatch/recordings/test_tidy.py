@@ -42,6 +42,7 @@ def test_what_is_packed_is_read_as_it_was(tmp_path: Path) -> None:
     assert report.pieces == 3
     assert not [name for name in names(tmp_path) if name.endswith("-0.jsonl")]
     assert batches(tmp_path) == whole
+    assert not [path for path in tmp_path.iterdir() if path.stat().st_mode & 0o007]
     assert early.read(segments[0].entries) == whole
     assert early.bad_batches == 0
     assert Recording(tmp_path).segments() == Recording(tmp_path).segments()

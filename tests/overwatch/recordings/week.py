@@ -53,10 +53,14 @@ class Plan:
     idle_s: float = 5.0
     """Time between ticks that are taken while nothing comes."""
     storms: tuple[Storm, ...] = ()
+    before_s: float = 20.0
+    """How long before a storm a batch is told each tenth of a second..."""
+    after_s: float = 50.0
+    """...and how long after its begin."""
 
     def seconds(self) -> Iterator[tuple[float, Storm | None, float]]:
         """Every moment that is told, with the storm that it is in and how long that has lasted."""
-        busy = [(storm.at_s - 20, storm.at_s + 50, storm) for storm in self.storms]
+        busy = [(storm.at_s - self.before_s, storm.at_s + self.after_s, storm) for storm in self.storms]
         busy += [
             (day * DAY + 8 * HOUR, day * DAY + 8 * HOUR + self.busy_s, None) for day in range(int(self.days))
         ]

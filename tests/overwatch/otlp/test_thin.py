@@ -1,0 +1,208 @@
+"""Batches with fewer numbers: facts to the byte, silence as it was, a fold that ends where it would have."""
+
+import numpy as np
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from overwatch.events import EnvsRemoved, Event, Measured, Origin
+from overwatch.fold import Fold, next_tick
+from overwatch.journal import Batch, Signal
+from overwatch.otlp.decode import decode
+from overwatch.otlp.encode import request
+from overwatch.otlp.grain import Grain
+from overwatch.otlp.thin import Loss, Thinning, thin
+from overwatch.simulate import Script, Settings, Teller, parse_fault
+from overwatch.state.run import RunState
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+
+MINUTE = Thinning(floor=Grain.MINUTE)
+
+
+def batch(number: int, second: float, events: list[Event], origin: Origin = fakes.ORIGIN) -> Batch:
+    """Received 5 ms after a second."""
+    body = request(fakes.records(events, origin, first_seq=1000 * number), {})
+    stamp = START_NS + round(second * SECOND) + 5_000_000
+    return Batch(sequence=number, stamp=stamp, signal=Signal.LOGS, body=body)
+
+
+def thinned(batches: list[Batch], thinning: Thinning = MINUTE) -> list[Batch]:
+    """What is left."""
+    return list(thin(batches, thinning, {}))
+
+
+def logs(batches: list[Batch], *, numbers: bool) -> list[bytes]:
+    """Log records as bytes: measurements, or everything else."""
+    return [
+        log.SerializeToString(deterministic=True)
+        for one in batches
+        for resource in ExportLogsServiceRequest.FromString(one.body).resource_logs
+        for scope in resource.scope_logs
+        for log in scope.log_records
+        if (log.event_name == "overwatch.measured") == numbers
+    ]
+
+
+def simulated(seconds: int, *faults: str) -> list[Batch]:
+    """A scripted run as a collector would have received it."""
+    planned = tuple(parse_fault(fault) for fault in faults)
+    script = Script(Settings(gpus=2, envs=4, slots=2, seconds=seconds, faults=planned), START_NS)
+    told = Teller("run-1", "epoch").tell(script.moments())
+    return [
+        Batch(sequence=n, stamp=each.at + 5_000_000, signal=Signal.LOGS, body=each.body)
+        for n, each in enumerate(told, 1)
+    ]
+
+
+def test_facts_keep_their_bytes_and_their_order() -> None:
+    """Whatever is no measurement is there as it was, for every grain but the last."""
+    whole = simulated(90, "crash-storm@20", "cull-storm@40")
+    for grain in (Grain.SECOND, Grain.MINUTE, Grain.SPARSE):
+        left = thinned(whole, Thinning(floor=grain))
+        assert logs(left, numbers=False) == logs(whole, numbers=False)
+        assert len(logs(left, numbers=True)) < len(logs(whole, numbers=True)) / 2
+
+
+def test_a_fold_ends_where_it_would_have() -> None:
+    """Values, stages, episodes, updates and steps are the same after the last batch."""
+    whole = simulated(90, "cull-storm@40")
+    ends = []
+    for batches in (whole, thinned(whole)):
+        fold = Fold()
+        for one in batches:
+            fold.skip(next_tick(one.stamp), [one])
+        ends.append(next(iter(fold._runs.values())).state)
+    full, left = ends
+    names = {
+        name
+        for one in whole
+        for record in decode(one.signal, one.body).records
+        if isinstance(record.event, Measured)
+        for name in record.event.values
+    }
+
+    assert _summary(left, names) == _summary(full, names)
+
+
+def _summary(state: RunState, names: set[str]) -> dict[str, object]:
+    """What is known now of these names; envs by id, since who is heard of first has the first row."""
+    envs = state.envs
+    order = np.argsort(envs.ids[: envs.n])
+    told = {name: series.value for name, series in state.policy.items() if name in names}
+    return {
+        "update": (state.update, state.updates, state.episodes, state.crashes),
+        "stage": envs.stage[: envs.n][order].tolist(),
+        "returns": envs.mean_return()[order].tolist(),
+        "envs": {name: repr(values[: envs.n][order].tolist()) for name, values in envs.values.items()},
+        "policy": told,
+        "lanes": {lane: {n: g.value for n, g in told.items()} for lane, told in state.lanes.items()},
+        "life": (state.started, state.finished, state.steps),
+    }
+
+
+def test_what_is_kept_is_kept_whole() -> None:
+    """Between two stamps every batch is as it was; before and after it is not."""
+    whole = simulated(90)
+    span = whole[400].stamp, whole[500].stamp
+    left = thinned(whole, Thinning(floor=Grain.MINUTE, kept={"run-1": [span]}))
+
+    assert [one for one in left if span[0] <= one.stamp <= span[1]] == whole[400:501]
+    assert len(left) < 250
+
+
+def test_what_the_run_says_of_itself_is_left_longer() -> None:
+    """Before what matters its own numbers stay one a second, those of envs do not."""
+    whole = simulated(90)
+    span = whole[0].stamp, whole[-1].stamp
+    left = thinned(whole, Thinning(floor=Grain.MINUTE, usual={"run-1": [span]}))
+    scopes = [
+        record.event.scope.value
+        for one in left
+        for record in decode(one.signal, one.body).records
+        if isinstance(record.event, Measured) and record.event.values
+    ]
+
+    assert scopes.count("policy") == 90
+    assert scopes.count("env") <= 4
+
+
+def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
+    """A source whose numbers went says nothing but that it is there; one that was silent stays silent."""
+    other = Origin(run_id="run-1", epoch="e2", rank=1, ours=True)
+    whole = [
+        batch(n, n / 4, [fakes.policy(START_NS + n * SECOND // 4, n, entropy=0.5)], origin)
+        for n in range(1, 200)
+        for origin in ([fakes.ORIGIN, other] if n // 4 != 20 else [fakes.ORIGIN])
+    ]
+    left = thinned(whole)
+
+    def heard(batches: list[Batch]) -> set[tuple[int, int]]:
+        return {
+            (one.stamp // SECOND, record.origin.rank)
+            for one in batches
+            for record in decode(one.signal, one.body).records
+        }
+
+    assert heard(left) == heard(whole)
+    assert len(left) == len({one.stamp // SECOND for one in whole})
+
+
+def test_a_number_of_an_env_that_is_gone_does_not_bring_it_back() -> None:
+    """What is left stands before the removal, as it did."""
+    whole = [batch(1, 1, [fakes.envs(START_NS + SECOND, [0, 1], 1, reward=[1.0, 2.0])])]
+    whole.append(batch(2, 2, [fakes.envs(START_NS + 2 * SECOND, [0, 1], 2, reward=[1.0, 2.0])]))
+    gone = EnvsRemoved(at=START_NS + 3 * SECOND, env_id=fakes.envs(1, [1], reward=[0.0]).keys["env_id"])
+    whole.append(batch(3, 3, [gone]))
+    whole += [batch(n, n, [fakes.envs(START_NS + n * SECOND, [0], n, reward=[3.0])]) for n in range(4, 30)]
+    fold = Fold()
+    for one in thinned(whole):
+        fold.skip(next_tick(one.stamp), [one])
+
+    envs = next(iter(fold._runs.values())).state.envs
+    assert envs.ids[: envs.n].tolist() == [0]
+
+
+def test_a_run_may_go_and_another_stays() -> None:
+    """Nothing of one is left and all of the other; what went is counted."""
+    other = Origin(run_id="run-2", epoch="e2", ours=True)
+    whole = [
+        batch(n, n, [fakes.policy(START_NS + n * SECOND, n, entropy=0.5), fakes.finished(START_NS)], origin)
+        for n, origin in enumerate([fakes.ORIGIN, other] * 20, 1)
+    ]
+    losses: dict[str, Loss] = {}
+    left = list(thin(whole, Thinning(grains={"run-1": Grain.GONE}), losses))
+
+    assert left == whole[1::2]
+    assert losses == {"run-1": Loss(batches=20, records=40, first=whole[0].stamp, last=whole[-2].stamp)}
+
+
+def test_what_came_late_keeps_a_number_a_minute_of_its_own_time() -> None:
+    """A spool that drains tells minutes in a second; they stay apart."""
+    events: list[list[Event]] = [
+        [fakes.policy(START_NS + n * 10 * SECOND, n, entropy=0.5)] for n in range(60)
+    ]
+    whole = [batch(n, 1200 + n / 100, told) for n, told in enumerate(events, 1)]
+    left = [
+        record.event
+        for one in thinned(whole)
+        for record in decode(one.signal, one.body).records
+        if isinstance(record.event, Measured) and record.event.values
+    ]
+
+    assert len(left) == 10
+    assert [event.conflated.n for event in left if event.conflated] == [6] * 10
+
+
+def test_lines_of_others_and_of_no_run_are_facts() -> None:
+    """Records that no event is made of keep their bytes."""
+    message = ExportLogsServiceRequest()
+    for text in ("a", "b", "c"):
+        log = message.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=START_NS)
+        log.body.string_value = text
+    whole = [
+        Batch(sequence=n, stamp=START_NS + n, signal=Signal.LOGS, body=message.SerializeToString())
+        for n in (1, 2)
+    ]
+    left = thinned(whole)
+
+    assert len(left) == 1
+    assert logs(left, numbers=False) == logs(whole, numbers=False)
