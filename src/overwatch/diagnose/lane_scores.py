@@ -18,7 +18,7 @@ from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.robust import far, median_of, most_events, spread_low
 from overwatch.state.arrays import Ints
-from overwatch.state.places import Rows
+from overwatch.state.places import Mask, Rows
 
 _CRASHED: Final = STATUSES.index("crashed")
 _LEAST: Final = 2
@@ -45,8 +45,10 @@ class _Lane:
     lanes: int
     """Lanes that have envs."""
     fleet: Fleet
-    codes: Ints
-    """Statuses of all envs."""
+    crashed: Mask | None
+    """Which envs of all have crashed; `None` where none has."""
+    unwell: Mask | None
+    """Which are off in any other way."""
     bound: Bound | None
     limits: AnomalyLimits
 
@@ -60,6 +62,7 @@ def score_lanes(
     """Score every lane that has envs or readings, by name, in order of first sight."""
     rows = fleet.state.envs.by_lane()
     none = np.zeros(0, dtype=np.int64)
+    crashed, unwell = _off(anomalies.codes)
     found = {}
     for code, name in enumerate(fleet.state.lane_names.words):
         if code not in rows and name not in bounds:
@@ -71,7 +74,8 @@ def score_lanes(
             num=int(fleet.ids[own].size),
             lanes=sum(code >= 0 for code in rows),
             fleet=fleet,
-            codes=anomalies.codes,
+            crashed=crashed,
+            unwell=unwell,
             bound=bounds.get(name),
             limits=limits,
         )
@@ -85,15 +89,23 @@ def score_lanes(
 
 def _down(lane: _Lane) -> _Said | None:
     """Far more of its envs have crashed than chance gives to any lane; most of them is a hard fault."""
-    return _together(lane, lane.codes == _CRASHED, "crashed")
+    return None if lane.crashed is None else _together(lane, lane.crashed, "crashed")
 
 
 def _unwell(lane: _Lane) -> _Said | None:
     """The same for envs that are off in any other way."""
-    return _together(lane, (lane.codes > 0) & (lane.codes != _CRASHED), "not ok")
+    return None if lane.unwell is None else _together(lane, lane.unwell, "not ok")
 
 
-def _together(lane: _Lane, off: np.ndarray, word: str) -> _Said | None:
+def _off(codes: Ints) -> tuple[Mask | None, Mask | None]:
+    """Which envs have crashed, and which are off otherwise."""
+    if not codes.any():
+        return None, None
+    crashed = codes == _CRASHED
+    return crashed, (codes > 0) & ~crashed
+
+
+def _together(lane: _Lane, off: Mask, word: str) -> _Said | None:
     own = int(off[lane.rows].sum())
     if own < _LEAST:
         return None
@@ -119,17 +131,24 @@ def _low(lane: _Lane) -> _Said | None:
     returns = lane.fleet.returns
     if returns is None or lane.lanes < 2:
         return None
+    own = returns.recent[lane.rows][returns.judged[lane.rows]]
+    limit = far(lane.lanes, lane.limits.margin)
+    if own.size < LEAST_REPORTING:
+        return None
+    # The fleet's middle lies between this lane's and the others': most lanes need no closer look.
+    least = 1.2533 * returns.noise / 2 * (1.0 / own.size) ** 0.5
+    if returns.fleet_recent - median_of(own) < limit / 2 * least:
+        return None
     on = np.zeros(lane.fleet.n, dtype=np.bool_)
     on[lane.rows] = True
-    own, others = returns.recent[returns.judged & on], returns.recent[returns.judged & ~on]
-    if own.size < LEAST_REPORTING or others.size < LEAST_REPORTING:
+    others = returns.recent[returns.judged & ~on]
+    if others.size < LEAST_REPORTING:
         return None
     # The scatter of the others: a lane that fell must not excuse itself by its own fall. A median scatters
     # 1.25 times as much as a mean does.
     scatter = max(spread_low(others), returns.noise / 2)
     luck = 1.2533 * scatter * (1.0 / own.size + 1.0 / others.size) ** 0.5
     low = (median_of(others) - median_of(own)) / luck
-    limit = far(lane.lanes, lane.limits.margin)
     if low < limit:
         return None
     return min(1.0 + low / limit, SOFT_CAP), f"return {low:.1f} deviations below the other lanes'"
