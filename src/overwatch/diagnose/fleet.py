@@ -9,6 +9,7 @@ import numpy.typing as npt
 from overwatch.diagnose.returns import Returns, returns_of
 from overwatch.diagnose.robust import median_of
 from overwatch.state.arrays import Floats, Ints
+from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
 LEAST_REPORTING: Final = 4
@@ -101,9 +102,13 @@ def _lane_medians(state: RunState, step_time: Floats) -> dict[str, float]:
 
 
 def _paces(lanes: dict[str, float]) -> dict[str, float]:
+    kinds: dict[str, dict[str, float]] = {}
+    for name, step in lanes.items():
+        kinds.setdefault(kind_of(name), {})[name] = step
     paces = {}
-    for name, own in lanes.items():
-        others = [step for other, step in lanes.items() if other != name and kind_of(other) == kind_of(name)]
-        if others:
-            paces[name] = own / float(np.median(others))
+    for alike in kinds.values():
+        for name, own in alike.items():
+            usual = median([step for other, step in alike.items() if other != name])
+            if usual is not None:
+                paces[name] = own / usual
     return paces
