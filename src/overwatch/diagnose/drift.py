@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from overwatch.catalog import KL, Direction, Metric
-from overwatch.catalog.policy import CLIP_FRACTION, EXPLAINED_VARIANCE, RETURN
+from overwatch.catalog.policy import CLIP_FRACTION, EXPLAINED_VARIANCE, GRAD_NORM, RETURN, VALUE_LOSS
 from overwatch.diagnose.converged import WARM_UP_UPDATES, targets_vary
 from overwatch.diagnose.problem import UPDATES, Problem
 from overwatch.diagnose.robust import NORMAL
@@ -53,6 +53,9 @@ WATCHED: Final = (
     Drifting(row=CLIP_FRACTION, share=0.5),
     Drifting(row=EXPLAINED_VARIANCE, least=0.25),
     Drifting(row=RETURN, share=0.15),
+    # Their own limits are multiples of a median that creeps along.
+    Drifting(row=GRAD_NORM, share=1.5),
+    Drifting(row=VALUE_LOSS, share=1.5),
 )
 
 
