@@ -28,6 +28,8 @@ _CLOSED_SOURCE_S: Final = 0.01
 _JITTER: Final = 0.2
 _MOST_GROWTH: Final = 64
 _MOST_FAULTS: Final = 5
+REFUSED: Final = "refused"
+"""Why a request is lost that a server will never take, with the server's code."""
 EXPIRED: Final = "expired"
 """Why a request is lost that was tried for as long as patience lasts."""
 
@@ -186,7 +188,7 @@ class Sender(Generic[P]):
                     self._source.landed(request, answer.rejected)
                     return
                 case Verdict.REFUSED:
-                    reason = f"refused_{answer.code}" if answer.code else "refused"
+                    reason = f"{REFUSED}_{answer.code}" if answer.code else REFUSED
                     self._source.lost(request, reason)
                     return
                 case Verdict.AGAIN:

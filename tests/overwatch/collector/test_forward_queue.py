@@ -38,10 +38,12 @@ def test_one_line_keeps_its_order_and_others_go_beside_it() -> None:
     """Two takers get two lines; the second shipment of a line comes when the first is settled."""
     ends = Ends()
     turns = Turns(ends)
-    for waiting in (ship(1, "a"), ship(2, "a"), ship(3, "b")):
+    turns.put(ship(1, "a"))
+    first = turns.take(0)
+    for waiting in (ship(2, "a"), ship(3, "b")):
         turns.put(waiting)
 
-    first, second = turns.take(0), turns.take(0)
+    second = turns.take(0)
     assert first is not None
     assert second is not None
     assert (first.sequence, second.sequence) == (1, 3)
@@ -56,6 +58,55 @@ def test_one_line_keeps_its_order_and_others_go_beside_it() -> None:
     assert turns.wait_empty(0)
     assert ends.seen == [(1, 2, None), (2, 0, "expired"), (3, 0, None)]
     assert turns.lines == 0
+
+
+def test_what_waits_is_joined_by_signal_and_up_to_a_size() -> None:
+    """Bytes end to end, one signal at a time; settled together, with all their sequences."""
+    ends = Ends()
+    turns = Turns(ends)
+    points = Shipment(signal=Signal.METRICS, body=b"m", sequence=3, line=b"a")
+    for waiting in (ship(1, "a"), ship(2, "a", 2), points, ship(4, "a", 700_000), ship(5, "a", 700_000)):
+        turns.put(waiting)
+
+    seen = []
+    while (taken := turns.take(0)) is not None:
+        seen.append((taken.signal, len(taken.body), taken.sequences))
+        turns.landed(taken, 0)
+    assert seen == [
+        (Signal.LOGS, 3, (1, 2)),
+        (Signal.METRICS, 1, (3,)),
+        (Signal.LOGS, 700_000, (4,)),
+        (Signal.LOGS, 700_000, (5,)),
+    ]
+    assert turns.wait_empty(0)
+    assert turns.wait_room(0)
+
+
+def test_what_is_refused_together_is_tried_apart() -> None:
+    """Nobody pays for another's fault; what is given up for another reason is given up together."""
+    ends = Ends()
+    turns = Turns(ends)
+    for number in (1, 2, 3):
+        turns.put(ship(number, "a"))
+    joined = turns.take(0)
+    assert joined is not None
+    turns.lost(joined, "refused_400")
+    for reason in (None, "refused_400", None):
+        part = turns.take(0)
+        assert part is not None
+        assert part.parts == ()
+        if reason is None:
+            turns.landed(part, 0)
+        else:
+            turns.lost(part, reason)
+    assert ends.seen == [(1, 0, None), (2, 0, "refused_400"), (3, 0, None)]
+    for number in (4, 5):
+        turns.put(ship(number, "a"))
+    joined = turns.take(0)
+    assert joined is not None
+    turns.lost(joined, "expired")
+    assert ends.seen[-1] == (4, 0, "expired")
+    assert turns.wait_empty(0)
 
 
 def test_room_is_bounded_in_number_and_bytes() -> None:
@@ -77,10 +128,10 @@ def test_room_is_bounded_in_number_and_bytes() -> None:
 def test_clearing_leaves_what_is_taken() -> None:
     """What a sender has is settled by the sender; at the end all that is left can be taken out."""
     turns = Turns(Ends())
-    for number in (1, 2, 3):
-        turns.put(ship(number, "a"))
-    turns.put(ship(4, "b"))
+    turns.put(ship(1, "a"))
     taken = turns.take(0)
+    for waiting in (ship(2, "a"), ship(3, "a"), ship(4, "b")):
+        turns.put(waiting)
 
     assert [gone.sequence for gone in turns.clear()] == [2, 3, 4]
     assert len(turns) == 1

@@ -1,24 +1,29 @@
 """What is on its way to one target: batches in turn, and which of them are settled.
 
-Rules: batches of one producer go one after the other, in order; those of others beside them. A batch is
-settled once it was delivered or given up, and the place in the journal is before the first that is not. Must
-not know targets, nor why a batch is given up.
+Rules: batches of one producer go one after the other, in order; those of others beside them. Batches of one
+signal that wait together go as one request: requests of OTLP laid end to end are one request, so nothing is
+decoded for it. One that is refused as a whole is tried again in its parts. A batch is settled once it was
+delivered or given up, and the place in the journal is before the first that is not. Must not know targets.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from overwatch.delivery.request import Parcel
+from overwatch.delivery.sender import REFUSED
 from overwatch.journal import Batch, CursorFile, Place
 
 MOST_WAITING: Final = 128
 """Batches in memory; the others wait in the journal."""
 MOST_BYTES: Final = 8 << 20
 """Bytes in memory, one batch more or less."""
+JOINED_BYTES: Final = 1 << 20
+"""Bytes of a request that is made of several batches; a quarter of what servers take by default."""
 _MOST_SPANS: Final = 200
 _FIRST_FIELD: Final = 0x0A
 """Tag of field 1, length-delimited: the resource's items in a request, and the resource in those."""
@@ -30,6 +35,15 @@ class Shipment(Parcel, frozen=True, kw_only=True):
     sequence: int
     line: bytes
     """Shipments of one line keep their order."""
+    parts: "tuple[Shipment, ...]" = ()
+    """What it is made of, where it is made of several."""
+    is_alone: bool = False
+    """Is not joined to others: it was part of something that was refused."""
+
+    @property
+    def sequences(self) -> tuple[int, ...]:
+        """Of all batches in it."""
+        return tuple(part.sequence for part in self.parts) or (self.sequence,)
 
 
 def shipment(batch: Batch) -> Shipment:
@@ -71,6 +85,8 @@ class Turns:
         self._settled = settled
         self._most = MOST_WAITING if most is None else min(most, MOST_WAITING)
         self._lines: dict[bytes, deque[Shipment]] = {}
+        self._taken: dict[bytes, int] = {}
+        """How many shipments at the head of a line are on their way."""
         self._ready: deque[bytes] = deque()
         """Lines whose first shipment nobody has taken, in the order of their turn."""
         self._count = 0
@@ -106,11 +122,14 @@ class Turns:
             )
 
     def take(self, timeout_s: float) -> Shipment | None:
-        """The first shipment of the line whose turn it is."""
+        """The first shipments of the line whose turn it is, joined."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._ready, timeout_s):
                 return None
-            return self._lines[self._ready.popleft()][0]
+            name = self._ready.popleft()
+            parts = _head(self._lines[name])
+            self._taken[name] = len(parts)
+            return _joined(parts)
 
     def landed(self, request: Shipment, rejected: int) -> None:
         """The target has it, but for so many records."""
@@ -128,11 +147,12 @@ class Turns:
     def clear(self, *, taken: bool = False) -> list[Shipment]:
         """Take out all that nobody has taken; with `taken`, once nobody sends any more, all that is left."""
         with self._changed:
-            ready = set(self._lines if taken else self._ready)
             out: list[Shipment] = []
             self._ready.clear()
+            if taken:
+                self._taken.clear()
             for name, line in list(self._lines.items()):
-                flying = [] if name in ready else [line.popleft()]
+                flying = [line.popleft() for _ in range(self._taken.get(name, 0))]
                 out += line
                 self._lines[name] = deque(flying)
                 if not flying:
@@ -143,19 +163,57 @@ class Turns:
             return out
 
     def _settle(self, request: Shipment, rejected: int, reason: str | None) -> None:
+        if request.parts and reason is not None and reason.startswith(REFUSED):
+            self._put_back(request.line)
+            return
         try:
             self._settled(request, rejected, reason)
         finally:
             with self._changed:
                 line = self._lines[request.line]
-                line.popleft()
+                for _ in range(self._taken.pop(request.line)):
+                    line.popleft()
+                    self._count -= 1
+                self._bytes -= len(request.body)
                 if line:
                     self._ready.append(request.line)
                 else:
                     del self._lines[request.line]
-                self._count -= 1
-                self._bytes -= len(request.body)
                 self._changed.notify_all()
+
+    def _put_back(self, name: bytes) -> None:
+        """Who is to blame shows when each is tried for itself."""
+        with self._changed:
+            line = self._lines[name]
+            parts = [line.popleft() for _ in range(self._taken.pop(name))]
+            line.extendleft(msgspec.structs.replace(part, is_alone=True) for part in reversed(parts))
+            self._ready.append(name)
+            self._changed.notify_all()
+
+
+def _head(line: deque[Shipment]) -> tuple[Shipment, ...]:
+    """The shipments at the head of a line that go together."""
+    first = line[0]
+    count, size = 1, len(first.body)
+    for following in islice(line, 1, None):
+        size += len(following.body)
+        if (
+            first.is_alone
+            or following.is_alone
+            or following.signal is not first.signal
+            or size > JOINED_BYTES
+        ):
+            break
+        count += 1
+    return tuple(islice(line, count))
+
+
+def _joined(parts: tuple[Shipment, ...]) -> Shipment:
+    """Shipments as one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    return msgspec.structs.replace(first, body=b"".join(part.body for part in parts), parts=parts)
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -1,10 +1,10 @@
 """The exporters `otlp` and `otlphttp`: every accepted batch to another OTLP server, as it came.
 
 Rules: a cursor and threads of their own, so that a slow or dead target holds up nobody; the bytes that were
-accepted are the bytes that are sent. A batch leaves the queue when the target has it, when the target says
-that it will never take it, when patience ends, or when the journal needs the room; all but the first are
-counted by reason and said. The place in the journal is kept at each end, so that a restart sends again only
-what was on its way. Must not know what the batches mean.
+accepted are the bytes that are sent, several batches in one request where they wait. A batch leaves the queue
+when the target has it, when the target says that it will never take it, when patience ends, or when the
+journal needs the room; all but the first are counted by reason and said. The place in the journal is kept at
+each end, so that a restart sends again only what was on its way. Must not know what the batches mean.
 """
 
 import logging
@@ -190,7 +190,7 @@ class _Forwarder:
             else:
                 self._account.failed(done, reason)
         finally:
-            self._passed.settle((done.sequence,))
+            self._passed.settle(done.sequences)
             self._save()
 
     def _tidy(self) -> None:
