@@ -140,15 +140,20 @@ class OtlpGrpc:
         return server
 
     async def _watch(self) -> None:
-        """Begin again whenever gRPC's server ended by itself, the border to what it does not withstand."""
+        """Begin again whenever gRPC's server takes no connections any more: clients must find a server."""
         while self._server is not None:
+            await self.front.refused.wait()
+            self.front.refused.clear()
+            if self._server is None:
+                return
+            _log.error("the gRPC server ended by itself; another one takes its place")
+            self._intake.refuse(Reason.FAULT, "", TRANSPORT)
+            # What ended it has no end of its own: its open calls are cut.
+            await self._server.stop(0)
             try:
-                await self._server.wait_for_termination()
-            except Exception:  # noqa: BLE001 whatever it was, clients must find a server
-                self._intake.refuse(Reason.FAULT, "", TRANSPORT)
-                _log.exception("the gRPC server ended; another one takes its place")
-            if self._server is not None:
                 self._server = await self._begin()
+            except OSError:
+                _log.exception("no gRPC server can take its place; the next client makes another try")
 
     async def _end(self, grace_s: float) -> None:
         await self.front.close()

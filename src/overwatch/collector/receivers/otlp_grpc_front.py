@@ -36,6 +36,8 @@ class Front:
         self._folder: Path | None = None
         self._fd = -1
         self._listening: asyncio.Server | None = None
+        self.refused = asyncio.Event()
+        """Set when the server behind it takes no connection."""
         self.cut = 0
         """Connections that broke the rules of HTTP/2 in a way that costs others."""
 
@@ -95,7 +97,7 @@ def _sweep(parent: Path) -> None:
     """Take away what collectors of this user left that were killed."""
     for left in parent.glob(f"{_PREFIX}*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, OverflowError):
             if pid.isdecimal() and not psutil.pid_exists(int(pid)) and left.stat().st_uid == os.getuid():
                 shutil.rmtree(left, ignore_errors=True)
 
@@ -119,6 +121,7 @@ class _Client(asyncio.Protocol):
         try:
             await self._front.inside(lambda: _Server(self, transport))
         except OSError:
+            self._front.refused.set()
             transport.abort()
 
     def joined(self, server: asyncio.Transport) -> None:

@@ -4,6 +4,8 @@ import contextlib
 import os
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +138,43 @@ def test_floods_of_frames_are_cut(tmp_path: Path, kind: str) -> None:
                     pass
         assert psutil.Process(os.getpid()).memory_info().rss - before < 32 << 20
         assert good(port)
+
+
+def behind(service: Service, runtime: Path) -> socket.socket:
+    """A connection past the port, to the server behind it."""
+    (folder,) = runtime.glob(f"overwatch-grpc-{service.endpoints.pid}-*")
+    fd = os.open(folder, os.O_PATH)
+    opened = socket.socket(socket.AF_UNIX)
+    opened.settimeout(10)
+    opened.connect(f"/proc/self/fd/{fd}/grpc.sock")
+    os.close(fd)
+    return opened
+
+
+def test_a_server_that_ended_by_itself_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Should anything end gRPC's server all the same, another one serves, and it is counted and logged."""
+    torn = h2.whole_call(LOGS, b"").replace(b"LogsService", b"Logs\xf4ervice")
+    with crowded(tmp_path) as (service, port):
+        assert good(port)
+        with behind(service, tmp_path / "runtime") as bad:
+            bad.sendall(torn)
+            tally, labels = service.context.tally, {"reason": "fault", "transport": "grpc"}
+            eventually(lambda: good(port) and tally.get("overwatch_receiver_refused_requests", **labels))
+            assert good(port)
+        assert tally.get("overwatch_receiver_refused_requests", **labels) == 1
+    assert "another one takes its place" in caplog.text
+
+
+def test_nothing_is_left_of_a_port(tmp_path: Path) -> None:
+    """The socket's folder goes with the collector; what a killed one left goes with the next."""
+    runtime = tmp_path / "runtime"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left, odd = (runtime / f"overwatch-grpc-{pid}-x" for pid in (gone.pid, 1 << 70))
+    for folder in (left, odd):
+        folder.mkdir(parents=True)
+    with crowded(tmp_path) as (service, port):
+        assert good(port)
+        (own,) = runtime.glob(f"overwatch-grpc-{service.endpoints.pid}-*")
+        assert (left.exists(), own.stat().st_mode & 0o077) == (False, 0)
+    assert list(runtime.glob("overwatch-grpc-*")) == [odd]
