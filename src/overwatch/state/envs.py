@@ -118,11 +118,11 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def at(self, column: Column) -> At:
         """The rows of a column of env ids; unseen ids get new rows. Raises `ValueError` as `ids_in`."""
-        return self.places.envs(column, lambda: self.rows(ids_in(column)))
+        return self.places.envs(column, lambda: self.rows(ids_in(column)), self.n)
 
     def cells(self, column: Column, slots: Column, codes: Ints) -> Cells:
         """The cells of a column of env ids and one of slots, whose labels have these codes."""
-        return self.places.slots(column, slots, codes, lambda: self.rows(ids_in(column)))
+        return self.places.slots(column, slots, codes, lambda: self.rows(ids_in(column)), self.n)
 
     def by_lane(self) -> dict[int, Rows]:
         """Rows of each lane's envs, in table order; -1 is the lane that was not named."""

@@ -23,8 +23,8 @@ Found = TypeVar("Found", "At", "Cells")
 
 MOST: Final = 128
 """Sets of subjects remembered."""
-MOST_SUBJECTS: Final = 1 << 20
-"""Subjects of them all together."""
+TIMES: Final = 32
+"""Subjects of them all together, for each env that is there: what is remembered grows with the run alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +87,25 @@ class Places(Derived):
         self._known.clear()
         self._subjects = 0
 
-    def envs(self, column: Column, find: Callable[[], Ints]) -> At:
-        """The envs of a column of ids; `find` gives the row of each."""
+    def envs(self, column: Column, find: Callable[[], Ints], there: int) -> At:
+        """The envs of a column of ids; `find` gives the row of each, `there` are in all."""
         told = (column.dtype, column.data)
         known = self._known.get(_key(column))
         if known is not None and known.told == told and isinstance(known.found, At):
             return known.found
         rows = find()
-        return self._keep(_key(column), told, At(rows, span_of(rows)))
+        return self._keep(_key(column), told, At(rows, span_of(rows)), there)
 
-    def slots(self, column: Column, slots: Column, codes: Ints, find: Callable[[], Ints]) -> Cells:
+    def slots(
+        self, column: Column, slots: Column, codes: Ints, find: Callable[[], Ints], there: int
+    ) -> Cells:
         """The cells of a column of ids and one of slots, whose words have these codes."""
         key = (*_key(column), *_key(slots))
         told = (column.dtype, column.data, slots.dtype, slots.data, codes.tobytes())
         known = self._known.get(key)
         if known is not None and known.told == told and isinstance(known.found, Cells):
             return known.found
-        return self._keep(key, told, _cells(find(), codes[slots.array().astype(np.int64)]))
+        return self._keep(key, told, _cells(find(), codes[slots.array().astype(np.int64)]), there)
 
     def lanes(self, lane: Ints) -> dict[int, Rows]:
         """Rows of each lane, where `lane` is the one of each row."""
@@ -113,8 +115,8 @@ class Places(Derived):
             self._by_lane = {code: span_of(np.flatnonzero(lane == code)) for code in codes}
         return self._by_lane
 
-    def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found) -> Found:
-        if len(self._known) >= MOST or self._subjects + found.rows.size > MOST_SUBJECTS:
+    def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found, there: int) -> Found:
+        if len(self._known) >= MOST or self._subjects + found.rows.size > TIMES * there:
             self.forget()
         self._known[key] = _Known(told, found)
         self._subjects += found.rows.size
