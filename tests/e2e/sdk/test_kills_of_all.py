@@ -1,13 +1,12 @@
 """Trainer, exporter and collector killed together: what was said is in the recording once, and whole."""
 
 import random
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.sdk.chaos import Trainer, rings_of, sync, training, wait_for
+from tests.e2e.sdk.chaos import Trainer, rings_of, sync, training
 from tests.e2e.sdk.test_collector import RealCollector
 from tests.e2e.sdk.test_kills import assert_arrived, kill
 
@@ -20,8 +19,7 @@ def kill_all_three(folder: Path, collector: RealCollector, seed: int) -> Trainer
     plan = random.Random(seed)  # noqa: S311 a plan, not a secret
     collector.start()
     with training(folder, collector.endpoint) as trainer:
-        wait_for(lambda: trainer.numbers("p"), "the start")
-        time.sleep(plan.uniform(0.0, 1.0))
+        trainer.wait_steps(plan.randrange(1, 200))
         ends = [lambda: kill([trainer.pid]), lambda: kill(trainer.exporters()), collector.kill]
         plan.shuffle(ends)
         # The trainer's children are no longer known by it once it is gone.
