@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from overwatch.feeds.recording import Located, Recording
+from overwatch.feeds.recording import Recording
 from overwatch.journal import Signal
+from overwatch.recordings.index import Located
 from tests.e2e.collecting import ENDPOINT_KEYS
 from tests.e2e.sdk.chaos import Ear, training, wait_for
 
