@@ -32,7 +32,8 @@ def test_connections_are_counted_by_listener(tmp_path: Path) -> None:
     with running(tmp_path, ONE) as service:
         assert figure(service, 'overwatch_listener_connections{listener="otlp_http"}') == 0
         assert figure(service, 'overwatch_listener_turned_away_connections_total{listener="otlp_http"}') == 0
-        assert figure(service, 'overwatch_listener_cut_connections_total{listener="view"}') == 0
+        for listener in ("otlp_grpc", "view", "health_check", "telemetry"):
+            assert figure(service, f'overwatch_listener_cut_connections_total{{listener="{listener}"}}') == 0
         place = urlsplit(str(service.context.board.url("otlp_http")))
         address = (str(place.hostname), place.port or 0)
         with socket.create_connection(address):

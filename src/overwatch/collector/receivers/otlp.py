@@ -50,6 +50,7 @@ class OtlpReceiver:
         self._config = config.protocols
         self._context = context
         front = Front(self._config.grpc.connections, context.guard.certificates(self._config.grpc.tls))
+        context.crowds["otlp_grpc"] = front.crowd
         self._grpc = OtlpGrpc(self._config.grpc, context, GrpcGuard(context.guard), front)
         room = Room(config.limits.max_in_flight_mib << 20)
         http = OtlpHttp(self._config.http, context.intake, context.signals, room)
