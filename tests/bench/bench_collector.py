@@ -6,7 +6,7 @@ is answered; once as fast as they can, once at a steady rate. The whole pipeline
 Measured for every durability and for a journal in memory; `fsync` twice as an A/A control; beside them other
 receivers that this machine has (`ingest_comparators`), under the same load. Prints, gates nothing.
 
-    python tests/bench/bench_collector.py [--seconds 8] [--senders 8] [--rate 10000] [--folder DIR]
+    python tests/bench/bench_collector.py [--seconds 8] [--senders 8] [--rate 20000] [--folder DIR]
 """
 
 import argparse
@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--senders", type=int, default=8)
-    parser.add_argument("--rate", type=int, default=10_000, help="events a second, for the steady half")
+    parser.add_argument("--rate", type=int, default=20_000, help="events a second, for the steady half")
     parser.add_argument("--folder", type=Path, default=None, help="on the disk to measure")
     options = parser.parse_args()
     bodies = [body(number) for number in range(BODIES)]
