@@ -24,8 +24,8 @@ from overwatch.diagnose.overlap import overlapping_writers
 from overwatch.diagnose.problem import STEADY, Patience, Problem
 from overwatch.diagnose.silence import outage, silent_run
 from overwatch.diagnose.storms import crash_storms, cull_storms
-from overwatch.state.policy import UNDEFINED
 from overwatch.snapshot import Baseline
+from overwatch.state.policy import UNDEFINED
 from overwatch.state.run import RunState
 
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
