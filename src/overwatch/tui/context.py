@@ -18,7 +18,7 @@ from overwatch.tui.inspected import Inspected
 from overwatch.tui.keys import KEYS, Key, Mode
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
-from overwatch.tui.text import Role
+from overwatch.tui.text import Role, clean
 
 COMPACT_BELOW: Final = 120
 SHORT_BELOW: Final = 30
@@ -55,7 +55,7 @@ class Freshness:
     @property
     def text(self) -> str:
         """`LIVE 0.3s`, `STALE 14s`."""
-        word = self.state.upper().replace("_", " ")
+        word = clean(self.state).upper().replace("_", " ")
         if self.state.startswith("replay"):
             return self.state.replace("replay", "REPLAY")
         if self.age_s is None:

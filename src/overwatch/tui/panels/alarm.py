@@ -64,7 +64,7 @@ def lane_text(lane: Lane, width: int) -> list[Line]:
 def _bound(bound: Bound, width: int) -> list[Line]:
     sure = "" if bound.confidence is None else f", confidence {bound.confidence:.2f}"
     parts = [
-        ("bound", f"{clean(bound.state)} {bound.mark}".rstrip() + sure),
+        ("bound", f"{clean(bound.state)} {clean(bound.mark)}".rstrip() + sure),
         ("why", clean(bound.why or "")),
         ("hint", clean(bound.hint or "")),
         *(("evidence" if place == 0 else "", clean(word)) for place, word in enumerate(bound.evidence)),

@@ -191,7 +191,7 @@ class _Drawing:
         columns = self.columns
         bound = self.bounds.get(group.gpu_id or "")
         name = "all" if group.gpu_id is None else lane_word(group.gpu_id, compact=False)
-        state = cut(f"{clean(bound.state)} {bound.mark}".rstrip(), 16) if bound else ""
+        state = cut(f"{clean(bound.state)} {clean(bound.mark)}".rstrip(), 16) if bound else ""
         role = {"!!": Role.CRIT, "!": Role.WARN}.get(bound.mark if bound else "", Role.TEXT)
         spans = [
             Span("▾ " if opened else "▸ ", Role.MUTED),

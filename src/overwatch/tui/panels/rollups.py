@@ -7,7 +7,7 @@ from overwatch.snapshot import Best, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import number, operation, short, stage_role
 from overwatch.tui.panels.columns import metric_word
-from overwatch.tui.text import Line, Role, Span, fit
+from overwatch.tui.text import Line, Role, Span, clean, fit
 
 _OPS: Final = ("WAIT", "GERM", "ADV", "SETA", "FOSS", "PRUNE")
 """The usual operations in the order of a seed's life; others follow."""
@@ -51,7 +51,8 @@ def _actions(snapshot: Snapshot, room: int, *, compact: bool) -> list[Span]:
     if not names:
         return []
     start, gap = ("", " ") if compact else ("actions  ", "  ")
-    words = [f"{name[:4] if compact else name} {shares[name]:.0%}" for name in names]
+    called = {name: clean(name) for name in names}
+    words = [f"{called[name][:4] if compact else called[name]} {shares[name]:.0%}" for name in names]
     if compact:
         words = [word.removesuffix("%") for word in words]
     kept = 0
@@ -73,7 +74,7 @@ def _ends(snapshot: Snapshot, width: int) -> Line:
 def _named(ends: tuple[Best, ...], snapshot: Snapshot) -> str:
     words = []
     for end in ends:
-        name = metric_word(snapshot) if end.field == "metric" else end.field
+        name = metric_word(snapshot) if end.field == "metric" else clean(end.field)
         spec = ".2f" if end.field == "metric" else "+.2f"
         words.append(f"env {end.env_id} {name} {number(end.value, spec, 8)}")
     return " · ".join(words)

@@ -56,7 +56,7 @@ def _global(bound: Bound | None, ctx: Context) -> list[Span]:
 
 def _bound(bound: Bound) -> list[Span]:
     role = _MARKS.get(bound.mark, Role.TEXT)
-    return [Span(f"{clean(bound.state)} {bound.mark}".rstrip(), role)]
+    return [Span(f"{clean(bound.state)} {clean(bound.mark)}".rstrip(), role)]
 
 
 def _held(lane: Lane, width: int, ctx: Context) -> list[Span]:
