@@ -1,5 +1,7 @@
 """Rollups over the fleet and over each lane: seeds by stage, mix of actions, the envs at both ends."""
 
+from typing import Final
+
 import numpy as np
 
 from overwatch.catalog.stages import Stage
@@ -8,6 +10,9 @@ from overwatch.projection.text import safe
 from overwatch.snapshot import Aggregates, Best, LaneAggregates
 from overwatch.state.arrays import Ints
 from overwatch.state.run import RunState
+
+_STAGES: Final = tuple((stage.value, stage.code) for stage in Stage)
+_UNKNOWN: Final = Stage.UNKNOWN.value
 
 
 def aggregates(rows: BoardRows) -> Aggregates:
@@ -37,9 +42,7 @@ def _census(codes: Ints) -> dict[str, int]:
     if not codes.shape[1]:
         return {}
     counts = np.bincount(codes.ravel() + 1, minlength=len(Stage) + 1)[1:].tolist()
-    return {
-        stage.value: counts[stage.code] for stage in Stage if stage is not Stage.UNKNOWN or counts[stage.code]
-    }
+    return {word: counts[code] for word, code in _STAGES if word != _UNKNOWN or counts[code]}
 
 
 def _mix(state: RunState, ops: Ints) -> dict[str, float]:

@@ -89,31 +89,24 @@ def _slots(state: RunState, at: np.ndarray) -> list[dict[str, Slot]]:
         return [{} for _ in range(at.size)]
     blueprints = [safe(name) for name in state.blueprint_names.words]
     width = len(names)
-    told = zip(
-        envs.ids[at].tolist(),
-        envs.stage[at, :width].tolist(),
-        envs.blueprint[at, :width].tolist(),
-        [numbers(alphas) for alphas in envs.alpha[at, :width]],
-        envs.age[at, :width].tolist(),
-        [numbers(grads) for grads in envs.grad[at, :width]],
-        strict=True,
-    )
+    stages, prints = envs.stage[at, :width].ravel().tolist(), envs.blueprint[at, :width].ravel().tolist()
+    ages = envs.age[at, :width].ravel().tolist()
+    alphas, grads = numbers(envs.alpha[at, :width].ravel()), numbers(envs.grad[at, :width].ravel())
     found = []
-    for env_id, stages, prints, alphas, ages, grads in told:
-        gates = envs.gates.get(env_id, {})
-        slots = {}
-        for code, stage in enumerate(stages):
-            if stage < 0:
+    for place, env_id in enumerate(envs.ids[at].tolist()):
+        gates, slots = envs.gates.get(env_id), {}
+        for code, cell in enumerate(range(place * width, place * width + width)):
+            if stages[cell] < 0:
                 continue
-            value, glyph, named = _STAGES[stage]
+            value, glyph, named = _STAGES[stages[cell]]
             slots[names[code]] = Slot(
                 stage=value,
                 glyph=glyph,
-                blueprint=blueprints[prints[code]] if named and prints[code] >= 0 else None,
-                alpha=alphas[code],
-                age=None if ages[code] < 0 else ages[code],
-                gate=safe_or_none(gates.get(state.slot_names.words[code])) if named else None,
-                grad=grads[code] if named else None,
+                blueprint=blueprints[prints[cell]] if named and prints[cell] >= 0 else None,
+                alpha=alphas[cell],
+                age=None if ages[cell] < 0 else ages[cell],
+                gate=safe_or_none(gates.get(state.slot_names.words[code])) if named and gates else None,
+                grad=grads[cell] if named else None,
             )
         found.append(slots)
     return found
