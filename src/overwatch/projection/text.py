@@ -5,6 +5,7 @@ Pure. Recordings keep the raw text; only what is projected passes here.
 
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 
 MAX_TEXT = 500
 """Longest text a view gets, in characters."""
@@ -12,10 +13,15 @@ MAX_TEXT = 500
 
 def safe(text: str) -> str:
     """The text without anything that could move a cursor, colour a screen or reverse its direction."""
-    if text.isascii() and text.isprintable() and len(text) <= MAX_TEXT:
-        return text
-    cut = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
-    return "".join(_visible(character) for character in cut)
+    if len(text) > MAX_TEXT:
+        text = text[: MAX_TEXT - 1] + "…"
+    return text if text.isascii() and text.isprintable() else _shown(text)
+
+
+@lru_cache(maxsize=4096)
+def _shown(text: str) -> str:
+    """A line stands in the feed for many frames; it is made safe once."""
+    return "".join(_visible(character) for character in text)
 
 
 def safe_or_none(text: str | None) -> str | None:
