@@ -169,6 +169,9 @@ class OverwatchApp(App[int]):
         if session.acknowledging is not None and session.snapshot is not None:
             self.run_worker(self._acknowledge(session.acknowledging, session.snapshot.run.run_id))
             session.acknowledging = None
+        if session.suspending:
+            session.suspending = False
+            self.action_suspend_process()
         if session.copying:
             session.copying = False
             self._copy()

@@ -186,6 +186,7 @@ KEYS: Final = (
         modes=_ANYWHERE, hint="? help", tiny="? help"),
     Key(keys="escape", action="back", shown="Esc", does="back: closes what is open, then drops the filter",
         modes=_ANYWHERE),
+    Key(keys="ctrl+z", action="suspend", shown="^Z", does="to the shell; fg comes back", modes=_ANYWHERE),
     Key(keys="q,ctrl+c", action="leave", shown="q", does="quit; the run is not touched", modes=_ANYWHERE,
         hint="q quit", tiny="q quit"),
 )  # fmt: skip

@@ -28,6 +28,8 @@ class Session(Paging):
         super().__init__(transport)
         self.settings = settings or Settings()
         self.keys = keymap(self.settings.keys)
+        self.suspending = False
+        """The user wants the shell."""
         self.saving: str | None = None
         """The file that a picture of the screen is wanted in, until it is written."""
         self._helping = False
@@ -225,6 +227,10 @@ class Session(Paging):
             self._mapped = False
         elif self._filter:
             self.filter_by("")
+
+    def do_suspend(self, _: int | str) -> None:
+        """To the shell, until the user comes back."""
+        self.suspending = True
 
     def do_leave(self, _: int | str) -> None:
         """Quit."""
