@@ -16,6 +16,7 @@ import pytest
 from overwatch import codec
 from overwatch.feeds.recording import Recording
 from overwatch.snapshot import Snapshot
+from overwatch.state.derived import slope
 
 pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(300)]
 
@@ -102,13 +103,26 @@ def _clipped(demo: Demo, update: int) -> float:
     return sum(norm > CLIPPED_AT for norm in norms) / len(norms)
 
 
+def _following(demo: Demo, snapshot: Snapshot) -> dict[str, float]:
+    """What follows from the trainer's own numbers: the clipped share, the slope of KL, KL by its limit."""
+    update = snapshot.run.update or 0
+    kls = [demo.updates[i]["kl_divergence"] for i in sorted(demo.updates) if i <= update][-10:]
+    found = {"grad_clipped": _clipped(demo, update)}
+    if len(kls) >= 5:
+        found["policy_drift_rate"] = slope(kls)
+    limit = snapshot.policy["kl_divergence"].limit
+    if limit is not None:
+        found["trust_region_health"] = demo.updates[update]["kl_joint"] / limit.value
+    return found
+
+
 def test_the_snapshot_equals_what_the_trainer_computed(demo: Demo) -> None:
     """Every policy value in every snapshot is the trainer's own, to the last bit, or follows from its own."""
     compared = 0
     for snapshot in demo.snapshots:
         if snapshot.run.update is None:
             continue
-        own = demo.updates[snapshot.run.update] | {"grad_clipped": _clipped(demo, snapshot.run.update)}
+        own = demo.updates[snapshot.run.update] | _following(demo, snapshot)
         for name, reading in snapshot.policy.items():
             if reading.value is not None:
                 assert reading.value == own[name], (snapshot.run.update, name)

@@ -75,7 +75,7 @@ def assert_policy(snapshot: Snapshot) -> None:
     """The pulse of five updates; what SB3 does not say is absent, never 0."""
     policy = snapshot.policy
     shown = ("kl_divergence", "clip_fraction", "explained_variance", "policy_loss", "value_loss", "entropy")
-    for name in (*shown, "learning_rate", "return", "update_time", "train/loss", "train/entropy_loss"):
+    for name in (*shown, "learning_rate", "return", "update_time", "total_loss", "train/entropy_loss"):
         assert policy[name].value is not None, name
         assert len(policy[name].history) == UPDATES, name
     assert {policy[name].status for name in shown} <= {"ok", "warning"}

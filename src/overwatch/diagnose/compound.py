@@ -74,17 +74,21 @@ def joined(problems: list[Problem], standing: Mapping[str, Problem]) -> list[Pro
     return [*found, *left]
 
 
-def collapse_of(problems: list[Problem], fallen: list[Problem], *, falling: bool) -> Problem | None:
+def collapse_of(
+    problems: list[Problem], fallen: list[Problem], *, falling: bool, stands: bool = False
+) -> Problem | None:
     """The collapse that these rows are, if they are one.
 
     Several rows are critical, or one is and the policy hardly explores; or its steps are too large while its
-    entropy falls fast, whatever it still earns.
+    entropy falls fast, whatever it still earns. One that `stands` goes on while any of it is critical, or
+    several rows are beyond their limits: one better update is no recovery.
     """
     critical = [problem for problem in problems if problem.severity == "critical"]
     dying = [p for p in problems if p.subject == ENTROPY.short and p not in critical]
     lost = critical and len(critical) + len(dying) >= COLLAPSED_ROWS
     large = {problem.subject for problem in problems} >= set(STEPS)
-    return _collapse(problems, fallen) if lost or (large and falling) else None
+    goes_on = stands and (critical or len(problems) >= COLLAPSED_ROWS)
+    return _collapse(problems, fallen) if lost or (large and falling) or goes_on else None
 
 
 def _names(problem: Problem) -> set[str | None]:

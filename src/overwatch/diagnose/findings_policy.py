@@ -11,7 +11,7 @@ from typing import Final
 from overwatch.catalog import KL
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.policy import ENTROPY, RETURN
-from overwatch.diagnose.compound import STEPS, collapse_of, joined
+from overwatch.diagnose.compound import COLLAPSE, STEPS, collapse_of, joined
 from overwatch.diagnose.converged import WARM_UP_UPDATES, falls_fast, has_converged
 from overwatch.diagnose.drift import Drift, drift_problems
 from overwatch.diagnose.factors.returns import fleet_fell
@@ -42,7 +42,8 @@ def policy_problems(
     rows = list(row_problems(state, fleet, standing))
     fallen = list(_fallen(state, fleet, limits, standing))
     entropy = state.policy.get(ENTROPY.name)
-    collapse = collapse_of(rows, fallen, falling=entropy is not None and falls_fast(entropy))
+    falling = entropy is not None and falls_fast(entropy)
+    collapse = collapse_of(rows, fallen, falling=falling, stands=f"{COLLAPSE}:policy:" in standing)
     if collapse is not None:
         return [collapse]
     spikes = [spike for spike in kl_spike(state) if KL.short not in {row.subject for row in rows}]

@@ -168,7 +168,7 @@ def standing(before: Followed) -> dict[str, Problem]:
 
 
 def _may_open(cooling: Cooling | None, problem: Problem) -> bool:
-    if cooling is None:
+    if cooling is None or problem.severity == "critical":
         return True
     return SEVERITIES.index(problem.severity) < SEVERITIES.index(cooling.severity)
 

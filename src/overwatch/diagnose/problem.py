@@ -15,7 +15,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     clear: int = 0
     """It must be gone this long before it clears."""
     cooldown: int = 0
-    """After it cleared it does not open again for this long, unless it is worse."""
+    """After it cleared it does not open again for this long, unless it is worse, or critical: that is never
+    kept back."""
 
 
 FACT: Final = Patience()

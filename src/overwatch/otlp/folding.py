@@ -103,7 +103,8 @@ def _extremes(table: _Table, name: str) -> tuple[np.ndarray, np.ndarray]:
         most = _finite(many.high[name]) if many is not None and name in many.high else values
         low[rows] = np.fmin(low[rows], least)
         high[rows] = np.fmax(high[rows], most)
-    return low, high
+    # Adding 0 leaves no -0.0, of which the order of folding would decide.
+    return low + 0.0, high + 0.0
 
 
 def _finite(column: Column) -> np.ndarray:

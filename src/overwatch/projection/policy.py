@@ -1,5 +1,6 @@
 """The policy pulse: one reading a row, with its text, limit and trend. Selects and formats, never judges."""
 
+import math
 from typing import Final
 
 import msgspec
@@ -114,7 +115,8 @@ def _scale(row: Metric, limits: Limits, series: Series) -> tuple[float, float] |
     if limit.side in (Side.BELOW, Side.AT_OR_BELOW):
         return (0.0, 1.0) if row.unit in SHARES else None
     own = median(series.window.items) if limit.relative else 1.0
-    return None if own is None or own <= 0 else (0.0, limit.value * own)
+    top = 0.0 if own is None else limit.value * own
+    return (0.0, top) if 0 < top < math.inf else None
 
 
 def _direction(row: Metric) -> str | None:

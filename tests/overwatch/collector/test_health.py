@@ -107,8 +107,8 @@ def test_every_part_of_the_configuration_is_there(tmp_path: Path) -> None:
         "pipeline:snapshots/receiver:aggregator",
         "pipeline:snapshots/exporter:prometheus",
     } <= names
-    assert b"File exists" not in hidden.body
-    assert b"File exists" in full.body
+    assert b"Not a directory" not in hidden.body
+    assert b"Not a directory" in full.body
 
 
 def test_queues_are_measured_with_their_room(tmp_path: Path) -> None:
