@@ -120,8 +120,11 @@ class _Client(asyncio.Protocol):
     async def _connect(self, transport: asyncio.Transport) -> None:
         try:
             await self._front.inside(lambda: _Server(self, transport))
-        except OSError:
+        except (ConnectionRefusedError, FileNotFoundError):
             self._front.refused.set()
+            transport.abort()
+        except OSError:
+            # Without descriptors or memory here, nothing is known of the server; a new one would lack them too.
             transport.abort()
 
     def joined(self, server: asyncio.Transport) -> None:

@@ -1,6 +1,8 @@
 """The gRPC door's port: caps and deadlines as the HTTP door has, and what gRPC itself does not withstand."""
 
+import asyncio
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -14,7 +16,9 @@ import psutil
 import pytest
 
 from overwatch.collector import Service
+from overwatch.collector.crowd import CrowdConfig
 from overwatch.collector.receivers.http2 import MAX_IDLE_FRAMES
+from overwatch.collector.receivers.otlp_grpc_front import Front, _Client
 from overwatch.journal import Signal
 from tests.overwatch.collector import raw_http2 as h2
 from tests.overwatch.collector.receivers.fuzz_grpc import method
@@ -178,3 +182,44 @@ def test_nothing_is_left_of_a_port(tmp_path: Path) -> None:
         (own,) = runtime.glob(f"overwatch-grpc-{service.endpoints.pid}-*")
         assert (left.exists(), own.stat().st_mode & 0o077) == (False, 0)
     assert list(runtime.glob("overwatch-grpc-*")) == [odd]
+
+
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), True),
+        (FileNotFoundError(errno.ENOENT, "gone"), True),
+        (OSError(errno.EMFILE, "too many open files"), False),
+    ],
+)
+def test_only_a_server_that_is_not_there_is_replaced(error: OSError, *, ended: bool) -> None:
+    """Where this process has no descriptors left another server would have none either."""
+
+    class Cut(asyncio.Transport):
+        """A client's connection."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.aborted = asyncio.Event()
+
+        def abort(self) -> None:
+            """Cut."""
+            self.aborted.set()
+
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            """Nothing is known of it."""
+            return default
+
+    async def connect() -> bool:
+        front = Front(CrowdConfig(), None)
+
+        async def inside(_: object) -> None:
+            raise error
+
+        front.inside = inside  # type: ignore[method-assign]  # what the kernel says
+        transport = Cut()
+        _Client(front).connection_made(transport)
+        await transport.aborted.wait()
+        return front.refused.is_set()
+
+    assert asyncio.run(connect()) is ended
