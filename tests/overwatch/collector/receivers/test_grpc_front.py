@@ -206,10 +206,6 @@ def test_only_a_server_that_is_not_there_is_replaced(error: OSError, *, ended: b
             """Cut."""
             self.aborted.set()
 
-        def get_extra_info(self, name: str, default: object = None) -> object:
-            """Nothing is known of it."""
-            return default
-
     async def connect() -> bool:
         front = Front(CrowdConfig(), None)
 
