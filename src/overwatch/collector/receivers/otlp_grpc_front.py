@@ -124,7 +124,7 @@ class _Client(asyncio.Protocol):
             self._front.refused.set()
             transport.abort()
         except OSError:
-            # Without descriptors or memory here, nothing is known of the server; a new one would lack them too.
+            # Without descriptors here nothing is known of the server; a new one would lack them too.
             transport.abort()
 
     def joined(self, server: asyncio.Transport) -> None:

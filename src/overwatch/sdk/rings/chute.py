@@ -20,8 +20,8 @@ from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 
 ASIDE_BYTES: Final = 8 << 20
 """What may lie aside while another writes."""
-FOLD_EVERY: Final = 128
-"""Updates that are folded at once: one of so many calls pays for all, a microsecond each."""
+FOLD_EVERY: Final = 16
+"""Updates that are folded at once: one of so many calls pays for all, with a stall that a step hides."""
 _COST: Final = 128
 """Memory of a record besides its payload, about."""
 
