@@ -45,12 +45,14 @@ def report(folder: Path, endpoints: Endpoints, encoding: str, temporality: str, 
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def told(endpoints: Endpoints, run_id: str, kl: float) -> Snapshot:
-    """The run's snapshot once its KL and its line of log are there."""
+def told(endpoints: Endpoints, run_id: str, kl: float, steps: int = 0) -> Snapshot:
+    """The run's snapshot once its KL, its line of log and so many steps are there: they come one by one."""
 
     def look() -> Snapshot | None:
         snapshot = snapshot_of(endpoints, run_id)
         if snapshot is None or not snapshot.feed or snapshot.policy["kl_divergence"].value != kl:
+            return None
+        if snapshot.counters["steps"] < steps:
             return None
         return snapshot
 
@@ -77,5 +79,5 @@ def test_changes_of_the_javascript_sdk_are_totals(tmp_path: Path, program: Path,
     with collecting(tmp_path) as endpoints:
         for kl, steps in ((0.01, 342), (0.02, 684)):
             report(program, endpoints, encoding, "delta", kl)
-            snapshot = told(endpoints, run_id, kl)
+            snapshot = told(endpoints, run_id, kl, steps)
             assert snapshot.counters["steps"] == steps
