@@ -42,9 +42,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     clock: Annotated[Literal["local", "utc"], _said("Time zone of clock times: this machine's, or UTC.")] = (
         "local"
     )
-    mouse: Annotated[
-        bool, _said("Whether clicks move the cursor; without, the terminal selects text as usual.")
-    ] = False
     keys: Annotated[
         dict[str, list[str]],
         _said("Keys by what they do, e.g. filter: [slash, f]; names are those of the help page."),

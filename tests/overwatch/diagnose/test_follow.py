@@ -64,6 +64,16 @@ def test_what_is_worse_opens_within_the_cooldown() -> None:
     assert _states(_after((2.1, True), (9.0, False), (3.0, True), last="critical")) == ["open"]
 
 
+def test_what_is_critical_is_never_kept_back() -> None:
+    """A critical finding that cleared and comes back within the cooldown is told again at once."""
+    patience, followed = Patience(cooldown=30 * SECOND), Followed()
+    for tick, wrong in enumerate((True, False, True), 1):
+        found = [_problem("critical", patience)] if wrong else []
+        followed = follow(followed, found, tick * SECOND, tick * SECOND)
+
+    assert _states(followed) == ["open"]
+
+
 def test_a_finding_keeps_its_beginning() -> None:
     """`since` is when it first was true, whatever was waited for."""
     (item,) = _after((2.1, True), (1.0, False), (5.0, True)).open.values()

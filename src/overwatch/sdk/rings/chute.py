@@ -21,7 +21,7 @@ from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 ASIDE_BYTES: Final = 8 << 20
 """What may lie aside while another writes."""
 FOLD_EVERY: Final = 16
-"""Updates that are folded at once: one of so many calls pays for all, with a stall that a step hides."""
+"""Updates that are folded at once: one of so many calls pays for all. More at once stall that call longer."""
 _COST: Final = 128
 """Memory of a record besides its payload, about."""
 
