@@ -20,6 +20,32 @@ MAX_NAMES: Final = 1024
 """Names that one folding keeps; a run has fewer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What came of one name, one value after another."""
+
+    values: Sequence[float]
+    """The finite ones, in their order."""
+    n: int
+    """All of them."""
+    last: float
+    low: float | None = None
+    high: float | None = None
+    """Extremes of the finite ones."""
+    nan: int = 0
+    inf: int = 0
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Span":
+        """Of at least one value."""
+        n, last, nan, inf = len(values), values[-1], 0, 0
+        if not math.isfinite(sum(values)):
+            nan, inf = sum(map(math.isnan, values)), sum(map(math.isinf, values))
+            values = [value for value in values if math.isfinite(value)]
+        low, high = (min(values), max(values)) if values else (None, None)
+        return cls(values=values, n=n, last=last, low=low, high=high, nan=nan, inf=inf)
+
+
 class Series(msgspec.Struct, kw_only=True):
     """What is kept of one name."""
 
@@ -115,38 +141,37 @@ class Conflator:
 
     def add(self, at: int, values: Mapping[str, float], index: int | None = None) -> None:
         """Fold in one update under full names; of more than `MAX_NAMES` names the rest is left out."""
-        self.add_many(at, tuple(values), (tuple(values.values()),), index)
+        self.add_many(at, tuple(values), [Span.of((value,)) for value in values.values()], index)
 
     def add_many(
-        self, at: int, names: Sequence[str], rows: Sequence[Sequence[float]], index: int | None = None
+        self, at: int, names: Sequence[str], spans: Sequence[Span], index: int | None = None
     ) -> None:
-        """Fold in updates of the same names, in their order; `at` and `index` are the last one's."""
-        self.n += len(rows)
+        """Fold in updates that follow one another, a span a name; `at` and `index` are the last one's."""
+        self.n += max((span.n for span in spans), default=1)
         self._at, self._index = at, index
-        for name, column in zip(names, zip(*rows, strict=True), strict=True):
+        for name, span in zip(names, spans, strict=True):
             series = self._values.get(name)
             if series is None:
                 if len(self._values) >= MAX_NAMES:
                     continue
                 series = self._values[name] = Series()
-            self._fold(name, series, column)
+            self._fold(name, series, span)
 
-    def _fold(self, name: str, series: Series, values: tuple[float, ...]) -> None:
-        """Fold in values that came one after another; limits are asked only where an extreme crosses one."""
-        series.n += len(values)
-        series.last = values[-1]
-        if not math.isfinite(sum(values)):
-            series.nan += sum(map(math.isnan, values))
-            series.inf += sum(map(math.isinf, values))
-            values = tuple(filter(math.isfinite, values))
-            if not values:
-                return
-        low, high = min(values), max(values)
+    def _fold(self, name: str, series: Series, span: Span) -> None:
+        """Fold in values; limits are asked only where an extreme crosses one."""
+        series.n += span.n
+        series.last = span.last
+        series.nan += span.nan
+        series.inf += span.inf
+        low, high = span.low, span.high
+        if low is None or high is None:
+            return
         series.low = low if series.low is None else min(series.low, low)
         series.high = high if series.high is None else max(series.high, high)
         levels = self._levels.get(name) or self._levels_of(name)
         critical, warning = levels.critical, levels.warning
         if _reaches(critical, low, high) or _reaches(warning, low, high):
+            values = [float(value) for value in span.values]
             criticals = [_beyond(critical, value) for value in values]
             series.criticals += sum(criticals)
             series.warnings += sum(

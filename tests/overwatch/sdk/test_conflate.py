@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.events import Measured, NonFiniteSeen
-from overwatch.sdk.conflate import Conflator, Folded
+from overwatch.sdk.conflate import Conflator, Folded, Span
 
 KL = "overwatch.policy.kl_divergence"
 
@@ -108,14 +108,15 @@ def test_updates_folded_together_are_as_those_folded_one_by_one(
     for start in range(0, len(rows), cut):
         part = rows[start : start + cut]
         last = start + len(part) - 1
-        many.add_many(last, names, part, last)
+        many.add_many(last, names, [Span.of(column) for column in zip(*part, strict=True)], last)
     assert str(many.flush()) == str(single.flush())
 
 
 def test_breaches_on_both_sides_are_counted() -> None:
     """A row that is healthy in between counts what is too low as well as what is too high."""
     conflator = Conflator("esper")
-    conflator.add_many(1, ("overwatch.policy.advantage_std",), [(0.05,), (0.3,), (1.0,), (2.5,), (3.5,)])
+    span = Span.of((0.05, 0.3, 1.0, 2.5, 3.5))
+    conflator.add_many(1, ("overwatch.policy.advantage_std",), [span])
 
     folded = conflator.flush()
 

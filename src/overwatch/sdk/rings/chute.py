@@ -8,20 +8,24 @@ dropped. Must not know what happens to records once they are published.
 
 import itertools
 import operator
+import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from overwatch.sdk.conflate import Conflator
-from overwatch.sdk.rings.layout import INDEXED, W_FOLDED, Kind
-from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, numbers
+from overwatch.sdk.rings.layout import INDEXED, W_FOLDED, W_RELEASED, Kind
+from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, spans
 from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 
 ASIDE_BYTES: Final = 8 << 20
 """What may lie aside while another writes."""
-FOLD_EVERY: Final = 16
-"""Updates that are folded at once: one of so many calls pays for all. More at once stall that call longer."""
+FOLD_EVERY: Final = 512
+"""Updates that are folded at once: one of so many calls pays for all."""
+FOLD_EVERY_BY_HAND: Final = 16
+"""The same where NumPy is not loaded: more at once would stall that call longer."""
+_UPDATE: Final = int(Kind.UPDATE)
 _COST: Final = 128
 """Memory of a record besides its payload, about."""
 
@@ -44,6 +48,10 @@ class Chute(ABC):
         """Something may wait for room."""
         self._trying: int | None = None
         """How many were published before the first of the backlog was tried."""
+        self._refused_at: int | None = None
+        """The reader's mark when the ring last refused a record."""
+        self._refused_bytes = 0
+        """Bytes of the smallest that it refused there."""
 
     def put(self, entry: Entry) -> None:
         """Hand in one record."""
@@ -113,12 +121,29 @@ class Chute(ABC):
     def _write(self, entry: Entry) -> None:
         if self.ring.closed:
             return
-        if entry.size > self.ring.largest:
+        size = entry.size
+        if size > self.ring.largest:
             self.ring.drop("too_large")
-        elif (self._is_holding and not self._drain()) or not self.ring.append(entry):
+        elif self.is_stuck(size):
+            self._full(entry)
+        elif (self._is_holding and not self._drain()) or not self._append(entry, size):
             self._is_holding = True
             self._full(entry)
-            self.ring.limit = 0
+
+    def is_stuck(self, size: int) -> bool:
+        """Whether the reader has not moved since there was no room for so many bytes. Needs the token."""
+        return self.ring.words[W_RELEASED] == self._refused_at and (
+            bool(self._backlog) or size >= self._refused_bytes
+        )
+
+    def _append(self, entry: Entry, size: int) -> bool:
+        if self.ring.append(entry):
+            return True
+        mark = self.ring.words[W_RELEASED]
+        self._refused_bytes = min(size, self._refused_bytes) if mark == self._refused_at else size
+        self._refused_at = mark
+        self.ring.limit = 0
+        return False
 
     def _take_aside(self) -> None:
         while self.aside:
@@ -133,9 +158,8 @@ class Chute(ABC):
         """Write what waits for room as far as there is some; whether nothing is left of it."""
         while self._backlog or self._refill():
             self._trying = self.ring.published
-            if not self.ring.append(self._backlog[0]):
+            if not self._append(self._backlog[0], self._backlog[0].size):
                 self._trying = None
-                self.ring.limit = 0
                 return False
             self._sent()
         self._is_holding = False
@@ -251,9 +275,9 @@ class NumberChute(Chute):
         super()._sent()
 
     def _full(self, entry: Entry) -> None:
-        if entry.kind & ~INDEXED == Kind.UPDATE:
+        if entry.kind & ~INDEXED == _UPDATE:
             self._unfolded.append(entry)
-            if len(self._unfolded) >= FOLD_EVERY:
+            if len(self._unfolded) >= (FOLD_EVERY if "numpy" in sys.modules else FOLD_EVERY_BY_HAND):
                 self._fold()
         elif (update := frame_update(entry)) is not None:
             self._fold()
@@ -264,15 +288,21 @@ class NumberChute(Chute):
         self.ring.words[W_FOLDED] += 1
         self._wake()
 
+    def refused(self, size: int) -> bool:
+        """Whether columns of so many bytes were dropped, for there is surely no room. Needs the token."""
+        if size > self.ring.largest or self.aside or not self.is_stuck(size):
+            return False
+        self.ring.drop("ring_full")
+        return True
+
     def _fold(self) -> None:
         """Fold what lies there: updates of one form that follow one another at once."""
         entries, self._unfolded = self._unfolded, []
         for number, group in itertools.groupby(entries, key=operator.attrgetter("form")):
             same = list(group)
-            rows = [numbers(one) for one in same]
-            last = same[-1]
+            names, last = self._forms(number).names, same[-1]
             index = last.index if last.kind & INDEXED else None
-            self._conflator.add_many(last.at, self._forms(number).names, rows, index)
+            self._conflator.add_many(last.at, names, spans(same, len(names)), index)
 
     @property
     def waiting(self) -> int:

@@ -154,7 +154,8 @@ class FastColumns:
         try:
             off = ring.off
             if off + size > ring.limit or size > ring.largest:
-                chute.take(Entry(kind, at, b"".join(views), index, known.number, rows))
+                if not chute.refused(size):
+                    chute.take(Entry(kind, at, b"".join(views), index, known.number, rows))
             else:
                 memory = ring.view
                 start = first = off + HEAD.size
@@ -252,7 +253,7 @@ def envs(*, env_id=None, step=None, lane=None, {parameters}**_ow_more):
     _ow_is_said = False
     if (
         _ow_tag and env_id is None and lane is None and not _ow_more and not _ow_waiting and {types}
-        and _ow_token and _ow_ring.off + _ow_size <= _ow_ring.limit
+        and _ow_token
     ):
         try:
             del _ow_token[0]
@@ -280,6 +281,8 @@ def envs(*, env_id=None, step=None, lane=None, {parameters}**_ow_more):
                         _ow_ring.word = _ow_word
                         _ow_ring.off = _ow_off + _ow_size
                         _ow_is_said = True
+                else:
+                    _ow_is_said = _ow_chute.refused(_ow_size)
             except BaseException:
                 _ow_chute.recover()
                 raise

@@ -35,7 +35,7 @@ from overwatch.sdk.rings.layout import (
     summing,
     tag,
 )
-from overwatch.sdk.rings.records import Form
+from overwatch.sdk.rings.records import NUMBER, Form, first_number
 from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.writer import Entry
 from overwatch.sdk.values import RefusedError
@@ -82,7 +82,7 @@ class _Known:
     length: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.length = self.first + 9 * len(self.names)
+        self.length = self.first + NUMBER * len(self.names)
 
 
 class Fast:
@@ -142,8 +142,7 @@ class Fast:
             return None
         if number is None:
             return None
-        first = 1 if len(names) < 16 else 3 if len(names) < 1 << 16 else 5
-        return _Known(names=names, number=number, first=first, tags=_FLOAT * len(names))
+        return _Known(names=names, number=number, first=first_number(len(names)), tags=_FLOAT * len(names))
 
     def _write(self, known: _Known) -> None:
         """Write and install the function for a form."""
@@ -160,7 +159,7 @@ def _payload(known: _Known, values: Mapping[str, Any]) -> bytes | None:
     numbers = list(values.values())
     with contextlib.suppress(Exception):  # what a stranger raises; the long way says which value it is
         data = _encode(numbers)
-        if data[known.first :: 9] == known.tags:
+        if data[known.first :: NUMBER] == known.tags:
             return data
     if not _plain_types("numpy" in sys.modules).issuperset(map(type, numbers)):
         return None
@@ -248,8 +247,8 @@ def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Upda
     scope = {
         "now": time_ns, "encode": _encode, "sum": summing(known.length), "entry": Entry, "fence": FENCE,
         "missing": msgspec.Raw(b"\xc0"), "other": other, "owner": owner, "limit": _MAX_INDEX,
-        "least": -_MAX_INDEX, "every": slice(known.first, None, 9), "tags": known.tags, "form": known.number,
-        "plain": _PLAIN, "plain_tag": tag(_PLAIN, known.number, 0), "prime": PRIME,
+        "least": -_MAX_INDEX, "every": slice(known.first, None, NUMBER), "tags": known.tags,
+        "form": known.number, "plain": _PLAIN, "plain_tag": tag(_PLAIN, known.number, 0), "prime": PRIME,
         "indexed": _INDEXED, "indexed_tag": tag(_INDEXED, known.number, 0),
         "chute": rings.numbers, "ring": ring, "token": ring.token, "view": ring.view, "words": ring.words,
         "pack": Struct(f"{HEAD.format}{known.length}s").pack_into, "length": length,

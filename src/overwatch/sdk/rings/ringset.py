@@ -148,6 +148,8 @@ class RingSet:
 
     def _wake(self) -> None:
         """Something waits for room: let the helper look after it."""
+        if not self._idle:
+            return
         try:
             del self._idle[0]
         except IndexError:

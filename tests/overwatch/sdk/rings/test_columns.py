@@ -8,6 +8,7 @@ import pytest
 
 from overwatch.catalog import Scope
 from overwatch.events import Column, Measured
+from overwatch.sdk.frames import Update
 from overwatch.sdk.rings.columns import FastColumns
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import RingSource
@@ -127,3 +128,20 @@ def test_a_full_ring_and_a_column_too_large_are_counted(rings: RingSet) -> None:
     assert rings.account().dropped == {"ring_full": 100 - arrived, "too_large": 1}
     trainer.columns.put(None, None, {"a": np.ones(100)})
     assert len(trainer.said()) == 1
+
+
+def test_columns_are_refused_at_once_until_the_reader_has_moved(rings: RingSet) -> None:
+    """With updates waiting for room every column is counted as dropped; read on, and the next one arrives."""
+    trainer = Trainer(rings)
+    update = Update(at=1, values={"overwatch.policy.entropy": 0.5})
+    while not rings.numbers.waits:
+        rings.put(update)
+    before = rings.account()
+    for _ in range(50):
+        trainer.columns.put(None, None, {"a": np.ones(10)})
+    assert rings.account().dropped == {"ring_full": 50}
+    assert rings.account().accepted == before.accepted + 50
+    trainer.said()
+    trainer.columns.put(None, None, {"a": np.ones(10)})
+    assert any("full.a" in getattr(said, "values", {}) for said in trainer.said())
+    assert rings.account().dropped == {"ring_full": 50}
