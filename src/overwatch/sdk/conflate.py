@@ -6,13 +6,14 @@ Must not know where updates come from or where they go.
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
-from overwatch.catalog import BY_NAME, Limit, Metric, NonFinite, Scope
+from overwatch.catalog import BY_NAME, Limit, Metric, NonFinite, Scope, Side
 from overwatch.catalog.judging import run_limits
 from overwatch.events import Column, Conflated, Measured, NonFiniteSeen, scalars
 
@@ -24,14 +25,11 @@ MAX_NAMES: Final = 1024
 class Span:
     """What came of one name, one value after another."""
 
-    values: Sequence[float]
-    """The finite ones, in their order."""
+    ordered: Sequence[float]
+    """The finite ones, in ascending order."""
     n: int
     """All of them."""
     last: float
-    low: float | None = None
-    high: float | None = None
-    """Extremes of the finite ones."""
     nan: int = 0
     inf: int = 0
 
@@ -42,8 +40,7 @@ class Span:
         if not math.isfinite(sum(values)):
             nan, inf = sum(map(math.isnan, values)), sum(map(math.isinf, values))
             values = [value for value in values if math.isfinite(value)]
-        low, high = (min(values), max(values)) if values else (None, None)
-        return cls(values=values, n=n, last=last, low=low, high=high, nan=nan, inf=inf)
+        return cls(ordered=sorted(values), n=n, last=last, nan=nan, inf=inf)
 
 
 class Series(msgspec.Struct, kw_only=True):
@@ -163,20 +160,17 @@ class Conflator:
         series.last = span.last
         series.nan += span.nan
         series.inf += span.inf
-        low, high = span.low, span.high
-        if low is None or high is None:
+        if not len(span.ordered):
             return
+        low, high = float(span.ordered[0]), float(span.ordered[-1])
         series.low = low if series.low is None else min(series.low, low)
         series.high = high if series.high is None else max(series.high, high)
         levels = self._levels.get(name) or self._levels_of(name)
         critical, warning = levels.critical, levels.warning
         if _reaches(critical, low, high) or _reaches(warning, low, high):
-            values = [float(value) for value in span.values]
-            criticals = [_beyond(critical, value) for value in values]
-            series.criticals += sum(criticals)
-            series.warnings += sum(
-                _beyond(warning, value) for value, worse in zip(values, criticals, strict=True) if not worse
-            )
+            criticals = _beyond(critical, span.ordered)
+            series.criticals += criticals
+            series.warnings += _beyond((*warning, *critical), span.ordered) - criticals
 
     def _levels_of(self, name: str) -> _Levels:
         row = BY_NAME.get(name)
@@ -200,13 +194,29 @@ class Conflator:
         return folded
 
 
-def _beyond(limits: tuple[Limit, ...], value: float) -> bool:
-    return bool(limits) and any(limit.side.crossed(value, limit.value) for limit in limits)
-
-
 def _reaches(limits: tuple[Limit, ...], low: float, high: float) -> bool:
     """Whether one of some values may cross a limit; these are their extremes."""
-    return _beyond(limits, low) or _beyond(limits, high)
+    return any(
+        limit.side.crossed(low, limit.value) or limit.side.crossed(high, limit.value) for limit in limits
+    )
+
+
+def _beyond(limits: tuple[Limit, ...], values: Sequence[float]) -> int:
+    """How many of some values, in ascending order, cross one limit or more."""
+    below = above = 0
+    for limit in limits:
+        match limit.side:
+            case Side.BELOW:
+                below = max(below, bisect_left(values, limit.value))
+            case Side.AT_OR_BELOW:
+                below = max(below, bisect_right(values, limit.value))
+            case Side.ABOVE:
+                above = max(above, len(values) - bisect_right(values, limit.value))
+            case Side.AT_OR_ABOVE:
+                above = max(above, len(values) - bisect_left(values, limit.value))
+            case _:
+                assert_never(limit.side)
+    return min(below + above, len(values))
 
 
 def _absolute(limits: Iterable[Limit | None]) -> tuple[Limit, ...]:

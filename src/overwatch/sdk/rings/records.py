@@ -101,13 +101,13 @@ def spans(entries: Sequence[Entry], names: int) -> list[Span]:
     first = first_number(names)
     data = numpy.frombuffer(b"".join([one.payload for one in entries]), "u1").reshape(len(entries), -1)
     tagged = data[:, first:].reshape(len(entries), names, NUMBER)
-    table = numpy.ascontiguousarray(tagged[:, :, 1:]).view(">f8")[:, :, 0].astype("f8")
+    table = numpy.ascontiguousarray(tagged[:, :, 1:]).view(">f8")[:, :, 0].T.astype("f8", order="C")
     if not numpy.isfinite(table).all():
-        return [Span.of(column) for column in zip(*table.tolist(), strict=True)]
-    lows, highs, lasts = table.min(axis=0).tolist(), table.max(axis=0).tolist(), table[-1].tolist()
+        return [Span.of(values) for values in table.tolist()]
+    lasts = table[:, -1].tolist()
+    table.sort(axis=1)
     return [
-        Span(values=values, n=len(entries), last=last, low=low, high=high)
-        for values, last, low, high in zip(table.T, lasts, lows, highs, strict=True)
+        Span(ordered=ordered, n=len(entries), last=last) for ordered, last in zip(table, lasts, strict=True)
     ]
 
 
