@@ -8,10 +8,12 @@ from typing import Final
 import click
 
 from overwatch import __version__
+from overwatch.cli.audit import audit
 from overwatch.cli.catalog import catalog
 from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
 from overwatch.cli.locate import locate
+from overwatch.cli.query import query
 from overwatch.cli.watch import Option
 
 _baseline: Final = click.option(
@@ -176,3 +178,5 @@ main.add_command(catalog)
 main.add_command(config)
 main.add_command(locate)
 main.add_command(completion)
+main.add_command(query)
+main.add_command(audit)

@@ -23,17 +23,19 @@ def feed_rate(state: RunState) -> float | None:
 
 def feed_view(state: RunState) -> tuple[FeedLine, ...]:
     """The newest lines of the feed, oldest first."""
-    return tuple(_line(state, entry) for entry in state.feed.items[-FEED_LINES:])
+    newest = state.feed.items[-FEED_LINES:]
+    return tuple(feed_line(entry, _lane_of(state, entry.env_id)) for entry in newest)
 
 
-def _line(state: RunState, entry: Entry) -> FeedLine:
+def feed_line(entry: Entry, gpu_id: str | None = None) -> FeedLine:
+    """One line as a view may show it, of an env on a lane."""
     return FeedLine(
         time=entry.at / 1e9,
         severity=entry.severity,
         subsystem=safe(entry.subsystem),
         message=safe(entry.message),
         env_id=entry.env_id,
-        gpu_id=_lane_of(state, entry.env_id),
+        gpu_id=gpu_id,
         slot=safe_or_none(entry.slot),
         seed_id=safe_or_none(entry.seed_id),
         kind=entry.kind,

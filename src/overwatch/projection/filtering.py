@@ -1,14 +1,15 @@
-"""The filter grammar of the flight board: text in, terms out, errors with a suggestion.
+"""The filter grammar, of the flight board and of others with keys of their own: text in, terms out.
 
 `status=degraded gpu=0 !blueprint=noop score>3 cull`: terms are joined by "and", a comma within a term is
-"or", `!` turns a term around, a word without a key is searched for. Pure; must not know envs or a screen.
+"or", `!` turns a term around, a word without a key is searched for; errors come with a suggestion. Pure; must
+not know what is filtered.
 """
 
 import difflib
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -33,6 +34,27 @@ COMPARE: Final = MappingProxyType[str, Callable[[float, float], bool]](
 _TERM: Final = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _KEYED: Final = re.compile(r"([A-Za-z_]+)(>=|<=|=|>|<)(.*)", re.DOTALL)
 _RANGE: Final = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Grammar:
+    """The keys of one kind of filter."""
+
+    matched: tuple[str, ...]
+    """Keys that are matched, `key=word`."""
+    compared: tuple[str, ...] = ()
+    """Keys that are compared with a number, `key>3`."""
+    ranked: tuple[str, ...] = ()
+    """Keys whose words have an order: matched or compared, `severity>=warning`."""
+    words: Mapping[str, tuple[str, ...]]
+    """All words of the keys that have no others, lowest first where they are ranked."""
+    examples: Mapping[str, str]
+    """A value of each key."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.matched, *self.ranked, *self.compared)
 
 
 class FilterError(ValueError):
@@ -69,63 +91,81 @@ class Term:
         return tuple((int(one[1]), int(one[2] or one[1])) for one in found if one)
 
 
-@lru_cache(maxsize=256)
+_EXAMPLES: Final = {
+    "env": "17", "gpu": "0", "node": "h200-04", "rank": "3", "status": "degraded", "blueprint": "attention",
+    "stage": "pruned", "slot": "r0c0", "score": "3", "return": "0.5", "metric": "0.9", "fps": "100",
+}  # fmt: skip
+_WORDS: Final = {"status": STATUSES, "stage": tuple(stage.value for stage in Stage) + tuple(ALIASES)}
+PLAIN: Final = Grammar(matched=PLAIN_KEYS, compared=NUMBERS, words=_WORDS, examples=_EXAMPLES)
+"""Of a board without slots."""
+SLOTTED: Final = Grammar(matched=PLAIN_KEYS + SLOT_KEYS, compared=NUMBERS, words=_WORDS, examples=_EXAMPLES)
+"""Of a board with slots."""
+
+
 def parse(text: str, *, slots: bool = True) -> tuple[Term, ...]:
-    """The terms of a filter, in order; none for an empty text. Without `slots`, keys of slots are unknown.
+    """The terms of a board's filter, in order. Without `slots`, keys of slots are unknown.
 
     Raises `FilterError` for an unknown key, a missing or impossible value.
     """
+    return parse_by(text, SLOTTED if slots else PLAIN)
+
+
+@lru_cache(maxsize=256)
+def parse_by(text: str, grammar: Grammar) -> tuple[Term, ...]:
+    """The terms of a filter with the keys of a grammar; raises `FilterError` as `parse` does."""
     if len(text) > MAX_LENGTH:
         raise FilterError(text[:20], f"a filter has at most {MAX_LENGTH} characters, this one {len(text)}")
-    return tuple(_term(word, slots=slots) for word in _TERM.findall(text))
+    return tuple(_term(word, grammar) for word in _TERM.findall(text))
 
 
-def _term(word: str, *, slots: bool) -> Term:
+def _term(word: str, grammar: Grammar) -> Term:
     negated = word.startswith("!")
     body = word[1:] if negated else word
     if not body:
-        raise FilterError(word, "! needs a term after it, e.g. !status=ok")
+        raise FilterError(
+            word, f"! needs a term after it, e.g. !{_example(grammar, grammar.matched[-1], '=')}"
+        )
     keyed = None if body.startswith('"') else _KEYED.fullmatch(body)
     if keyed is None:
         return Term(key=None, sign="=", values=(body.replace('"', "").lower(),), negated=negated)
     key, sign, rest = keyed[1].lower(), keyed[2], keyed[3].replace('"', "")
-    _check_key(word, key, sign, slots=slots)
+    _check_key(word, key, sign, grammar)
     values = tuple(value.strip().lower() for value in rest.split(",") if value.strip())
     if not values:
-        raise FilterError(word, f"{key}{sign} needs a value, e.g. {_example(key, sign)}")
-    return Term(key=key, sign=sign, values=_values(word, key, values), negated=negated)
+        raise FilterError(word, f"{key}{sign} needs a value, e.g. {_example(grammar, key, sign)}")
+    return Term(key=key, sign=sign, values=_values(word, key, sign, values, grammar), negated=negated)
 
 
-def _check_key(word: str, key: str, sign: str, *, slots: bool) -> None:
-    matched = PLAIN_KEYS + (SLOT_KEYS if slots else ())
-    if key not in matched + NUMBERS:
-        near = difflib.get_close_matches(key, matched + NUMBERS, 1, 0.5)
-        hint = f"{near[0]}{'=' if near[0] in matched else '>'}" if near else None
-        known = "" if near else f"; keys are {', '.join(matched + NUMBERS)}"
+def _check_key(word: str, key: str, sign: str, grammar: Grammar) -> None:
+    if key not in grammar.keys:
+        near = difflib.get_close_matches(key, grammar.keys, 1, 0.5)
+        hint = f"{near[0]}{'>' if near[0] in grammar.compared else '='}" if near else None
+        known = "" if near else f"; keys are {', '.join(grammar.keys)}"
         raise FilterError(word, f"unknown key {key}{known}", hint)
-    if key in NUMBERS and sign == "=":
+    if key in grammar.compared and sign == "=":
         raise FilterError(word, f"{key} is compared", f"{key}>")
-    if key in matched and sign != "=":
+    if key in grammar.matched and sign != "=":
         raise FilterError(word, f"{key} is not a number", f"{key}=")
 
 
-def _values(word: str, key: str, values: tuple[str, ...]) -> tuple[str, ...]:
-    if key in NUMBERS:
+def _values(word: str, key: str, sign: str, values: tuple[str, ...], grammar: Grammar) -> tuple[str, ...]:
+    if key in grammar.compared:
         if len(values) > 1 or not _is_number(values[0]):
-            raise FilterError(word, f"{key} needs one number, e.g. {_example(key, '>')}")
+            raise FilterError(word, f"{key} needs one number, e.g. {_example(grammar, key, '>')}")
         return values
     if key == "env":
         wrong = [value for value in values if not _RANGE.fullmatch(value)]
         if wrong:
             raise FilterError(word, f"env={wrong[0]} is no env id; write env=17, env=3,9 or env=0-31")
         return values
-    if key == "status":
-        return tuple(whole for value in values for whole in _whole(word, key, value, STATUSES))
+    if key not in grammar.words:
+        return values
+    wholes = tuple(whole for value in values for whole in _whole(word, key, value, grammar.words[key]))
+    if sign != "=" and len(wholes) > 1:
+        raise FilterError(word, f"{key}{sign} needs one word; one of {', '.join(wholes)}")
     if key == "stage":
-        named = tuple(stage.value for stage in Stage) + tuple(ALIASES)
-        wholes = (whole for value in values for whole in _whole(word, key, value, named))
         return tuple(ALIASES[whole].value if whole in ALIASES else whole for whole in wholes)
-    return values
+    return wholes
 
 
 def _whole(word: str, key: str, value: str, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,10 +187,5 @@ def _is_number(value: str) -> bool:
         return False
 
 
-def _example(key: str, sign: str) -> str:
-    examples = {
-        "env": "17", "gpu": "0", "node": "h200-04", "rank": "3",
-        "status": "degraded", "blueprint": "attention", "stage": "pruned",
-        "slot": "r0c0", "score": "3", "return": "0.5", "metric": "0.9", "fps": "100",
-    }  # fmt: skip
-    return f"{key}{sign}{examples[key]}"
+def _example(grammar: Grammar, key: str, sign: str) -> str:
+    return f"{key}{sign}{grammar.examples[key]}"

@@ -1,0 +1,111 @@
+"""Whether runs are good enough for a script to go on: findings counted against a level, and told as JUnit.
+
+Owns what counts. A finding counts once, at the worst that it was, whether or not it cleared. Pure.
+"""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from overwatch.analyse.rows import Row, rows
+from overwatch.analyse.source import AnalyseError
+from overwatch.analyse.story import SEVERITIES, Story
+from overwatch.catalog.runbooks import RUNBOOKS, runbook
+
+LEVELS = ("warning", "critical")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditConfig:
+    """What a run must not have."""
+
+    fail_on: str = "critical"
+    """Findings that are at least so bad count."""
+    most: int = 0
+    """So many of them are allowed, over all runs."""
+    ignored: tuple[str, ...] = ()
+    """Codes that never count."""
+
+    def __post_init__(self) -> None:
+        if self.fail_on not in LEVELS:
+            raise AnalyseError(f"fail_on is {self.fail_on!r}; use one of {', '.join(LEVELS)}")
+        if self.most < 0:
+            raise AnalyseError(f"most is {self.most}; use 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """What was found."""
+
+    config: AuditConfig
+    runs: tuple[str, ...]
+    counted: tuple[Row, ...]
+    """Findings at or above the level, in order of time."""
+    passed: tuple[Row, ...]
+    """Those below it, or ignored."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no more than are allowed."""
+        return len(self.counted) <= self.config.most
+
+
+def audit(stories: Iterable[Story], config: AuditConfig) -> Audited:
+    """Count the findings of some runs."""
+    runs: list[str] = []
+    counted: list[Row] = []
+    passed: list[Row] = []
+    level = SEVERITIES.index(config.fail_on)
+    for story in stories:
+        runs.append(story.run.run_id)
+        for row in rows(story, ("finding",)):
+            counts = SEVERITIES.index(row.severity) >= level and row.kind not in config.ignored
+            (counted if counts else passed).append(row)
+    return Audited(config=config, runs=tuple(runs), counted=tuple(counted), passed=tuple(passed))
+
+
+def junit(audited: Audited) -> str:
+    """A test suite a run and a test case a kind of finding, as CI systems read it; ends without a newline."""
+    root = ET.Element("testsuites", name="overwatch audit")
+    failures = 0
+    for run_id in audited.runs:
+        bad = _by_code(row for row in audited.counted if row.run == run_id)
+        fine = _by_code(row for row in audited.passed if row.run == run_id)
+        codes = list(dict.fromkeys((*RUNBOOKS, *bad, *fine)))
+        suite = ET.SubElement(
+            root, "testsuite", name=run_id, tests=str(len(codes)), failures=str(len(bad)), errors="0"
+        )
+        failures += len(bad)
+        for code in codes:
+            case = ET.SubElement(suite, "testcase", classname=f"overwatch.{run_id}", name=code)
+            if code in bad:
+                _failure(case, bad[code])
+    root.set("tests", str(sum(len(suite) for suite in root)))
+    root.set("failures", str(failures))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+
+
+def _by_code(found: Iterable[Row]) -> dict[str, list[Row]]:
+    by_code: dict[str, list[Row]] = {}
+    for row in found:
+        by_code.setdefault(row.kind, []).append(row)
+    return by_code
+
+
+def _failure(case: ET.Element, found: list[Row]) -> None:
+    first = found[0]
+    failure = ET.SubElement(case, "failure", type=first.severity, message=_xml(first.text))
+    lines = [f"{row.time}  {row.severity}  {row.text}" for row in found]
+    book = runbook(first.kind)
+    if first.hint:
+        lines.append(f"next: {first.hint}")
+    if book is not None:
+        lines += [f"means: {book.means}", f"do: {book.act}"]
+    failure.text = _xml("\n".join(lines))
+
+
+def _xml(text: str) -> str:
+    """Without what XML 1.0 cannot hold."""
+    return "".join(one if one in "\n\t" or (0x20 <= ord(one) < 0xFFFE and not 0xD800 <= ord(one) < 0xE000)
+                   else "\N{REPLACEMENT CHARACTER}" for one in text)  # fmt: skip

@@ -1,0 +1,174 @@
+"""How numbers went over a run: one curve a number, with update, time and steps of each value.
+
+A snapshot carries the newest ten values of each policy number, so curves made of one snapshot a second have
+every value of up to ten updates a second; beyond that they have one a tick. Pure.
+"""
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from overwatch.catalog import Metric, Scope, find
+from overwatch.snapshot import Reading, Snapshot
+
+Axis = Literal["update", "time", "steps"]
+Numbers: TypeAlias = "array[float]"
+"""Doubles, packed."""
+AXES: Final[tuple[Axis, ...]] = ("update", "time", "steps")
+TASK_METRIC: Final = "task_metric"
+"""The run's own metric: the mean over lanes of the median of their envs."""
+STEPS_PER_S: Final = "steps_per_s"
+LANE_FIELDS: Final = ("utilization", "memory_used_bytes", "temperature_c", "power_w", "clock_hz")
+HOST_FIELDS: Final = ("cpu_utilization", "ram_used_bytes")
+_SAME_S: Final = 1e-6
+
+
+@dataclass(slots=True, kw_only=True)
+class Curve:
+    """One number over time; the columns have one length."""
+
+    name: str
+    """Short name within its scope."""
+    label: str
+    scope: Scope
+    direction: str | None = None
+    """Which way is good: `up`, `down`, or absent where neither is."""
+    subject: str | None = None
+    """The lane it is of; absent for what is of the whole run."""
+    update: Numbers = field(default_factory=lambda: array("d"))
+    time: Numbers = field(default_factory=lambda: array("d"))
+    """Seconds since the run began."""
+    steps: Numbers = field(default_factory=lambda: array("d"))
+    value: Numbers = field(default_factory=lambda: array("d"))
+    """NaN where it was not finite."""
+
+    @property
+    def row(self) -> Metric | None:
+        """Its row of the catalogue; `None` for a number of the run's own."""
+        return find(self.name, self.scope)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def add(self, value: float | None, update: float, time: float, steps: float) -> None:
+        """Append one value."""
+        self.value.append(math.nan if value is None else value)
+        self.update.append(update)
+        self.time.append(time)
+        self.steps.append(steps)
+
+    def along(self, axis: Axis) -> Numbers:
+        """The column of an axis."""
+        return {"update": self.update, "time": self.time, "steps": self.steps}[axis]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seen:
+    """What the last snapshot said of one reading."""
+
+    history: tuple[float | None, ...] = ()
+    at: float = -math.inf
+    update: float = 0.0
+    time: float = 0.0
+    steps: float = 0.0
+
+
+class Curves:
+    """Curves of one run, from its snapshots in order."""
+
+    def __init__(self) -> None:
+        self.policy: dict[str, Curve] = {}
+        """By short name, in the order of the catalogue."""
+        self.machine: dict[tuple[str, str | None], Curve] = {}
+        """By field and lane: lanes, host and pace, a value a snapshot."""
+        self._seen: dict[str, _Seen] = {}
+
+    def take(self, snapshot: Snapshot, began: float) -> None:
+        """Go on with one snapshot; `began` is the run's beginning, Unix seconds."""
+        update = float(snapshot.run.update or snapshot.counters.get("updates", 0.0))
+        steps = float(snapshot.run.steps or 0)
+        for name, reading in {**snapshot.policy, **snapshot.services}.items():
+            if reading.age_s is not None and reading.history:
+                self._take_reading(name, reading, snapshot.time - began, (update, steps))
+        self._take_machines(snapshot, (update, snapshot.time - began, steps))
+
+    def _take_reading(self, name: str, reading: Reading, now: float, place: tuple[float, float]) -> None:
+        seen = self._seen.setdefault(name, _Seen())
+        at = now - (reading.age_s or 0.0)
+        if at - seen.at < _SAME_S:
+            return
+        update, steps = place
+        fresh = fresh_values(seen.history, reading.history, round(update - seen.update))
+        curve = self.policy.get(name) or self._new(name, reading)
+        begin = seen.time if len(curve) else at
+        for step in range(1, fresh + 1):
+            share = step / fresh
+            curve.add(
+                reading.history[step - fresh - 1],
+                max(0.0, update - fresh + step) if update - seen.update >= fresh
+                else seen.update + share * (update - seen.update),
+                begin + share * (at - begin),
+                seen.steps + share * (steps - seen.steps),
+            )  # fmt: skip
+        self._seen[name] = _Seen(history=reading.history, at=at, update=update, time=at, steps=steps)
+
+    def _new(self, name: str, reading: Reading) -> Curve:
+        scope = next((one for one in (Scope.POLICY, Scope.LEARNER, Scope.ROLLOUTS) if find(name, one)), None)
+        curve = Curve(
+            name=name,
+            label=reading.label or name,
+            scope=scope or Scope.POLICY,
+            direction=reading.direction,
+        )
+        self.policy[name] = curve
+        return curve
+
+    def _take_machines(self, snapshot: Snapshot, place: tuple[float, float, float]) -> None:
+        for lane in snapshot.system.gpus:
+            for name in LANE_FIELDS:
+                self._take_value(name, Scope.GPU, getattr(lane, name), place, lane.gpu_id)
+        if snapshot.system.host is not None:
+            for name in HOST_FIELDS:
+                self._take_value(name, Scope.HOST, getattr(snapshot.system.host, name), place)
+        self._take_value(STEPS_PER_S, Scope.RUN, snapshot.run.steps_per_s, place)
+        medians = [group.median_metric for group in snapshot.board.groups if group.median_metric is not None]
+        self._take_value(
+            TASK_METRIC, Scope.ENV, sum(medians) / len(medians) if medians else None, place
+        )  # fmt: skip
+
+    def _take_value(
+        self,
+        name: str,
+        scope: Scope,
+        value: float | None,
+        place: tuple[float, float, float],
+        subject: str | None = None,
+    ) -> None:
+        if value is None:
+            return
+        curve = self.machine.get((name, subject))
+        if curve is None:
+            row = find(name, scope)
+            label = row.label if row else name.replace("_", " ")
+            curve = Curve(name=name, label=label, scope=scope, subject=subject)
+            self.machine[name, subject] = curve
+        curve.add(value, *place)
+
+
+def fresh_values(before: Sequence[float | None], now: Sequence[float | None], likely: int) -> int:
+    """How many values at the end of a history are new: as many as are likely, where that fits.
+
+    Both hold the newest values of one series, and at least one of them is new. Of a number that stands still
+    any count would fit; of others that overlap, only the right one.
+    """
+    most = len(now)
+    if likely >= most and (len(set(now)) > 1 or list(now[:1]) != list(before[-1:])):
+        likely = 1
+    counts: list[int] = [min(max(1, likely), most), *range(1, most)]
+    for fresh in counts:
+        kept = most - fresh
+        if kept <= len(before) and list(now[:kept]) == list(before[len(before) - kept :]):
+            return fresh
+    return most

@@ -1,0 +1,164 @@
+"""The story of one run: its curves, findings, bounds, envs, and what it said of itself.
+
+Owns what is remembered of a whole recording, read once. Times are seconds since the run began, unless they
+are called Unix. Must not know who tells the story.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from overwatch.analyse.curves import Curves
+from overwatch.analyse.facts import Facts
+from overwatch.analyse.source import AnalyseError, Source, open_source
+from overwatch.analyse.spells import EnvStory, Spells
+from overwatch.snapshot import Finding, Run, Snapshot
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """One finding over its life."""
+
+    finding: Finding
+    """As last seen."""
+    since: float
+    seen: float
+    """First seen open."""
+    until: float
+    """Last seen open, or when it was cleared."""
+    update: int | None
+    """The run's update when it was first seen."""
+    open: bool = True
+    """Still open at the end."""
+    severity: str = "info"
+    """The worst that it was."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """One run, as it was recorded."""
+
+    path: Path
+    began: float
+    """Unix seconds."""
+    first: Snapshot
+    last: Snapshot
+    curves: Curves = field(default_factory=Curves)
+    found: dict[tuple[str, float], Found] = field(default_factory=dict)
+    """By id and when it was true first; in order."""
+    bounds: Spells = field(default_factory=Spells)
+    """By lane: what held it back. The run as a whole is the empty name."""
+    envs: dict[int, EnvStory] = field(default_factory=dict)
+    """Those that were ever among the rows of a snapshot."""
+    facts: Facts = field(default_factory=Facts)
+    """What it told; empty where only snapshots were kept."""
+
+    @property
+    def run(self) -> Run:
+        """Identity and progress, as last told."""
+        return self.last.run
+
+    @property
+    def length(self) -> float:
+        """Seconds from its beginning to the last snapshot."""
+        return self.last.time - self.began
+
+    @property
+    def findings(self) -> list[Found]:
+        """In the order in which they were true first."""
+        return sorted(self.found.values(), key=lambda one: (one.since, one.finding.id))
+
+    @property
+    def config(self) -> dict[str, str]:
+        """What it was started with, by name: its own settings, and what Overwatch knows of every run."""
+        run, told = self.run, {}
+        for name in ("task", "algo", "reward_mode", "preset", "n_envs", "ranks", "git_sha", "dirty", "node",
+                     "updates", "batches", "embargo", "group"):  # fmt: skip
+            value = getattr(run, name)
+            if value is not None:
+                told[name] = str(value)
+        if run.devices:
+            told["devices"] = " ".join(run.devices)
+        if run.slots:
+            told["slots"] = " ".join(run.slots)
+        modes = {"amp": run.modes.amp, "compile": run.modes.compile, "ddp": run.modes.ddp}
+        told |= {name: str(value) for name, value in modes.items() if value is not None}
+        return told | {name: value for name, value in self.facts.config.items() if name not in told}
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Go on with one snapshot."""
+        now = snapshot.time - self.began
+        self.last = snapshot
+        self.curves.take(snapshot, self.began)
+        for lane in snapshot.system.gpus:
+            if lane.bound is not None:
+                self.bounds.add(lane.gpu_id, lane.bound.state, now, lane.bound)
+        if snapshot.system.bound is not None:
+            self.bounds.add("", snapshot.system.bound.state, now, snapshot.system.bound)
+        for env in snapshot.envs:
+            story = self.envs.get(env.env_id)
+            if story is None:
+                story = self.envs[env.env_id] = EnvStory(env_id=env.env_id)
+            story.take(env, now)
+        self._take_findings(snapshot, now)
+
+    def _take_findings(self, snapshot: Snapshot, now: float) -> None:
+        seen = set()
+        for finding in snapshot.findings:
+            key = finding.id, finding.since
+            seen.add(key)
+            found = self.found.get(key)
+            if found is None:
+                found = self.found[key] = Found(
+                    finding=finding, since=finding.since - self.began, seen=now, until=now,
+                    update=snapshot.run.update,
+                )  # fmt: skip
+            found.finding = finding
+            found.open = finding.cleared_at is None
+            found.until = now if finding.cleared_at is None else finding.cleared_at - self.began
+            found.severity = max(found.severity, finding.severity, key=SEVERITIES.index)
+        for key, found in self.found.items():
+            if key not in seen:
+                found.open = False
+
+
+SEVERITIES = ("debug", "info", "warning", "critical")
+"""The mildest first."""
+
+
+def stories(source: Source, *, facts: bool = True) -> dict[str, Story]:
+    """The story of every run, by id, in the order of their first snapshots."""
+    told: dict[str, Story] = {}
+    for snapshot in source.snapshots():
+        run = snapshot.run
+        story = told.get(run.run_id)
+        if story is None:
+            began = snapshot.time if run.started is None else min(run.started, snapshot.time)
+            story = told[run.run_id] = Story(path=source.path, began=began, first=snapshot, last=snapshot)
+        story.take(snapshot)
+    for record in source.records() if facts else ():
+        of_run = told.get(record.origin.run_id)
+        if of_run is not None:
+            of_run.facts.take(record.event, of_run.began)
+    return told
+
+
+def read_story(path: Path, run_id: str | None = None, *, facts: bool = True) -> Story:
+    """The story of one run at a path: the one named, else the one that was heard of last.
+
+    Raises `AnalyseError` where there is none.
+    """
+    told = stories(open_source(path), facts=facts)
+    return one_of(path, told.values(), run_id)
+
+
+def one_of(path: Path, told: Iterable[Story], run_id: str | None) -> Story:
+    """The story that is meant; raises `AnalyseError` naming those that there are."""
+    known = {story.run.run_id: story for story in told}
+    if not known:
+        raise AnalyseError(f"{path} holds no run that can be replayed; record again")
+    if run_id is None:
+        return max(known.values(), key=lambda story: story.last.time)
+    if run_id not in known:
+        raise AnalyseError(f"{path} holds no run {run_id}; it holds {', '.join(sorted(known))}")
+    return known[run_id]

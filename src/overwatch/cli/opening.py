@@ -1,0 +1,60 @@
+"""What the commands on whole recordings share: reading stories, saying what is wrong with what was given."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from overwatch.analyse.story import Story
+
+PATH: Final = click.Path(path_type=Path)
+run_option: Final = click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
+
+
+class BadInputError(click.ClickException):
+    """What was given cannot be used; status 2, as for bad usage."""
+
+    exit_code = 2
+
+
+@contextmanager
+def saying() -> Iterator[None]:
+    """What is wrong with what was given ends the command with one line."""
+    from overwatch.analyse.source import AnalyseError
+    from overwatch.projection.filtering import FilterError
+
+    try:
+        yield
+    except FilterError as error:
+        raise BadInputError(f"{error.term}: {error}") from error
+    except (AnalyseError, OSError) as error:
+        raise BadInputError(str(error)) from error
+
+
+def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: bool = True) -> "list[Story]":
+    """The run that is meant, or with `every` all where none is named; says what could not be read."""
+    from overwatch.analyse.source import open_source
+    from overwatch.analyse.story import one_of, stories
+
+    source = open_source(path)
+    told = stories(source, facts=facts)
+    if source.unread() is not None:
+        click.echo(f"{path}: {source.unread()} could not be read and were left out", err=True)
+    if every and run_id is None and told:
+        return list(told.values())
+    return [one_of(path, told.values(), run_id)]
+
+
+def write(text: str, out: Path | None) -> None:
+    """Print, or write a file whole."""
+    if out is None:
+        click.echo(text)
+        return
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"-o {out} cannot be written: {error.strerror or error}") from error

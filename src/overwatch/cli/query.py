@@ -1,0 +1,102 @@
+"""`overwatch query`: findings, events and statuses of envs that a filter means; text, JSON lines or CSV."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from overwatch.catalog.durations import duration
+from overwatch.cli.opening import PATH, read_stories, run_option, saying, write
+
+if TYPE_CHECKING:
+    from overwatch.analyse.rows import Row
+
+
+@click.command(short_help="Search a recording's findings, events and envs.")
+@click.argument("path", type=PATH)
+@click.argument("filter_text", metavar="[FILTER]", default="")
+@click.option(
+    "--format", "fmt", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Print so many rows at most, the first.")
+@click.option("-o", "--out", type=PATH, help="Write a file instead.")
+@run_option
+def query(
+    path: Path, filter_text: str, fmt: str, *, limit: int | None, out: Path | None, run_id: str | None
+) -> None:
+    """Search what happened: findings, events and statuses of envs, in order of time.
+
+    FILTER is a filter as on the board: terms side by side must all hold, a comma means "or", ! turns a term
+    around, a word without a key is searched for. Keys: what (finding, event, env), severity, kind, status,
+    env, gpu, slot, seed; at, lasted (seconds), update and score are compared with > >= < <=.
+
+    \b
+      overwatch query storm 'env=3 severity>=warning'
+      overwatch query storm 'what=event kind=gate "gradient ratio" at>30 at<60'
+      overwatch query storm 'what=env status=crashed,degraded gpu=1' --format csv
+      overwatch query storm 'severity=critical !kind=crash' --format json
+
+    Exit codes: 0 something was found, 1 nothing, 2 bad input.
+    """  # noqa: D301
+    from overwatch.analyse.query import matching
+    from overwatch.analyse.rows import rows
+
+    with saying():
+        matching((), filter_text)
+        (story,) = read_stories(path, run_id)
+        found = list(matching(rows(story), filter_text))
+    shown = found[:limit]
+    text = "\n".join(_FORMATS[fmt](shown))
+    if text:
+        write(text, out)
+    if limit is not None and len(found) > limit:
+        click.echo(f"{len(found) - limit:,} more rows were left out by --limit {limit}", err=True)
+    if not found:
+        click.echo(f"nothing in run {story.run.run_id} meets {filter_text!r}", err=True)
+        raise SystemExit(1)
+
+
+def _text(found: "list[Row]") -> Iterator[str]:
+    for row in found:
+        about = " ".join(word for word in (_env(row.env), row.gpu, row.slot) if word)
+        said = " ".join((row.text, *(f"{name}={value}" for name, value in row.fields.items())))
+        lasted = "" if row.lasted is None else f" for {duration(row.lasted)}"
+        yield f"{_clock(row.at):>9}  {row.severity:8}  {row.kind:20}  {about:18}  {said}{lasted}"
+
+
+def _env(env_id: int | None) -> str:
+    return "" if env_id is None else f"env {env_id}"
+
+
+def _clock(seconds: float) -> str:
+    """Time of the run: `1:02.5`, `1:00:02.5`."""
+    minutes, rest = divmod(max(0.0, seconds), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{hours}:{minutes:02}:{rest:04.1f}" if hours else f"{minutes}:{rest:04.1f}"
+
+
+def _json(found: "list[Row]") -> Iterator[str]:
+    for row in found:
+        yield msgspec.json.encode(row).decode()
+
+
+def _csv(found: "list[Row]") -> Iterator[str]:
+    """A header, then a row each; fields as JSON."""
+    from overwatch.analyse.rows import Row
+
+    names = [field.name for field in msgspec.structs.fields(Row)]
+    yield ",".join(names)
+    for row in found:
+        line = io.StringIO()
+        cells = {**msgspec.structs.asdict(row), "fields": msgspec.json.encode(row.fields).decode()}
+        csv.writer(line, lineterminator="").writerow(
+            "" if cells[name] is None else cells[name] for name in names
+        )
+        yield line.getvalue()
+
+
+_FORMATS = {"text": _text, "json": _json, "csv": _csv}

@@ -1,0 +1,31 @@
+"""Recordings that the tests of this folder read; simulated once."""
+
+from pathlib import Path
+
+import pytest
+
+from overwatch.analyse.story import Story, read_story
+from tests.overwatch.simulate.runs import record
+
+SIZE = ("--gpus", "2", "--envs", "4", "--slots", "3", "--seconds", "40")
+
+
+@pytest.fixture(scope="session")
+def storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty seconds in which seeds are culled, one of two lanes throttles and its envs crash."""
+    faults = ("--fault", "cull-storm@4", "--fault", "thermal-throttle@8", "--fault", "crash-storm@20")
+    return record(
+        tmp_path_factory.mktemp("storm") / "run", *SIZE, "--seed", "3", "--run-id", "storm", *faults
+    )
+
+
+@pytest.fixture(scope="session")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty seconds in which nothing is wrong."""
+    return record(tmp_path_factory.mktemp("calm") / "run", *SIZE, "--seed", "4", "--run-id", "calm")
+
+
+@pytest.fixture(scope="session")
+def story(storm: Path) -> Story:
+    """Of the run in which much is wrong."""
+    return read_story(storm)

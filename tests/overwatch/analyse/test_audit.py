@@ -1,0 +1,104 @@
+"""`overwatch audit`: exit codes, what counts, and what CI systems read."""
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from overwatch.analyse.audit import AuditConfig, audit, junit
+from overwatch.analyse.source import AnalyseError
+from overwatch.analyse.story import Story
+from tests.overwatch.simulate.runs import overwatch
+
+
+def test_a_run_with_critical_findings_fails(storm: Path, calm: Path) -> None:
+    """Status 1; one without is status 0."""
+    failed, ok = overwatch("audit", storm), overwatch("audit", calm, "--fail-on", "warning")
+
+    assert failed.exit_code == 1
+    assert "thermal-throttle" in failed.stdout
+    assert failed.stdout.splitlines()[-1].startswith("FAILED: ")
+    assert (ok.exit_code, ok.stdout.splitlines()[-1].split(":")[0]) == (0, "ok")
+
+
+def test_what_is_ignored_or_allowed_does_not_fail(storm: Path, story: Story) -> None:
+    """By code, or by number; one fewer is too few."""
+    counted = audit([story], AuditConfig()).counted
+    codes = {row.kind for row in counted}
+    ignored = [word for code in codes for word in ("--ignore", code)]
+
+    assert overwatch("audit", storm, *ignored).exit_code == 0
+    assert overwatch("audit", storm, "--max", str(len(counted))).exit_code == 0
+    assert overwatch("audit", storm, "--max", str(len(counted) - 1)).exit_code == 1
+
+
+def test_json_says_what_counted_and_what_did_not(storm: Path) -> None:
+    """And by which rules."""
+    told = json.loads(overwatch("audit", storm, "--format", "json").stdout)
+
+    assert (told["ok"], told["fail_on"], told["max"], told["runs"]) == (False, "critical", 0, ["storm"])
+    assert {row["severity"] for row in told["counted"]} == {"critical"}
+
+
+def test_junit_has_a_case_for_each_kind_of_finding(storm: Path, tmp_path: Path) -> None:
+    """Failures hold the message, the next step and what it means; the numbers add up."""
+    out = tmp_path / "audit.xml"
+    overwatch("audit", storm, "--format", "junit", "-o", out)
+    root = ET.parse(out).getroot()  # noqa: S314 our own
+    (suite,) = root
+    failed = {case.get("name"): case.find("failure") for case in suite if case.find("failure") is not None}
+
+    assert int(suite.get("tests", 0)) == len(suite) > len(failed)
+    assert int(root.get("failures", 0)) == int(suite.get("failures", 0)) == len(failed)
+    throttle = failed["thermal-throttle"]
+    assert throttle is not None
+    assert "do: " in str(throttle.text)
+    assert throttle.get("type") == "critical"
+
+
+def test_junit_holds_any_text(story: Story) -> None:
+    """Controls and markup of telemetry do not break it."""
+    told = audit([story], AuditConfig())
+    hostile = msgspec.structs.replace(told.counted[0], text="<b>&\x00\x1b[2J]]>\ud800")
+    root = ET.fromstring(junit(replace(told, counted=(hostile,))))  # noqa: S314 our own
+
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert str(failure.get("message")).startswith("<b>&")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--fail-on", "bad"), "'bad' is not one of"),
+        (("--max", "-1"), "-1"),
+        (("--ignore", "thermal-throtle"), "did you mean thermal-throttle?"),
+        (("--run", "nope"), "it holds storm"),
+    ],
+)
+def test_bad_input_is_status_2(storm: Path, words: tuple[str, ...], said: str) -> None:
+    """Never that of a run that failed."""
+    result = overwatch("audit", storm, *words)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_path_that_is_no_recording_is_status_2(tmp_path: Path) -> None:
+    """Not a pass."""
+    (tmp_path / "garbage").write_bytes(bytes(range(256)) * 40)
+
+    assert overwatch("audit", tmp_path).exit_code == 2
+    assert overwatch("audit", tmp_path / "nope").exit_code == 2
+    assert overwatch("audit", tmp_path / "garbage").exit_code == 2
+
+
+def test_limits_that_make_no_sense_are_refused() -> None:
+    """Naming the value."""
+    with pytest.raises(AnalyseError, match="'info'"):
+        AuditConfig(fail_on="info")
+    with pytest.raises(AnalyseError, match="-1"):
+        AuditConfig(most=-1)
