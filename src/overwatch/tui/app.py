@@ -5,6 +5,7 @@ Owns time (how long nothing has arrived, how long painting takes) and nothing el
 """
 
 import asyncio
+import gc
 import locale
 import os
 import signal
@@ -47,8 +48,6 @@ SELECT_S: Final = 0.12
 _PAINTS: Final = 100
 """Paints that the mean is taken over."""
 _OTLP_PORT: Final = 4318
-_SOON_S: Final = 0.001
-"""A timer of Textual divides by its interval, so none is 0."""
 
 
 class Stream(Protocol):
@@ -114,7 +113,7 @@ class OverwatchApp(App[int]):
         self._area = Size(0, 0)
         self._asked = View()
         self._painted_at = 0.0
-        self._pending: Timer | None = None
+        self._pending: asyncio.TimerHandle | None = None
         self._selecting: Timer | None = None
         self._paint_ms: deque[float] = deque(maxlen=_PAINTS)
 
@@ -132,6 +131,7 @@ class OverwatchApp(App[int]):
         self._list_soon()
         self.run_worker(self._follow(), exit_on_error=True)
         if not self.is_headless:
+            gc.freeze()  # what start-up made lives as long as we do; to search it would hold up a frame
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
                 with suppress(NotImplementedError):
@@ -258,8 +258,8 @@ class OverwatchApp(App[int]):
     def _paint_soon(self) -> None:
         if self._pending is not None:
             return
-        wait_s = max(_SOON_S, self._painted_at + FRAME_S - time.monotonic())
-        self._pending = self.set_timer(wait_s, self._paint_pending)
+        wait_s = max(0.0, self._painted_at + FRAME_S - time.monotonic())
+        self._pending = asyncio.get_running_loop().call_later(wait_s, self._paint_pending)
 
     def _paint_pending(self) -> None:
         self._pending = None

@@ -1,24 +1,39 @@
-"""How the anomaly of each env went over the last minutes, as this terminal saw it: one sample a second.
+"""How the anomaly of each env went, as this terminal saw it: the worst sample of each second, and of longer.
 
-Owns the samples. Must not know drawing. What was not on the board in a second has no sample there.
+Owns the samples. Must not know drawing. An env that was not on the board in a while has no sample there.
 """
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from overwatch.snapshot import Snapshot
 
+STEPS: Final = (1, 2, 5, 10, 30, 60)
+"""Seconds that one sample can stand for."""
 SAMPLES: Final = 240
+"""Kept of each step: four minutes of seconds, four hours of minutes."""
 MOST_ENVS: Final = 1024
-"""Envs whose samples are kept; beyond, those that were seen longest ago go."""
+"""Of one while; who comes onto the board after them has no sample there."""
 
 
-class Sample(NamedTuple):
-    """One env in one second."""
+class Sample(msgspec.Struct, frozen=True, gc=False):
+    """One env at its worst in one while."""
 
-    second: int
     score: float
     status: str
+
+
+class _While:
+    """The envs that were on the board in one while."""
+
+    __slots__ = ("number", "worst")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        """How many of its length there were before it, since 1970."""
+        self.worst: dict[int, Sample] = {}
 
 
 class Heat:
@@ -26,24 +41,32 @@ class Heat:
 
     def __init__(self) -> None:
         self._run: str | None = None
-        self._samples: dict[int, deque[Sample]] = {}
+        self._second = 0
+        self._whiles: dict[int, deque[_While]] = {}
 
     def take(self, snapshot: Snapshot) -> None:
         """The first snapshot of each second; another run, or a step back, starts anew."""
         second = int(snapshot.time)
-        newest = max((samples[-1].second for samples in self._samples.values()), default=second)
-        if snapshot.run.run_id != self._run or second < newest:
-            self._samples.clear()
-        self._run = snapshot.run.run_id
-        for env in snapshot.envs:
-            samples = self._samples.pop(env.env_id, None) or deque(maxlen=SAMPLES)
-            if not samples or samples[-1].second < second:
-                samples.append(Sample(second, env.anomaly.score, env.status))
-            self._samples[env.env_id] = samples
-        while len(self._samples) > MOST_ENVS:
-            del self._samples[next(iter(self._samples))]
+        if snapshot.run.run_id != self._run or second < self._second:
+            self._whiles = {step: deque(maxlen=SAMPLES) for step in STEPS}
+        elif second == self._second:
+            return
+        self._run, self._second = snapshot.run.run_id, second
+        samples = [(env.env_id, Sample(env.anomaly.score, env.status)) for env in snapshot.envs]
+        for step, whiles in self._whiles.items():
+            if not whiles or whiles[-1].number != second // step:
+                whiles.append(_While(second // step))
+            worst = whiles[-1].worst
+            for env_id, sample in samples:
+                before = worst.get(env_id)
+                if (len(worst) < MOST_ENVS) if before is None else before.score < sample.score:
+                    worst[env_id] = sample
 
-    def of(self, env_id: int, now: int, seconds: int) -> tuple[Sample | None, ...]:
-        """An env's samples of the last `seconds`, oldest first; `None` where there is none."""
-        seen = {sample.second: sample for sample in self._samples.get(env_id, ())}
-        return tuple(seen.get(second) for second in range(now - seconds + 1, now + 1))
+    def of(self, env_id: int, now: int, cells: int, step: int = 1) -> tuple[Sample | None, ...]:
+        """An env's worst in each of the last `cells` whiles of `step` seconds, oldest first; a gap is `None`.
+
+        `step` is one of `STEPS`.
+        """
+        seen = {one.number: one.worst.get(env_id) for one in self._whiles.get(step, ())}
+        last = now // step
+        return tuple(seen.get(number) for number in range(last - cells + 1, last + 1))

@@ -144,12 +144,16 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def left(text: str, width: int) -> str:
     """Exactly `width` cells, text at the left, cut at its end if need be."""
+    if len(text) <= width and text.isascii():
+        return text.ljust(width)
     text = cut(text, width)
     return text + " " * (width - cells(text))
 
 
 def right(text: str, width: int) -> str:
     """Exactly `width` cells, text at the right, cut at its end if need be."""
+    if len(text) <= width and text.isascii():
+        return text.rjust(width)
     text = cut(text, width)
     return " " * (width - cells(text)) + text
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from overwatch.snapshot import Snapshot
+from overwatch.snapshot import Anomaly, Snapshot
 from overwatch.tui.context import LaneAt
 from overwatch.tui.heat import MOST_ENVS, SAMPLES, Heat
 from overwatch.tui.keys import Mode
@@ -117,10 +117,22 @@ def test_heat_is_bounded_and_starts_anew_with_another_run_or_an_earlier_time() -
     assert sum(one is not None for one in heat.of(17, now, 10 * SAMPLES)) == SAMPLES
     many = tuple(msgspec.structs.replace(storm.envs[0], env_id=i) for i in range(MOST_ENVS + 10))
     heat.take(msgspec.structs.replace(_later(storm, SAMPLES + 60), envs=many))
-    assert heat.of(17, now, 10)[0] is None or len(many) > MOST_ENVS
     assert sum(heat.of(i, now + 20, 60) != (None,) * 60 for i in range(MOST_ENVS + 10)) == MOST_ENVS
     heat.take(storm)
     assert sum(one is not None for one in heat.of(17, int(storm.time), 60)) == 1
+
+
+def test_a_longer_cell_shows_the_worst_of_its_time_and_reaches_further_back() -> None:
+    """A crash of one second is seen from an hour away."""
+    storm, heat = scenario.storm(), Heat()
+    calm = msgspec.structs.replace(storm.envs[0], anomaly=Anomaly(score=0.1), status="ok")
+    base = int(storm.time) // 60 * 60
+    for second in range(0, 3600, 5):
+        env = storm.envs[0] if second == 600 else calm
+        heat.take(msgspec.structs.replace(storm, time=float(base + second), envs=(env,)))
+    cells = heat.of(calm.env_id, base + 3599, 60, 60)
+    assert [one.status for one in cells if one is not None] == ["ok"] * 10 + ["crashed"] + ["ok"] * 49
+    assert heat.of(calm.env_id, base + 3599, 240, 1).count(None) == 240 - 48
 
 
 def test_what_is_copied_is_what_is_open_without_its_box() -> None:

@@ -4,8 +4,9 @@ from typing import Final
 
 from overwatch.catalog.durations import duration
 from overwatch.snapshot import Finding, Snapshot, Subject
-from overwatch.tui.context import Context
+from overwatch.tui.context import COMPACT_BELOW, Context
 from overwatch.tui.grammar import severity
+from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut_middle, fit, left, right, rule, width_of
 
 _HINT_AT = 79
@@ -30,12 +31,15 @@ def render(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
     lines = [_title(len(findings), ctx)]
     hidden = len(findings) - most
     for place, finding in enumerate(findings[:most], start=1):
-        since = snapshot.time + ctx.waited_s - finding.since
-        gone = None if finding.cleared_at is None else snapshot.time + ctx.waited_s - finding.cleared_at
-        last = place == most and hidden > 0
-        ending = [Span(f"+{hidden} more", Role.MUTED)] if last else []
-        lines.append(_row(place, finding, (since, gone), ending, ctx))
+        now = snapshot.time + ctx.waited_s
+        gone = None if finding.cleared_at is None else _since(now - finding.cleared_at)
+        more = hidden if place == most else 0
+        lines.append(_row(place, finding, (_since(now - finding.since), gone), more, ctx.width))
     return lines
+
+
+def _since(seconds: float) -> str:
+    return duration(max(0.0, seconds)) if seconds >= 1 else "0s"
 
 
 def _title(num_open: int, ctx: Context) -> Line:
@@ -56,30 +60,30 @@ def subject(of: Subject) -> str:
     return name if scope in ("gpu", "host") else f"{scope} {name}"
 
 
-def _row(
-    place: int, finding: Finding, times: tuple[float, float | None], ending: list[Span], ctx: Context
-) -> Line:
-    since, gone = times
+@kept
+def _row(place: int, finding: Finding, ages: tuple[str, str | None], more: int, width: int) -> Line:
+    """One finding: how old it is, and since when its cause is gone; `more` have no room on the rail."""
+    ago, gone = ages
     word = severity(finding.severity)
     about = subject(finding.subject)
     message = clean(finding.message)
     number = str(place) if place <= 9 else " "
-    ago = duration(max(0.0, since)) if since >= 1 else "0s"
-    if ctx.compact:
+    if width < COMPACT_BELOW:
         start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 7), 8)}{right(ago, 5)} ")]
         texts = [Span(message)]
     else:
         start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 8), 9)}{left(ago, 5)}  ")]
-        room = _HINT_AT + (ctx.width - 120) // 2 - width_of(start)
+        room = _HINT_AT + (width - 120) // 2 - width_of(start)
         hint = [Span("› ", Role.INFO), Span(clean(finding.hint))] if finding.hint else []
         texts = [Span(left(message, room - 1) + " "), *hint] if hint else [Span(message)]
     line = [*start, *texts]
+    ending = [Span(f"+{more} more", Role.MUTED)] if more > 0 else []
     if gone is not None:
-        cleared = f"cleared {duration(max(0.0, gone)) if gone >= 1 else '0s'}"
+        cleared = f"cleared {gone}"
         ending = [Span(f"{cleared}  " if ending else cleared), *ending]
         line = [Span(span.text, Role.MUTED) for span in line]
-    room = ctx.width - 1 - width_of(ending)
-    return fit((*fit(_ellipsis(line, room - bool(ending)), room), *ending), ctx.width)
+    room = width - 1 - width_of(ending)
+    return fit((*fit(_ellipsis(line, room - bool(ending)), room), *ending), width)
 
 
 def _ellipsis(line: list[Span], room: int) -> list[Span]:

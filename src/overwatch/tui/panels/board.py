@@ -3,21 +3,11 @@
 from dataclasses import dataclass
 from typing import assert_never
 
-from overwatch.catalog import Stage, parse_stage
-from overwatch.snapshot import Bound, Env, Group, Snapshot
+from overwatch.snapshot import Bound, Group, Snapshot
 from overwatch.tui.context import Context, LaneAt, Place
-from overwatch.tui.grammar import (
-    ABSENT,
-    ChipSize,
-    chip,
-    lane_word,
-    number,
-    operation,
-    reasons,
-    status,
-    status_counts,
-)
+from overwatch.tui.grammar import lane_word, number, status_counts
 from overwatch.tui.panels import columns as cols
+from overwatch.tui.panels import row
 from overwatch.tui.panels.columns import Columns
 from overwatch.tui.panels.plan import Fold, Head, Item, More, Plan, Row, Wish, flat, grouped
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, left, right, rule, width_of
@@ -40,10 +30,17 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     visible = [place for item in plan.items if (place := _place(item)) is not None]
     cursor = ctx.cursor if ctx.cursor in visible else (visible[0] if visible else None)
     bounds = {lane.gpu_id: lane.bound for lane in snapshot.system.gpus}
-    drawing = _Drawing(snapshot=snapshot, ctx=ctx, columns=columns, cursor=cursor, bounds=bounds)
+    run = snapshot.run
+    alike = row.Rows(
+        columns=columns, width=ctx.width, codes=run.blueprints, slots=run.slots, old=ctx.fresh.old
+    )
+    drawing = _Drawing(
+        snapshot=snapshot, ctx=ctx, columns=columns, rows=row.shared("board", alike), cursor=cursor,
+        bounds=bounds,
+    )  # fmt: skip
     lines = [] if ctx.beside else [title(snapshot, ctx)]
     lines.append(fit(cols.head(columns), ctx.width))
-    lines += [fit(drawing.item(item), ctx.width) for item in plan.items]
+    lines += [drawing.item(item) for item in plan.items]
     left_over = rows - len(plan.items)
     if not snapshot.envs and snapshot.board.filter is not None and left_over > 0:
         lines.append(fit([Span("  no environment passes the filter; Esc drops it", Role.MUTED)], ctx.width))
@@ -108,84 +105,24 @@ class _Drawing:
     snapshot: Snapshot
     ctx: Context
     columns: Columns
+    rows: row.Rows
     cursor: Place | None
     bounds: dict[str, Bound | None]
 
-    def item(self, item: Item) -> list[Span]:
-        """One line, not yet of its width."""
+    def item(self, item: Item) -> Line:
+        """One line."""
         match item:
             case Row(env=env):
-                return self._env(env)
+                pinned = env.env_id in self.ctx.ui.pinned
+                return row.line(env.env_id, env, self.rows, env.env_id == self.cursor, pinned)
             case Head():
-                return self._group(item.group, opened=item.opened)
+                return fit(self._group(item.group, opened=item.opened), self.ctx.width)
             case Fold():
-                return self._fold(item)
+                return fit(self._fold(item), self.ctx.width)
             case More(count=count):
-                return [Span(f"  +{count} more lanes", Role.MUTED)]
+                return fit([Span(f"  +{count} more lanes", Role.MUTED)], self.ctx.width)
             case _:
                 assert_never(item)
-
-    def _env(self, env: Env) -> list[Span]:
-        columns = self.columns
-        here = env.env_id == self.cursor
-        word = status(env.status, compact=columns.status == 4)
-        spans = [Span(">" if here else " "), Span(right(str(env.env_id), columns.env)), self._pin(env)]
-        if columns.lane:
-            spans.append(Span(left(lane_word(env.gpu_id, compact=True), columns.lane) + " ", Role.MUTED))
-        calm = Role.MUTED if env.status == "ok" else Role.TEXT
-        spans += [
-            Span(left(word.text, max(columns.status, len(word.text))), word.role),
-            Span(self._score(env.anomaly.score, len(word.text)) + " ", calm),
-            Span(left(reasons(env.anomaly.reasons, columns.why), columns.why)),
-            *cols.env_values(env, columns, old=self.ctx.fresh.old),
-        ]
-        if columns.action:
-            spans.append(Span(" " + self._action(env.last_action)))
-        if columns.chips:
-            spans += [Span(" "), *self._chips(env)]
-        if here:
-            return [Span(span.text, Role.ACCENT) for span in fit(spans, self.ctx.width)]
-        return spans
-
-    def _pin(self, env: Env) -> Span:
-        """Whether the user marked the env."""
-        return Span("*", Role.INFO) if env.env_id in self.ctx.ui.pinned else Span(" ")
-
-    def _score(self, score: float, status_cells: int) -> str:
-        """The anomaly; a status that is longer than its column takes the cells before it."""
-        room = 5 - max(0, status_cells - self.columns.status)
-        return right(number(score, ".1f", min(4, room - 1)), room)
-
-    def _action(self, action: str | None) -> str:
-        op, _, where = (clean(action or ABSENT)).partition(" ")
-        if self.columns.compact:
-            return left(operation(op)[:4], self.columns.action)
-        return left(f"{left(operation(op), 5)} {where}" if where else operation(op), self.columns.action)
-
-    def _chips(self, env: Env) -> list[Span]:
-        codes = self.snapshot.run.blueprints
-        columns = self.columns
-        if columns.heads:
-            chips = [chip(name, env.slots.get(name), ChipSize.SMALL, codes) for name in columns.heads]
-            return [span for one in chips for span in (one, Span(" "))][:-1]
-        known = [name for name in self.snapshot.run.slots if name in env.slots]
-        names = known + [name for name in env.slots if name not in self.snapshot.run.slots]
-        wide = len(names) * (ChipSize.LABELLED.value + 1) - 1
-        if columns.chip is ChipSize.LABELLED and wide <= columns.chips:
-            chips = [chip(name, env.slots[name], ChipSize.LABELLED, codes) for name in names]
-            return list(fit([span for one in chips for span in (one, Span(" "))][:-1], columns.chips))
-        return self._dots(env, names)
-
-    def _dots(self, env: Env, names: list[str]) -> list[Span]:
-        room = self.columns.chips
-        if len(names) > room:
-            awake = [name for name in names if parse_stage(env.slots[name].stage) is not Stage.DORMANT]
-            names, total = awake[: room - 4], len(names)
-            more = [Span(f"+{total - len(names)}", Role.MUTED)]
-        else:
-            more = []
-        dots = [chip(name, env.slots[name], ChipSize.DOT, {}) for name in names]
-        return list(fit([*dots, *more], room))
 
     def _group(self, group: Group, *, opened: bool) -> list[Span]:
         columns = self.columns

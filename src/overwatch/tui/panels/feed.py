@@ -4,9 +4,13 @@ Oldest first and following; with the keys, a cursor that goes back. Beside the d
 newest first.
 """
 
+from datetime import tzinfo
+from typing import NamedTuple
+
 from overwatch.snapshot import FeedLine, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import clock, pairs, quoted, severity, short
+from overwatch.tui.kept import kept
 from overwatch.tui.keys import Mode
 from overwatch.tui.scrollback import TOGGLES
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, rule, width_of
@@ -28,7 +32,9 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
     back = min(ctx.ui.line or 0, max(0, len(feed) - 1))
     end = min(len(feed), max(rows, len(feed) - max(0, back - rows // 2)))
     start = max(0, end - rows)
-    drawn = [_line(line, ctx) for line in feed[start:end]]
+    own = ctx.beside and ctx.ui.env_id is not None
+    shape = _Shape(width=ctx.width, compact=ctx.compact, beside=ctx.beside, own=own, zone=ctx.zone)
+    drawn = [_line((line.time, line.message, line.env_id), line, shape) for line in feed[start:end]]
     if focused and ctx.ui.line is not None and drawn:
         here = len(feed) - 1 - back - start
         drawn[here] = tuple(Span(span.text, Role.ACCENT) for span in drawn[here])
@@ -66,19 +72,31 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     return [*focus, *spans, Span(f"· {state}{rate}", Role.MUTED)]
 
 
-def _line(line: FeedLine, ctx: Context) -> Line:
-    brief = ctx.compact or ctx.beside
-    when = clock(line.time, ctx.zone, millis=not brief)
+class _Shape(NamedTuple):
+    """What a line's place asks of it."""
+
+    width: int
+    compact: bool
+    beside: bool
+    own: bool
+    """All lines are of one env."""
+    zone: tzinfo | None
+
+
+@kept
+def _line(_: tuple[float, str, int | None], line: FeedLine, shape: _Shape) -> Line:
+    brief = shape.compact or shape.beside
+    when = clock(line.time, shape.zone, millis=not brief)
     word = severity(line.severity)
     by = clean(line.subsystem)
     start = [Span(f" {when} ", Role.MUTED), Span(left(word.text, 4), word.role)]
-    if ctx.beside:
+    if shape.beside:
         start.append(Span(" "))
     else:
-        start.append(Span(f" {cut(by, 12)} " if ctx.compact else f" {left(by, 8)} "))
-    room = ctx.width - 1 - width_of(start)
-    words = _own_words(line) if ctx.beside and ctx.ui.env_id is not None else _words(line, compact=brief)
-    return fit([*start, Span(pairs(words, room))], ctx.width)
+        start.append(Span(f" {cut(by, 12)} " if shape.compact else f" {left(by, 8)} "))
+    room = shape.width - 1 - width_of(start)
+    words = _own_words(line) if shape.own else _words(line, compact=brief)
+    return fit([*start, Span(pairs(words, room))], shape.width)
 
 
 def _own_words(line: FeedLine) -> list[str]:

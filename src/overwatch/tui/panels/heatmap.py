@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, Place
 from overwatch.tui.grammar import BARS, lane_word, status
-from overwatch.tui.heat import Heat, Sample
+from overwatch.tui.heat import STEPS, Heat, Sample
 from overwatch.tui.text import Line, Role, Span, blank, fit, left, right, rule
 
 _FULL = 10.0
 """Anomaly of a full cell: a crash."""
 _ROLES = {"crashed": Role.CRIT, "diverging": Role.CRIT, "stalled": Role.WARN, "degraded": Role.WARN}
-_STEPS = (1, 2, 5, 10, 30, 60)
 
 
 def render(
@@ -41,25 +40,22 @@ def render(
             Span(left(status(env.status, compact=True).text, 4), status(env.status, compact=True).role),
             Span(" "),
         ]
-        samples = heat.of(env.env_id, now, seconds)
-        lines.append(fit([*head, *_cells(samples, step)], ctx.width))
+        lines.append(fit([*head, *_cells(heat.of(env.env_id, now, wide, step))], ctx.width))
     lines += [blank(ctx.width)] * (rows - 1 - len(lines))
     axis = f"{'':{start}}{_ago(seconds)} ago"
     lines.append(fit([Span(left(axis, ctx.width - 5), Role.MUTED), Span("now", Role.MUTED)], ctx.width))
     return lines[:rows], walk, cursor
 
 
-def _cells(samples: Sequence[Sample | None], step: int) -> list[Span]:
-    """One cell for each `step` seconds: the worst sample in it; blank where there was none."""
+def _cells(samples: Sequence[Sample | None]) -> list[Span]:
+    """One cell a sample; blank where there was none."""
     spans: list[Span] = []
-    for begin in range(0, len(samples), step):
-        known = [one for one in samples[begin : begin + step] if one is not None]
-        worst = max(known, key=lambda one: one.score, default=None)
-        if worst is None:
+    for sample in samples:
+        if sample is None:
             spans.append(Span(" "))
             continue
-        level = min(len(BARS) - 1, int(worst.score / _FULL * len(BARS)))
-        spans.append(Span(BARS[level], _ROLES.get(worst.status, Role.MUTED)))
+        level = min(len(BARS) - 1, int(sample.score / _FULL * len(BARS)))
+        spans.append(Span(BARS[level], _ROLES.get(sample.status, Role.MUTED)))
     return spans
 
 
@@ -69,5 +65,5 @@ def _ago(seconds: int) -> str:
 
 def zoomed(step: int, by: int) -> int:
     """The next step of the zoom; stays at the ends."""
-    place = _STEPS.index(step) if step in _STEPS else 0
-    return _STEPS[min(max(0, place + by), len(_STEPS) - 1)]
+    place = STEPS.index(step) if step in STEPS else 0
+    return STEPS[min(max(0, place + by), len(STEPS) - 1)]

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, age, sparkline
+from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, right, rule
 
 ROWS: Final = 3
@@ -42,15 +45,20 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """Title and three rows of three cells; in compact two rows of four, without a title."""
     old = ctx.fresh.old
     if ctx.compact:
-        cells = [_tiny(cell, snapshot.policy.get(cell.name, _NONE), old=old) for cell in CELLS if cell.tiny]
+        cells = [_tiny(cell, _reading(cell, snapshot), old) for cell in CELLS if cell.tiny]
         return [fit([s for cell in cells[i : i + 4] for s in cell], ctx.width) for i in (0, 4)]
-    cells = [_full(cell, snapshot.policy.get(cell.name, _NONE), old=old) for cell in CELLS]
     pitch = ctx.width // 3
     lines = [rule("POLICY PULSE", _note(snapshot, ctx), ctx.width)]
     for row in range(ROWS):
-        spans = [s for cell in cells[3 * row : 3 * row + 3] for s in fit(cell, pitch)]
-        lines.append(fit(spans, ctx.width))
+        drawn = [_full(cell, _reading(cell, snapshot), old, pitch) for cell in CELLS[3 * row : 3 * row + 3]]
+        lines.append(fit([span for cell in drawn for span in cell], ctx.width))
     return lines
+
+
+def _reading(cell: Cell, snapshot: Snapshot) -> Reading:
+    """Without its age, which goes on while nothing changes."""
+    known = snapshot.policy.get(cell.name)
+    return _NONE if known is None else replace(known, age_s=None)
 
 
 def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
@@ -72,27 +80,30 @@ def judged(reading: Reading, *, old: bool) -> list[Span]:
     return [value, _arrow(reading), Span(" "), Span(left(word, 5), role)]
 
 
-def _full(cell: Cell, reading: Reading, *, old: bool) -> list[Span]:
+@kept
+def _full(cell: Cell, reading: Reading, old: bool, width: int) -> Line:  # noqa: FBT001 (kept by position)
     limit = clean(reading.limit.text) if reading.limit and reading.status != "absent" else ""
-    return [
+    spans = [
         Span(left(cell.label, 9), Role.MUTED),
         *judged(reading, old=old),
         *sparkline(reading.history, 10, reading.scale),
         Span(" " + left(limit, 5), Role.MUTED),
     ]
+    return fit(spans, width)
 
 
-def _tiny(cell: Cell, reading: Reading, *, old: bool) -> list[Span]:
+@kept
+def _tiny(cell: Cell, reading: Reading, old: bool) -> Line:  # noqa: FBT001 (kept by position)
     word, role = _WORDS.get(reading.status, ("", Role.TEXT))
     letter = word[:1] if reading.status in ("warning", "critical") else " "
-    return [
+    return (
         Span(left(cell.tiny, 5), Role.MUTED),
         _value(reading, 7, old=old, compact=True),
         _arrow(reading),
         Span(letter or " ", role),
         *sparkline(reading.history[-5:], 5, reading.scale),
         Span(" "),
-    ]
+    )
 
 
 def _value(reading: Reading, width: int, *, old: bool, compact: bool) -> Span:
