@@ -32,6 +32,13 @@ _ITEMS: Final = frozenset({"logRecords", "dataPoints", "spans"})
 _MANY: Final = 256
 """Items, and all lists longer than this, become text one by one: a tree of all takes far more memory."""
 
+_SHORT: Final = 64
+"""Bytes of an attribute that is remembered at most..."""
+_REMEMBERED: Final = 4096
+"""...and how many are."""
+_WRITTEN: Final[dict[bytes, bytes]] = {}
+"""Text of attributes that came before, by their bytes: most of a log's attributes are said over and over."""
+
 _IDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -110,6 +117,8 @@ def _write(message: Message) -> _Tree:
             tree[name] = convert(value)
         elif name in _ITEMS or len(value) > _MANY:
             tree[name] = _as_text(value, convert)
+        elif convert is _write_pair:
+            tree[name] = _pairs_as_text(value)
         else:
             tree[name] = [convert(item) for item in value]
     return tree
@@ -123,6 +132,22 @@ def _as_text(items: Iterable[object], convert: Callable[..., _Tree]) -> msgspec.
         text += b","
     text[-1:] = b"]"
     return msgspec.Raw(bytes(text))
+
+
+def _pairs_as_text(pairs: Iterable[KeyValue]) -> msgspec.Raw:
+    """A list of at least one attribute; what was written before is not written again."""
+    texts = []
+    for pair in pairs:
+        told = pair.SerializeToString()
+        text = _WRITTEN.get(told)
+        if text is None:
+            text = msgspec.json.encode(_write_pair(pair))
+            if len(told) <= _SHORT:
+                if len(_WRITTEN) >= _REMEMBERED:
+                    _WRITTEN.clear()
+                _WRITTEN[told] = text
+        texts.append(text)
+    return msgspec.Raw(b"[%b]" % b",".join(texts))
 
 
 def _write_pair(pair: KeyValue) -> _Tree:

@@ -11,7 +11,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMes
 
 from overwatch.events import Origin
 from overwatch.otlp import wire
-from overwatch.otlp.value import Value, attributes_to_python, to_python
+from overwatch.otlp.value import PLAIN, Value, attributes_to_python, to_python
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +69,12 @@ def first_values(pairs: Iterable[KeyValue]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for pair in pairs:
         key = pair.key
-        if key not in values:
-            values[key] = to_python(pair.value)
+        if key in values:
+            continue
+        # This line is where a request's time goes: what is plain is read without a call.
+        value = pair.value
+        kind = value.WhichOneof("value")
+        values[key] = getattr(value, kind) if kind in PLAIN else to_python(value)
     return values
 
 

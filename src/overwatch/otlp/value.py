@@ -6,12 +6,16 @@ attribute a value belongs to.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
 Value: TypeAlias = "str | bool | int | float | bytes | Sequence[Value] | Mapping[str, Value] | None"
+
+
+PLAIN: Final = frozenset({"string_value", "bool_value", "int_value", "double_value", "bytes_value"})
+"""Kinds of AnyValue that are read as they are."""
 
 
 def to_python(value: AnyValue) -> Value:

@@ -8,10 +8,10 @@ thread at a time; every disk error is the caller's. Must not know what the batch
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,8 @@ from overwatch.otlp import jsonl
 from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
 from overwatch.serve.files import LineFile, Mark, sync_folder
 
+ToJson: TypeAlias = Callable[[Signal, bytes], bytes]
+
 _NS_PER_MS: Final = 1_000_000
 _DATA: Final = tuple(signal.value for signal in Signal if signal is not Signal.START)
 
@@ -29,8 +31,10 @@ _DATA: Final = tuple(signal.value for signal in Signal if signal is not Signal.S
 class RecordingWriter:
     """Writes `<signal>.jsonl` and `index.jsonl` in a folder, which it makes when needed."""
 
-    def __init__(self, folder: Path, signals: Iterable[Signal]) -> None:
+    def __init__(self, folder: Path, signals: Iterable[Signal], to_json: ToJson = jsonl.to_json) -> None:
+        """`to_json` makes a line of a body, as `jsonl.to_json` does."""
         self._folder = folder
+        self._to_json = to_json
         self._files = {signal: LineFile(folder / f"{signal.value}.jsonl") for signal in signals}
         self._index = LineFile(folder / f"{INDEX}.jsonl")
         self._is_settled = False
@@ -67,7 +71,7 @@ class RecordingWriter:
         """Write one batch, then its place. Raises `OSError`; then neither is there."""
         self._settle()
         file = self._files[batch.signal]
-        line = jsonl.to_json(batch.signal, batch.body) + b"\n"
+        line = self._to_json(batch.signal, batch.body) + b"\n"
         mark = file.mark()
         file.append(line)
         entry = {

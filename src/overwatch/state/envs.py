@@ -138,6 +138,8 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def row(self, env_id: int) -> int:
         """Row of one env id; an unseen id gets a new row."""
+        if 0 <= env_id < self.n and int(self.ids[env_id]) == env_id:
+            return env_id
         return int(self.rows(np.array([env_id], dtype=np.int64))[0])
 
     def find(self, env_id: int) -> int | None:

@@ -18,6 +18,7 @@ import msgspec
 
 from overwatch.collector.context import Context
 from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.otlp_file.lines import Lines
 from overwatch.collector.exporters.otlp_file.noticing import Noticing
 from overwatch.collector.exporters.otlp_file.tidying import Tidying
 from overwatch.collector.signals import WIRES
@@ -34,6 +35,8 @@ COMPACTION: Final = "otlp_file/compaction"
 _WAIT_S: Final = 0.25
 _KEEP_S: Final = 2.0
 """Time between two places that are kept: what a restart writes again at most."""
+_LATE: Final = 0.1
+"""From this share of the room for batches that wait on, lines have no lower priority than answers."""
 _MIB: Final = 1 << 20
 _MINUTE_NS: Final = 60_000_000_000
 
@@ -58,7 +61,8 @@ class OtlpFileExporter:
         self._given = 0
         """The newest piece that a restart does not cut any more."""
         self._folder = str(config.path)
-        self._writer = RecordingWriter(config.path, context.recorded)
+        self._lines = Lines(lambda: context.journal.lag(NAME).unread > _LATE)
+        self._writer = RecordingWriter(config.path, context.recorded, self._lines.to_json)
         self._kept: CursorFile | None = context.journal.place(NAME)
         place = None if self._kept is None else self._kept.place
         if self._kept is None:
@@ -99,6 +103,7 @@ class OtlpFileExporter:
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
+        self._lines.stop()
         self._tidying.stop()
         self._writer.close()
         if self._kept is not None:

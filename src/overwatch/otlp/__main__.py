@@ -1,0 +1,42 @@
+"""Bodies as lines of OTLP/JSON, as a process of its own: requests and answers over the socket that is stdin.
+
+A request is one byte, the place of its signal in `SIGNALS`, the body's length and the body; the answer is the
+line's length and the line. Both lengths are 4 bytes, the lowest first. It ends when the socket does. Must not
+know who asks.
+"""
+
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import Final
+
+from overwatch.journal import Signal
+from overwatch.otlp.jsonl import to_json
+
+REQUEST: Final = struct.Struct("<BI")
+ANSWER: Final = struct.Struct("<I")
+SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
+_NICE: Final = 19
+"""Whoever waits for an answer comes first."""
+
+
+def main() -> int:
+    """Answer until nobody asks any more."""
+    os.nice(_NICE)
+    # A ctrl-c at a terminal is for who asks: it finishes what it has begun.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=sys.stdin.fileno()) as asker, asker.makefile("rb") as requests:
+        while len(head := requests.read(REQUEST.size)) == REQUEST.size:
+            place, length = REQUEST.unpack(head)
+            body = requests.read(length)
+            if len(body) < length:
+                break
+            line = to_json(SIGNALS[place], body)
+            asker.sendall(ANSWER.pack(len(line)) + line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
