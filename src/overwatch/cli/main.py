@@ -133,7 +133,7 @@ def simulate(
 
 
 @main.command()
-@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("path", type=click.Path(path_type=Path, exists=True, allow_dash=True))
 @click.option("--format", "_fmt", type=click.Choice(["json"]), default="json", show_default=True)
 @click.option("--every", "every_s", type=click.FloatRange(min=0.1), help="One snapshot each so many seconds.")
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="The one snapshot at this second.")
@@ -144,7 +144,11 @@ def simulate(
 def replay(
     path: Path, _fmt: str, *, run_id: str | None, baseline: Path | None, **how: float | bool | None
 ) -> None:
-    """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for."""
+    """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for.
+
+    PATH is what otlp_file recorded, OTLP files of any exporter, a journal, a snapshots.jsonl, or a folder
+    with any of these; - reads standard input.
+    """
     from overwatch.cli.replay import ReplayOptions
     from overwatch.cli.replay import replay as run_replay
 

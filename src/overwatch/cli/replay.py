@@ -15,8 +15,9 @@ import click
 from overwatch import codec
 from overwatch.cli.outline import outlines
 from overwatch.feeds.baseline import read_baseline
+from overwatch.feeds.inputs import Input, open_input
 from overwatch.feeds.player import Player
-from overwatch.feeds.recording import Recording, RecordingError, open_recording
+from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.fold import DEFAULT_VIEW, Frame
 from overwatch.otlp.grain import Grain
 from overwatch.recordings.notes import Notes
@@ -60,24 +61,22 @@ class ReplayOptions:
 def replay(path: Path, options: ReplayOptions) -> int:
     """Print what was asked for; the exit code says whether anything could be read."""
     try:
-        recording = open_recording(path)
-        if options.baseline is not None:
+        recording = open_input(path)
+        if options.baseline is not None and isinstance(recording, Recording):
             recording.baseline = read_baseline(options.baseline)
         printed = _print(recording, options)
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    if recording.bad_lines or recording.bad_batches:
-        click.echo(
-            f"{recording.index}: {recording.bad_lines} index lines and {recording.bad_batches} batches "
-            "could not be read and were left out",
-            err=True,
-        )
-    for line in announced(recording.notes):
+    for line in (*recording.remarks(), *_announced(recording)):
         click.echo(line, err=True)
     if not printed:
         of_run = f" of run {options.run_id}" if options.run_id else ""
         click.echo(f"{path} holds no snapshot{of_run} that can be replayed", err=True)
     return 0 if printed else 1
+
+
+def _announced(recording: Input) -> Iterator[str]:
+    return announced(recording.notes) if isinstance(recording, Recording) else iter(())
 
 
 def announced(notes: Notes) -> Iterator[str]:
@@ -93,7 +92,7 @@ def _moment(stamp: int) -> str:
     return datetime.fromtimestamp(stamp / SECOND, tz=UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def _print(recording: Recording, options: ReplayOptions) -> int:
+def _print(recording: Input, options: ReplayOptions) -> int:
     """How many lines were made of snapshots."""
     if options.digest:
         return _digest(recording)
@@ -105,7 +104,7 @@ def _print(recording: Recording, options: ReplayOptions) -> int:
     return len(lines)
 
 
-def _digest(recording: Recording) -> int:
+def _digest(recording: Input) -> int:
     """Print the SHA-256 of all recorded lines: that of the `snapshots.jsonl` which was written live."""
     digest, count = hashlib.sha256(), 0
     for snapshot in recording.recorded():
@@ -116,7 +115,7 @@ def _digest(recording: Recording) -> int:
     return count
 
 
-def _lines(recording: Recording, options: ReplayOptions) -> int:
+def _lines(recording: Input, options: ReplayOptions) -> int:
     count = 0
     for snapshot in _wanted(recording, options):
         click.echo(codec.encode(snapshot))
@@ -124,11 +123,13 @@ def _lines(recording: Recording, options: ReplayOptions) -> int:
     return count
 
 
-def _wanted(recording: Recording, options: ReplayOptions) -> Iterator[Snapshot]:
+def _wanted(recording: Input, options: ReplayOptions) -> Iterator[Snapshot]:
     run_id = options.run_id
     if options.every_s is None and options.at_s is None:
         yield from (each for each in recording.recorded() if run_id in (None, each.run.run_id))
         return
+    if not isinstance(recording, Recording):
+        raise click.UsageError("--every and --at need batches; a log of snapshots has only its lines")
     player = Player(recording)
     length = player.last - player.first
     if options.at_s is not None and options.at_s * SECOND > length:

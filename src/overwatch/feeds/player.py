@@ -38,7 +38,7 @@ class Player:
         self._recording = recording
         self._segments = recording.segments()
         if not self._segments:
-            raise RecordingError(f"{recording.index} names nothing that can be replayed; record again")
+            raise RecordingError(f"{recording.folder} names nothing that can be replayed; record again")
         self._every = config.checkpoint_ns
         self._config = config
         self._checkpoints: dict[int, bytes] = {}

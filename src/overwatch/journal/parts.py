@@ -6,7 +6,9 @@ that of its checks, `ow1` is the version of the layout. Must not know how record
 
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from overwatch.journal.folder import Folder
@@ -37,7 +39,8 @@ class Parts:
     def __init__(self, folder: Folder, log: str) -> None:
         """List them, sizes taken for ends. Raises `LogVersionError`, or `OSError`."""
         self._log = log
-        self.all = _listed(folder, log)
+        sizes = {name: folder.stat(name).st_size for name in folder.names() if name.startswith(f"{log}-")}
+        self.all = parts_in(sizes, log, folder.path)
         self._last_number = self.all[-1].number if self.all else 0
 
     @property
@@ -68,16 +71,19 @@ class Parts:
         )
 
 
-def _listed(folder: Folder, log: str) -> list[Part]:
+def parts_in(sizes: Mapping[str, int], log: str, where: Path) -> list[Part]:
+    """The files of a log among these names, oldest first; sizes are taken for ends.
+
+    Raises `LogVersionError`; `where` is what it names.
+    """
     shape = re.compile(rf"{re.escape(log)}-(\d{{10}})-(\d{{20}})-([0-9a-f]{{8}})\.ow(\d+)")
     found = []
-    for name in folder.names():
+    for name, size in sizes.items():
         match = shape.fullmatch(name)
         if match is None:
             continue
         number, first, salt, version = match.groups()
         if int(version) > _VERSION:
-            raise LogVersionError(f"{folder.path / name} was written by a newer version of Overwatch")
-        size = folder.stat(name).st_size
+            raise LogVersionError(f"{where / name} was written by a newer version of Overwatch")
         found.append(Part(name=name, number=int(number), first=int(first), salt=int(salt, 16), end=size))
     return sorted(found, key=lambda part: part.number)

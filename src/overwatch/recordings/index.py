@@ -13,7 +13,7 @@ from overwatch.journal import INDEX_VERSION, Signal
 from overwatch.otlp.grain import Grain
 from overwatch.snapshot import Baseline
 
-Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Time: TypeAlias = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]
 
 
@@ -53,7 +53,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Located(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where one batch lies."""
 
-    sequence: int
+    sequence: Place
     stamp: Time
     signal: Signal
     file: str
@@ -62,13 +62,22 @@ class Located(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     length: Place
 
 
-class StartBody(msgspec.Struct, frozen=True):
+class StartBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is read of a start record's body."""
 
     after: int | None = None
     """As of `LifeStarted`."""
     baseline: Baseline | None = None
     """The same."""
+    preset: str | None = None
+    """The same."""
+    diagnosis: msgspec.Raw | None = None
+    """The same, as it was written."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether it says how runs are judged."""
+        return not (self.baseline is None and self.preset is None and self.diagnosis is None)
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +86,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     Its fold began empty, or, where the body says `after`, went on from the life before.
     """
 
-    sequence: int
+    sequence: Place
     stamp: Time
     signal: Signal
     body: StartBody
@@ -125,9 +134,16 @@ _KINDS: tuple[tuple[str, type[Entry]], ...] = (
 )  # fmt: skip
 
 
+_located = msgspec.json.Decoder(Located).decode
+_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
 def read_entry(line: bytes) -> Entry:
     """One line; raises `msgspec.DecodeError` on what is none, `RecordingError` on another index version."""
-    raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    try:
+        return _located(line)
+    except msgspec.DecodeError:
+        raw = _raw(line)
     kind = next((kind for key, kind in _KINDS if key in raw), Located)
     entry: Entry = msgspec.json.decode(line, type=kind)
     if isinstance(entry, Header) and entry.overwatch_index != INDEX_VERSION:

@@ -212,4 +212,4 @@ def test_a_batch_on_a_tick_belongs_to_it(tmp_path: Path) -> None:
     written.say(1.0, [fakes.policy(at, 2, kl_divergence=0.02)])
     segment = Recording(written.close()).segments()[0]
 
-    assert segment.due == [at, at + FAST_NS]
+    assert list(segment.due) == [at, at + FAST_NS]

@@ -1,0 +1,117 @@
+"""Batches that have no index: OTLP files of any exporter, put in order by the times in them.
+
+Nobody wrote down when these batches were received, so the newest time that a batch tells stands for that.
+Rules: the same files give the same order, whatever they are called first; a silence of more than a minute
+is left out, as if the collector had been away. Must not know what the records mean.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from overwatch.feeds.source import Account, Source
+from overwatch.fold import SLOW_NS, next_tick
+from overwatch.journal import Signal
+from overwatch.otlp.glance import Glance, glance_json, glance_protobuf
+from overwatch.otlp.jsonl import from_json
+from overwatch.recordings.index import Entry, Located, StartBody, Started
+from overwatch.recordings.stored import MOST_BYTES, Part, StoredFile
+
+LONGEST_SILENCE_NS: Final = 60 * SLOW_NS
+"""Recording time without a batch that is shown."""
+_FIRST: Final = 1
+"""Stamp of batches before any that tells a time."""
+
+
+class OtlpFile:
+    """One file of OTLP/JSON lines, or of protobuf or JSON messages with their lengths before them."""
+
+    def __init__(self, stored: StoredFile) -> None:
+        self.name = str(stored.path)
+        self.account = Account()
+        self._stored = stored
+
+    def entries(self) -> Iterator[Entry]:
+        """Batches as they lie in the file; stamps are the newest times in them, and may fall."""
+        self.account.clear()
+        if self._stored.unpacked_badly is not None:
+            self.account.remark(
+                f"{self.name}: read as far as it could be unpacked: {self._stored.unpacked_badly}"
+            )
+        stamp, sequence = _FIRST, 0
+        for part in self._stored.parts():
+            glance = self._glance(part)
+            if glance is not None:
+                stamp, sequence = glance.newest or stamp, sequence + 1
+                yield Located(
+                    sequence=sequence, stamp=stamp, signal=glance.signal, file=self._stored.path.name,
+                    offset=part.offset, length=part.length,
+                )  # fmt: skip
+
+    def body(self, entry: Located) -> bytes:
+        """The request of an entry."""
+        data = self._stored.read(entry.offset, entry.length)
+        return from_json(entry.signal, data) if _is_json(data) else data
+
+    def _glance(self, part: Part) -> Glance | None:
+        """What a part is; `None`, and counted, where it is nothing that is replayed."""
+        if part.data is None:
+            long = f"longer than {MOST_BYTES >> 20} MiB"
+            self.account.skip(self.name, "cut off at the end" if part.is_last else long)
+            return None
+        try:
+            glance = glance_json(part.data) if _is_json(part.data) else glance_protobuf(part.data)
+        except ValueError:
+            glance = None
+            self.account.skip(self.name, "cut off at the end" if part.is_last else "no JSON")
+        else:
+            if glance is None:
+                self.account.skip(self.name, "no OTLP logs, metrics or traces")
+        return glance
+
+
+class Rebuilt:
+    """Several sources as one, in the order of their stamps; starts and ends of collectors are left out."""
+
+    def __init__(self, name: str, sources: Sequence[Source]) -> None:
+        self.name = name
+        self.account = Account()
+        self._sources = tuple(sources)
+
+    def entries(self) -> Iterator[Entry]:
+        """All batches by stamp, then by source and place; gaps as starts that go on from before."""
+        found: list[tuple[int, int, Located]] = []
+        for number, source in enumerate(self._sources):
+            found += [
+                (entry.stamp, number, entry) for entry in source.entries() if isinstance(entry, Located)
+            ]
+        found.sort(key=lambda item: (item[0], item[1], item[2].sequence))
+        self.account.clear()
+        self.account.remark(
+            f"{self.name}: there is no index, so batches are in the order of the newest time in each"
+        )
+        for source in self._sources:
+            self.account.take(source.account)
+        stamp = 0
+        for sequence, (told, number, entry) in enumerate(found, 1):
+            if stamp and told > stamp + LONGEST_SILENCE_NS:
+                after = next_tick(stamp) + LONGEST_SILENCE_NS
+                stamp = max(stamp + 1, told - 1)
+                yield Started(
+                    sequence=sequence, stamp=stamp, signal=Signal.START, body=StartBody(after=after)
+                )
+            stamp = max(stamp + 1, told)
+            yield msgspec.structs.replace(
+                entry, sequence=sequence, stamp=stamp, file=f"{number}/{entry.file}"
+            )
+
+    def body(self, entry: Located) -> bytes:
+        """The request of an entry."""
+        number, _, file = entry.file.partition("/")
+        return self._sources[int(number)].body(msgspec.structs.replace(entry, file=file))
+
+
+def _is_json(data: bytes) -> bool:
+    """A request in protobuf begins with the tag of its first field, never with a brace."""
+    return data[:1] != b"\n"

@@ -1,0 +1,151 @@
+"""A log of snapshots, `snapshots.jsonl`: what was shown, without what it was made of.
+
+Owns which lines there are and when each was. A line is read when it is wanted; lines of another major
+version of the schema, and what is no snapshot, are counted and passed over. Must not know who shows them.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from overwatch import codec
+from overwatch.feeds.source import Account
+from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame, TowerStats
+from overwatch.recordings.stored import MOST_BYTES, Part, StoredFile
+from overwatch.snapshot import SCHEMA_VERSION, Snapshot
+
+_LAST_S: Final = (1 << 63) // SLOW_NS - 1
+
+
+class _Run(msgspec.Struct):
+    run_id: str
+
+
+class _Line(msgspec.Struct):
+    schema_version: str
+    time: float
+    run: _Run
+
+
+_decoder: Final = msgspec.json.Decoder(_Line)
+
+
+class SnapshotLog:
+    """One log, or several whose lines are put in order of their times."""
+
+    def __init__(self, path: Path, files: list[StoredFile]) -> None:
+        self.folder = path
+        """What a person named."""
+        self.account = Account()
+        self._files = files
+        self._ticks, self._offsets, self._lengths = array("q"), array("q"), array("q")
+        self._numbers = array("L")
+        self._scan()
+
+    def __len__(self) -> int:
+        return len(self._ticks)
+
+    def remarks(self) -> tuple[str, ...]:
+        """What must be said of what could not be read, and of what a log of snapshots is."""
+        return self.account.lines()
+
+    def ticks(self) -> list[int]:
+        """The ticks at which something was logged, in order, each once."""
+        return list(dict.fromkeys(self._ticks))
+
+    def at(self, tick: int) -> Iterator[Snapshot]:
+        """The snapshots of a tick; those that cannot be read any more are counted and left out."""
+        for place in self._places(tick):
+            snapshot = self._read(place)
+            if snapshot is not None:
+                yield snapshot
+
+    def recorded(self) -> Iterator[Snapshot]:
+        """Every snapshot that was logged, in order."""
+        for place in range(len(self)):
+            snapshot = self._read(place)
+            if snapshot is not None:
+                yield snapshot
+
+    def frames(self) -> Iterator[Frame]:
+        """The snapshots of all runs at every tick at which there are any."""
+        for tick in self.ticks():
+            yield self.frame(tick)
+
+    def frame(self, tick: int) -> Frame:
+        """What was logged at a tick."""
+        snapshots = tuple(self.at(tick))
+        newest = max(snapshots, key=lambda one: -(one.link.data_age_s or 0.0), default=None)
+        return Frame(
+            tick=tick,
+            slow=True,
+            newest=None if newest is None else newest.run.run_id,
+            snapshots={(one.run.run_id, DEFAULT_VIEW): one for one in snapshots},
+            recorded=snapshots,
+            tower=TowerStats(),
+        )
+
+    def _places(self, tick: int) -> range:
+        return range(bisect_left(self._ticks, tick), bisect_right(self._ticks, tick))
+
+    def _read(self, place: int) -> Snapshot | None:
+        file = self._files[self._numbers[place]]
+        try:
+            return codec.decode(file.read(self._offsets[place], self._lengths[place]))
+        except (OSError, msgspec.DecodeError, codec.SchemaVersionError) as error:
+            self.account.skip(str(file.path), _reason(error))
+            return None
+
+    def _scan(self) -> None:
+        found = []
+        for number, file in enumerate(self._files):
+            if file.unpacked_badly is not None:
+                self.account.remark(
+                    f"{file.path}: read as far as it could be unpacked: {file.unpacked_badly}"
+                )
+            for part in file.parts():
+                tick = self._tick(file, part)
+                if tick is not None:
+                    found.append((tick, number, part.offset, part.length))
+        found.sort()
+        for tick, number, offset, length in found:
+            self._ticks.append(tick)
+            self._numbers.append(number)
+            self._offsets.append(offset)
+            self._lengths.append(length)
+
+    def _tick(self, file: StoredFile, part: Part) -> int | None:
+        """When a line was logged; `None`, and counted, where it is no snapshot."""
+        if part.data is None:
+            self.account.skip(str(file.path), f"longer than {MOST_BYTES >> 20} MiB, or cut off")
+            return None
+        try:
+            line = _decoder.decode(part.data)
+        except (msgspec.DecodeError, RecursionError):
+            self.account.skip(str(file.path), "cut off at the end" if part.is_last else "no snapshot")
+            return None
+        if line.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+            reason = f"schema version {line.schema_version}, this build reads {SCHEMA_VERSION}"
+            self.account.skip(str(file.path), reason)
+            return None
+        if not 0 < line.time < _LAST_S:
+            self.account.skip(str(file.path), "a time that is none")
+            return None
+        return round(line.time * SLOW_NS / FAST_NS) * FAST_NS
+
+
+def is_snapshot(line: bytes) -> bool:
+    """Whether a line is a snapshot, of whatever version."""
+    try:
+        _decoder.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _reason(error: Exception) -> str:
+    return "not read any more" if isinstance(error, OSError) else "no snapshot of this version"
