@@ -199,6 +199,6 @@ def _has_journal(folder: Path) -> bool:
 def _copied_stdin() -> Scratch:
     """All of standard input as a file that can be read anywhere."""
     copy = Scratch()
-    while chunk := sys.stdin.buffer.read1(_CHUNK_BYTES):
+    while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
         copy.append(chunk)
     return copy
