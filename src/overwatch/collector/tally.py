@@ -8,8 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from prometheus_client import Metric
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from overwatch.serve.families import Family, FamilyKind
 
 _ITEMS: Final = {"log_records": "log records", "metric_points": "metric points", "spans": "spans"}
 
@@ -77,24 +76,24 @@ class Tally:
         with self._lock:
             self._levels[name] = (label, dict(values))
 
-    def families(self) -> Iterator[Metric]:
+    def families(self) -> Iterator[Family]:
         """All counters, then all levels, in order of name and labels."""
         yield from self._counters()
         with self._lock:
             levels = dict(self._levels)
         for name, (label, values) in sorted(levels.items()):
-            gauge = GaugeMetricFamily(name, LEVELS[name], labels=[label] if label else [])
+            gauge = Family(name, FamilyKind.GAUGE, LEVELS[name], labels=[label] if label else [])
             for word, value in sorted(values.items()):
-                gauge.add_metric([word] if label else [], value)
+                gauge.add([word] if label else [], value)
             yield gauge
 
-    def _counters(self) -> Iterator[Metric]:
+    def _counters(self) -> Iterator[Family]:
         with self._lock:
             counts = {name: dict(series) for name, series in self._counts.items()}
         for name in sorted(counts):
             series = counts[name]
             labels = [key for key, _ in next(iter(series))]
-            family = CounterMetricFamily(name, HELP[name], labels=labels)
+            family = Family(name, FamilyKind.COUNTER, HELP[name], labels=labels)
             for key in sorted(series):
-                family.add_metric([value for _, value in key], series[key])
+                family.add([value for _, value in key], series[key])
             yield family

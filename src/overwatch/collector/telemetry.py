@@ -8,8 +8,6 @@ from typing import Final
 
 import msgspec
 import psutil
-from prometheus_client import Metric as Family
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
 from overwatch import __version__
 from overwatch.collector.auth import Role
@@ -18,6 +16,7 @@ from overwatch.collector.crowd import Crowd
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition, Source
+from overwatch.serve.families import Family, FamilyKind
 from overwatch.state.overflow import Overflow
 
 TOWER: Final = {
@@ -53,42 +52,51 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 def connections(crowds: Mapping[str, Crowd]) -> Iterator[Family]:
     """Who stands before each listener, and who was sent away."""
-    size = GaugeMetricFamily(
-        "overwatch_listener_connections", "How many connections are open?", labels=["listener"]
+    size = Family(
+        "overwatch_listener_connections",
+        FamilyKind.GAUGE,
+        "How many connections are open?",
+        labels=["listener"],
     )
-    away = CounterMetricFamily(
+    away = Family(
         "overwatch_listener_turned_away_connections",
+        FamilyKind.COUNTER,
         "How many connections were beyond the most that a listener takes?",
         labels=["listener"],
     )
-    cut = CounterMetricFamily(
-        "overwatch_listener_cut_connections", "How many connections took too long?", labels=["listener"]
+    cut = Family(
+        "overwatch_listener_cut_connections",
+        FamilyKind.COUNTER,
+        "How many connections took too long?",
+        labels=["listener"],
     )
     for name, crowd in sorted(crowds.items()):
-        size.add_metric([name], crowd.size)
-        away.add_metric([name], crowd.turned_away)
-        cut.add_metric([name], crowd.cut)
+        size.add([name], crowd.size)
+        away.add([name], crowd.turned_away)
+        cut.add([name], crowd.cut)
     yield from (size, away, cut)
 
 
 def capped(runs: Mapping[str, Overflow]) -> Iterator[Family]:
     """What was beyond the caps of runs, and the first names that were: of each kind the worst few runs."""
-    counts = CounterMetricFamily(
+    counts = Family(
         "overwatch_tower_capped",
+        FamilyKind.COUNTER,
         "How often was something beyond the most of its kind that a run may have?",
         labels=["rl_run_id", "kind"],
     )
-    names = CounterMetricFamily(
+    names = Family(
         "overwatch_tower_offender",
+        FamilyKind.COUNTER,
         "How often was this name beyond a cap of its run?",
         labels=["rl_run_id", "kind", "name"],
     )
     worst = sorted(runs.items(), key=lambda run: (-run[1].total, run[0]))
     for run_id, overflow in worst[:MOST_CAPPED]:
         for kind, count in sorted(overflow.counts.items()):
-            counts.add_metric([run_id, kind], count)
+            counts.add([run_id, kind], count)
             for name, times in sorted(overflow.offenders.get(kind, {}).items()):
-                names.add_metric([run_id, kind, name[:LONGEST_NAME]], times)
+                names.add([run_id, kind, name[:LONGEST_NAME]], times)
     yield from (counts, names)
 
 
@@ -116,64 +124,81 @@ class SelfMetrics:
         frame = self._context.bell.latest
         if frame is not None:
             for field, asks in TOWER.items():
-                family = CounterMetricFamily(f"overwatch_tower_{field}", asks)
-                family.add_metric([], getattr(frame.tower, field))
+                family = Family(f"overwatch_tower_{field}", FamilyKind.COUNTER, asks)
+                family.add([], getattr(frame.tower, field))
                 yield family
             yield from capped(frame.capped)
-            latest = GaugeMetricFamily(
+            latest = Family(
                 "overwatch_tower_frame_timestamp_seconds",
+                FamilyKind.GAUGE,
                 "Which moment does the latest frame show, in Unix time?",
             )
-            latest.add_metric([], frame.tick / 1e9)
+            latest.add([], frame.tick / 1e9)
             yield latest
 
     def _own(self) -> Iterator[Family]:
-        uptime = CounterMetricFamily("otelcol_process_uptime_seconds", "How long has this collector run?")
-        uptime.add_metric([], self._context.health.uptime_s)
+        uptime = Family(
+            "otelcol_process_uptime_seconds", FamilyKind.COUNTER, "How long has this collector run?"
+        )
+        uptime.add([], self._context.health.uptime_s)
         yield uptime
         times = self._process.cpu_times()
-        cpu = CounterMetricFamily("otelcol_process_cpu_seconds", "How much CPU time did this collector use?")
-        cpu.add_metric([], times.user + times.system)
+        cpu = Family(
+            "otelcol_process_cpu_seconds", FamilyKind.COUNTER, "How much CPU time did this collector use?"
+        )
+        cpu.add([], times.user + times.system)
         yield cpu
-        rss = GaugeMetricFamily(
-            "otelcol_process_memory_rss_bytes", "How much memory does this collector hold?"
+        rss = Family(
+            "otelcol_process_memory_rss_bytes", FamilyKind.GAUGE, "How much memory does this collector hold?"
         )
-        rss.add_metric([], self._process.memory_info().rss)
+        rss.add([], self._process.memory_info().rss)
         yield rss
-        held = GaugeMetricFamily(
-            "overwatch_journal_held_bytes", "How many bytes did some reader of the journal not pass yet?"
+        held = Family(
+            "overwatch_journal_held_bytes",
+            FamilyKind.GAUGE,
+            "How many bytes did some reader of the journal not pass yet?",
         )
-        held.add_metric([], self._context.journal.held_bytes)
+        held.add([], self._context.journal.held_bytes)
         yield held
         yield from self._queues()
         yield from connections(self._context.crowds)
-        failing = GaugeMetricFamily(
-            "overwatch_components_degraded", "How many components cannot do their work right now?"
+        failing = Family(
+            "overwatch_components_degraded",
+            FamilyKind.GAUGE,
+            "How many components cannot do their work right now?",
         )
-        failing.add_metric([], len(self._context.health.degraded))
+        failing.add([], len(self._context.health.degraded))
         yield failing
 
     def _queues(self) -> Iterator[Family]:
         """What waits for each reader of the journal: bytes, as otelcol counts with `sizer: bytes`."""
         journal = self._context.journal
-        size = GaugeMetricFamily(
-            "otelcol_exporter_queue_size", "How many bytes wait for an exporter?", labels=["exporter"]
+        size = Family(
+            "otelcol_exporter_queue_size",
+            FamilyKind.GAUGE,
+            "How many bytes wait for an exporter?",
+            labels=["exporter"],
         )
-        capacity = GaugeMetricFamily(
-            "otelcol_exporter_queue_capacity", "How many bytes may wait for an exporter?", labels=["exporter"]
+        capacity = Family(
+            "otelcol_exporter_queue_capacity",
+            FamilyKind.GAUGE,
+            "How many bytes may wait for an exporter?",
+            labels=["exporter"],
         )
-        behind = GaugeMetricFamily(
+        behind = Family(
             "overwatch_exporter_queue_batches",
+            FamilyKind.GAUGE,
             "How many batches, those of earlier lives included, has an exporter not read?",
             labels=["exporter"],
         )
         for name, waiting in sorted(journal.backlog.items()):
-            size.add_metric([name], waiting)
-            capacity.add_metric([name], journal.capacity_bytes)
-            behind.add_metric([name], journal.lag(name).batches)
+            size.add([name], waiting)
+            capacity.add([name], journal.capacity_bytes)
+            behind.add([name], journal.lag(name).batches)
         yield size
         yield capacity
         yield behind
-        target = InfoMetricFamily("target", "Which collector is this?")
-        target.add_metric([], {"service_name": "overwatch", "service_version": __version__})
+        about = {"service_name": "overwatch", "service_version": __version__}
+        target = Family("target", FamilyKind.INFO, "Which collector is this?", tuple(about))
+        target.add(tuple(about.values()), 1)
         yield target

@@ -22,3 +22,5 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Sent by Overwatch's SDK: folded from events, its OTLP metrics are for third parties."""
     task: str | None = None
     algo: str | None = None
+    service: str | None = None
+    """`service.name` of its resource, with `service.namespace/` before it where there is one."""

@@ -36,6 +36,7 @@ def resource_of(message: ResourceMessage) -> Resource:
         ours=attributes.get(wire.DISTRO) == wire.OURS,
         task=_word(attributes, wire.TASK),
         algo=_word(attributes, wire.ALGORITHM),
+        service=_service(attributes),
     )
     return Resource(origin=origin, service=_word(attributes, wire.SERVICE), attributes=attributes)
 
@@ -81,3 +82,8 @@ def first_values(pairs: Iterable[KeyValue]) -> dict[str, Value]:
 def _word(attributes: dict[str, Value], name: str) -> str | None:
     value = attributes.get(name)
     return value if isinstance(value, str) and value else None
+
+
+def _service(attributes: dict[str, Value]) -> str | None:
+    name, namespace = _word(attributes, wire.SERVICE), _word(attributes, wire.SERVICE_NAMESPACE)
+    return f"{namespace}/{name}" if name and namespace else name

@@ -72,6 +72,8 @@ def _reading(state: RunState, row: Metric, series: Series, tick: int) -> Reading
         spread=state.ranks.spread(row.name, series.value),
         label=row.label,
         text=_text(series, row.fmt, row.suffix),
+        warnings=series.warnings,
+        criticals=series.criticals,
     )
 
 

@@ -1,5 +1,7 @@
 """Identity, progress, link: the parts of a snapshot that are about the run as a whole."""
 
+import msgspec
+
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.link import LinkJudgement
 from overwatch.projection.text import safe, safe_or_none
@@ -10,7 +12,15 @@ RATE_WINDOW_NS = 10_000_000_000
 
 
 def run_view(state: RunState, judged: Judged) -> Run:
-    """Who the run is and how far it has come."""
+    """Who the run is, who tells of it and how far it has come."""
+    return msgspec.structs.replace(
+        _run(state, judged),
+        service=safe_or_none(state.origin.service),
+        instance=safe_or_none(_instance(state)),
+    )
+
+
+def _run(state: RunState, judged: Judged) -> Run:
     started, finished, origin = state.started, state.finished, state.origin
     elapsed_s = max(0.0, (state.last_at - _began(state)) / 1e9)
     return Run(
@@ -49,6 +59,13 @@ def run_view(state: RunState, judged: Judged) -> Run:
         outcome=finished.outcome if finished else None,
         reason=safe_or_none(finished.reason) if finished else None,
     )
+
+
+def _instance(state: RunState) -> str | None:
+    """The epoch of the newest life that leads the run."""
+    lives = [key for key in state.sources if key.startswith("trainer/0/")] or list(state.sources)
+    newest = max(lives, key=lambda key: state.sources[key].stamp, default="")
+    return newest.split("/", 2)[-1] or None
 
 
 def _began(state: RunState) -> int:

@@ -1,117 +1,180 @@
 """Runs as Prometheus families: the default view's snapshots of a frame, nothing else.
 
-Rules: names come from the catalogue; every series carries `rl_run_id`; what is absent has no sample and a
-non-finite value never looks like a healthy number; the number of series does not depend on the number of
-envs. Must not know HTTP or how a snapshot came about.
+Rules: names come from the catalogue; every series carries `rl_run_id`, and `job` and `instance` where the
+run's producers say who they are; the number of series does not depend on the number of envs. Must not know
+HTTP or how a snapshot came about.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Metric as Family
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
-
-from overwatch.catalog import ROWS, Kind, Metric, Scope, Stage, find, label_name, of_scope, prometheus_name
+from overwatch.catalog import KL, ROWS, Kind, Metric, Scope, Stage, find, label_name, of_scope
+from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.run import GPU_IDLE
-from overwatch.snapshot import Lane, Reading, Snapshot, View
+from overwatch.serve.families import Family, FamilyKind, labels_text
+from overwatch.serve.lifetime import Lifetimes, Part, is_told, part_of
+from overwatch.serve.sheet import Sheet, States, known
+from overwatch.snapshot import Env, Lane, Reading, Snapshot, View
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
 
 RUN_LABEL: Final = label_name("rl.run.id")
+ENV_LABEL: Final = label_name("overwatch.env.id")
 OUTLIERS: Final = 10
 """Ranks that have a series, whatever the number of envs."""
 
 MOST_SERIES: Final = 20_000
 """Series on one page, unless configured otherwise."""
+MOST_ENVS: Final = 256
+"""Rows of the default view: no more envs can have series of their own."""
 
-RUN_STATES: Final = ("live", "slow", "stale", "lost", "ended", "completed", "failed", "interrupted")
+RUN_STATES: Final = (
+    "live", "slow", "stale", "catching_up", "lost", "ended", "completed", "failed", "interrupted",
+)  # fmt: skip
 LEVELS: Final = ("ok", "warning", "critical")
-ENV_STATES: Final = ("ok", "stalled", "degraded", "diverging", "crashed", "unknown")
-SEVERITIES: Final = ("info", "warning", "critical")
 
+_RUN_STATES: Final = known("state", RUN_STATES)
+_LEVELS: Final = known("level", LEVELS)
+_ENV_STATES: Final = known("status", ("ok", "stalled", "degraded", "diverging", "crashed", "unknown"))
+_SEVERITIES: Final = known("severity", ("info", "warning", "critical"))
+_STAGES: Final = known("seed_stage", (stage.value for stage in Stage))
+_CODES: Final = known("code", told_codes())
 _COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNTER}
+_ENV_FIELDS: Final = {"return": "episode_return", "step_time": "step_time_s"}
+"""Fields of a snapshot's env that are not called as their row."""
 
 
-class _Table:
-    """Families under construction; one family gathers the samples of all runs, up to a number of series."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageLimits:
+    """What is on the page."""
 
-    def __init__(self, most: int) -> None:
-        self._families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
-        self._room = most
-        self.dropped = 0
+    most_series: int = MOST_SERIES
+    """Series on the page; what has no room is counted on it."""
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    """How long what runs told stays."""
+    per_env: int = 0
+    """Runs of at most so many envs have series of each env, by its id; those of more have the values of as
+    many of their worst, by rank, since ids that come and go would be new series for ever."""
 
-    def gauge(self, name: str, asks: str, labels: Mapping[str, str], value: float | None) -> None:
-        """Add one sample; an absent or non-finite value adds none."""
-        if value is None or not math.isfinite(value) or not self._take_room():
+    def __post_init__(self) -> None:
+        if self.most_series < 1:
+            raise ValueError(f"most_series {self.most_series} is not positive")
+        if not 0 <= self.per_env <= MOST_ENVS:
+            raise ValueError(f"per_env {self.per_env} is not within 0 and {MOST_ENVS}")
+
+
+class RunPage:
+    """The page of all runs, frame after frame; remembers what only may grow."""
+
+    def __init__(self, limits: PageLimits | None = None) -> None:
+        self._limits = limits or PageLimits()
+        self._dropped = 0
+        self._breaches: dict[tuple[str, str, str], int] = {}
+        """By run, metric and level: what was said already, since a breach may be forgiven later."""
+
+    def families(self, frame: "Frame | None") -> Iterator[Family]:
+        """The families of all runs of a frame; none before the first frame.
+
+        Runs with the newest data come first where there is no room for all.
+        """
+        if frame is None:
             return
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = GaugeMetricFamily(name, asks, labels=list(labels))
-        family.add_metric(list(labels.values()), value)
+        sheet = Sheet(self._limits.most_series)
+        plain = View()
+        chosen = {run: snapshot for (run, view), snapshot in frame.snapshots.items() if view == plain}
+        self._breaches = {key: count for key, count in self._breaches.items() if key[0] in chosen}
+        for run_id in sorted(chosen, key=lambda run: (_age_s(chosen[run]), run)):
+            self._run(sheet, run_id, chosen[run_id])
+        self._dropped += sheet.dropped
+        found = list(sheet.families())
+        yield from found
+        yield from self._about(sheet.dropped, sum(family.n for family in found))
 
-    def counter(self, row: Metric, labels: Mapping[str, str], value: float) -> None:
-        """Add one sample of a row that counts."""
-        if not self._take_room():
+    def _about(self, dropped: int, series: int) -> Iterator[Family]:
+        """What the page says of itself."""
+        yield _single("overwatch_prometheus_series", "How many series of runs are on this page?", series)
+        asks = "How many series of runs may be on this page?"
+        yield _single("overwatch_prometheus_series_limit", asks, self._limits.most_series)
+        asks = "How many series have no room on this page?"
+        yield _single("overwatch_prometheus_series_dropped", asks, dropped)
+        counter = Family(
+            "overwatch_prometheus_dropped_series",
+            FamilyKind.COUNTER,
+            "How many series had no room, over all pages so far?",
+        )
+        counter.put("", self._dropped)
+        yield counter
+
+    def _run(self, sheet: Sheet, run_id: str, snapshot: Snapshot) -> None:
+        part = part_of(snapshot, self._limits.lifetimes)
+        if part is Part.NONE:
             return
-        name = prometheus_name(row)
-        family = self._families.get(name)
-        if family is None:
-            family = CounterMetricFamily(name.removesuffix("_total"), row.asks, labels=list(labels))
-            self._families[name] = family
-        family.add_metric(list(labels.values()), value)
+        labels = _labels(run_id, snapshot)
+        _identity(sheet, labels, snapshot)
+        _liveness(sheet, labels, snapshot)
+        if part is Part.STATE:
+            return
+        _counters(sheet, labels, snapshot)
+        for short, reading in snapshot.policy.items():
+            self._breached(sheet, labels, (run_id, short), reading)
+        if part is Part.END:
+            return
+        for short, reading in snapshot.policy.items():
+            _policy(sheet, labels, short, reading)
+        for name, reading in snapshot.services.items():
+            row = find(name)
+            if row is not None:
+                sheet.row(row, labels, reading.value)
+        self._machines(sheet, labels, snapshot)
+        _fleet(sheet, labels, snapshot)
+        _findings(sheet, labels, snapshot)
+        self._envs(sheet, labels, snapshot)
 
-    def row(self, row: Metric, labels: Mapping[str, str], value: float | None) -> None:
-        """Add one sample of a row that measures."""
-        constant = {label_name(key): word for key, word in row.attributes.items()}
-        self.gauge(prometheus_name(row), row.asks, {**labels, **constant}, value)
+    def _breached(self, sheet: Sheet, labels: str, where: tuple[str, str], reading: Reading) -> None:
+        """How many updates were beyond a limit; of KL from the first scrape on."""
+        short = where[1]
+        row = find(short, Scope.POLICY)
+        if row is None or (reading.status == "absent" and row is not KL):
+            return
+        for level, count in (("warning", reading.warnings), ("critical", reading.criticals)):
+            if count or row is KL:
+                said = self._breaches[*where, level] = max(count, self._breaches.get((*where, level), 0))
+                sheet.counter(
+                    "overwatch_policy_updates_beyond_limit",
+                    "How many updates were beyond this limit of a policy metric, and no further?",
+                    f'{labels},metric="{short}",{_LEVELS[level]}',
+                    said,
+                )
 
-    def states(self, name: str, asks: str, label: str, counts: "States") -> None:
-        """Add one series for each known word, 0 where nothing is in that state."""
-        for word in counts.known:
-            self.gauge(name, asks, {**counts.labels, label: word}, counts.values.get(word, 0))
+    def _machines(self, sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+        for lane in snapshot.system.gpus:
+            if is_told(lane.age_s, self._limits.lifetimes):
+                _lane(sheet, labels, lane)
+        host = snapshot.system.host
+        if host is not None and is_told(host.age_s, self._limits.lifetimes):
+            for row in of_scope(Scope.HOST):
+                sheet.row(row, labels, _field(host, row.short))
 
-    def _take_room(self) -> bool:
-        if self._room:
-            self._room -= 1
-            return True
-        self.dropped += 1
-        return False
-
-    def families(self) -> Iterator[Family]:
-        """All families in order of name."""
-        for name in sorted(self._families):
-            yield self._families[name]
-
-
-class States:
-    """How many things are in each of a closed set of states."""
-
-    __slots__ = ("known", "labels", "values")
-
-    def __init__(self, labels: Mapping[str, str], known: Iterable[str], values: Mapping[str, float]) -> None:
-        self.labels = dict(labels)
-        self.known = tuple(known)
-        self.values = values
+    def _envs(self, sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+        """Values of single envs, where they were asked for."""
+        most, n = self._limits.per_env, sum(snapshot.board.counts.values())
+        if not most:
+            return
+        if n <= most:
+            for env in snapshot.envs:
+                _env(sheet, "", f'{labels},{ENV_LABEL}="{env.env_id}"', env)
+            return
+        for rank, env in enumerate(_worst(snapshot)[:most], start=1):
+            _env(sheet, "outlier_", f'{labels},rank="{rank}"', env)
 
 
-def families(frame: "Frame | None", most_series: int = MOST_SERIES) -> Iterator[Family]:
-    """The families of all runs of a frame; none before the first frame.
-
-    Runs with the newest data come first where `most_series` has no room for all.
-    """
-    if frame is None:
-        return
-    table = _Table(most_series)
-    plain = View()
-    chosen = {run: snapshot for (run, view), snapshot in frame.snapshots.items() if view == plain}
-    for run_id in sorted(chosen, key=lambda run: (_age_s(chosen[run]), run)):
-        _run(table, run_id, chosen[run_id])
-    yield from table.families()
-    dropped = GaugeMetricFamily("overwatch_prometheus_series_dropped", "How many series had no room here?")
-    dropped.add_metric([], table.dropped)
-    yield dropped
+def _single(name: str, asks: str, value: float) -> Family:
+    family = Family(name, FamilyKind.GAUGE, asks)
+    family.put("", value)
+    return family
 
 
 def _age_s(snapshot: Snapshot) -> float:
@@ -119,32 +182,13 @@ def _age_s(snapshot: Snapshot) -> float:
     return math.inf if age is None else age
 
 
-def _run(table: _Table, run_id: str, snapshot: Snapshot) -> None:
-    labels = {RUN_LABEL: run_id}
-    _identity(table, labels, snapshot)
-    _liveness(table, labels, snapshot)
-    for short, reading in snapshot.policy.items():
-        _policy(table, labels, short, reading)
-    for name, reading in snapshot.services.items():
-        row = find(name)
-        if row is not None and row.kind is Kind.COUNTER and reading.value is not None:
-            table.counter(row, labels, reading.value)
-        elif row is not None:
-            table.row(row, labels, reading.value)
-    for lane in snapshot.system.gpus:
-        _lane(table, labels, lane)
-    if snapshot.system.host is not None:
-        for row in of_scope(Scope.HOST):
-            table.row(row, labels, _field(snapshot.system.host, row.short))
-    for bound, seconds in snapshot.system.idle_gpu_s.items():
-        table.counter(GPU_IDLE, {**labels, "bound": bound}, seconds)
-    for short, value in snapshot.counters.items():
-        if short in _COUNTER_ROWS and short != GPU_IDLE.short:
-            table.counter(_COUNTER_ROWS[short], labels, value)
-    _fleet(table, labels, snapshot)
+def _labels(run_id: str, snapshot: Snapshot) -> str:
+    run = snapshot.run
+    who = {"job": run.service, "instance": run.instance} if run.service else {}
+    return labels_text({RUN_LABEL: run_id, **{name: word for name, word in who.items() if word}})
 
 
-def _identity(table: _Table, labels: Mapping[str, str], snapshot: Snapshot) -> None:
+def _identity(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
     run = snapshot.run
     about = {
         "rl_environment_name": run.task,
@@ -159,60 +203,74 @@ def _identity(table: _Table, labels: Mapping[str, str], snapshot: Snapshot) -> N
         "compile": None if run.modes.compile is None else str(run.modes.compile).lower(),
         "ddp": None if run.modes.ddp is None else str(run.modes.ddp),
     }
-    words = {name: word or "" for name, word in about.items()}
-    table.gauge("overwatch_run_info", "What is this run?", {**labels, **words}, 1)
-    table.gauge("overwatch_run_update", "At which update is this run?", labels, run.update)
-    table.gauge("overwatch_run_steps_per_second", "How many env steps a second?", labels, run.steps_per_s)
-    table.gauge(
+    words = labels_text({name: word or "" for name, word in about.items()})
+    sheet.gauge("overwatch_run_info", "What is this run?", f"{labels},{words}", 1)
+    if run.service:
+        resource = {"host_name": run.node or "", "service_name": run.service.rpartition("/")[2]}
+        sheet.info("target", "Who produces this run?", f"{labels},{labels_text(resource)}")
+    sheet.gauge(
         "overwatch_run_start_timestamp_seconds", "When did this run start, in Unix time?", labels, run.started
     )
 
 
-def _liveness(table: _Table, labels: Mapping[str, str], snapshot: Snapshot) -> None:
-    link = snapshot.link
-    state = snapshot.run.outcome or "ended" if link.state == "ended" else link.state
-    known = RUN_STATES if state in RUN_STATES else (*RUN_STATES, state)
-    table.states(
-        "overwatch_run_status", "In which state is this run?", "state", States(labels, known, {state: 1})
-    )
-    age = link.data_age_s
+def _liveness(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+    link, run = snapshot.link, snapshot.run
+    state = run.outcome or "ended" if link.state == "ended" else link.state
+    states = _RUN_STATES if state in _RUN_STATES else {**_RUN_STATES, **known("state", [state])}
+    sheet.states("overwatch_run_status", "In which state is this run?", labels, States(states, {state: 1}))
     data_age = find("overwatch.run.data_age")
-    if age is None or data_age is None:
-        return
-    table.row(data_age, labels, age)
-    table.gauge(
-        "overwatch_run_last_update_timestamp_seconds",
-        "When did the newest record of this run come, in Unix time?",
-        labels,
-        snapshot.time - age,
-    )
-
-
-def _policy(table: _Table, labels: Mapping[str, str], short: str, reading: Reading) -> None:
-    row = find(short, Scope.POLICY)
-    if row is None:
-        custom = {**labels, "name": short}
-        table.gauge("overwatch_policy_custom", "What did the trainer report here?", custom, reading.value)
-        return
-    table.row(row, labels, reading.value)
-    if reading.status in LEVELS:
-        table.states(
-            "overwatch_policy_status",
-            "On which side of its limits is this policy metric?",
-            "level",
-            States({**labels, "metric": row.short}, LEVELS, {reading.status: 1}),
+    if link.data_age_s is not None and data_age is not None:
+        sheet.row(data_age, labels, link.data_age_s)
+        sheet.gauge(
+            "overwatch_run_last_update_timestamp_seconds",
+            "When did the newest record of this run come, in Unix time?",
+            labels,
+            snapshot.time - link.data_age_s,
+        )
+    if run.checkpoint_age_s is not None:
+        sheet.gauge(
+            "overwatch_run_last_checkpoint_timestamp_seconds",
+            "When was the newest checkpoint of this run saved, in Unix time?",
+            labels,
+            snapshot.time - run.checkpoint_age_s,
         )
 
 
-def _lane(table: _Table, labels: Mapping[str, str], lane: Lane) -> None:
-    lane_labels = {**labels, label_name("hw.id"): lane.uuid or lane.gpu_id}
+def _counters(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+    for bound, seconds in snapshot.system.idle_gpu_s.items():
+        sheet.row(GPU_IDLE, f"{labels},{labels_text({'bound': bound})}", seconds)
+    for short, value in snapshot.counters.items():
+        if short in _COUNTER_ROWS and short != GPU_IDLE.short:
+            sheet.row(_COUNTER_ROWS[short], labels, value)
+
+
+def _policy(sheet: Sheet, labels: str, short: str, reading: Reading) -> None:
+    row = find(short, Scope.POLICY)
+    if row is None:
+        asks = "What did the trainer report here?"
+        custom = f"{labels},{labels_text({'name': short})}"
+        sheet.gauge("overwatch_policy_custom", asks, custom, reading.value)
+        return
+    sheet.row(row, labels, reading.value)
+    if reading.status in _LEVELS:
+        sheet.states(
+            "overwatch_policy_status",
+            "On which side of its limits is this policy metric?",
+            f'{labels},metric="{row.short}"',
+            States(_LEVELS, {reading.status: 1}),
+        )
+
+
+def _lane(sheet: Sheet, labels: str, lane: Lane) -> None:
+    lane_labels = f"{labels},{labels_text({label_name('hw.id'): lane.uuid or lane.gpu_id})}"
     for row in of_scope(Scope.GPU):
-        value = _field(lane, row.short)
-        if row.kind is not Kind.COUNTER:
-            table.row(row, lane_labels, value)
-        elif value is not None:
-            constant = {label_name(key): word for key, word in row.attributes.items()}
-            table.counter(row, {**lane_labels, **constant}, value)
+        sheet.row(row, lane_labels, _field(lane, row.short))
+    sheet.gauge(
+        "overwatch_gpu_memory_full_seconds",
+        "In how many seconds is the memory of this GPU full, if its peaks go on rising?",
+        lane_labels,
+        lane.oom_s,
+    )
 
 
 def _field(holder: object, short: str) -> float | None:
@@ -220,18 +278,55 @@ def _field(holder: object, short: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _fleet(table: _Table, labels: Mapping[str, str], snapshot: Snapshot) -> None:
-    if snapshot.board.counts:
-        states = States(labels, ENV_STATES, snapshot.board.counts)
-        table.states("overwatch_run_envs", "How many envs are in each state?", "status", states)
+def _fleet(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+    run, board = snapshot.run, snapshot.board
+    sheet.gauge("overwatch_run_update", "At which update is this run?", labels, run.update)
+    sheet.gauge("overwatch_run_steps_per_second", "How many env steps a second?", labels, run.steps_per_s)
+    if board.counts:
+        states = States(_ENV_STATES, board.counts)
+        sheet.states("overwatch_run_envs", "How many envs are in each state?", labels, states)
     if snapshot.aggregates.seed_census:
-        census = States(labels, (stage.value for stage in Stage), snapshot.aggregates.seed_census)
-        table.states("overwatch_run_slots", "How many slots are in each seed stage?", "seed_stage", census)
-    found = States(labels, SEVERITIES, snapshot.verdict.counts)
-    table.states("overwatch_findings", "How many findings are open?", "severity", found)
-    worst = sorted(snapshot.envs, key=lambda env: -env.anomaly.score)
-    for rank, env in enumerate(worst[:OUTLIERS], start=1):
-        place = {**labels, "rank": str(rank)}
+        census = States(_STAGES, snapshot.aggregates.seed_census)
+        sheet.states("overwatch_run_slots", "How many slots are in each seed stage?", labels, census)
+    for rank, env in enumerate(_worst(snapshot)[:OUTLIERS], start=1):
+        place = f'{labels},rank="{rank}"'
         score = env.anomaly.score
-        table.gauge("overwatch_outlier_anomaly", "How far from normal is the env here?", place, score)
-        table.gauge("overwatch_outlier_env", "Which env is at this rank?", place, env.env_id)
+        sheet.gauge("overwatch_outlier_anomaly", "How far from normal is the env here?", place, score)
+        sheet.gauge("overwatch_outlier_env", "Which env is at this rank?", place, env.env_id)
+
+
+def _findings(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+    """Open findings by severity, and by code those that nobody acknowledged."""
+    counts = States(_SEVERITIES, snapshot.verdict.counts)
+    sheet.states("overwatch_findings", "How many findings are open?", labels, counts)
+    codes: dict[str, float] = {}
+    for one in snapshot.findings:
+        if one.cleared_at is None and not one.acknowledged:
+            codes[one.code] = codes.get(one.code, 0) + 1
+    words = _CODES if codes.keys() <= _CODES.keys() else _CODES | known("code", codes)
+    asks = "How many findings of this kind are open that nobody acknowledged?"
+    sheet.states("overwatch_run_findings", asks, labels, States(words, codes))
+
+
+def _worst(snapshot: Snapshot) -> list[Env]:
+    return sorted(snapshot.envs, key=lambda env: -env.anomaly.score)
+
+
+def _env(sheet: Sheet, prefix: str, labels: str, env: Env) -> None:
+    """All values of one env that its row of the board has."""
+    for row in of_scope(Scope.ENV):
+        value = _field(env, _ENV_FIELDS.get(row.short, row.short))
+        if row.kind is Kind.GAUGE and value is not None:
+            _env_row(sheet, prefix, labels, row, value)
+
+
+def _env_row(sheet: Sheet, prefix: str, labels: str, row: Metric, value: float) -> None:
+    if prefix:
+        sheet.gauge(f"overwatch_{prefix}{row.short}", f"{row.asks} By rank.", labels, value)
+    else:
+        sheet.row(row, labels, value)
+
+
+def families(frame: "Frame | None", limits: PageLimits | None = None) -> Iterator[Family]:
+    """The families of one frame alone."""
+    yield from RunPage(limits).families(frame)

@@ -35,3 +35,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     text: str = "–"
     """The value as shown."""
+    warnings: int = 0
+    """Updates so far that were beyond the warning limit and not beyond the critical one."""
+    criticals: int = 0
+    """Updates so far that were beyond the critical limit, or not finite."""

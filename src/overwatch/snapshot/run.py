@@ -91,6 +91,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     """`completed`, `failed` or `interrupted` once the run has ended."""
     reason: str | None = None
+    service: str | None = None
+    """`service.name` of its producers, with its namespace before it."""
+    instance: str | None = None
+    """`service.instance.id` of the life that leads it: the newest of the trainer's rank 0, else of any."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

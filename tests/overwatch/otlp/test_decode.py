@@ -177,7 +177,7 @@ def test_a_plain_log_of_another_program_becomes_a_line() -> None:
     record.attributes.extend(to_pairs({"overwatch.env.id": 3, "took": 1.5, "rl.run.id": "r"}))
     assert decode_logs(message).records == (
         Record(
-            origin=Origin(run_id="r"),
+            origin=Origin(run_id="r", service="loader"),
             event=LogLine(
                 at=5,
                 severity=Severity.WARNING,

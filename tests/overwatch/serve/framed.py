@@ -23,14 +23,22 @@ class Frames:
         self._seqs: dict[str, int] = {}
 
     def tell(
-        self, run_id: str, events: Sequence[Event], views: Iterable[tuple[str | None, View]] = ()
+        self,
+        run_id: str,
+        events: Sequence[Event],
+        views: Iterable[tuple[str | None, View]] = (),
+        *,
+        service: str | None = None,
+        epoch: str = "e1",
     ) -> Frame:
-        """The frame after these events of one run."""
+        """The frame after these events of one run, told by one life of a service."""
         self._sequence += 1
         first = self._seqs.get(run_id, 1)
         self._seqs[run_id] = first + len(events)
-        origin = fakes.Origin(run_id=run_id, epoch="e1", ours=True)
-        body = request(fakes.records(events, origin, first), {})
+        origin = fakes.Origin(run_id=run_id, epoch=epoch, ours=True)
+        namespace, _, name = (service or "").rpartition("/")
+        who = {"service.namespace": namespace, "service.name": name}
+        body = request(fakes.records(events, origin, first), {key: word for key, word in who.items() if word})
         batch = Batch(sequence=self._sequence, stamp=self._tick, signal=Signal.LOGS, body=body)
         return self._advance([batch], views)
 

@@ -6,10 +6,12 @@ import msgspec
 
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
+from overwatch.collector.durations import Duration, seconds
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition, Source
-from overwatch.serve.prometheus import MOST_SERIES, families
+from overwatch.serve.lifetime import Lifetimes
+from overwatch.serve.prometheus import MOST_ENVS, MOST_SERIES, PageLimits, RunPage
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
@@ -25,12 +27,32 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """`host:port` to serve `/metrics` of the runs at."""
     max_series: int = MOST_SERIES
     """Most series on the page; what has no room is counted on it."""
+    metric_expiration: Duration = "5m"
+    """For how long the last word of a run that ended stays, and a reading of a machine that tells no more."""
+    lost_retention: Duration = "24h"
+    """For how long the state of a lost run stays, unless it speaks again or its loss is acknowledged."""
+    per_env: int = 0
+    """Runs of at most so many envs have series of each env; others of so many of their worst, by rank."""
     tls: TlsConfig | None = None
     """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
         if self.max_series < 1:
             raise ValueError(f"max_series {self.max_series} is not positive")
+        for name in ("metric_expiration", "lost_retention"):
+            if seconds(name, getattr(self, name)) <= 0:
+                raise ValueError(f"{name} {getattr(self, name)!r} is not positive; write e.g. 5m")
+        if not 0 <= self.per_env <= MOST_ENVS:
+            raise ValueError(f"per_env {self.per_env} is not within 0 and {MOST_ENVS}")
+
+    @property
+    def limits(self) -> PageLimits:
+        """What is on the page."""
+        lifetimes = Lifetimes(
+            expiration_s=seconds("metric_expiration", self.metric_expiration),
+            lost_retention_s=seconds("lost_retention", self.lost_retention),
+        )
+        return PageLimits(most_series=self.max_series, lifetimes=lifetimes, per_env=self.per_env)
 
 
 class PrometheusExporter:
@@ -39,8 +61,9 @@ class PrometheusExporter:
     def __init__(self, config: PrometheusConfig, context: Context) -> None:
         self._context = context
         self._frame: Frame | None = None
+        page = RunPage(config.limits)
         exposition = Exposition(
-            Source(families=lambda _: families(self._frame, config.max_series), version=lambda: self._frame)
+            Source(families=lambda _: page.families(self._frame), version=lambda: self._frame)
         )
         self._door = context.door(config.endpoint, exposition.app(), _ENTRY, config.tls)
 

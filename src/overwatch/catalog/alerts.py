@@ -1,0 +1,152 @@
+"""Which findings an operator is told of by Prometheus: name, urgency and hold of each alert.
+
+Owns the choice; what a finding is stays where it is made, its limits in the rows. Rules: what is `critical`
+wakes somebody, so there are few; a row of the policy is told as `warning`. An alert has the name of its
+finding, so that whoever knows one knows the other. Must not know PromQL.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from overwatch.catalog import ROWS, Metric, Scope
+from overwatch.catalog.runbooks import row_code
+
+PREFIX: Final = "Overwatch"
+ROW_HOLD_S: Final = 120
+"""Seconds for which a row's finding stands before it is told."""
+
+
+class Area(Enum):
+    """What an alert is about; causes of one area take symptoms of others."""
+
+    COLLECTOR = "collector"
+    RUN = "run"
+    POLICY = "policy"
+    FLEET = "fleet"
+    MACHINE = "machine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingAlert:
+    """A finding that is told."""
+
+    code: str
+    area: Area
+    summary: str
+    """One sentence that is the same for all of the same alert."""
+    severity: str = "warning"
+    hold_s: int = 60
+    """Seconds for which the finding stands before it is told, on top of its own hold."""
+
+    @property
+    def name(self) -> str:
+        """The alert's name."""
+        return alert_name(self.code)
+
+
+_POLICY: Final = Area.POLICY
+_FLEET: Final = Area.FLEET
+_MACHINE: Final = Area.MACHINE
+_RUN: Final = Area.RUN
+
+FINDINGS: Final[tuple[FindingAlert, ...]] = (
+    FindingAlert(
+        code="policy-collapse",
+        area=_POLICY,
+        severity="critical",
+        summary="The policy of a run has collapsed.",
+    ),
+    FindingAlert(
+        code="oom-forecast",
+        area=_MACHINE,
+        severity="critical",
+        hold_s=30,
+        summary="A GPU of a run will soon be out of memory.",
+    ),
+    FindingAlert(
+        code="kl-spike", area=_POLICY, hold_s=15, summary="One update moved the policy much too far."
+    ),
+    FindingAlert(
+        code="steps-too-large",
+        area=_POLICY,
+        hold_s=120,
+        summary="The updates of a run move its policy too far.",
+    ),
+    FindingAlert(
+        code="critic-failing",
+        area=_POLICY,
+        hold_s=120,
+        summary="The critic of a run explains nothing and its loss is high.",
+    ),
+    FindingAlert(
+        code="update-shock",
+        area=_POLICY,
+        hold_s=120,
+        summary="One update of a run shook several numbers at once.",
+    ),
+    FindingAlert(
+        code="reward-collapse", area=_POLICY, hold_s=120, summary="The return of a whole fleet fell."
+    ),
+    FindingAlert(
+        code="slow-drift", area=_POLICY, hold_s=120, summary="A number of a run creeps the wrong way."
+    ),
+    FindingAlert(
+        code="crash-storm", area=_FLEET, hold_s=15, summary="Envs of one lane crash one after another."
+    ),
+    FindingAlert(
+        code="cull-storm", area=_FLEET, hold_s=30, summary="Seeds of one lane are culled in numbers."
+    ),
+    FindingAlert(code="env-stalled-many", area=_FLEET, hold_s=120, summary="Many envs of a run stand still."),
+    FindingAlert(code="thermal-throttle", area=_MACHINE, summary="A GPU is too hot to run at full speed."),
+    FindingAlert(
+        code="power-throttle", area=_MACHINE, summary="A GPU has too little power to run at full speed."
+    ),
+    FindingAlert(code="straggler", area=_MACHINE, summary="One lane is slow and the others wait for it."),
+    FindingAlert(code="io-starvation", area=_MACHINE, summary="A run waits for its data."),
+    FindingAlert(code="queue-starved", area=_MACHINE, summary="A learner waits for experience."),
+    FindingAlert(code="weights-slow", area=_MACHINE, summary="A run waits for new weights to arrive."),
+    FindingAlert(code="training-stalled", area=_RUN, summary="A rank of a run is stuck in one phase."),
+    FindingAlert(code="source-silent", area=_RUN, summary="One process of a run fell silent."),
+    FindingAlert(
+        code="throughput-regression",
+        area=_RUN,
+        hold_s=120,
+        summary="A run is much slower than at its best.",
+    ),
+    FindingAlert(code="too-many-names", area=_RUN, summary="A run brings more names than there is room for."),
+    FindingAlert(
+        code="overlapping-writers", area=_RUN, summary="Two processes claim to be one rank of a run."
+    ),
+)
+
+
+def alert_name(code: str) -> str:
+    """The name of a code's alert.
+
+    >>> alert_name("policy-collapse")
+    'OverwatchPolicyCollapse'
+    """
+    return PREFIX + "".join(word.capitalize() for word in code.split("-"))
+
+
+def alerted_rows() -> tuple[Metric, ...]:
+    """Rows of the policy that have an alert of their own: those that the default preset judges."""
+    return tuple(
+        row for row in ROWS if row.scope is Scope.POLICY and (row.limits.warning or row.limits.critical)
+    )
+
+
+def row_alert(row: Metric) -> FindingAlert:
+    """The alert of a row's finding."""
+    return FindingAlert(
+        code=row_code(row),
+        area=Area.POLICY,
+        summary=f"The policy metric {row.short} of a run is beyond its limit.",
+        hold_s=ROW_HOLD_S,
+    )
+
+
+def told_codes() -> tuple[str, ...]:
+    """Codes of all findings that have an alert of their own."""
+    return tuple(alert.code for alert in (*FINDINGS, *map(row_alert, alerted_rows())))

@@ -1,0 +1,115 @@
+"""Families as text: what the formats' own parsers read from them."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as plain_text
+
+from overwatch.serve.families import Family, FamilyKind, Text, exemplar_text, labels_text, page
+
+BUCKETS = {"0.1": 1, "1.0": 3, "+Inf": 4}
+
+
+def durations() -> Family:
+    """A histogram with an exemplar on its second bucket."""
+    family = Family("step_seconds", FamilyKind.HISTOGRAM, "How long?")
+    family.put_histogram('run="a"', BUCKETS, 2.5)
+    family.exemplars[1] = exemplar_text({"trace_id": "ab" * 16}, 0.7, 1.8e9) or ""
+    return family
+
+
+def test_a_counter_is_named_as_each_format_wants_it() -> None:
+    """The family of OpenMetrics has no suffix, that of the plain text has."""
+    family = Family("steps", FamilyKind.COUNTER, "How many?")
+    family.put("", 3)
+
+    assert (
+        family.text(Text.PLAIN)
+        == "# HELP steps_total How many?\n# TYPE steps_total counter\nsteps_total 3.0\n"
+    )
+    assert family.text(Text.OPEN_METRICS) == "# HELP steps How many?\n# TYPE steps counter\nsteps_total 3.0\n"
+
+
+def test_an_info_is_a_gauge_where_there_are_none() -> None:
+    """Plain text knows no infos."""
+    family = Family("target", FamilyKind.INFO, "Who?", ("service_name",))
+    family.add(["x"], 1)
+
+    assert "# TYPE target_info gauge" in family.text(Text.PLAIN)
+    assert "# TYPE target info" in family.text(Text.OPEN_METRICS)
+    (read,) = open_metrics(page([family], Text.OPEN_METRICS).decode())
+    assert read.samples[0].labels == {"service_name": "x"}
+
+
+def test_exemplars_are_in_open_metrics_alone() -> None:
+    """A bucket carries the trace it was observed in; text 0.0.4 has no place for that."""
+    (read,) = open_metrics(page([durations()], Text.OPEN_METRICS).decode())
+    exemplar = next(sample.exemplar for sample in read.samples if sample.labels.get("le") == "1.0")
+
+    assert exemplar is not None
+    assert (exemplar.labels["trace_id"], exemplar.value) == ("ab" * 16, 0.7)
+    assert "ab" * 16 not in page([durations()], Text.PLAIN).decode()
+
+
+def test_a_histogram_counts_up_to_its_end() -> None:
+    """Buckets, sum and count, as both parsers know them."""
+    for text, read in ((Text.PLAIN, plain_text), (Text.OPEN_METRICS, open_metrics)):
+        (family,) = read(page([durations()], text).decode())
+        values = {(s.name, s.labels.get("le")): s.value for s in family.samples}
+        assert values["step_seconds_bucket", "+Inf"] == values["step_seconds_count", None] == 4
+        assert values["step_seconds_sum", None] == 2.5
+
+
+def test_an_exemplar_with_long_labels_is_none() -> None:
+    """OpenMetrics 1.0 allows 128 characters."""
+    assert exemplar_text({"trace_id": "a" * 121}, 1.0, 1.0) is None
+    assert exemplar_text({"trace_id": "a" * 120}, 1.0, 1.0) is not None
+
+
+LINE_ENDS = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+"""Where the reference parser ends a line although the format does not."""
+
+
+@given(
+    words=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters=LINE_ENDS), max_size=20),
+        min_size=1,
+        max_size=5,
+    ),
+    value=st.floats(allow_nan=False, allow_infinity=False),
+)
+def test_any_words_and_numbers_are_read_back(words: list[str], value: float) -> None:
+    """Quotes, newlines, backslashes and every digit of a number survive both formats."""
+    family = Family("x", FamilyKind.GAUGE, "".join(words), ("word",))
+    for word in words:
+        family.add([word], value)
+    (read,) = plain_text(page([family], Text.PLAIN).decode())
+    assert [sample.labels["word"] for sample in read.samples] == words
+    assert all(sample.value == value for sample in read.samples)
+
+
+def test_a_family_without_samples_is_its_header() -> None:
+    """Nothing follows it."""
+    empty = Family("x", FamilyKind.GAUGE, "What?")
+
+    assert empty.text(Text.PLAIN) == "# HELP x What?\n# TYPE x gauge\n"
+    assert page([], Text.OPEN_METRICS) == b"# EOF\n"
+
+
+@pytest.mark.parametrize("value", [0.1, 1e300, 5e-324, -0.0, 2.0**53, 1 / 3])
+def test_numbers_keep_all_their_digits(value: float) -> None:
+    """What is read is what was written."""
+    family = Family("x", FamilyKind.GAUGE, "What?")
+    family.put("", value)
+    (read,) = plain_text(page([family], Text.PLAIN).decode())
+
+    assert math.copysign(1, read.samples[0].value) == math.copysign(1, value)
+    assert read.samples[0].value == value
+
+
+def test_labels_are_escaped() -> None:
+    """As the exposition format says."""
+    assert labels_text({"a": 'q"\n\\'}) == 'a="q\\"\\n\\\\"'
