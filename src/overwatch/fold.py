@@ -21,7 +21,7 @@ from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
-from overwatch.projection import project
+from overwatch.projection import project_views
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.state import RunState, apply, new_run
 from overwatch.state import dump as dump_state
@@ -187,8 +187,8 @@ class Fold:
         snapshots: dict[tuple[str, View], Snapshot] = {}
         for run_id, tracked in self._runs.items():
             views_of_run = [DEFAULT_VIEW, *(view for name, view in wanted if name == run_id)]
-            for view in dict.fromkeys(views_of_run):
-                snapshots[run_id, view] = _project(tracked, view)
+            for view, snapshot in _project(tracked, tuple(dict.fromkeys(views_of_run))).items():
+                snapshots[run_id, view] = snapshot
         return Frame(
             tick=tick,
             slow=tick % SLOW_NS == 0,
@@ -202,12 +202,16 @@ class Fold:
     def skip(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> tuple[Snapshot, ...]:
         """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
         logged = self._judge(tick, batches, hushed)
-        return tuple(_project(self._runs[run_id], DEFAULT_VIEW) for run_id in logged)
+        return tuple(
+            snapshot
+            for run_id in logged
+            for snapshot in _project(self._runs[run_id], (DEFAULT_VIEW,)).values()
+        )
 
     def look(self, views: Iterable[tuple[str | None, View]]) -> dict[tuple[str, View], Snapshot]:
         """Further views of the tick taken last; runs that are not there are left out."""
         wanted = [(run_id, view) for run_id, view in self._resolve(views) if run_id in self._runs]
-        return {(run_id, view): _project(self._runs[run_id], view) for run_id, view in wanted}
+        return {(run_id, view): _project(self._runs[run_id], (view,))[view] for run_id, view in wanted}
 
     def dump(self) -> bytes:
         """Everything that outlives a tick, as bytes."""
@@ -378,7 +382,7 @@ def _is_over(judged: Judged) -> bool:
     return judged.link.state in ("ended", "lost")
 
 
-def _project(tracked: _Tracked, view: View) -> Snapshot:
+def _project(tracked: _Tracked, views: Sequence[View]) -> dict[View, Snapshot]:
     if tracked.judged is None:
         raise LookupError("no tick has been taken since this fold was made or loaded")
-    return project(tracked.state, tracked.judged, view)
+    return project_views(tracked.state, tracked.judged, views)

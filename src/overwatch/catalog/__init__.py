@@ -5,6 +5,7 @@ Prometheus name, its format and its limits; none of these is written down twice.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -109,6 +110,7 @@ def find_split(name: str, attributes: Mapping[str, object]) -> Metric | None:
     return None
 
 
+@cache
 def of_scope(scope: Scope) -> tuple[Metric, ...]:
     """All rows of one scope, in catalogue order."""
     return tuple(row for row in ROWS if row.scope is scope)

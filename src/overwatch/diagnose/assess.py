@@ -5,12 +5,14 @@ which is part of a checkpoint. Pure: the previous assessment comes in, the next 
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from overwatch.diagnose.anomaly import Anomalies, score_envs
 from overwatch.diagnose.bounds import Bound
+from overwatch.diagnose.clock import advanced
 from overwatch.diagnose.converged import has_converged
 from overwatch.diagnose.drift import Drift, drifts
 from overwatch.diagnose.findings import Evidence, problems
@@ -21,10 +23,20 @@ from overwatch.diagnose.lane_scores import LaneScore, score_lanes
 from overwatch.diagnose.link import LinkJudgement, judge_link
 from overwatch.diagnose.machines import Watched, watch
 from overwatch.diagnose.ranking import Lives, Ranked, carried, lives_of, rank
+from overwatch.diagnose.rollups import Rollups, rollups_of
 from overwatch.diagnose.rules import Streak, judge_rules
+from overwatch.diagnose.slow import is_new_second
+from overwatch.diagnose.usual import Usual, usual_of
 from overwatch.snapshot import Baseline
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.run import RunState
+
+
+class Second(msgspec.Struct, frozen=True, kw_only=True):
+    """What is worked out of all envs at the start of a second, and holds within it."""
+
+    usual: Usual = Usual()
+    rollups: Rollups = Rollups()
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +56,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """Acknowledgements taken so far."""
     streaks: dict[str, Streak] = {}
     """How long each rule of a user has been true, by its name."""
+    second: Second = Second()
     off: dict[str, str] = {}
     """Factors of others that failed in this run, with the reason."""
 
@@ -73,21 +86,24 @@ class Judged:
     """Whether entropy is low because the task is solved."""
 
 
+AS_SHIPPED: Final = Judging()
+
+
 def assess(
     state: RunState,
     previous: Assessment,
     tick: int,
-    how: Judging | None = None,
+    how: Judging = AS_SHIPPED,
     baseline: Baseline | None = None,
 ) -> Judged:
     """Judge one run at `tick` (Unix ns on the stamp clock), its throughput against `baseline` too."""
-    how = how or Judging()
-    fleet, anomalies = _scored(state, how, previous.off)
+    lives = lives_of(state.envs, previous.lives)
+    clock = advanced(previous.watched.clock, state, tick)
+    second = _second(state, previous, lives, (tick, clock.now))
+    fleet, anomalies = _scored(state, how, previous.off, second.usual)
     link = judge_link(state, tick)
-    lives = lives_of(state.envs)
-    ranks, lost = carried(previous.ranks, previous.lives, lives)
-    machines = watch(state, fleet, previous.watched, tick, how.limits)
-    followed = acknowledge(forget(previous.followed, lost), _acknowledged(state, previous.acks))
+    machines = watch(fleet, previous.watched, tick, clock, how.limits)
+    ranks, followed = _carried(state, previous, lives)
     seen = Evidence(
         state=state,
         fleet=fleet,
@@ -101,7 +117,7 @@ def assess(
     )
     ruled, streaks = judge_rules(how.rules, fleet, previous.streaks, tick)
     found = [*problems(seen), *own_problems(seen.state, how, anomalies, ruled, link)]
-    kept = Assessment(ranks=rank(anomalies.scores, ranks, tick), lives=lives, streaks=streaks)
+    kept = Assessment(ranks=rank(anomalies.scores, ranks, tick), lives=lives, streaks=streaks, second=second)
     return Judged(
         assessment=_outliving(seen, kept, tick, follow(followed, found, tick, machines.watched.clock.now)),
         anomalies=anomalies,
@@ -115,11 +131,25 @@ def assess(
     )
 
 
-def _scored(state: RunState, how: Judging, off: dict[str, str]) -> tuple[Fleet, Anomalies]:
+def _scored(state: RunState, how: Judging, off: dict[str, str], usual: Usual) -> tuple[Fleet, Anomalies]:
     # Telemetry may hold any number; what overflows becomes infinite and is then left out.
     with np.errstate(over="ignore", invalid="ignore"):
-        fleet = fleet_of(state)
+        fleet = fleet_of(state, usual)
         return fleet, score_envs(fleet, how.limits, how.plugins, off)
+
+
+def _second(state: RunState, previous: Assessment, lives: Lives, now: tuple[int, int]) -> Second:
+    """As before, unless a second began, or envs came or went."""
+    if lives is previous.lives and not is_new_second(previous.watched.slow, now):
+        return previous.second
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return Second(usual=usual_of(state), rollups=rollups_of(state))
+
+
+def _carried(state: RunState, previous: Assessment, lives: Lives) -> tuple[Ranked, Followed]:
+    """Ranks and findings of the envs that are there now, with what operators have seen."""
+    ranks, lost = carried(previous.ranks, previous.lives, lives)
+    return ranks, acknowledge(forget(previous.followed, lost), _acknowledged(state, previous.acks))
 
 
 def _outliving(seen: Evidence, kept: Assessment, tick: int, followed: Followed) -> Assessment:

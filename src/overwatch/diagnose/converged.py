@@ -64,13 +64,13 @@ def earns_its_best(state: RunState, fleet: Fleet) -> bool:
         rises = before is not None and level > before
         return _is_near(told, newest[-1], BAD_LUCK) and (rises or _is_near(told, level, LUCK))
     returns = fleet.returns
-    return returns is not None and returns.fleet_recent >= returns.fleet_earlier - returns.noise
+    return returns is not None and returns.fleet.recent >= returns.fleet.earlier - returns.fleet.noise
 
 
 def returns_vary(state: RunState, fleet: Fleet) -> bool:
     """Whether episodes earn differently; `True` where nobody told what they earn."""
     if fleet.returns is not None:
-        return fleet.returns.noise > VARIES * abs(fleet.returns.fleet_recent)
+        return fleet.returns.fleet.noise > VARIES * abs(fleet.returns.fleet.recent)
     told = state.policy.get(RETURN.name)
     known = np.array([] if told is None else _known(told))
     if known.size < 2:

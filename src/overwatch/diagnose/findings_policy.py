@@ -113,25 +113,25 @@ def _fallen(
     if known is not None and known.at <= state.task_changed_at:
         known = None
     if known is not None and known.usual is not None and known.stands is not None:
-        if returns.fleet_recent < known.stands:
+        if returns.fleet.recent < known.stands:
             yield _fall(state, returns, known.usual)
     elif fleet_fell(returns, limits) is not None:
-        yield _fall(state, returns, returns.fleet_earlier)
+        yield _fall(state, returns, returns.fleet.earlier)
 
 
 def _fall(state: RunState, returns: Returns, usual: float) -> Problem:
-    judged = int(returns.judged.sum())
+    judged = returns.fleet.num
     return Problem(
         code="reward-collapse",
         severity="warning",
         scope="policy",
         subject=RETURN.short,
         at=state.last_at,
-        message=f"return of the fleet fell to {returns.fleet_recent:+.2f} from {usual:+.2f}",
+        message=f"return of the fleet fell to {returns.fleet.recent:+.2f} from {usual:+.2f}",
         hint="look at KL and entropy; go back to the last good checkpoint",
         factors=(f"median of {judged} envs",),
         symptoms=judged,
         patience=STEADY,
         usual=usual,
-        stands=(usual + returns.fleet_recent) / 2,
+        stands=(usual + returns.fleet.recent) / 2,
     )

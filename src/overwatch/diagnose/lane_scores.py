@@ -14,9 +14,10 @@ import numpy as np
 from overwatch.diagnose.anomaly import REASONS, STATUSES, Anomalies
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.factor import HARD, SOFT_CAP
-from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet
+from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.robust import far, median_of, most_events, spread_low
+from overwatch.diagnose.usual import LEAST_REPORTING
 from overwatch.state.arrays import Ints
 from overwatch.state.places import Mask, Rows
 
@@ -136,8 +137,8 @@ def _low(lane: _Lane) -> _Said | None:
     if own.size < LEAST_REPORTING:
         return None
     # The fleet's middle lies between this lane's and the others': most lanes need no closer look.
-    least = 1.2533 * returns.noise / 2 * (1.0 / own.size) ** 0.5
-    if returns.fleet_recent - median_of(own) < limit / 2 * least:
+    least = 1.2533 * returns.fleet.noise / 2 * (1.0 / own.size) ** 0.5
+    if returns.fleet.recent - median_of(own) < limit / 2 * least:
         return None
     on = np.zeros(lane.fleet.n, dtype=np.bool_)
     on[lane.rows] = True
@@ -146,7 +147,7 @@ def _low(lane: _Lane) -> _Said | None:
         return None
     # The scatter of the others: a lane that fell must not excuse itself by its own fall. A median scatters
     # 1.25 times as much as a mean does.
-    scatter = max(spread_low(others), returns.noise / 2)
+    scatter = max(spread_low(others), returns.fleet.noise / 2)
     luck = 1.2533 * scatter * (1.0 / own.size + 1.0 / others.size) ** 0.5
     low = (median_of(others) - median_of(own)) / luck
     if low < limit:

@@ -11,9 +11,10 @@ import msgspec
 
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.diagnose.cycle import Cycle
-from overwatch.diagnose.fleet import Fleet, kind_of
+from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.memory import MemoryTrend
 from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
+from overwatch.diagnose.usual import kind_of
 from overwatch.state.ring import median
 from overwatch.state.run import Gauge, RunState
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from overwatch.diagnose.bounds import Bound, judge_run
-from overwatch.diagnose.clock import DataClock, advanced
+from overwatch.diagnose.clock import DataClock
 from overwatch.diagnose.findings_lane import lane_problems
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.held import Held, hold
@@ -55,9 +55,9 @@ class Machines:
         return {**self.bounds, **{name: item.bound for name, item in self.watched.ranks.items()}}
 
 
-def watch(state: RunState, fleet: Fleet, before: Watched, tick: int, limits: AnomalyLimits) -> Machines:
-    """Judge the machines of one run at `tick`."""
-    clock = advanced(before.clock, state, tick)
+def watch(fleet: Fleet, before: Watched, tick: int, clock: DataClock, limits: AnomalyLimits) -> Machines:
+    """Judge the machines of one run at `tick`, and at a moment on the clock of the data."""
+    state = fleet.state
     slow = slowly(before.slow, state, fleet, limits, (tick, clock.now))
     held, ranks = hold(before.lanes, slow.verdicts, clock.now), hold(before.ranks, slow.of_ranks, clock.now)
     bounds = {name: item.bound for name, item in held.items()}

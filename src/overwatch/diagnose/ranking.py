@@ -31,8 +31,10 @@ class Lives(msgspec.Struct, frozen=True, kw_only=True):
     env_ids: Ints = msgspec.field(default_factory=lambda: ints(0))
 
 
-def lives_of(envs: Envs) -> Lives:
-    """Whose rows they are now."""
+def lives_of(envs: Envs, before: Lives) -> Lives:
+    """Whose rows they are now; as before where nothing moved."""
+    if np.array_equal(before.numbers, envs.lives[: envs.n]):
+        return before
     return Lives(numbers=envs.lives[: envs.n].copy(), env_ids=envs.ids[: envs.n].copy())
 
 
@@ -56,7 +58,7 @@ def carried(before: Ranked, then: Lives, now: Lives) -> tuple[Ranked, frozenset[
 
     New rows come last, in order of their birth. Beside them the ids of envs whose life has ended since.
     """
-    if np.array_equal(then.numbers, now.numbers):
+    if then is now:
         return before, frozenset()
     place = np.argsort(now.numbers, kind="stable")
     at = np.searchsorted(now.numbers[place], then.numbers)
@@ -78,6 +80,8 @@ def carried(before: Ranked, then: Lives, now: Lives) -> tuple[Ranked, frozenset[
 def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
     """The ranks at `tick` (ns) from its scores and the ranks before it, which may have fewer rows."""
     n, known = scores.size, before.held.size
+    if known == n and _is_calm(scores, before):
+        return before
     held, peak, lower_at = scores.copy(), scores.copy(), ints(n)
     held[:known], lower_at[:known], peak[:known] = before.held, before.lower_at, before.peak
     fresh = np.isnan(held)
@@ -96,3 +100,13 @@ def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
         if (place[1:] < place[:-1]).any():
             order, at = order[np.argsort(place, kind="stable")], tick
     return Ranked(order=order, held=held, lower_at=lower_at, peak=peak, ordered_at=at)
+
+
+def _is_calm(scores: Floats, before: Ranked) -> bool:
+    """Whether every env is where its score says, and nothing waits to change."""
+    return (
+        np.array_equal(scores, before.held)
+        and np.array_equal(scores, before.peak)
+        and not before.lower_at.any()
+        and not (np.diff(scores[before.order]) > 0).any()
+    )

@@ -7,6 +7,7 @@ itself, by medians over several episodes. Pure.
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +20,23 @@ TELLING: Final = 10
 """Earlier episodes of all such envs together, below which their scatter is luck itself."""
 
 
+class Earnings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the fleet earns."""
+
+    num: int
+    """Envs with enough finished episodes."""
+    usual: float
+    """The fleet's middle; the lower one of recent episodes and of each env's very last."""
+    recent: float
+    """Middle of the envs' recent returns."""
+    earlier: float
+    """Middle of their earlier ones."""
+    spread: float
+    """Standard deviation of the recent returns over healthy envs, robust."""
+    noise: float
+    """Standard deviation of single episodes, robust."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returns:
     """The fleet's episodes at one tick; arrays have shape (n,), NaN where an env has too few episodes."""
@@ -29,24 +47,31 @@ class Returns:
     """Middle of the newest."""
     earlier: Floats
     """Median of those before."""
-    usual: float
-    """The fleet's middle; the lower one of recent episodes and of each env's very last."""
-    fleet_recent: float
-    """Middle of `recent`."""
-    fleet_earlier: float
-    """Middle of `earlier`."""
-    spread: float
-    """Standard deviation of `recent` over healthy envs, robust."""
-    noise: float
-    """Standard deviation of single episodes, robust."""
     fourth: Floats
     """The fourth lowest of the newest."""
+    fleet: Earnings
+    """What is usual."""
 
 
-def returns_of(envs: Envs) -> Returns | None:
-    """The fleet's episodes; `None` where no env finished enough of them, or all earned the same."""
+def returns_of(envs: Envs, fleet: Earnings) -> Returns | None:
+    """The episodes of each env, beside what is usual; `None` where no env finished enough of them."""
     earned, n = envs.sums(), envs.n
     judged: npt.NDArray[np.bool_] = earned.count[:n] > 0
+    if not judged.any():
+        return None
+    return Returns(
+        judged=judged,
+        recent=earned.recent[:n],
+        earlier=earned.earlier[:n],
+        fourth=earned.lasting[:n],
+        fleet=fleet,
+    )
+
+
+def earnings_of(envs: Envs) -> Earnings | None:
+    """What is usual; `None` where no env finished enough episodes, or all earned the same."""
+    earned, n = envs.sums(), envs.n
+    judged = earned.count[:n] > 0
     if not judged.any():
         return None
     earlier = earned.earlier[:n]
@@ -55,19 +80,16 @@ def returns_of(envs: Envs) -> Returns | None:
     if noise <= 0 or not known.size:
         return None
     recent = earned.recent[:n][judged]
-    fleet_recent = median_of(recent)
+    middle = median_of(recent)
     # A median of five scatters by about half of what one episode does.
     spread = max(spread_low(recent) if recent.size > 1 else 0.0, noise / 2)
-    return Returns(
-        judged=judged,
-        recent=earned.recent[:n],
-        earlier=earlier,
-        usual=min(fleet_recent, median_of(earned.last[:n][judged])),
-        fleet_recent=fleet_recent,
-        fleet_earlier=median_of(known),
+    return Earnings(
+        num=int(recent.size),
+        usual=min(middle, median_of(earned.last[:n][judged])),
+        recent=middle,
+        earlier=median_of(known),
         spread=spread,
         noise=noise,
-        fourth=earned.lasting[:n],
     )
 
 

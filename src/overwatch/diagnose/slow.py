@@ -48,14 +48,19 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     throughput: Throughput | None = None
 
 
+def is_new_second(before: Slow, now: tuple[int, int]) -> bool:
+    """Whether a second began since, by the tick or by the clock of the data."""
+    tick, clock = now
+    return tick // SLOW_NS != before.tick // SLOW_NS or clock // SLOW_NS != before.clock // SLOW_NS
+
+
 def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, now: tuple[int, int]) -> Slow:
     """What is known at a tick, and a moment on the clock of the data; as before within a second.
 
     A lane that is new has a verdict at once.
     """
     tick, clock = now
-    same = tick // SLOW_NS == before.tick // SLOW_NS and clock // SLOW_NS == before.clock // SLOW_NS
-    if same and len(before.lanes) == len(state.lanes):
+    if not is_new_second(before, now) and len(before.lanes) == len(state.lanes):
         return before
     past = Minutes(cycles=cycles_of(state.phases), memory=_memory(state))
     lanes, ranks = lanes_of(state, fleet, past, tick), ranks_of(state, past, tick)

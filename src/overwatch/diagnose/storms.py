@@ -60,7 +60,7 @@ def crash_storms(fleet: Fleet) -> Iterator[Problem]:
 def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Problem]) -> Iterator[Problem]:
     """Lanes on which seeds are culled far more often than usual; a storm that goes on never becomes usual."""
     culls, state = fleet.state.envs.culls, fleet.state
-    if int(culls.recent(fleet.n, state.last_at).sum()) < CULLS:
+    if culls.is_quiet(state.last_at) or int(culls.recent(fleet.n, state.last_at).sum()) < CULLS:
         return
     newest = culls.recent(fleet.n, state.last_at, NEW_S)
     odd = _standing_out(fleet, anomalies)

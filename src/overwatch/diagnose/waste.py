@@ -1,12 +1,15 @@
 """GPU-seconds in which nothing ran, by what held the lane back meanwhile: what a bound costs. Pure."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from overwatch.catalog.bounds import BoundState
 from overwatch.diagnose.bounds import Bound
 from overwatch.state.usage import Rested
+
+_LABELS: Final = tuple(state.label for state in BoundState)
 
 
 class Waste(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +22,7 @@ class Waste(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_all(self) -> dict[str, float]:
         """Every bound there is, 0 where nothing was wasted."""
-        return {state.label: self.by_bound.get(state.label, 0.0) for state in BoundState}
+        return {label: self.by_bound.get(label, 0.0) for label in _LABELS}
 
 
 def wasted(before: Waste, rested: Mapping[str, Rested], bounds: Mapping[str, Bound]) -> Waste:

@@ -1,5 +1,9 @@
 """`project`: from state and judgement to a snapshot. Only selects, cuts and formats; cheap and pure."""
 
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
 import numpy as np
 
 from overwatch.catalog import Kind, Scope, of_scope
@@ -15,20 +19,41 @@ from overwatch.projection.verdict import findings_view, verdict_view
 from overwatch.snapshot import Snapshot, View
 from overwatch.state import RunState
 
-__all__ = ["project"]
+__all__ = ["project", "project_views"]
+
+
+_COUNTERS: Final = tuple(
+    row.short
+    for scope in (Scope.RUN, Scope.ENV, Scope.TOWER)
+    for row in of_scope(scope)
+    if row.kind is Kind.COUNTER
+)
 
 
 def project(state: RunState, judged: Judged, view: View) -> Snapshot:
     """The snapshot of one run for one view, at the tick that was judged."""
+    return project_views(state, judged, (view,))[view]
+
+
+def project_views(state: RunState, judged: Judged, views: Sequence[View]) -> dict[View, Snapshot]:
+    """The snapshots of one run for some views; what is the same in all of them is made once."""
     # Telemetry may hold any number; what overflows becomes infinite, and is shown as absent.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return _project(state, judged, view)
+        rows = BoardRows(state, judged)
+        shared = _shared(rows)
+        return {view: _of_view(rows, shared, view) for view in views}
 
 
-def _project(state: RunState, judged: Judged, view: View) -> Snapshot:
-    tick = judged.assessment.tick
-    rows = BoardRows(state, judged)
+def _of_view(rows: BoardRows, shared: Snapshot, view: View) -> Snapshot:
     head, envs = board(rows, view)
+    selected = None if view.env_id is None else detail(rows, rows.judged, view.env_id)
+    return msgspec.structs.replace(shared, board=head, envs=envs, detail=selected)
+
+
+def _shared(rows: BoardRows) -> Snapshot:
+    """All but the board and the selected env."""
+    state, judged = rows.state, rows.judged
+    tick = judged.assessment.tick
     findings = findings_view(judged)
     return Snapshot(
         time=tick / 1e9,
@@ -38,9 +63,6 @@ def _project(state: RunState, judged: Judged, view: View) -> Snapshot:
         policy=readings(state, judged),
         services=services(state, tick),
         system=system_view(state, judged),
-        board=head,
-        envs=envs,
-        detail=None if view.env_id is None else detail(rows, judged, view.env_id),
         aggregates=aggregates(rows),
         findings=findings,
         feed=feed_view(state),
@@ -60,6 +82,4 @@ def _counters(state: RunState, judged: Judged) -> dict[str, float]:
         "gpu_idle": sum(judged.assessment.watched.waste.of_all().values()),
         "sdk_dropped": state.tower.get("sdk_dropped", 0),
     }
-    rows = [row for scope in (Scope.RUN, Scope.ENV, Scope.TOWER) for row in of_scope(scope)]
-    counters = (row.short for row in rows if row.kind is Kind.COUNTER)
-    return {short: max(float(known[short]), state.told_counts.get(short, 0.0)) for short in counters}
+    return {short: max(float(known[short]), state.told_counts.get(short, 0.0)) for short in _COUNTERS}

@@ -1,28 +1,30 @@
 """The flight board: env rows in rank order within their lane, worst lane first.
 
-Selects, cuts and formats what `diagnose` ranked; group medians are the only numbers made here.
+Selects, cuts and formats what `diagnose` ranked and added up; only what a filter leaves is added up here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.robust import median_of
+from overwatch.diagnose.rollups import fps_of, middles_of
 from overwatch.projection.rows import env_views, lane_anomaly
 from overwatch.projection.selection import Chosen, Mask, choose
 from overwatch.projection.text import safe
 from overwatch.snapshot import Board, Env, Group, View
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.envs import Envs
+from overwatch.state.places import Rows
 from overwatch.state.run import RunState
 
 _UNKNOWN: Final = len(STATUSES)
 _WORDS: Final = (*STATUSES, "unknown")
-_SHOWN: Final = ("crashed", "diverging", "stalled", "degraded", "ok", "unknown")
-_OPTIONAL: Final = ("return", "reward", "metric", "rent", "fps")
+_SHOWN: Final = (*range(len(STATUSES) - 1, -1, -1), _UNKNOWN)
+"""Worst first."""
 
 
 class BoardRows:
@@ -33,19 +35,30 @@ class BoardRows:
         self.state = state
         self.judged = judged
         self.anomalies = judged.anomalies
+        self.rollups = judged.assessment.second.rollups
         self.order = judged.assessment.ranks.order
-        self.returns = envs.mean_return()
         self.metric = present(envs, "metric")
         self.rent = present(envs, "rent")
         self.reward = present(envs, "reward")
         self.step_time = present(envs, "step_time")
-        self.fps = np.divide(1.0, self.step_time, out=np.full(envs.n, np.nan), where=self.step_time > 0)
         self.stale = judged.link.state in ("stale", "lost")
         codes = judged.anomalies.codes
         self.codes: Ints = np.where(codes == 0, _UNKNOWN, codes) if self.stale else codes
         """Status of each env as its place among the words, shape (n,)."""
         self.lanes = envs.by_lane()
         """Rows of each lane."""
+        self.lane_order = envs.lanes_by(self.order)
+        """Lane codes by their worst env; -1 is the lane that was not named."""
+
+    @cached_property
+    def returns(self) -> Floats:
+        """Return of each env, shape (n,)."""
+        return self.state.envs.mean_return()
+
+    @cached_property
+    def fps(self) -> Floats:
+        """Steps a second of each env, shape (n,)."""
+        return fps_of(self.step_time)
 
     def words(self, at: Ints) -> list[str]:
         """Status words of these rows."""
@@ -65,57 +78,65 @@ def present(envs: Envs, name: str) -> Floats:
 def board(rows: BoardRows, view: View) -> tuple[Board, tuple[Env, ...]]:
     """The board's head and at most `view.rows` env rows, as the view orders and filters them."""
     chosen = choose(rows, view)
-    shown = chosen.order[: view.rows].tolist()
-    lanes = rows.state.envs.lane
-    by_lane: dict[int, list[int]] = {lane: [] for lane in _first_seen(lanes[chosen.order])}
-    for row in shown:
-        by_lane[int(lanes[row])].append(row)
+    shown = chosen.order[: view.rows]
+    counts = _counts(rows, chosen)
+    by_lane: dict[int, list[int]] = {lane: [] for lane in _lanes(rows, chosen) if lane in counts}
+    for row, lane in zip(shown.tolist(), rows.state.envs.lane[shown].tolist(), strict=True):
+        by_lane[lane].append(row)
     head = Board(
         sort=view.sort,
         direction="desc" if view.descending else "asc",
         filter=chosen.filter,
-        counts=_count(rows.codes[chosen.order]),
+        counts=_named([sum(of_lane) for of_lane in zip(*counts.values(), strict=True)]),
         matched=None if chosen.filter is None else int(chosen.order.size),
-        groups=tuple(_group(rows, lane, chosen, len(some)) for lane, some in by_lane.items()),
-        columns=_columns(rows),
+        groups=tuple(_group(rows, lane, chosen, counts[lane], len(some)) for lane, some in by_lane.items()),
+        columns=rows.rollups.columns,
     )
-    placed = [row for some in by_lane.values() for row in some] if view.grouped else shown
+    placed = [row for some in by_lane.values() for row in some] if view.grouped else shown.tolist()
     return head, env_views(rows, placed)
 
 
-def lanes_worst_first(rows: BoardRows) -> list[int]:
-    """Lane codes by their worst env; -1 is the lane that was not named."""
-    return _first_seen(rows.state.envs.lane[rows.order])
+def _lanes(rows: BoardRows, chosen: Chosen) -> tuple[int, ...]:
+    """Lane codes in the order of the view."""
+    return rows.lane_order if chosen.order is rows.order else rows.state.envs.lanes_by(chosen.order)
 
 
-def _first_seen(lanes: Ints) -> list[int]:
-    """Each lane once, in the order in which they come first."""
-    if not lanes.size:
-        return []
-    order = np.full(int(lanes.max()) + 2, lanes.size)
-    # Of equal places the last write stays, so the last to be written has to come first.
-    order[lanes[::-1] + 1] = np.arange(lanes.size - 1, -1, -1)
-    seen = np.flatnonzero(order < lanes.size)
-    found: list[int] = (seen[np.argsort(order[seen], kind="stable")] - 1).tolist()
-    return found
-
-
-def _group(rows: BoardRows, lane: int, chosen: Chosen, num_shown: int) -> Group:
-    members = rows.lanes[lane]
+def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:
+    """Envs of each lane by status, of those that pass the filter; lanes without any are left out."""
+    width = len(_WORDS)
+    if chosen.filter is None and not rows.stale and not rows.anomalies.factors:
+        sizes = {lane: _size(on) for lane, on in rows.lanes.items()}
+        return {lane: [size, *[0] * (width - 1)] for lane, size in sizes.items()}
+    cells = (rows.state.envs.lane[: rows.state.envs.n] + 1) * width + rows.codes
     if chosen.filter is not None:
+        cells = cells[chosen.mask]
+    table = np.bincount(cells, minlength=-(-int(cells.max(initial=0) + 1) // width) * width)
+    found: list[list[int]] = table.reshape(-1, width).tolist()
+    return {place - 1: counts for place, counts in enumerate(found) if any(counts)}
+
+
+def _size(rows: Rows) -> int:
+    return rows.stop - rows.start if isinstance(rows, slice) else int(rows.size)
+
+
+def _group(rows: BoardRows, lane: int, chosen: Chosen, counts: Sequence[int], num_shown: int) -> Group:
+    told = rows.rollups.middles.get(lane) if chosen.filter is None else None
+    if told is None:
         members = np.flatnonzero(chosen.mask & (rows.state.envs.lane[: rows.state.envs.n] == lane))
-    codes, returns = rows.codes[members], _known(rows.returns[members])
+        told = middles_of(
+            {"return": rows.returns, "metric": rows.metric, "rent": rows.rent, "fps": rows.fps}, members
+        )
     return Group(
         gpu_id=lane_name(rows.state, lane),
-        n_envs=int(codes.size),
-        counts=_count(codes),
-        median_return=_median(returns),
-        median_metric=_median(_known(rows.metric[members])),
-        median_rent=_median(_known(rows.rent[members])),
-        median_fps=_median(_known(rows.fps[members])),
-        p10_return=_rank_value(returns, 0.1),
-        p90_return=_rank_value(returns, 0.9),
-        hidden=int(codes.size) - num_shown,
+        n_envs=sum(counts),
+        counts=_named(counts),
+        median_return=told.median_return,
+        median_metric=told.median_metric,
+        median_rent=told.median_rent,
+        median_fps=told.median_fps,
+        p10_return=told.p10_return,
+        p90_return=told.p90_return,
+        hidden=sum(counts) - num_shown,
         anomaly=lane_anomaly(rows.judged, None if lane < 0 else rows.state.lane_names.words[lane]),
     )
 
@@ -130,34 +151,6 @@ def number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _columns(rows: BoardRows) -> tuple[str, ...]:
-    arrays: Mapping[str, Floats] = {
-        "return": rows.returns, "reward": rows.reward, "metric": rows.metric, "rent": rows.rent,
-        "fps": rows.fps,
-    }  # fmt: skip
-    reported = {name for name, values in arrays.items() if np.isfinite(values).any()}
-    if (rows.state.envs.episodes[: rows.state.envs.n] > 0).any():
-        reported.discard("reward")
-    return tuple(name for name in _OPTIONAL if name in reported)
-
-
-def _count(codes: Ints) -> dict[str, int]:
-    counts = dict(zip(_WORDS, np.bincount(codes, minlength=len(_WORDS)).tolist(), strict=True))
-    return {word: counts[word] for word in _SHOWN if counts[word]}
-
-
-def _known(values: Floats) -> Floats:
-    finite = np.isfinite(values)
-    return values if finite.all() else values[finite]
-
-
-def _median(known: Floats) -> float | None:
-    return number(median_of(known)) if known.size else None
-
-
-def _rank_value(known: Floats, share: float) -> float | None:
-    """The value below which `share` of the known values lie, by nearest rank."""
-    if not known.size:
-        return None
-    place = round(share * (known.size - 1))
-    return float(np.partition(known, place)[place])
+def _named(counts: Sequence[int]) -> dict[str, int]:
+    """Envs by status word, worst first; those of none are left out."""
+    return {_WORDS[code]: counts[code] for code in _SHOWN if counts and counts[code]}

@@ -36,7 +36,7 @@ def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
         if series is not None:
             found[row.short] = _reading(state, row, series, tick)
         elif row.comes_with is None:
-            found[row.short] = absent(row)
+            found[row.short] = _ABSENT[row.short]
     for name in sorted(state.policy):
         if name not in BY_NAME:
             short = safe(name.removeprefix(CUSTOM_PREFIX))
@@ -51,11 +51,6 @@ def services(state: RunState, tick: int) -> dict[str, Reading]:
     rows = (*of_scope(Scope.LEARNER), *of_scope(Scope.ROLLOUTS))
     told = ((row, state.policy.get(row.name)) for row in rows)
     return {row.name: _reading(state, row, series, tick) for row, series in told if series is not None}
-
-
-def absent(row: Metric) -> Reading:
-    """A row that nothing was heard of."""
-    return Reading(label=row.label, direction=_direction(row))
 
 
 def _reading(state: RunState, row: Metric, series: Series, tick: int) -> Reading:
@@ -123,6 +118,14 @@ def _scale(row: Metric, limits: Limits, series: Series) -> tuple[float, float] |
 
 def _direction(row: Metric) -> str | None:
     return None if row.direction is Direction.NONE else row.direction.value
+
+
+def absent(row: Metric) -> Reading:
+    """A row that nothing was heard of."""
+    return Reading(label=row.label, direction=_direction(row))
+
+
+_ABSENT: Final = {row.short: absent(row) for row in of_scope(Scope.POLICY)}
 
 
 def _limit(row: Metric, judgement: Judgement | None) -> LimitView | None:

@@ -1,14 +1,13 @@
 """Rollups over the fleet and over each lane: seeds by stage, mix of actions, the envs at both ends."""
 
+from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from overwatch.catalog.stages import Stage
-from overwatch.projection.board import BoardRows, lane_name, lanes_worst_first
+from overwatch.diagnose.rollups import End, Sums
+from overwatch.projection.board import BoardRows, lane_name
 from overwatch.projection.text import safe
 from overwatch.snapshot import Aggregates, Best, LaneAggregates
-from overwatch.state.arrays import Ints
 from overwatch.state.run import RunState
 
 _STAGES: Final = tuple((stage.value, stage.code) for stage in Stage)
@@ -17,41 +16,33 @@ _UNKNOWN: Final = Stage.UNKNOWN.value
 
 def aggregates(rows: BoardRows) -> Aggregates:
     """Census of seeds and mix of recent actions, of all and of each lane, and the envs at both ends."""
-    envs = rows.state.envs
+    told = rows.rollups
     return Aggregates(
-        seed_census=_census(envs.stage[: envs.n]),
+        seed_census=_census(told.fleet),
         actions=_actions(rows.state),
-        best=_ends(rows, worst=False),
-        worst=_ends(rows, worst=True),
-        lanes=tuple(_lane(rows, lane) for lane in lanes_worst_first(rows)),
+        best=_ends(told.best),
+        worst=_ends(told.worst),
+        lanes=tuple(
+            LaneAggregates(
+                gpu_id=lane_name(rows.state, lane),
+                seed_census=_census(told.lanes[lane]),
+                actions=_mix(rows.state, told.lanes[lane]),
+            )
+            for lane in rows.lane_order
+            if lane in told.lanes
+        ),
     )
 
 
-def _lane(rows: BoardRows, lane: int) -> LaneAggregates:
-    envs = rows.state.envs
-    on = rows.lanes[lane]
-    return LaneAggregates(
-        gpu_id=lane_name(rows.state, lane),
-        seed_census=_census(envs.stage[on]),
-        actions=_mix(rows.state, envs.actions.op[on]),
-    )
-
-
-def _census(codes: Ints) -> dict[str, int]:
+def _census(sums: Sums) -> dict[str, int]:
     """Slots by stage; every stage is there, UNKNOWN only where there is one."""
-    if not codes.shape[1]:
-        return {}
-    counts = np.bincount(codes.ravel() + 1, minlength=len(Stage) + 1)[1:].tolist()
-    return {word: counts[code] for word, code in _STAGES if word != _UNKNOWN or counts[code]}
+    counts = sums.seeds
+    return {word: counts[code] for word, code in _STAGES if counts and (word != _UNKNOWN or counts[code])}
 
 
-def _mix(state: RunState, ops: Ints) -> dict[str, float]:
-    words = state.op_names.words
-    if not words:
-        return {}
-    counts = np.bincount(ops[ops >= 0], minlength=len(words)).tolist()
-    total = sum(counts)
-    return {safe(word): n / total for word, n in zip(words, counts, strict=True) if n}
+def _mix(state: RunState, sums: Sums) -> dict[str, float]:
+    total = sum(sums.ops)
+    return {safe(word): n / total for word, n in zip(state.op_names.words, sums.ops, strict=False) if n}
 
 
 def _actions(state: RunState) -> dict[str, float]:
@@ -64,17 +55,5 @@ def _actions(state: RunState) -> dict[str, float]:
     return {safe(op): totals[op] / everything for op in known}
 
 
-def _ends(rows: BoardRows, *, worst: bool) -> tuple[Best, ...]:
-    found = []
-    info = rows.state.started.metric if rows.state.started else None
-    for field, values, higher_is_better in (
-        ("return", rows.returns, True),
-        ("metric", rows.metric, info.higher_is_better if info else True),
-    ):
-        known = np.flatnonzero(np.isfinite(values))
-        if not known.size:
-            continue
-        low = worst == higher_is_better
-        row = int(known[np.argmin(values[known]) if low else np.argmax(values[known])])
-        found.append(Best(env_id=int(rows.state.envs.ids[row]), field=field, value=float(values[row])))
-    return tuple(found)
+def _ends(ends: Sequence[End]) -> tuple[Best, ...]:
+    return tuple(Best(env_id=end.env_id, field=end.field, value=end.value) for end in ends)

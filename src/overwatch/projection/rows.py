@@ -10,6 +10,7 @@ import numpy as np
 
 from overwatch.catalog.stages import BY_CODE
 from overwatch.diagnose.assess import Judged
+from overwatch.diagnose.rollups import fps_of
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Anomaly, Env, Slot
 from overwatch.state.run import RunState
@@ -27,8 +28,9 @@ def env_views(rows: "BoardRows", shown: Sequence[int]) -> tuple[Env, ...]:
     actions, slots = _actions(rows.state, at), _slots(rows.state, at)
     ids, lane = envs.ids[at].tolist(), envs.lane[at].tolist()
     words, scores = rows.words(at), rows.anomalies.scores[at].tolist()
-    rewards, returns, metrics = numbers(rows.reward[at]), numbers(rows.returns[at]), numbers(rows.metric[at])
-    rents, steps, fps = numbers(rows.rent[at]), numbers(rows.step_time[at]), numbers(rows.fps[at])
+    rewards, returns = numbers(rows.reward[at]), numbers(envs.mean_return(at))
+    metrics, rents = numbers(rows.metric[at]), numbers(rows.rent[at])
+    steps, fps = numbers(rows.step_time[at]), numbers(fps_of(rows.step_time[at]))
     return tuple(
         Env(
             env_id=ids[place],

@@ -26,7 +26,8 @@ def within(state: RunState, event: Event) -> Event | None:
         return _known(state, event)
     env_id = event.keys.get("env_id") if isinstance(event, Measured) else getattr(event, "env_id", None)
     if isinstance(env_id, Column):
-        return _part(state, event, env_id) if state.envs.n + len(env_id) > state.envs.most else event
+        beyond = state.envs.n + len(env_id) > state.envs.most and not state.envs.knows(env_id)
+        return _part(state, event, env_id) if beyond else event
     if isinstance(env_id, int) and state.envs.n >= state.envs.most and state.envs.find(env_id) is None:
         state.overflow.note("env", str(env_id))
         return None

@@ -120,9 +120,18 @@ class Envs(msgspec.Struct, kw_only=True):
         """The rows of a column of env ids; unseen ids get new rows. Raises `ValueError` as `ids_in`."""
         return self.places.envs(column, lambda: self.rows(ids_in(column)), self.n)
 
+    def knows(self, column: Column) -> bool:
+        """Whether these ids were told before, and every one of them is still there."""
+        return self.places.holds(column)
+
     def cells(self, column: Column, slots: Column, codes: Ints) -> Cells:
         """The cells of a column of env ids and one of slots, whose labels have these codes."""
         return self.places.slots(column, slots, codes, lambda: self.rows(ids_in(column)), self.n)
+
+    def lanes_by(self, order: Ints) -> tuple[int, ...]:
+        """Lanes in the order in which their first env comes in this order of all rows."""
+        self.by_lane()
+        return self.places.lanes_by(order)
 
     def by_lane(self) -> dict[int, Rows]:
         """Rows of each lane's envs, in table order; -1 is the lane that was not named."""
@@ -199,11 +208,12 @@ class Envs(msgspec.Struct, kw_only=True):
         """Returns, newest first, after the `skip` newest ones, shape (n, newest); NaN where there is none."""
         return self._newest(np.arange(self.n), np.arange(skip, skip + newest))
 
-    def mean_return(self) -> Floats:
-        """Mean of each env's newest returns, shape (n,), or its gauge; NaN before the first episode."""
-        told_at = self.times["return"][: self.n]
-        told = (told_at > 0) & (told_at >= self.episode_at[: self.n])
-        shown: Floats = np.where(told, self.values["return"][: self.n], self.sums().mean[: self.n])
+    def mean_return(self, rows: Rows | None = None) -> Floats:
+        """Mean of each env's newest returns, or its gauge; NaN before the first episode."""
+        rows = slice(0, self.n) if rows is None else rows
+        told_at = self.times["return"][rows]
+        told = (told_at > 0) & (told_at >= self.episode_at[rows])
+        shown: Floats = np.where(told, self.values["return"][rows], self.sums().mean[rows])
         return shown
 
     def move(self, cells: Cells, stages: Ints, at: int) -> None:

@@ -81,6 +81,9 @@ class Places(Derived):
         self._subjects = 0
         self._lane: Ints = np.zeros(0, dtype=np.int64)
         self._by_lane: dict[int, Rows] = {}
+        self._order: Ints | None = None
+        """An order of all rows; nobody writes into it."""
+        self._lane_order: tuple[int, ...] = ()
 
     def forget(self) -> None:
         """Rows have moved, or there are more of them."""
@@ -95,6 +98,11 @@ class Places(Derived):
             return known.found
         rows = find()
         return self._keep(_key(column), told, At(rows, span_of(rows)), there)
+
+    def holds(self, column: Column) -> bool:
+        """Whether the envs of this column of ids are remembered."""
+        known = self._known.get(_key(column))
+        return known is not None and known.told == (column.dtype, column.data)
 
     def slots(
         self, column: Column, slots: Column, codes: Ints, find: Callable[[], Ints], there: int
@@ -112,8 +120,15 @@ class Places(Derived):
         if not np.array_equal(lane, self._lane):
             self._lane = lane.copy()
             codes = np.unique(lane).tolist()
+            self._order = None
             self._by_lane = {code: span_of(np.flatnonzero(lane == code)) for code in codes}
         return self._by_lane
+
+    def lanes_by(self, order: Ints) -> tuple[int, ...]:
+        """The lanes that `lanes` was last told of, in the order in which they come first in `order`."""
+        if order is not self._order:
+            self._order, self._lane_order = order, tuple(_first_seen(self._lane[order]))
+        return self._lane_order
 
     def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found, there: int) -> Found:
         if len(self._known) >= MOST or self._subjects + found.rows.size > TIMES * there:
@@ -128,6 +143,18 @@ def span_of(rows: Ints) -> Rows:
     if not rows.size or int(rows[-1]) - int(rows[0]) != rows.size - 1 or (np.diff(rows) != 1).any():
         return rows
     return slice(int(rows[0]), int(rows[-1]) + 1)
+
+
+def _first_seen(lanes: Ints) -> list[int]:
+    """Each lane once, in the order in which they come first."""
+    if not lanes.size:
+        return []
+    order = np.full(int(lanes.max()) + 2, lanes.size)
+    # Of equal places the last write stays, so the last to be written has to come first.
+    order[lanes[::-1] + 1] = np.arange(lanes.size - 1, -1, -1)
+    seen = np.flatnonzero(order < lanes.size)
+    found: list[int] = (seen[np.argsort(order[seen], kind="stable")] - 1).tolist()
+    return found
 
 
 def _cells(rows: Ints, slots: Ints) -> Cells:

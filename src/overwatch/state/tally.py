@@ -56,6 +56,10 @@ class Tally(msgspec.Struct, kw_only=True):
         found: Ints = self.counts[:n][:, held].sum(axis=1)
         return found
 
+    def is_quiet(self, now: int) -> bool:
+        """Whether nothing happened to any env in the last minute before `now`."""
+        return self.bucket <= now // BUCKET_NS - BUCKETS
+
     def _turn(self, bucket: int) -> None:
         """Move to a newer bucket and empty those between."""
         if bucket <= self.bucket:

@@ -9,11 +9,11 @@ from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.anomaly import AnomalyLimits
 from overwatch.diagnose.bounds import RULES, Bound, badness, judge_lanes, judge_run
 from overwatch.diagnose.cycle import Cycle
-from overwatch.diagnose.fleet import kind_of
 from overwatch.diagnose.held import HOLD_NS, hold
 from overwatch.diagnose.lanes import LaneFacts
 from overwatch.diagnose.memory import MemoryTrend
 from overwatch.diagnose.sawtooth import Sawtooth
+from overwatch.diagnose.usual import kind_of
 from overwatch.events import Column, Event, Measured, PhaseEnded
 from overwatch.state import RunState
 from tests import fakes

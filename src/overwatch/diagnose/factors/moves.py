@@ -23,9 +23,11 @@ def action_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """
     actions, n = fleet.state.envs.actions, fleet.n
     streak = actions.streak[:n]
-    told = int((streak > 0).sum())
     top = int(streak.max(initial=0))
-    if told < LEAST_ENVS or top < limits.least_repeats:
+    if top < limits.least_repeats:
+        return None
+    told = int((streak > 0).sum())
+    if told < LEAST_ENVS:
         return None
     # The usual length is the mean of the others', so that one stuck env does not excuse itself.
     usual = float(streak.sum() - top) / (told - 1)

@@ -6,6 +6,7 @@ import numpy.typing as npt
 from overwatch.diagnose.factor import SOFT_CAP, Factor
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose.usual import Pace, pace_of
 from overwatch.state.arrays import Floats
 
 WITH_LANE = 0.4
@@ -14,17 +15,17 @@ WITH_LANE = 0.4
 
 def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """A step takes far longer than the fleet's median, and than its own lane's where the lane is slow."""
-    usual = fleet.median_step_time
-    if usual is None or usual <= 0:
+    before = fleet.median_step_time
+    if before is None or not float(np.fmax.reduce(fleet.step_time)) >= limits.slow_step * before > 0:
         return None
-    with np.errstate(invalid="ignore"):
-        if not np.fmax.reduce(fleet.step_time) >= limits.slow_step * usual:
-            return None
-    times = fleet.step_time / usual
+    # One may be slow; or all have been, since this second began.
+    pace = pace_of(fleet.state)
+    if pace.median is None or pace.median <= 0:
+        return None
+    times = fleet.step_time / pace.median
     slow = np.isfinite(times) & (times >= limits.slow_step)
-    for lane in slow_lanes(fleet, limits):
-        on = fleet.on_lane(lane)
-        slow &= ~on | (fleet.step_time >= limits.slow_step * fleet.lane_step_time[lane])
+    for lane in slow_lanes(pace, limits):
+        slow &= ~fleet.on_lane(lane) | (fleet.step_time >= limits.slow_step * pace.lanes[lane])
     if not slow.any():
         return None
     return Factor(
@@ -38,6 +39,9 @@ def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """The env is slow with its whole lane: a symptom, which leaves the env ok."""
+    lanes = slow_lanes(fleet.usual.pace, limits)
+    if not lanes:
+        return None
     slow = with_slow_lane(fleet, limits)
     if not slow.any():
         return None
@@ -55,7 +59,7 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     if not fleet.n:
         return None
     seen_at = fleet.state.envs.seen_at[: fleet.n]
-    if (fleet.lively_at - int(seen_at.min())) / 1e9 < limits.silent_s:
+    if (fleet.newest_at - int(seen_at.min())) / 1e9 < limits.silent_s:
         return None
     quiet_s: Floats = (fleet.lively_at - seen_at) / 1e9
     mute = (quiet_s >= limits.silent_s) & (fleet.state.envs.crashed_at[: fleet.n] == 0)
@@ -70,15 +74,15 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     )
 
 
-def slow_lanes(fleet: Fleet, limits: AnomalyLimits) -> tuple[str, ...]:
+def slow_lanes(pace: Pace, limits: AnomalyLimits) -> tuple[str, ...]:
     """Lanes whose usual step is well above that of the other lanes of their kind."""
-    return tuple(lane for lane, pace in fleet.lane_pace.items() if pace >= limits.slow_lane)
+    return tuple(lane for lane, times in pace.times.items() if times >= limits.slow_lane)
 
 
 def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> npt.NDArray[np.bool_]:
     """Envs that step as slowly as their slow lane does, shape (n,)."""
     slow = np.zeros(fleet.n, dtype=np.bool_)
-    for lane in slow_lanes(fleet, limits):
+    for lane in slow_lanes(fleet.usual.pace, limits):
         usual = fleet.lane_step_time[lane] / fleet.lane_pace[lane]
         slow |= fleet.on_lane(lane) & (fleet.step_time >= limits.slow_lane * usual)
     return slow

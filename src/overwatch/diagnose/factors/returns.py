@@ -7,7 +7,7 @@ import numpy as np
 from overwatch.diagnose.factor import SOFT_CAP, Factor
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
-from overwatch.diagnose.returns import Returns
+from overwatch.diagnose.returns import Returns, earnings_of
 from overwatch.diagnose.robust import NORMAL, far
 
 LEAST_ENVS: Final = 8
@@ -20,18 +20,19 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     The limit grows with the size of the fleet. Says nothing about single envs when many fall at once.
     """
     returns = fleet.returns
-    if returns is None:
+    if returns is None or not _may_stand_out(returns, limits):
         return None
-    num_judged = int(returns.judged.sum())
-    if num_judged < LEAST_ENVS:
+    # One may have fallen; or all have, since this second began.
+    usual = earnings_of(fleet.state.envs)
+    if usual is None or usual.num < LEAST_ENVS:
         return None
-    limit = far(num_judged, limits.margin)
-    low = (returns.usual - returns.recent) / returns.spread
-    own = (returns.earlier - returns.recent) / max(returns.spread, returns.noise)
-    lasting = (returns.usual - returns.fourth) / returns.spread >= limit / 2
+    limit = far(usual.num, limits.margin)
+    low = (usual.usual - returns.recent) / usual.spread
+    own = (returns.earlier - returns.recent) / max(usual.spread, usual.noise)
+    lasting = (usual.usual - returns.fourth) / usual.spread >= limit / 2
     with np.errstate(invalid="ignore"):
         fell = returns.judged & (low >= limit) & (own >= limits.own_drop) & lasting
-    if not fell.any() or int(fell.sum()) > limits.crowd * num_judged:
+    if not fell.any() or int(fell.sum()) > limits.crowd * usual.num:
         return None
     return Factor(
         name="reward collapse",
@@ -41,12 +42,19 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     )
 
 
+def _may_stand_out(returns: Returns, limits: AnomalyLimits) -> bool:
+    """Whether the lowest env is far below what was usual when this second began."""
+    fleet, lowest = returns.fleet, float(np.fmin.reduce(returns.recent))
+    return (fleet.usual - lowest) / fleet.spread >= far(fleet.num, limits.margin)
+
+
 def fleet_fell(returns: Returns, limits: AnomalyLimits) -> float | None:
     """By how many standard deviations the whole fleet's return fell, where that is a collapse.
 
     A few envs must fall further than many, up to twice as far for one alone.
     """
-    scale = max(returns.spread, returns.noise, 0.05 * abs(returns.fleet_earlier))
-    drop = (returns.fleet_earlier - returns.fleet_recent) / scale
-    least = limits.fleet_drop * (1.0 + 1.0 / float(returns.judged.sum()) ** 0.5)
+    fleet = returns.fleet
+    scale = max(fleet.spread, fleet.noise, 0.05 * abs(fleet.earlier))
+    drop = (fleet.earlier - fleet.recent) / scale
+    least = limits.fleet_drop * (1.0 + 1.0 / float(fleet.num) ** 0.5)
     return drop if drop >= least else None

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from overwatch.diagnose.factor import SOFT_CAP, Factor
-from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet
+from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.robust import NORMAL, far, median_of, most_events, spread_high
+from overwatch.diagnose.usual import LEAST_REPORTING, paid_rents
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.tally import WINDOW_S
 from overwatch.state.trends import SAMPLES
@@ -15,6 +16,8 @@ from overwatch.state.trends import SAMPLES
 
 def cull_rate(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """More of its seeds were culled in the last minute than chance gives to any env of the fleet."""
+    if fleet.state.envs.culls.is_quiet(fleet.state.last_at):
+        return None
     counts = fleet.state.envs.culls.recent(fleet.n, fleet.state.last_at)
     many = _many(counts, limits)
     if many is None:
@@ -31,6 +34,8 @@ def cull_rate(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 def gate_failures(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """More of its seeds failed a gate in the last minute than chance gives to any env of the fleet."""
     envs = fleet.state.envs
+    if envs.gate_fails.is_quiet(fleet.state.last_at):
+        return None
     counts = envs.gate_fails.recent(fleet.n, fleet.state.last_at)
     many = _many(counts, limits)
     if many is None:
@@ -99,16 +104,13 @@ class _Dear:
 def _dear(fleet: Fleet, limits: AnomalyLimits) -> _Dear | None:
     """The envs that pay much, or `None`; what is usual is told by all that pay and measure something."""
     envs, n = fleet.state.envs, fleet.n
-    if n < LEAST_REPORTING:
+    rent, before = envs.values["rent"][:n], fleet.usual.rent
+    if before is None or not float(np.fmax.reduce(rent)) >= limits.rent_times * before:
         return None
-    rent = np.where(envs.times["rent"][:n] > 0, envs.values["rent"][:n], np.nan)
-    known = np.isfinite(rent) & (envs.times["metric"][:n] > 0)
-    paid = rent[known]
+    paid = paid_rents(envs)
     if paid.size < LEAST_REPORTING:
         return None
     usual = median_of(paid)
-    if float(paid.max()) < limits.rent_times * usual:
-        return None
     spread = spread_high(paid)
     if spread <= 0:
         spread = abs(usual) / 2
@@ -116,7 +118,8 @@ def _dear(fleet: Fleet, limits: AnomalyLimits) -> _Dear | None:
         return None
     limit = far(paid.size, limits.margin)
     with np.errstate(invalid="ignore"):
-        high = known & (rent >= max(limits.rent_times * usual, usual + limit * spread))
+        high = np.isfinite(rent) & (envs.times["metric"][:n] > 0)
+        high &= rent >= max(limits.rent_times * usual, usual + limit * spread)
     if not high.any():
         return None
     return _Dear(rows=np.flatnonzero(high), usual=usual, spread=spread, limit=limit)
