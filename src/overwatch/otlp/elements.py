@@ -83,8 +83,8 @@ def _count(tags: _Tags, body: bytes, limit: int) -> int:
             if not outer:
                 return count
             tags, end = outer.pop()
-        tag, at = _varint(body, at, end)
-        size, at = _size(tag & 7, body, at, end)
+        tag, at = read_varint(body, at, end)
+        size, at = size_of(tag & 7, body, at, end)
         if at + size > end:
             return count
         inner = tags.get(tag)
@@ -98,7 +98,7 @@ def _count(tags: _Tags, body: bytes, limit: int) -> int:
         tags, end = inner, at + size
 
 
-def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
+def read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
     """A number and where it ends; one that does not end is beyond everything."""
     if at < end and body[at] < 0x80:
         return body[at], at + 1
@@ -110,12 +110,12 @@ def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
     return 0, end + 1
 
 
-def _size(kind: int, body: bytes, at: int, end: int) -> tuple[int, int]:
+def size_of(kind: int, body: bytes, at: int, end: int) -> tuple[int, int]:
     """The bytes that a field of a wire type takes, and where they begin."""
     if kind == _BYTES:
-        return _varint(body, at, end)
+        return read_varint(body, at, end)
     if kind == _VARINT:
-        return 0, _varint(body, at, end)[1]
+        return 0, read_varint(body, at, end)[1]
     if kind in {_BEGIN, _END}:
         return 0, at
     return {_FIXED64: 8, _FIXED32: 4}.get(kind, end), at

@@ -5,7 +5,7 @@ value that ended is an empty column. Must not know messages or how a value was t
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from overwatch import catalog
@@ -42,6 +42,22 @@ class Moments:
         }
         other._over = {moment: list(names) for moment, names in self._over.items()}
         return other
+
+    def placed(self, values: Sequence[float], times: Sequence[int]) -> "Moments":
+        """Where the values are places in `values` and in `times`: the same with what is there."""
+        other = Moments()
+        for (origin, _, scope, ids), metrics in self._values.items():
+            some = next(iter(next(iter(metrics.values())).values()))
+            other._values[origin, times[int(some)], scope, ids] = {
+                name: {subject: values[int(place)] for subject, place in points.items()}
+                for name, points in metrics.items()
+            }
+        return other
+
+    @property
+    def ends(self) -> bool:
+        """Whether any value ended."""
+        return bool(self._ended or self._over)
 
     def put(self, origin: Origin, at: int, row: catalog.Metric, subject: Subject, value: float) -> None:
         """Take a value; of several for one subject the last one counts."""

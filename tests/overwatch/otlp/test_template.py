@@ -1,0 +1,229 @@
+"""A template says what the general path says, or nothing."""
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
+
+from overwatch.journal import Signal
+from overwatch.otlp.decode import decode
+from overwatch.otlp.result import Decoded
+from overwatch.otlp.settle import settle
+from overwatch.otlp.template import learn
+from overwatch.otlp.totals import Totals
+from overwatch.otlp.value import to_pairs
+
+T = 1_790_000_000_000_000_000
+NAMES = [
+    "overwatch.env.reward", "overwatch.env.entropy", "overwatch.policy.kl_divergence", "overwatch.gpu.power",
+    "overwatch.slot.alpha", "rollout/ep_rew_mean", "system.cpu.utilization", "unknown.name",
+]  # fmt: skip
+ATTRIBUTES = st.fixed_dictionaries(
+    {},
+    optional={
+        "overwatch.env.id": st.integers(0, 3) | st.just("no number"),
+        "overwatch.lane.id": st.sampled_from(["GPU-a", "GPU-b"]),
+        "overwatch.slot.id": st.sampled_from(["r0c0", "r0c1"]),
+        "rl.run.id": st.sampled_from(["own", ""]),
+        "extra": st.integers(-5, 300),
+    },
+)
+NUMBERS = st.floats(-1e6, 1e6) | st.integers(-5, 10**15)
+ODD = NUMBERS | st.floats() | st.integers(-(2**63), 2**63 - 1)
+TIMES = st.integers(T, T + 3)
+
+
+@st.composite
+def points(draw: st.DrawFn) -> NumberDataPoint:
+    """A point with a time and a value, most often."""
+    point = NumberDataPoint(attributes=to_pairs(draw(ATTRIBUTES)))
+    point.time_unix_nano = draw(TIMES | st.just(T))
+    if draw(st.booleans()):
+        point.start_time_unix_nano = draw(st.sampled_from([T - 5, T]))
+    value = draw(NUMBERS)
+    if isinstance(value, int):
+        point.as_int = value
+    else:
+        point.as_double = value
+    if draw(st.integers(0, 15)) == 0:
+        point.flags = 1
+    return point
+
+
+@st.composite
+def metrics(draw: st.DrawFn) -> Metric:
+    """A gauge or a sum of some points."""
+    metric = Metric(name=draw(st.sampled_from(NAMES)), unit=draw(st.sampled_from(["", "1"])))
+    kind = draw(st.sampled_from(["gauge", "gauge", "gauge", "sum"]))
+    if kind == "sum":
+        metric.sum.aggregation_temporality = draw(st.integers(1, 2))  # type: ignore[assignment]
+        metric.sum.is_monotonic = draw(st.booleans())
+    getattr(metric, kind).data_points.extend(draw(st.lists(points(), min_size=1, max_size=4)))
+    return metric
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> ExportMetricsServiceRequest:
+    """A request of one or two producers."""
+    request = ExportMetricsServiceRequest()
+    for number in range(draw(st.integers(1, 2))):
+        producer = request.resource_metrics.add()
+        named = {"service.instance.id": f"i{number}"} | draw(
+            st.fixed_dictionaries(
+                {}, optional={"rl.run.id": st.just("r"), "overwatch.rank": st.integers(0, 1)}
+            )
+        )
+        producer.resource.attributes.extend(to_pairs(named))
+        producer.scope_metrics.add().metrics.extend(draw(st.lists(metrics(), min_size=1, max_size=4)))
+    return request
+
+
+def every_point(request: ExportMetricsServiceRequest) -> list[NumberDataPoint]:
+    """All points, in order."""
+    return [
+        point
+        for producer in request.resource_metrics
+        for scope in producer.scope_metrics
+        for metric in scope.metrics
+        for point in (metric.gauge if metric.HasField("gauge") else metric.sum).data_points
+    ]
+
+
+def other_numbers(draw: st.DrawFn, request: ExportMetricsServiceRequest) -> ExportMetricsServiceRequest:
+    """The same shape with other numbers, odd ones too."""
+    other = ExportMetricsServiceRequest()
+    other.CopyFrom(request)
+    numbers, later = draw(st.sampled_from([NUMBERS, ODD])), draw(st.integers(0, 10**9))
+    for point in every_point(other):
+        point.time_unix_nano += later
+        if draw(st.integers(0, 20)) == 0:
+            point.time_unix_nano = draw(TIMES | st.sampled_from([0, 2**64 - 1, T - 10]))
+        value = draw(numbers)
+        if point.HasField("as_int"):
+            point.as_int = int(value) if math.isfinite(value) and abs(value) < 2**63 else 0
+        else:
+            point.as_double = value
+    return other
+
+
+def whole(decoded: Decoded) -> str:
+    """Everything that was decoded, comparable: NaN is NaN."""
+    points = () if decoded.series is None else decoded.series.points
+    records = settle(decoded, Totals())
+    return f"{points} {records} {msgspec.structs.replace(decoded, series=None)}"
+
+
+@given(st.data())
+def test_other_numbers_are_read_as_the_general_path_reads_them(data: st.DataObject) -> None:
+    """Whatever the shape and whatever the numbers, the template says the same or nothing."""
+    request = data.draw(requests())
+    body = request.SerializeToString()
+    template = learn(body)
+    if template is None:
+        return
+    for later in (request, other_numbers(data.draw, request), other_numbers(data.draw, request)):
+        told = later.SerializeToString()
+        said = template.read(told)
+        if said is not None:
+            assert whole(said) == whole(decode(Signal.METRICS, told))
+
+
+@given(st.data())
+def test_a_changed_byte_is_never_read_wrongly(data: st.DataObject) -> None:
+    """Any byte, anywhere: the same as the general path, or nothing."""
+    body = bytearray(data.draw(requests()).SerializeToString())
+    template = learn(bytes(body))
+    if template is None:
+        return
+    place = data.draw(st.integers(0, len(body) - 1))
+    body[place] ^= data.draw(st.integers(1, 255))
+    said = template.read(bytes(body))
+    if said is not None:
+        assert whole(said) == whole(decode(Signal.METRICS, bytes(body)))
+
+
+def fleet(
+    envs: int, at: int = T, scale: float = 1.0, *, reverse: bool = False
+) -> ExportMetricsServiceRequest:
+    """Two gauges of a fleet and a counter, as an SDK sends them every second."""
+    request = ExportMetricsServiceRequest()
+    producer = request.resource_metrics.add()
+    producer.resource.attributes.extend(to_pairs({"rl.run.id": "r", "service.instance.id": "i"}))
+    scope = producer.scope_metrics.add()
+    for name in ("overwatch.env.reward", "overwatch.env.entropy"):
+        metric = scope.metrics.add(name=name)
+        for env in range(envs):
+            pairs = to_pairs({"overwatch.env.id": env, "overwatch.lane.id": "GPU-a"})
+            metric.gauge.data_points.add(
+                attributes=pairs[::-1] if reverse else pairs, time_unix_nano=at, as_double=scale * env
+            )
+    return request
+
+
+def test_a_fleet_is_read_by_its_template() -> None:
+    """The next export of the same fleet needs no parser."""
+    template = learn(fleet(300).SerializeToString())
+    assert template is not None
+    later = fleet(300, T + 10**9, 2.5).SerializeToString()
+    said = template.read(later)
+    assert said is not None
+    assert said == decode(Signal.METRICS, later)
+
+
+@pytest.mark.parametrize("envs", [2, 300])
+def test_totals_beside_gauges_are_settled_as_ever(envs: int) -> None:
+    """A sum is continued from what came before, whoever read it."""
+    by_template, by_hand = Totals(), Totals()
+    template = None
+    for export in range(4):
+        request = fleet(envs, T + export * 10**9, float(export + 1))
+        counter = request.resource_metrics[0].scope_metrics[0].metrics.add(name="overwatch.env.reward")
+        counter.sum.aggregation_temporality = 2  # type: ignore[assignment]
+        counter.sum.data_points.add(
+            attributes=to_pairs({"overwatch.env.id": 0}),
+            start_time_unix_nano=T - 1,
+            time_unix_nano=T + export * 10**9,
+            as_int=export * 7,
+        )
+        body = request.SerializeToString()
+        template = template or learn(body)
+        assert template is not None
+        said = template.read(body)
+        assert said is not None
+        assert settle(said, by_template) == settle(decode(Signal.METRICS, body), by_hand)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [fleet(300, reverse=True), fleet(301), fleet(300, scale=math.inf), fleet(300, at=0)],
+    ids=["attributes in another order", "one more env", "not finite", "no time"],
+)
+def test_another_shape_is_left_to_the_general_path(other: ExportMetricsServiceRequest) -> None:
+    """What is not this shape, or whose numbers change what is done, is not read."""
+    template = learn(fleet(300).SerializeToString())
+    assert template is not None
+    assert template.read(other.SerializeToString()) is None
+
+
+def test_fields_that_nobody_knows_are_not_read_over() -> None:
+    """A shape with an unknown field is another shape, of its own template."""
+    body = fleet(10).SerializeToString()
+    template = learn(body)
+    assert template is not None
+    unknown = body + b"\x98\x06\x01"
+    assert template.read(unknown) is None
+    other = learn(unknown)
+    assert other is not None
+    assert other.read(unknown) == decode(Signal.METRICS, unknown)
+
+
+def test_histograms_have_no_template() -> None:
+    """Their numbers have no fixed width."""
+    request = fleet(10)
+    metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="overwatch.policy.update_time")
+    metric.histogram.data_points.add(time_unix_nano=T, count=3, sum=1.5, bucket_counts=[3])
+    assert learn(request.SerializeToString()) is None
