@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, Cursor, Signal
-from overwatch.otlp.validate import count_items
+from overwatch.otlp.validate import items_of
 
 
 class CountingCursor:
@@ -46,7 +46,7 @@ class CountingCursor:
     def _counted(self, batches: list[Batch]) -> list[Batch]:
         for batch in batches:
             if batch.signal in self._signals:
-                self._add(batch.signal, count_items(batch.signal, batch.body))
+                self._add(batch.signal, items_of(batch))
         return batches
 
     def _add(self, signal: Signal, items: int) -> None:

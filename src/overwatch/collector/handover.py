@@ -2,6 +2,7 @@
 
 Rules: a hint, never a truth: what is not here is decoded again, with the same result. Bounded; the oldest
 goes first, as bodies that were refused in the end, or that the fold reads from files, are never asked for.
+Templates are learned where the fold asks, whom nobody waits for, and read by the doors too.
 Large bodies are decoded one at a time, whoever asks: each takes many times its size. Must not know what
 records mean.
 """
@@ -12,6 +13,7 @@ from typing import Final
 
 from overwatch.journal import Signal
 from overwatch.otlp.decode import Decoded, decode
+from overwatch.otlp.templates import Templates
 
 MOST_BYTES: Final = 2 << 20
 """Most bytes of bodies whose records are kept; records take several times as much."""
@@ -28,11 +30,15 @@ class Handover:
         self._most = most_bytes
         self._lock = threading.Lock()
         self._held: OrderedDict[int, tuple[bytes, Decoded]] = OrderedDict()
+        self._templates = Templates()
         self._bytes = 0
         self._large = threading.Lock()
 
     def decode(self, signal: Signal, body: bytes) -> Decoded:
-        """As `decode`, a large body in its turn; raises `MalformedBody`."""
+        """As `decode`, a large body that has no template in its turn; raises `MalformedBody`."""
+        said = self._templates.read(signal, body)
+        if said is not None:
+            return said
         if len(body) <= LARGE_BYTES:
             return decode(signal, body)
         with self._large:
@@ -52,7 +58,9 @@ class Handover:
         with self._lock:
             kept = self._drop(id(body))
         # A body that is held keeps its id: whoever has it, it is the same object.
-        return self.decode(signal, body) if kept is None else kept
+        said = self.decode(signal, body) if kept is None else kept
+        self._templates.study(signal, body)
+        return said
 
     def _drop(self, key: int) -> Decoded | None:
         body, decoded = self._held.pop(key, (b"", None))

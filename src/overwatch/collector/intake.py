@@ -161,7 +161,7 @@ class Intake:
     def _submit(self, checked: _Checked) -> Future[Batch]:
         """Hand a body to the journal; raises `RefusedError`."""
         try:
-            return self._journal.submit(checked.body.signal, checked.data)
+            return self._journal.submit(checked.body.signal, checked.data, checked.counts.items)
         except JournalFullError as error:
             self._count(checked, accepted=False)
             raise self._refused(Reason.FULL, str(error), checked.body.transport) from error
@@ -183,7 +183,7 @@ class Intake:
                 data = jsonl.from_json(body.signal, data)
             elements.check_protobuf(body.signal, data, limit)
             decoded = self._handover.decode(body.signal, data)
-            counts = validate.counts_of(validate.count_items(body.signal, data), decoded)
+            counts = validate.counts_of(decoded)
         except elements.TooManyElements as error:
             raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:

@@ -36,6 +36,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Receive time in Unix nanoseconds; strictly rising."""
     signal: Signal
     body: bytes
+    items: int | None = None
+    """Log records, data points or spans in it, where they were counted at the door; not kept on disk."""
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +115,7 @@ class Journal(Queues, Protocol):
         """Accept one body; raises `JournalFullError`. What was accepted is kept as the journal promises."""
         ...
 
-    def submit(self, signal: Signal, body: bytes) -> Future[Batch]:
+    def submit(self, signal: Signal, body: bytes, items: int | None = None) -> Future[Batch]:
         """As `append`, without waiting; what refuses later is the future's, which cannot be cancelled."""
         ...
 

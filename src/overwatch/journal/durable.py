@@ -66,6 +66,7 @@ class _Waiting:
 
     signal: Signal
     body: bytes
+    items: int | None = None
     stamp: int = 0
     done: Future[Batch] = field(default_factory=Future)
 
@@ -177,9 +178,9 @@ class DurableJournal:
         """
         return self.submit(signal, body).result()
 
-    def submit(self, signal: Signal, body: bytes) -> Future[Batch]:
+    def submit(self, signal: Signal, body: bytes, items: int | None = None) -> Future[Batch]:
         """As `append`, without waiting; raises at once where there is no room."""
-        waiting = _Waiting(signal, body)
+        waiting = _Waiting(signal, body, items)
         # Who gives up does not take it back: it is written all the same.
         waiting.done.set_running_or_notify_cancel()
         with self._work:
@@ -336,7 +337,13 @@ class DurableJournal:
             self._log.check()
             sequence = self._log.append(KINDS[waiting.signal], waiting.stamp, waiting.body)
         self._touch()
-        return Batch(sequence=sequence, stamp=waiting.stamp, signal=waiting.signal, body=waiting.body)
+        return Batch(
+            sequence=sequence,
+            stamp=waiting.stamp,
+            signal=waiting.signal,
+            body=waiting.body,
+            items=waiting.items,
+        )
 
     def _touch(self) -> None:
         if not self._unsynced:

@@ -34,6 +34,9 @@ class MemoryJournal:
 
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body; raises `JournalFullError` when its budget has no room for it."""
+        return self._append(signal, body, None)
+
+    def _append(self, signal: Signal, body: bytes, items: int | None) -> Batch:
         with self._changed:
             if self._held + len(body) > self._budget:
                 raise JournalFullError(
@@ -41,7 +44,7 @@ class MemoryJournal:
                     f"a body of {len(body)} bytes does not fit"
                 )
             stamp = max(self._floor + 1, self._now())
-            batch = Batch(sequence=self._next, stamp=stamp, signal=signal, body=body)
+            batch = Batch(sequence=self._next, stamp=stamp, signal=signal, body=body, items=items)
             self._floor = stamp
             self._next += 1
             for cursor in self._cursors:
@@ -54,10 +57,10 @@ class MemoryJournal:
             self._changed.notify_all()
             return batch
 
-    def submit(self, signal: Signal, body: bytes) -> Future[Batch]:
+    def submit(self, signal: Signal, body: bytes, items: int | None = None) -> Future[Batch]:
         """As `append`: memory is never waited for."""
         done: Future[Batch] = Future()
-        done.set_result(self.append(signal, body))
+        done.set_result(self._append(signal, body, items))
         return done
 
     def cursor(self, name: str, start: int | None = None) -> "MemoryCursor":  # noqa: ARG002 nothing is older

@@ -51,7 +51,7 @@ def decode(signal: Signal, body: bytes) -> Decoded:
         case ExportMetricsServiceRequest():
             return decode_points(message)
         case ExportTraceServiceRequest():
-            return Decoded()
+            return Decoded(items=count_spans(message))
         case _:
             assert_never(message)
 
@@ -75,8 +75,9 @@ def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
     records: list[Record] = []
     alive: list[Alive] = []
     problems: list[Problem] = []
-    unattributed = 0
+    unattributed = items = 0
     for resource, scope_name, log in _logs(message):
+        items += 1
         said = first_values(log.attributes)
         run_id = run_id_in(resource, said.get(wire.RUN_ID))
         if run_id is None:
@@ -95,8 +96,17 @@ def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
             known = problems[-1] if len(problems) >= DETAILED else rejected.problem
             problems.append(known)
     return Decoded(
-        records=tuple(records), problems=tuple(problems), unattributed=unattributed, alive=tuple(alive)
+        items=items,
+        records=tuple(records),
+        problems=tuple(problems),
+        unattributed=unattributed,
+        alive=tuple(alive),
     )
+
+
+def count_spans(message: ExportTraceServiceRequest) -> int:
+    """How many spans a request holds."""
+    return sum(len(scope.spans) for resource in message.resource_spans for scope in resource.scope_spans)
 
 
 def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, LogRecord]]:

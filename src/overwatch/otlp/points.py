@@ -45,11 +45,11 @@ def decode_points(message: ExportMetricsServiceRequest) -> Decoded:
     gathering = _Gathering()
     for resource_metrics in message.resource_metrics:
         resource = resource_of(resource_metrics.resource)
-        if resource.origin.ours:
-            continue
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:
-                gathering.add(resource, metric)
+                gathering.items += count_points(metric)
+                if not resource.origin.ours:
+                    gathering.add(resource, metric)
     return gathering.result()
 
 
@@ -81,6 +81,8 @@ class _Gathering:
     """Points of one request."""
 
     def __init__(self) -> None:
+        self.items = 0
+        """Points that came, whatever became of them."""
         self._moments = Moments()
         self._series: list[Point] = []
         self._problems: list[Problem] = []
@@ -140,6 +142,7 @@ class _Gathering:
         points = tuple(self._series)
         series = Series(moments=self._moments, points=points) if points else None
         return Decoded(
+            items=self.items,
             records=() if points else tuple(self._moments.records()),
             problems=tuple(self._problems),
             unattributed=self._unattributed,

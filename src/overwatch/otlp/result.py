@@ -24,6 +24,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     """The records of one request and a count of everything else."""
 
+    items: int = 0
+    """Log records, data points or spans in the request."""
     records: tuple[Record, ...] = ()
     problems: tuple[Problem, ...] = ()
     unattributed: int = 0

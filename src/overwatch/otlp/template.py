@@ -112,7 +112,7 @@ class _Columns:
         return Record(origin=self.origin, event=event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Template:
     """What bodies of one shape say."""
 
@@ -136,10 +136,15 @@ class Template:
         """Bytes of memory, about."""
         return 2 * self.length + 96 * len(self.moments)
 
+    def fits(self, body: bytes) -> bool:
+        """Whether a body is of this shape."""
+        if len(body) != self.length:
+            return False
+        return np.array_equal(np.frombuffer(body, np.uint8) & self.mask, self.fixed)
+
     def read(self, body: bytes) -> Decoded | None:
-        """What a body says; `None` where it is not of this shape."""
-        data = np.frombuffer(body, np.uint8)
-        if len(data) != self.length or not np.array_equal(data & self.mask, self.fixed):
+        """What a body says; `None` where it is not of this shape, or its numbers need the general path."""
+        if not self.fits(body):
             return None
         numbers = self.layout.numbers(body)
         times = numbers.times[self.firsts]

@@ -10,9 +10,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from overwatch.journal import Signal
+from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
-from overwatch.otlp.decode import decode
+from overwatch.otlp.decode import count_spans, decode
 from overwatch.otlp.points import count_points
 from overwatch.otlp.result import Decoded
 
@@ -33,16 +33,21 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 def count(signal: Signal, body: bytes) -> Counts:
     """Count a request's items; raises `MalformedBody` when it is no protobuf of its signal."""
-    return counts_of(count_items(signal, body), decode(signal, body))
+    return counts_of(decode(signal, body))
 
 
-def counts_of(items: int, decoded: Decoded) -> Counts:
-    """The figures of a request of so many items that was decoded."""
+def counts_of(decoded: Decoded) -> Counts:
+    """The figures of a request that was decoded."""
     problems = decoded.problems
     said = "; ".join(dict.fromkeys(problem.detail for problem in problems[:_SAID]))
     more = f" and {len(problems) - _SAID} more" if len(problems) > _SAID else ""
     message = f"{said[:_LONGEST]}{more}"
-    return Counts(items=items, rejected=len(problems), message=message)
+    return Counts(items=decoded.items, rejected=len(problems), message=message)
+
+
+def items_of(batch: Batch) -> int:
+    """How many records, points or spans a batch holds; raises `MalformedBody` when it is none."""
+    return count_items(batch.signal, batch.body) if batch.items is None else batch.items
 
 
 def count_items(signal: Signal, body: bytes) -> int:
@@ -55,6 +60,6 @@ def count_items(signal: Signal, body: bytes) -> int:
             scopes = (s for r in message.resource_metrics for s in r.scope_metrics)
             return sum(count_points(metric) for s in scopes for metric in s.metrics)
         case ExportTraceServiceRequest():
-            return sum(len(s.spans) for r in message.resource_spans for s in r.scope_spans)
+            return count_spans(message)
         case _:
             assert_never(message)

@@ -24,7 +24,7 @@ from overwatch.events import (
 )
 from overwatch.journal import Signal
 from overwatch.otlp import wire
-from overwatch.otlp.decode import Decoded, MalformedBody, decode
+from overwatch.otlp.decode import Decoded, MalformedBody, count_spans, decode
 from overwatch.otlp.encode import request
 from overwatch.otlp.validate import count
 from overwatch.otlp.value import Value, to_pairs
@@ -102,7 +102,7 @@ def test_any_valid_metrics_request_decodes(message: ExportMetricsServiceRequest)
 @given(messages(ExportTraceServiceRequest.DESCRIPTOR))
 def test_spans_yield_no_records(message: ExportTraceServiceRequest) -> None:
     """Spans are taken and pass by."""
-    assert decode(Signal.TRACES, message.SerializeToString()) == Decoded()
+    assert decode(Signal.TRACES, message.SerializeToString()) == Decoded(items=count_spans(message))
 
 
 def test_random_events_of_ours_with_broken_fields_are_problems_or_events() -> None:
@@ -149,7 +149,7 @@ def test_one_malformed_record_leaves_its_neighbours_unharmed() -> None:
 
 def test_a_record_without_a_run_is_counted_not_folded() -> None:
     """No run id, no record."""
-    assert decode_logs(logs(service__name="app")) == Decoded(unattributed=1)
+    assert decode_logs(logs(service__name="app")) == Decoded(items=1, unattributed=1)
 
 
 def test_a_record_without_any_time_is_a_problem() -> None:
@@ -307,11 +307,11 @@ def test_an_undefined_row_may_be_nan_in_peace() -> None:
 
 def test_unknown_names_and_unattributed_points_are_counted() -> None:
     """What cannot be used is counted under its reason; our own metrics are for others."""
-    assert decode_points(points("app.latency", [({}, 1.0)], rl__run__id="r")) == Decoded(unmapped=1)
-    assert decode_points(points(KL.name, [({}, 1.0)])) == Decoded(unattributed=1)
+    assert decode_points(points("app.latency", [({}, 1.0)], rl__run__id="r")) == Decoded(items=1, unmapped=1)
+    assert decode_points(points(KL.name, [({}, 1.0)])) == Decoded(items=1, unattributed=1)
     assert (
         decode_points(points(KL.name, [({}, 1.0)], rl__run__id="r", telemetry__distro__name="overwatch"))
-        == Decoded()
+        == Decoded(items=1)
     )
 
 

@@ -207,7 +207,7 @@ def test_of_a_cumulative_distribution_the_newest_values_are_told(kind: str) -> N
 
 def test_a_distribution_without_values_says_nothing() -> None:
     """No observation is no value, never 0."""
-    assert read(one("histogram", count=0, sum=0.0)) == Decoded()
+    assert read(one("histogram", count=0, sum=0.0)) == Decoded(items=1)
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
@@ -263,7 +263,7 @@ def test_a_distribution_that_no_row_knows_is_counted() -> None:
     message = one("histogram", count=4, sum=8.0, **SHAPES["histogram"])
     message.resource_metrics[0].scope_metrics[0].metrics[0].name = "app.latency"
 
-    assert read(message) == Decoded(unmapped=1)
+    assert read(message) == Decoded(items=1, unmapped=1)
 
 
 @pytest.mark.parametrize("kind", [*DISTRIBUTIONS, "sum"])

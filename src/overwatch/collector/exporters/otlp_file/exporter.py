@@ -23,7 +23,7 @@ from overwatch.collector.exporters.otlp_file.noticing import Noticing
 from overwatch.collector.exporters.otlp_file.tidying import Tidying
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Batch, CursorFile, Place, Signal
-from overwatch.otlp.validate import count_items
+from overwatch.otlp.validate import items_of
 from overwatch.recordings.tidy import Report
 from overwatch.serve.files import Mark
 from overwatch.serve.recording import RecordingWriter
@@ -216,7 +216,7 @@ class OtlpFileExporter:
 
     def _count(self, batch: Batch, verb: str) -> None:
         name = f"otelcol_exporter_{verb}_{WIRES[batch.signal].items}"
-        self._context.tally.add(name, count_items(batch.signal, batch.body), exporter=NAME)
+        self._context.tally.add(name, items_of(batch), exporter=NAME)
 
     def _patiently(self, batch: Batch) -> bool:
         """Try until it is written, the collector stops, or the journal needs the room."""
