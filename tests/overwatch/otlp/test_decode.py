@@ -309,10 +309,9 @@ def test_unknown_names_and_unattributed_points_are_counted() -> None:
     """What cannot be used is counted under its reason; our own metrics are for others."""
     assert decode_points(points("app.latency", [({}, 1.0)], rl__run__id="r")) == Decoded(items=1, unmapped=1)
     assert decode_points(points(KL.name, [({}, 1.0)])) == Decoded(items=1, unattributed=1)
-    assert (
-        decode_points(points(KL.name, [({}, 1.0)], rl__run__id="r", telemetry__distro__name="overwatch"))
-        == Decoded(items=1)
-    )
+    assert decode_points(
+        points(KL.name, [({}, 1.0)], rl__run__id="r", telemetry__distro__name="overwatch")
+    ) == Decoded(items=1)
 
 
 def test_many_problems_are_counted_exactly_and_described_once() -> None:
