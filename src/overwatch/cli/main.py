@@ -57,8 +57,8 @@ def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -
 @click.option(
     "--replay",
     "recording",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A recording instead of a collector.",
+    type=click.Path(path_type=Path, exists=True, allow_dash=True),
+    help="A recording instead of a collector: a folder, a file, or - for standard input.",
 )
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="Second of the recording to begin at.")
 @click.option(

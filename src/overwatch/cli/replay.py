@@ -16,7 +16,7 @@ from overwatch import codec
 from overwatch.cli.outline import outlines
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import Input, open_input
-from overwatch.feeds.player import Player
+from overwatch.feeds.playing import player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.fold import DEFAULT_VIEW, Frame
 from overwatch.otlp.grain import Grain
@@ -128,9 +128,7 @@ def _wanted(recording: Input, options: ReplayOptions) -> Iterator[Snapshot]:
     if options.every_s is None and options.at_s is None:
         yield from (each for each in recording.recorded() if run_id in (None, each.run.run_id))
         return
-    if not isinstance(recording, Recording):
-        raise click.UsageError("--every and --at need batches; a log of snapshots has only its lines")
-    player = Player(recording)
+    player = player_of(recording)
     length = player.last - player.first
     if options.at_s is not None and options.at_s * SECOND > length:
         raise click.UsageError(f"--at {options.at_s:g} is beyond the recording's {length / SECOND:g} s")

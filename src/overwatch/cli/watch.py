@@ -12,8 +12,9 @@ import click
 from overwatch import codec
 from overwatch.cli.viewclient import fetch_snapshot, view_url
 from overwatch.feeds.baseline import read_baseline
-from overwatch.feeds.player import Player
-from overwatch.feeds.recording import RecordingError, open_recording
+from overwatch.feeds.inputs import open_input
+from overwatch.feeds.playing import AnyPlayer, player_of
+from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.snapshot import Snapshot, View
 
 NO_RUN_YET: Final = 3
@@ -138,13 +139,13 @@ def _recorded(source: Source) -> Ask:
     return lambda view: player.look(source.run_id, view)
 
 
-def _player(source: Source, path: Path) -> Player:
+def _player(source: Source, path: Path) -> AnyPlayer:
     """The recording at its place; raises `ClickException` where there is nothing to play."""
     try:
-        recording = open_recording(path)
-        if source.baseline is not None:
+        recording = open_input(path)
+        if source.baseline is not None and isinstance(recording, Recording):
             recording.baseline = read_baseline(source.baseline)
-        player = Player(recording)
+        player = player_of(recording)
         player.seek(player.first + int((source.at_s or 0.0) * _NS))
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error

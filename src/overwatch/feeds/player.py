@@ -1,13 +1,16 @@
 """Playing a recording: seek, step, pause, play on. The same tick is the same frame, however it was reached.
 
-Owns the place in the recording and the checkpoints that make stepping back cheap. Reads the recording and
-nothing else: no clock, no thread; who plays says how much time went by. Must not know who shows the frames.
+Owns the fold at the place where it stands, and the checkpoints that make every place near. Reads the
+recording and nothing else: no clock, no thread. Must not know who shows the frames.
 """
 
-from bisect import bisect_right
+from collections import OrderedDict
 from dataclasses import dataclass
 
+from overwatch.feeds.checkpoints import Checkpoints
 from overwatch.feeds.recording import Recording, RecordingError, Segment
+from overwatch.feeds.survey import Survey
+from overwatch.feeds.timeline import Timeline
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.snapshot import Snapshot, View
 
@@ -16,10 +19,10 @@ from overwatch.snapshot import Snapshot, View
 class PlayerConfig:
     """What stepping back may cost."""
 
-    checkpoint_ns: int = 30 * SLOW_NS
+    checkpoint_ns: int = 2 * SLOW_NS
     """Recording time between two checkpoints; a multiple of the fast tick."""
-    most_bytes: int = 256 << 20
-    """Beyond this every second checkpoint is let go and the time between them doubles."""
+    most_bytes: int = 1 << 30
+    """Of checkpoints on disk; beyond this every second one is let go and the time between them doubles."""
     recent: int = 10
     """Recorded ticks just before the current one that are one tick away, for stepping back."""
 
@@ -30,146 +33,148 @@ class PlayerConfig:
             raise ValueError(f"most_bytes is {self.most_bytes}, recent is {self.recent}; use 0 or more")
 
 
-class Player:
+class Player(Timeline):
     """A place in a recording, and the frame there. Raises `RecordingError` when nothing can be shown."""
 
     def __init__(self, recording: Recording, config: PlayerConfig | None = None) -> None:
         config = config or PlayerConfig()
         self._recording = recording
-        self._segments = recording.segments()
-        if not self._segments:
-            raise RecordingError(f"{recording.folder} names nothing that can be replayed; record again")
-        self._every = config.checkpoint_ns
-        self._config = config
-        self._checkpoints: dict[int, bytes] = {}
-        """Folds by the last tick that they took, every so often."""
-        self._recent: dict[int, bytes] = {}
-        """The same for the recorded ticks that were passed last, oldest first."""
+        self._segments = _segments(recording)
+        super().__init__(self._segments)
+        self._most_recent = config.recent
+        self._checkpoints = Checkpoints(config.checkpoint_ns, config.most_bytes)
+        self._recent: OrderedDict[int, bytes] = OrderedDict()
+        """Folds at the recorded ticks that were passed last, oldest first."""
         self._fold: Fold | None = None
-        self._clock = self.first
-        self.folded = 0
-        """Ticks folded so far: what seeking cost."""
-        self.paused = True
-        self.speed = 1.0
-        """Recording seconds a second while playing."""
-        self.frame = self.seek(self.first)
-        """The frame at the current place."""
-
-    @property
-    def first(self) -> int:
-        """First tick of the recording, Unix nanoseconds."""
-        return self._segments[0].first
-
-    @property
-    def last(self) -> int:
-        """Last tick of the recording, Unix nanoseconds."""
-        return self._segments[-1].last
-
-    @property
-    def position(self) -> int:
-        """The current tick."""
-        return self.frame.tick
+        self._ahead: tuple[Fold, int] | None = None
+        """The fold that looks through what was not seen yet, and the last tick it took."""
+        self.survey = Survey()
+        """What is known of the whole recording."""
+        self.survey.raised(recording.notes.findings)
+        self.seek(self.first)
 
     @property
     def recording(self) -> Recording:
         """What is played; says how much of it could not be read."""
         return self._recording
 
-    def seek(self, time: int) -> Frame:
-        """Go to the last tick at or before a Unix time in nanoseconds; beyond the ends, to the end."""
-        segment, tick = self._settle(time)
-        self._clock = max(time, self.first)
-        if self._fold is None or self.frame.tick != tick:
-            self.frame = self._go(segment, tick)
-        return self.frame
-
-    def step(self, by: int = 1) -> Frame:
-        """Go `by` recorded ticks (whole seconds) on, or back when negative; stays at the ends."""
-        tick = self.position
-        for _ in range(abs(by)):
-            tick = self._recorded_after(tick) if by > 0 else self._recorded_before(tick)
-        return self.seek(tick)
-
-    def advance(self, elapsed_ns: int) -> Frame:
-        """Play on for so long, gaps left out; stands still while paused and pauses at the end."""
-        if self.paused:
-            return self.frame
-        clock = self._clock + int(elapsed_ns * self.speed)
-        segment, _ = self._settle(clock)
-        if clock > segment.last:
-            later = [other.first for other in self._segments if other.first > segment.last]
-            clock = later[0] if later else self.last
-            self.paused = not later
-        return self.seek(clock)
-
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
         """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""
         seen = self._fold.look([(run_id, view)]) if self._fold is not None else {}
         return next(iter(seen.values()), None)
 
-    def _settle(self, time: int) -> tuple[Segment, int]:
-        firsts = [segment.first for segment in self._segments]
-        segment = self._segments[max(0, bisect_right(firsts, time) - 1)]
-        return segment, min(max(time // FAST_NS * FAST_NS, segment.first), segment.last)
+    def look_ahead(self, ticks: int) -> bool:
+        """Look through the next so many ticks that were not seen yet; `False` when all were.
 
-    def _recorded_after(self, tick: int) -> int:
+        So the timeline fills, and every place comes to be near a checkpoint.
+        """
+        fold, taken = self._ahead or self._nearest(self._segments[0].root, self.first)
         for segment in self._segments:
-            following = -(-max(tick + 1, segment.first) // SLOW_NS) * SLOW_NS
-            if following <= segment.last:
-                return following
-        return tick
+            if segment.last <= taken:
+                continue
+            if segment.before is None and taken < segment.first - FAST_NS:
+                fold, taken = self._recording.fold(), segment.first - FAST_NS
+            for life, tick in segment.ticks(taken):
+                self._pass(fold, life, tick, recent=False)
+                taken, ticks = tick, ticks - 1
+                if ticks <= 0:
+                    self._ahead = fold, taken
+                    return True
+        self._ahead = fold, taken
+        return False
 
-    def _recorded_before(self, tick: int) -> int:
-        for segment in reversed(self._segments):
-            preceding = min(tick - 1, segment.last) // SLOW_NS * SLOW_NS
-            if preceding >= segment.first:
-                return preceding
-        return tick
+    def refresh(self) -> bool:
+        """Read what was recorded since; whether there was anything. Raises `OSError`, `RecordingError`."""
+        before = self._segments
+        segments = _segments(self._recording)
+        if segments == before:
+            return False
+        if not _continues(before, segments):
+            # What was told later belongs before what was folded: nothing kept holds any more.
+            self._checkpoints.forget()
+            self._recent.clear()
+            self._fold = self._ahead = None
+        elif self._ahead is not None and self._ahead[1] > before[-1].last:
+            self._ahead = None
+        self._spans = self._segments = segments
+        self.survey.raised(self._recording.notes.findings)
+        return True
 
-    def _go(self, segment: Segment, tick: int) -> Frame:
+    def _show(self, tick: int) -> Frame:
         """Fold up to a tick from the nearest place before it that is known."""
+        segment = self._segment(tick)
         fold, taken = self._nearest(segment.root, tick)
         self._fold = None
         for life, passed in segment.ticks(taken):
             if passed >= tick:
                 break
-            fold.skip(passed, self._recording.read(life.at(passed)), self._recording.notes.hushed(passed))
-            self.folded += 1
-            self._keep(fold, passed, recent=tick - passed <= self._config.recent * SLOW_NS)
+            self._pass(fold, life, passed, recent=tick - passed <= self._most_recent * SLOW_NS)
         self.folded += 1
         hushed = self._recording.notes.hushed(tick)
         frame = fold.advance(tick, self._recording.read(segment.at(tick)), (), hushed)
+        for snapshot in frame.recorded:
+            self.survey.take(snapshot)
         self._keep(fold, tick, recent=True)
         self._fold = fold
         return frame
 
+    def _pass(self, fold: Fold, life: Segment, tick: int, *, recent: bool) -> None:
+        """Take one tick of which no frame is wanted."""
+        hushed = self._recording.notes.hushed(tick)
+        for snapshot in fold.skip(tick, self._recording.read(life.at(tick)), hushed):
+            self.survey.take(snapshot)
+        self.folded += 1
+        self._keep(fold, tick, recent=recent)
+
+    def _segment(self, tick: int) -> Segment:
+        return next(segment for segment in reversed(self._segments) if segment.first <= tick)
+
     def _nearest(self, root: Segment, tick: int) -> tuple[Fold, int]:
         """A fold that began in a life and the last tick it took, before `tick`."""
-        known = {**self._checkpoints, **self._recent}
-        kept = [taken for taken in known if root.first <= taken < tick]
-        best = max(kept, default=root.first - FAST_NS)
+        best = self._known_before(root, tick)
         if self._fold is not None and max(best, root.first) <= self.position < tick:
             return self._fold, self.position
-        return self._recording.fold(known[best] if kept else None), best
+        if best < root.first:
+            return self._recording.fold(), best
+        saved = self._recent.get(best) or self._checkpoints.read(best)
+        return self._recording.fold(saved), best
+
+    def _known_before(self, root: Segment, tick: int) -> int:
+        """The last tick before one at which a fold is kept, or else the one before the life began."""
+        lasting = self._checkpoints.nearest(tick, root.first)
+        recent = max((at for at in self._recent if root.first <= at < tick), default=None)
+        return max(root.first - FAST_NS, lasting or 0, recent or 0)
+
+    def _reachable(self, time: int, most_ticks: int) -> int:
+        segment = self._segment(self._settle(time)[1])
+        known = max(self._known_before(segment.root, time), self.position)
+        return min(time, known + most_ticks * FAST_NS)
 
     def _keep(self, fold: Fold, taken: int, *, recent: bool) -> None:
         """Keep a checkpoint just before each round time, so that a round time itself is one tick away."""
-        following = taken + FAST_NS
-        lasting = following % self._every == 0 and taken not in self._checkpoints
-        passing = recent and following % SLOW_NS == 0 and taken not in self._recent
+        lasting = self._checkpoints.is_due(taken, FAST_NS)
+        passing = recent and (taken + FAST_NS) % SLOW_NS == 0 and taken not in self._recent
         if not lasting and not passing:
             return
         data = fold.dump()
         if passing:
             self._recent[taken] = data
-            if len(self._recent) > self._config.recent:
-                del self._recent[next(iter(self._recent))]
+            if len(self._recent) > self._most_recent:
+                self._recent.popitem(last=False)
         if lasting:
-            self._checkpoints[taken] = data
-            self._thin()
+            self._checkpoints.keep(taken, data, FAST_NS)
 
-    def _thin(self) -> None:
-        while sum(map(len, self._checkpoints.values())) > self._config.most_bytes:
-            self._every *= 2
-            kept = {at: data for at, data in self._checkpoints.items() if (at + FAST_NS) % self._every == 0}
-            self._checkpoints = kept
+
+def _segments(recording: Recording) -> list[Segment]:
+    found = recording.segments()
+    if not found:
+        raise RecordingError(f"{recording.folder} holds nothing that can be replayed; record again")
+    return found
+
+
+def _continues(before: list[Segment], now: list[Segment]) -> bool:
+    """Whether all that was known is the beginning of what is there now."""
+    together = list(zip(before, now, strict=False))
+    return len(together) == len(before) and all(
+        old.first == new.first and new.entries.begins_with(old.entries) for old, new in together
+    )

@@ -5,19 +5,30 @@ thread at a time, so that a long seek leaves the screen alive. Must not know who
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from overwatch.feeds.live import Connection, Update
-from overwatch.feeds.player import Player
+from overwatch.feeds.playing import AnyPlayer
+from overwatch.feeds.recording import RecordingError
+from overwatch.feeds.survey import Mark
 from overwatch.feeds.towers import AckError, Listed
 from overwatch.projection.runs import run_list
 from overwatch.snapshot import Snapshot, View
 
 TICK_S: Final = 0.1
 _NS: Final = 1_000_000_000
-_ALARMS: Final = ("warning", "critical")
+_MOVE_S: Final = 0.2
+"""One move of playing takes no longer than about this, however fast it is to be."""
+_SLICE_S: Final = 0.03
+"""Looking ahead takes so long at a time, so that keys are answered at once."""
+_REFRESH_S: Final = 1.0
+_PATIENCE: Final = 20.0
+"""Reading what was added takes at most one part in so many of the time."""
+_QUIET_S: Final = 10.0
+"""A recording that has not grown for so long is no longer followed."""
 
 
 class Replay:
@@ -25,7 +36,7 @@ class Replay:
 
     def __init__(
         self,
-        player: Player,
+        player: AnyPlayer,
         run_id: str | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -33,10 +44,13 @@ class Replay:
         self.run_id = run_id
         self.connection = Connection(state="up")
         self.view = View()
-        self.marks: dict[str, tuple[float, str]] = {}
-        """Time and severity of every alarm met so far, by finding and moment."""
         self.busy = False
         """A step or seek is under way."""
+        self._tick_s = 1e-3
+        """What a tick takes, as measured."""
+        self._is_surveyed = False
+        self._grown_at = clock()
+        self._refresh_at = clock() + _REFRESH_S
         self._player = player
         self._clock = clock
         self._wanted: list[Callable[[], object]] = []
@@ -56,6 +70,37 @@ class Replay:
     def span(self) -> tuple[float, float]:
         """First and last tick, Unix seconds."""
         return self._player.first / _NS, self._player.last / _NS
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """The alarms of the run that is shown, as far as they are known."""
+        return self._player.survey.marks(self._shown)
+
+    @property
+    def surveyed(self) -> bool:
+        """Whether the whole recording was looked through, so that all its alarms are known."""
+        return self._is_surveyed
+
+    @property
+    def following(self) -> bool:
+        """Whether the recording grows."""
+        return self._player.follows
+
+    @property
+    def _shown(self) -> str | None:
+        return self._player.frame.newest if self.run_id is None else self.run_id
+
+    def find(self, kind: str, what: str) -> float | None:
+        """When an `update` with a number, a `finding` or an `event` with words was; the next one from here.
+
+        `None` where there is none in what was looked through so far.
+        """
+        survey, run_id = self._player.survey, self._shown
+        if kind == "update":
+            return survey.update(run_id, int(what)) if what.isdecimal() else None
+        if kind == "finding":
+            return survey.finding(run_id, what, self.time + 0.05)
+        return survey.event(run_id, what, self.time + 0.05)
 
     @property
     def playing(self) -> bool:
@@ -96,9 +141,7 @@ class Replay:
         self._wake.set()
 
     def set_speed(self, speed: float) -> None:
-        """Recording seconds a second; raises `ValueError` for one that is not above 0."""
-        if not speed > 0:
-            raise ValueError(f"speed {speed} does not play; use more than 0")
+        """Recording seconds a second; raises `ValueError` for one outside of 0.1 to 1000."""
         self._player.speed = speed
         self._wake.set()
 
@@ -131,24 +174,47 @@ class Replay:
                 last = self._clock()
 
     async def _rest(self) -> None:
-        """Until something is asked for, or while playing until the next tick."""
-        if self._wake.is_set():
-            return
+        """Until something is asked for, or while playing until the next tick; looks ahead meanwhile."""
+        until = self._clock() + TICK_S
+        while not self._wake.is_set() and not (self.playing and self._clock() >= until):
+            await asyncio.to_thread(self._idle)
+            if self._wake.is_set():
+                return
+            pause_s = TICK_S if self._is_surveyed else _SLICE_S / 4
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+
+    def _idle(self) -> None:
+        """In the worker thread, when nothing was asked for: see what was added, and look ahead."""
+        now = self._clock()
+        if now >= self._refresh_at:
+            self._refresh(now)
+        if not self._is_surveyed:
+            self._is_surveyed = not self._player.look_ahead(max(1, int(_SLICE_S / self._tick_s)))
+
+    def _refresh(self, now: float) -> None:
+        """A border: what cannot be read now is tried again later."""
         try:
-            async with asyncio.timeout(TICK_S if self.playing else None):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+            grown = self._player.refresh()
+        except (OSError, RecordingError):
+            grown = False
+        if grown:
+            self._grown_at, self._is_surveyed = now, False
+        self._player.follows = now - self._grown_at < _QUIET_S and grown | self._player.follows
+        self._refresh_at = now + max(_REFRESH_S, (self._clock() - now) * _PATIENCE)
 
     def _move(self, wanted: list[Callable[[], object]], elapsed_s: float) -> Snapshot | None:
         """In the worker thread: do what was asked for, else play on."""
         for action in wanted:
             action()
         if not wanted and self.playing:
-            self._player.advance(int(elapsed_s * _NS))
-        snapshot = self._player.look(self.run_id, self.view)
-        if snapshot is not None:
-            for finding in snapshot.findings:
-                if finding.severity in _ALARMS:
-                    self.marks[f"{finding.id} {finding.since}"] = finding.since, finding.severity
-        return snapshot
+            self._play_on(int(elapsed_s * _NS))
+        return self._player.look(self.run_id, self.view)
+
+    def _play_on(self, elapsed_ns: int) -> None:
+        begun, folded = self._clock(), self._player.folded
+        self._player.advance(elapsed_ns, max(1, int(_MOVE_S / self._tick_s)))
+        ticks = self._player.folded - folded
+        if ticks:
+            self._tick_s += 0.2 * ((self._clock() - begun) / ticks - self._tick_s)

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from overwatch import codec, discovery
-from overwatch.feeds.player import Player
-from overwatch.feeds.recording import RecordingError, open_recording
+from overwatch.feeds.inputs import open_input
+from overwatch.feeds.playing import AnyPlayer, player_of
+from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
 from overwatch.tui.context import Context, Freshness, freshness
 from overwatch.tui.panels import welcome
@@ -51,7 +52,7 @@ def run_tui(urls: Sequence[str], run_id: str | None, settings: Settings | None =
     if folder is None or shown is None or not app.session.replaying:
         return code
     try:
-        player = Player(open_recording(folder))
+        player = player_of(open_input(folder))
     except (RecordingError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -70,7 +71,7 @@ def recording_of(address: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def run_replay(player: Player, run_id: str | None, settings: Settings | None = None) -> int:
+def run_replay(player: AnyPlayer, run_id: str | None, settings: Settings | None = None) -> int:
     """Look at a recording until the user quits; returns the exit code."""
     from overwatch.feeds.replay import Replay
     from overwatch.tui.app import OverwatchApp

@@ -133,6 +133,17 @@ def _seek(session: "Session", text: str) -> None:
         raise CommandError(str(error)) from None
 
 
+def _speed(session: "Session", text: str) -> None:
+    try:
+        session.set_speed(text)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _places(text: str, _: Vocabulary) -> tuple[Candidate, ...]:
+    return begun(("update ", "finding ", "event "), text)
+
+
 def _one_of(word: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(word, known, 1, 0.5)
     if near:
@@ -172,7 +183,10 @@ COMMANDS: Final = (
     Command(name="run", argument="ID", does="watch another run", run=_run,
             choices=_words(lambda known: known.runs)),
     Command(name="play", does="play or pause the recording", run=_act("play"), replay=True),
-    Command(name="seek", argument="TIME", does="go to 12:41:07, +30s, -5m or 40%", run=_seek, replay=True),
+    Command(name="seek", argument="PLACE", run=_seek, replay=True, choices=_places,
+            does="go to 12:41:07, +30s, 40%, update 312, finding CODE or event WORDS"),
+    Command(name="speed", argument="TIMES", does="play 0.1 to 1000 times as fast", run=_speed, replay=True,
+            choices=_words(lambda _: ("0.1", "0.5", "1", "10", "100", "1000"))),
     Command(name="replay", does="replay this run from its recording", run=_act("replay"), live=True),
     Command(name="home", does="the overview, cursor on the worst environment", run=_act("home")),
     Command(name="help", does="keys, filters, marks", run=_act("help")),

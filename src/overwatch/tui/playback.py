@@ -6,16 +6,12 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from overwatch.feeds.replay import Replay
+from overwatch.feeds.survey import Mark
 
-SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """An alarm on the timeline."""
-
-    time: float
-    severity: str
+SPEEDS: Final = (
+    0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 125.0, 250.0, 500.0, 1000.0,
+)  # fmt: skip
+_KINDS: Final = ("update", "finding", "event")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +26,11 @@ class Playback:
     busy: bool = False
     """It is on its way to another place."""
     marks: tuple[Mark, ...] = ()
-    """Alarms that were met so far, in order."""
+    """Alarms that are known so far, in order."""
+    surveyed: bool = True
+    """All alarms are known: the whole recording was looked through."""
+    following: bool = False
+    """The recording grows."""
 
 
 class Transport(Protocol):
@@ -50,7 +50,10 @@ class Transport(Protocol):
         """Go to a Unix time."""
 
     def set_speed(self, speed: float) -> None:
-        """Recording seconds a second."""
+        """Recording seconds a second; raises `ValueError` for one that does not play."""
+
+    def find(self, kind: str, what: str) -> float | None:
+        """When the next update, finding or event of that name is; `None` where none is known."""
 
 
 def next_speed(speed: float, way: int) -> float:
@@ -65,6 +68,12 @@ def next_mark(playback: Playback, way: int) -> float | None:
     if way > 0:
         return next((at for at in times if at > playback.time + 0.05), None)
     return next((at for at in reversed(times) if at < playback.time - 1.05), None)
+
+
+def named(text: str) -> tuple[str, str] | None:
+    """`update 312`, `finding stall` or `event crash` as what and which; `None` for anything else."""
+    kind, _, what = text.strip().partition(" ")
+    return (kind, what.strip()) if kind in _KINDS and what.strip() else None
 
 
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
@@ -94,7 +103,9 @@ def when(text: str, playback: Playback) -> float:
             if playback.first - 1 <= found <= playback.last + 1:
                 return found
             raise ValueError(f"{text} is not in this recording")
-    raise ValueError(f"{text!r} is no time; write 12:41:07, +30s, -5m or 40%")
+    raise ValueError(
+        f"{text!r} is no place; write 12:41:07, +30s, -5m, 40%, update 312, finding CODE or event WORDS"
+    )
 
 
 class Deck:
@@ -103,7 +114,7 @@ class Deck:
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
         self.play, self.step = replay.play, replay.step
-        self.seek, self.set_speed = replay.seek, replay.set_speed
+        self.seek, self.set_speed, self.find = replay.seek, replay.set_speed, replay.find
 
     @property
     def playback(self) -> Playback:
@@ -112,6 +123,5 @@ class Deck:
         first, last = replay.span
         return Playback(
             time=replay.time, first=first, last=last, playing=replay.playing, speed=replay.speed,
-            busy=replay.busy,
-            marks=tuple(Mark(time=time, severity=word) for time, word in sorted(replay.marks.values())),
+            busy=replay.busy, marks=replay.marks, surveyed=replay.surveyed, following=replay.following,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 Owns who plays, and what the user is told when a key cannot do its work. Must not know snapshots or drawing.
 """
 
-from overwatch.tui.playback import Playback, Transport, next_mark, next_speed, when
+from overwatch.tui.playback import Playback, Transport, named, next_mark, next_speed, when
 
 
 class Transporting:
@@ -41,9 +41,31 @@ class Transporting:
             self.transport.step(int(by))
 
     def seek(self, text: str) -> None:
-        """Go to a time as a person writes it; raises `ValueError` for what is none."""
+        """Go to a time, an update, a finding or an event; raises `ValueError` for what is none."""
+        transport = self.transport
+        if transport is None:
+            return
+        wanted = named(text)
+        if wanted is None:
+            transport.seek(when(text, transport.playback))
+            return
+        kind, what = wanted
+        if kind == "update" and not what.isdecimal():
+            raise ValueError(f"an update is a number, not {what!r}; e.g. seek update 312")
+        found = transport.find(kind, what)
+        if found is None:
+            missing = "is not in this recording" if transport.playback.surveyed else "was not found so far"
+            raise ValueError(f"{kind} {what} {missing}")
+        transport.seek(found)
+
+    def set_speed(self, text: str) -> None:
+        """Play at a speed as a person writes it, `8` or `0.5x`; raises `ValueError` for what is none."""
         if self.transport is not None:
-            self.transport.seek(when(text, self.transport.playback))
+            try:
+                speed = float(text.removesuffix("x"))
+            except ValueError:
+                raise ValueError(f"{text!r} is no speed; write 0.1 to 1000") from None
+            self.transport.set_speed(speed)
 
     def do_faster(self, way: int | str) -> None:
         """The next speed."""
@@ -56,6 +78,7 @@ class Transporting:
             return
         time = next_mark(self.transport.playback, int(way))
         if time is None:
-            self.notice = "no alarm met there so far"
+            known = self.transport.playback.surveyed
+            self.notice = "no alarm there" if known else "no alarm found there so far"
         else:
             self.transport.seek(time)

@@ -209,7 +209,7 @@ def test_a_paused_recording_has_the_transport_in_its_second_line() -> None:
     assert second.startswith(" || 12:41:09.4 of 12:56:09  ━━━")
     assert "w" in second
     assert "┃──" in second
-    assert second.endswith("4.0x       Space play  , . step  < > speed  [ ] alarm")
+    assert second.endswith("4.0x       Space play  , . step  < > speed  [ ] alarm  : seek")
 
 
 def test_the_filter_prompt_takes_the_key_line() -> None:

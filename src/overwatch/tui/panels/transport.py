@@ -7,7 +7,7 @@ from overwatch.tui.grammar import clock
 from overwatch.tui.playback import Playback
 from overwatch.tui.text import Line, Role, Span, spread, width_of
 
-_KEYS: Final = "Space {play}  , . step  < > speed  [ ] alarm"
+_KEYS: Final = "Space {play}  , . step  < > speed  [ ] alarm  : seek"
 _SHORT_KEYS: Final = "Space , . < > [ ]"
 _ROLES: Final = {"c": Role.CRIT, "w": Role.WARN, "┃": Role.TITLE}
 
