@@ -4,10 +4,13 @@ A generated file names its generator; edit the row or the type and run `make gen
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from overwatch.generate.boards.book import board_text
+from overwatch.generate.boards.uids import Board
 from overwatch.generate.bounds_page import bounds_page
 from overwatch.generate.catalog_page import catalog_page
 from overwatch.generate.runbooks_page import runbooks_page
@@ -19,6 +22,7 @@ FILES: Final = MappingProxyType[str, Callable[[], str]](
         "docs/catalog.md": catalog_page,
         "docs/runbooks.md": runbooks_page,
         "docs/bounds.md": bounds_page,
+        **{board.file: partial(board_text, board) for board in Board},
     }
 )
 """Path below the project's root to the function that makes the file's text."""

@@ -1,0 +1,202 @@
+"""The dashboard of runs: whether the policy learns, and if not, which number says so first.
+
+Judged numbers come first, each with the limits of its row; then what they are about: return, pace.
+"""
+
+from overwatch.catalog import KL, Metric, Scope, of_scope, prometheus_name
+from overwatch.catalog.policy import (
+    CLIP_FRACTION,
+    ENTROPY,
+    EXPLAINED_VARIANCE,
+    GRAD_NORM,
+    RETURN,
+    UPDATE_TIME,
+    VALUE_LOSS,
+)
+from overwatch.catalog.run import NON_FINITE, STEPS
+from overwatch.generate.boards import promql, words
+from overwatch.generate.boards.of_runs import RUN_ALERTS, RUN_VARIABLES, STATE_OF_RUNS
+from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query
+from overwatch.generate.boards.uids import Board
+
+_NAME = "{{rl_run_id}}"
+JUDGED = tuple(
+    row.short for row in of_scope(Scope.POLICY) if row.limits.warning is not None or row.limits.critical
+)
+"""Rows of the policy that the default preset judges: those that can be yellow or red."""
+
+
+def _value(row: Metric) -> Query:
+    return Query(expr=promql.worst(promql.of_run(prometheus_name(row))), name=_NAME)
+
+
+def _number(row: Metric, title: str, about: str, decimals: int) -> Panel:
+    return Panel(
+        title=title,
+        about=about,
+        look=Look.NUMBER,
+        queries=(_value(row),),
+        unit=words.unit_of(row),
+        decimals=decimals,
+        steps=words.steps_of(row) or words.CALM,
+        width=4,
+        height=4,
+    )
+
+
+def curve(row: Metric, title: str, about: str) -> Panel:
+    """A row over time, with its limits."""
+    return Panel(
+        title=title,
+        about=about,
+        look=Look.LINES,
+        queries=(_value(row),),
+        unit=words.unit_of(row),
+        steps=words.steps_of(row),
+        width=8,
+        height=7,
+    )
+
+
+_PULSE = (
+    _number(KL, "KL divergence", f"How far the newest update moved the policy: {words.said(KL)}.", 4),
+    _number(
+        ENTROPY,
+        "Entropy",
+        f"How much the policy still explores, of what is possible: {words.said(ENTROPY)}, unless it has "
+        "solved its task.",
+        0,
+    ),
+    _number(
+        CLIP_FRACTION,
+        "Clip fraction",
+        f"What share of samples wanted a larger step than is allowed: {words.said(CLIP_FRACTION)}.",
+        0,
+    ),
+    _number(
+        EXPLAINED_VARIANCE,
+        "Explained variance",
+        f"How well the critic foresees returns, 1 is perfect: {words.said(EXPLAINED_VARIANCE)}, when it is "
+        "worse than guessing the mean.",
+        2,
+    ),
+    _number(
+        RETURN, "Return", "What an episode earns on average; whether it rises is what training is for.", 2
+    ),
+    Panel(
+        title="NaN and infinite values",
+        about="Values that must be numbers and were not, in the shown time; one is enough to stop the "
+        "run and go "
+        "back to the last checkpoint.",
+        look=Look.NUMBER,
+        queries=(
+            Query(
+                expr=promql.total(
+                    promql.increase(promql.of_run(prometheus_name(NON_FINITE)), over="$__range")
+                ),
+                name=_NAME,
+            ),
+        ),
+        decimals=0,
+        steps=words.ANY_IS_BAD,
+        width=4,
+        height=4,
+    ),
+)
+
+_SIDES = Panel(
+    title="On which side of its limits is each number?",
+    about="One lane a judged number, by the limits of the run's own preset; the first lane that turned "
+    "yellow or "
+    "red is where to begin.",
+    look=Look.STATES,
+    queries=(
+        Query(
+            expr=promql.coded(
+                "overwatch_policy_status",
+                "level",
+                words.LEVEL_CODES,
+                ("rl_run_id", "metric"),
+                metric=f"=~{'|'.join(JUDGED)}",
+            ),
+            name="{{metric}} {{rl_run_id}}",
+        ),
+    ),
+    unit="none",
+    words=words.LEVEL_WORDS,
+    width=24,
+    height=10,
+)
+
+_CURVES = (
+    curve(
+        KL,
+        "KL divergence",
+        f"The dashed lines are the limits ({words.said(KL)}): a policy that stays above them forgets what it "
+        f"learned; {KL.fix}.",
+    ),
+    curve(
+        ENTROPY,
+        "Entropy",
+        f"The dashed lines are the limits ({words.said(ENTROPY)}): falling fast while the return does not "
+        "rise "
+        f"means it stopped exploring; {ENTROPY.fix}.",
+    ),
+    curve(
+        CLIP_FRACTION,
+        "Clip fraction",
+        f"The dashed lines are the limits ({words.said(CLIP_FRACTION)}): much clipping together with a "
+        "high KL "
+        f"means steps are too large; {CLIP_FRACTION.fix}.",
+    ),
+    curve(
+        EXPLAINED_VARIANCE,
+        "Explained variance",
+        f"{words.said(EXPLAINED_VARIANCE).capitalize()}, where the critic misleads the policy; "
+        f"{EXPLAINED_VARIANCE.fix}.",
+    ),
+    curve(
+        GRAD_NORM,
+        "Gradient norm, before clipping",
+        f"Judged against the run's own past ({words.said(GRAD_NORM)}), since its level means nothing; "
+        f"{GRAD_NORM.fix}.",
+    ),
+    curve(
+        VALUE_LOSS,
+        "Value loss",
+        f"The critic's error, judged against the run's own past ({words.said(VALUE_LOSS)}); "
+        f"{VALUE_LOSS.fix}.",
+    ),
+    curve(
+        RETURN,
+        "Return",
+        "What episodes earn: a fall while the numbers above are calm points to the environment, not to the "
+        "policy.",
+    ),
+    curve(
+        UPDATE_TIME,
+        "Time of one update",
+        f"Collecting and learning together, judged against the run's own past ({words.said(UPDATE_TIME)}); "
+        f"{UPDATE_TIME.fix}.",
+    ),
+    Panel(
+        title="Env steps a second",
+        about="The pace of training: a fall without a change of the run means a machine, an env or a "
+        "disk got slow; "
+        "the lanes say which.",
+        look=Look.LINES,
+        queries=(Query(expr=promql.total(promql.rate(promql.of_run(prometheus_name(STEPS)))), name=_NAME),),
+        width=8,
+        height=7,
+    ),
+)
+
+RUN = Dashboard(
+    board=Board.RUN,
+    title="run",
+    asks="Is this policy learning, and if not, which number says so first?",
+    variables=RUN_VARIABLES,
+    alerts=RUN_ALERTS,
+    panels=(*_PULSE, STATE_OF_RUNS, _SIDES, *_CURVES),
+)
+"""The dashboard."""

@@ -1,0 +1,88 @@
+"""A real Prometheus beside a real collector, and what PromQL says of it."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from overwatch.collector import Service
+from tests.overwatch.collector.running import http
+
+CONFIG = """
+global: {{scrape_interval: 250ms, evaluation_interval: 1s}}
+scrape_configs:
+- job_name: overwatch
+  honor_labels: true
+  static_configs: [{{targets: ['{runs}']}}]
+- job_name: collector
+  static_configs: [{{targets: ['{own}']}}]
+"""
+
+
+def need(name: str) -> str:
+    """The path of a server that this test is about."""
+    found = shutil.which(name)
+    if found is None:
+        message = f"{name} is not installed; apt-get install prometheus"
+        if os.environ.get("OVERWATCH_REQUIRE_REAL") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+def free_port() -> int:
+    """A port that nothing listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def prometheus(folder: Path, service: Service) -> Iterator[str]:
+    """A Prometheus that scrapes a collector; yields its URL."""
+    config = folder / "prometheus.yml"
+    ends = service.context.board.urls
+    targets = {"runs": ends["metrics"], "own": ends["telemetry"]}
+    config.write_text(CONFIG.format(**{key: url.removeprefix("http://") for key, url in targets.items()}))
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        need("prometheus"),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address={address}",
+    ]
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def ask(url: str, query: str) -> list[dict[str, object]]:
+    """The series that an instant query finds; none while Prometheus is not up."""
+    try:
+        reply = http(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
+    except OSError:
+        return []
+    if reply.status == 503:
+        return []
+    answer = json.loads(reply.body)
+    assert answer["status"] == "success", answer
+    found: list[dict[str, object]] = answer["data"]["result"]
+    return found
+
+
+def value(found: list[dict[str, object]]) -> float:
+    """The value of the only series."""
+    (series,) = found
+    pair = series["value"]
+    assert isinstance(pair, list)
+    return float(pair[1])

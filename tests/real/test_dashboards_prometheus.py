@@ -1,0 +1,79 @@
+"""Every question of the shipped dashboards gets an answer from a real Prometheus that scraped a run."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from overwatch.collector import Service
+from overwatch.generate.boards.uids import Board
+from tests import promql
+from tests.overwatch.collector.running import eventually, http, running
+from tests.real.servers import ask, need, prometheus
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 40
+MADE_BY_PROMETHEUS = {"up", "ALERTS"}
+
+
+def asked() -> dict[str, str]:
+    """All expressions of all dashboards with everything chosen, by board and panel."""
+    found = {}
+    for board in Board:
+        shown = json.loads((ROOT / board.file).read_text(encoding="utf-8"))
+        for panel in shown["panels"]:
+            for target in panel["targets"]:
+                where = f"{board.uid}: {panel['title']} {target['refId']}"
+                found[where] = promql.filled(target["expr"])
+    return found
+
+
+@contextmanager
+def stormy(service: Service) -> Iterator[None]:
+    """A run with lanes, slots and trouble, told while the block lasts."""
+    flags = ["--gpus", "2", "--envs", "16", "--slots", "4", "--seconds", str(SECONDS), "--run-id", "stormy"]
+    faults = ["--fault", "crash-storm@5", "--fault", "cull-storm@8"]
+    to = ["--endpoint", str(service.endpoints.otlp_http)]
+    trainer = subprocess.Popen(
+        [sys.executable, "-m", "overwatch.cli", "simulate", *flags, *faults, *to],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        trainer.terminate()
+        trainer.wait(20)
+
+
+def exported(service: Service) -> set[str]:
+    """Names of all samples on the collector's two pages."""
+    ends = service.context.board.urls
+    pages = [http(f"{ends[page]}/metrics").body.decode() for page in ("metrics", "telemetry")]
+    lines = [line for page in pages for line in page.splitlines() if line and not line.startswith("#")]
+    return {line.partition("{")[0].partition(" ")[0] for line in lines}
+
+
+@pytest.mark.timeout(120)
+def test_every_question_has_an_answer(tmp_path: Path) -> None:
+    """Only what is exported is asked for, and all of it comes back with data."""
+    need("prometheus")
+    questions = asked()
+    with running(tmp_path) as service, prometheus(tmp_path, service) as url, stormy(service):
+        eventually(lambda: ask(url, 'overwatch_policy_status{rl_run_id="stormy"}'), 40)
+        unanswered = set(questions)
+        deadline = time.monotonic() + SECONDS
+        while unanswered and time.monotonic() < deadline:
+            unanswered = {where for where in unanswered if not ask(url, questions[where])}
+            time.sleep(0.2)
+        known = exported(service) | MADE_BY_PROMETHEUS
+
+    assert {where: questions[where] for where in unanswered} == {}
+    named = {one.name for expr in questions.values() for one in promql.selected(expr)}
+    assert named - known == set()
+    assert len(questions) > 60
