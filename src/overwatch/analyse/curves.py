@@ -1,7 +1,7 @@
 """How numbers went over a run: one curve a number, with update, time and steps of each value.
 
 A snapshot carries the newest ten values of each policy number, so curves made of one snapshot a second have
-every value of up to ten updates a second; beyond that they have one a tick. Pure.
+every value of up to nine updates a second; beyond that some are missing. Pure.
 """
 
 import math
@@ -20,6 +20,8 @@ AXES: Final[tuple[Axis, ...]] = ("update", "time", "steps")
 TASK_METRIC: Final = "task_metric"
 """The run's own metric: the mean over lanes of the median of their envs."""
 STEPS_PER_S: Final = "steps_per_s"
+NOT_OK: Final = "envs_not_ok"
+"""How many envs are not OK."""
 LANE_FIELDS: Final = ("utilization", "memory_used_bytes", "temperature_c", "power_w", "clock_hz")
 HOST_FIELDS: Final = ("cpu_utilization", "ram_used_bytes")
 _SAME_S: Final = 1e-6
@@ -137,6 +139,10 @@ class Curves:
         self._take_value(
             TASK_METRIC, Scope.ENV, sum(medians) / len(medians) if medians else None, place
         )  # fmt: skip
+
+        counts = snapshot.board.counts
+        bad = sum(count for word, count in counts.items() if word not in ("ok", "unknown"))
+        self._take_value(NOT_OK, Scope.ENV, float(bad) if counts else None, place)
 
     def _take_value(
         self,

@@ -10,10 +10,12 @@ import click
 from overwatch import __version__
 from overwatch.cli.audit import audit
 from overwatch.cli.catalog import catalog
+from overwatch.cli.compare import compare
 from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
 from overwatch.cli.locate import locate
 from overwatch.cli.query import query
+from overwatch.cli.report import report
 from overwatch.cli.watch import Option
 
 _baseline: Final = click.option(
@@ -184,3 +186,5 @@ main.add_command(locate)
 main.add_command(completion)
 main.add_command(query)
 main.add_command(audit)
+main.add_command(report)
+main.add_command(compare)

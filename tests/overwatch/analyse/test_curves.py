@@ -66,7 +66,7 @@ def test_a_value_that_was_not_finite_is_a_gap(tmp_path: Path) -> None:
 
 @given(
     st.lists(st.one_of(st.none(), st.integers(0, 2).map(float)), min_size=1, max_size=40),
-    st.lists(st.integers(1, 10), min_size=1, max_size=12),
+    st.lists(st.integers(1, 9), min_size=1, max_size=12),
 )
 def test_values_between_two_histories_are_counted(values: list[float | None], hops: list[int]) -> None:
     """However alike they are, where the number of updates tells how many there were."""

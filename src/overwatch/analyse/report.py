@@ -1,0 +1,189 @@
+"""The report of one run: what went wrong, when and why, on the first screen; then all that it is made of.
+
+Owns the order of a report. One file that needs nothing else. Pure: the same recording, the same page.
+"""
+
+from typing import Final
+
+from overwatch import __version__
+from overwatch.analyse.groups import Group, foremost, groups, lasting
+from overwatch.analyse.page import Markup, page, section, table, tag, text
+from overwatch.analyse.report_machines import machines
+from overwatch.analyse.report_policy import policy
+from overwatch.analyse.report_seeds import seeds
+from overwatch.analyse.report_time import timeline
+from overwatch.analyse.report_worst import worst_envs
+from overwatch.analyse.rows import moment
+from overwatch.analyse.story import SEVERITIES, Story
+from overwatch.catalog.durations import duration
+from overwatch.catalog.runbooks import runbook
+
+CARDS: Final = 6
+"""Kinds of findings on the first screen."""
+_WORDS: Final = ("critical", "warning", "info")
+
+
+def report(story: Story) -> str:
+    """The page; ends without a newline."""
+    found = groups(story)
+    return page(
+        f"{story.run.run_id} · Overwatch",
+        _header(story),
+        _banner(story, found),
+        tag("div", *(_card(group) for group in foremost(lasting(found), CARDS)), class_="found")
+        if found
+        else Markup(""),
+        timeline(story, found),
+        _all_findings(story, found),
+        policy(story),
+        machines(story),
+        worst_envs(story),
+        seeds(story),
+        _identity(story),
+        _footer(story),
+    )
+
+
+def _header(story: Story) -> Markup:
+    run = story.run
+    words = [
+        run.task,
+        run.algo,
+        None if run.n_envs is None else f"{run.n_envs:,} envs",
+        f"{story.last.counters.get('updates', 0):,.0f} updates",
+        f"{run.steps:,} steps" if run.steps else None,
+        duration(story.length),
+        moment(story, 0.0)[:19].replace("T", " ") + " UTC",
+    ]
+    return tag(
+        "header", tag("h1", text(run.run_id)), tag("p", text(" · ".join(word for word in words if word)))
+    )
+
+
+def _banner(story: Story, found: list[Group]) -> Markup:
+    """One sentence: how it ended, and what the first serious thing was."""
+    bad = [group for group in found if group.severity != "info"]
+    ended = story.run.outcome or f"not ended ({story.last.link.state.replace('_', ' ')})"
+    reason = f": {story.run.reason}" if story.run.reason else ""
+    if not bad:
+        said = (
+            f"Nothing was found wrong. The run {'is ' if story.run.outcome is None else ''}{ended}{reason}."
+        )
+        return tag(
+            "div", tag("b", text(said)), tag("p", text(story.last.verdict.text)), class_="card banner ok"
+        )
+    severity = max((group.severity for group in bad), key=SEVERITIES.index)
+    counts = {word: sum(group.severity == word for group in bad) for word in _WORDS}
+    kinds = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
+    worst = [group for group in bad if group.severity == severity]
+    first, *others = worst
+    headline = f"{_sentence(first.first.finding.message)} From {_when(first.first.since, first.first.update)}"
+    headline += ", and still so at the end." if first.open else f", for {duration(first.lasted)}."
+    then = [
+        f"{group.code} {group.subject}".strip() + f" at {duration(group.first.since)}" for group in others
+    ]
+    more = (
+        f" Then {'; '.join(then[:4])}{'' if len(then) <= 4 else f'; and {len(then) - 4} more'}."
+        if then
+        else ""
+    )
+    rest = f"The run {ended}{reason}.{more} In all {kinds} kind{'' if len(bad) == 1 else 's'} of findings."
+    return tag("div", tag("b", text(headline)), tag("p", text(rest)), class_=f"card banner {severity}")
+
+
+def _sentence(message: str) -> str:
+    return message[:1].upper() + message[1:] + ("" if message.endswith(".") else ".")
+
+
+def _when(seconds: float, update: int | None) -> str:
+    return duration(max(0.0, seconds)) + ("" if update is None else f" (update {update:,})")
+
+
+def _card(group: Group) -> Markup:
+    finding = group.first.finding
+    times = f" ×{len(group.found)}" if len(group.found) > 1 else ""
+    until = "still open at the end" if group.open else f"lasted {duration(group.lasted)}"
+    when = f"{_when(group.first.since, group.first.update)} · {until}"
+    if finding.symptoms:
+        when += f" · {finding.symptoms} symptoms"
+    book = runbook(group.code)
+    inside = [
+        tag("h3", tag("span", text(group.severity), class_=f"pill {group.severity}"),
+            text(f"{group.code}{times} {group.subject}".strip())),
+        tag("div", text(when), class_="when"),
+        tag("p", text(_sentence(finding.message))),
+    ]  # fmt: skip
+    if finding.factors:
+        inside.append(tag("p", tag("i", text("why")), text(" · ".join(finding.factors)), class_="why"))
+    elif book is not None:
+        inside.append(tag("p", tag("i", text("means")), text(book.means), class_="why"))
+    act = finding.hint or (book.act if book else "")
+    if act:
+        inside.append(tag("p", tag("i", text("do")), text(_sentence(act)), class_="do"))
+    return tag("div", *inside, class_=f"card {group.severity}")
+
+
+def _all_findings(story: Story, found: list[Group]) -> Markup:
+    """Every finding, and what each kind means, folded away where there are many."""
+    if not found:
+        return Markup("")
+    rows = [
+        (
+            tag("td", text(duration(max(0.0, one.since))), class_="nw"),
+            tag("td", text("–" if one.update is None else f"{one.update:,}"), class_="num"),
+            tag("td", tag("span", text(one.severity), class_=f"pill {one.severity}"), class_="nw"),
+            tag("td", text(one.finding.code), class_="nw"),
+            text(f"{one.finding.subject.scope} {one.finding.subject.id or ''}".strip()),
+            text(one.finding.message),
+            tag("td", text("open" if one.open else duration(one.until - one.since)), class_="nw"),
+        )
+        for one in story.findings
+    ]
+    listing = table(("at", "update", "", "code", "about", "what", "lasted"), rows)
+    books = [tag("div", *_book(code)) for code in dict.fromkeys(group.code for group in found)]
+    folded = tag("details", tag("summary", text("What each kind means, and what to do")), *books)
+    note = f"{len(story.findings)} in all"
+    return section("Findings", tag("div", listing, folded, class_="card"), note=note, anchor="findings")
+
+
+def _book(code: str) -> list[Markup]:
+    book = runbook(code)
+    if book is None:
+        return [tag("h3", text(code)), tag("p", text("A rule of this collector's own configuration."))]
+    return [
+        tag("h3", text(code)),
+        tag("p", text(book.means)),
+        tag("p", tag("i", text("confirm")), text(book.confirm), class_="why"),
+        tag("p", tag("i", text("do")), text(book.act), class_="do"),
+    ]
+
+
+def _identity(story: Story) -> Markup:
+    """What it was started with, on which machine, and who told of it."""
+    host = story.last.system.host
+    facts = {
+        "recording": str(story.path),
+        "began": moment(story, 0.0),
+        "last heard of": moment(story, story.length),
+        "outcome": story.run.outcome or story.last.link.state,
+        "checkpoint": story.run.checkpoint_path,
+        "sources": ", ".join(source.name for source in story.last.link.sources),
+        "records dropped": None if story.last.link.dropped is None else f"{story.last.link.dropped:,}",
+        "memory of the host": None if host is None or host.ram_total_bytes is None
+        else f"{host.ram_total_bytes / 2**30:,.1f} GiB",
+    }  # fmt: skip
+    facts |= {
+        f"{lane.gpu_id} is": " ".join(word for word in (lane.uuid, lane.node and f"on {lane.node}") if word)
+        for lane in story.last.system.gpus
+    }
+    told = [(name, value) for name, value in facts.items() if value]
+    left = table(("run and machine", ""), ((text(name), text(value)) for name, value in told))
+    right = table(("configuration", ""), ((text(name), text(value)) for name, value in story.config.items()))
+    cards = (tag("div", side, class_="card") for side in (left, right))
+    return section("Identity and configuration", tag("div", *cards, class_="grid"), anchor="config")
+
+
+def _footer(story: Story) -> Markup:
+    beyond = story.facts.beyond
+    left_out = f" {beyond:,} lines beyond what a report keeps were left out." if beyond else ""
+    return tag("footer", text(f"Written by Overwatch {__version__} from {story.path}.{left_out}"))
