@@ -163,14 +163,14 @@ class Curves:
         curve.add(value, *place)
 
 
-def fresh_values(before: Sequence[float | None], now: Sequence[float | None], likely: int) -> int:
+def fresh_values(before: Sequence[object], now: Sequence[object], likely: int) -> int:
     """How many values at the end of a history are new: as many as are likely, where that fits.
 
     Both hold the newest values of one series, and at least one of them is new. Of a number that stands still
     any count would fit; of others that overlap, only the right one.
     """
     most = len(now)
-    if likely >= most and (len(set(now)) > 1 or list(now[:1]) != list(before[-1:])):
+    if likely >= most and (any(one != now[0] for one in now) or list(now[:1]) != list(before[-1:])):
         likely = 1
     counts: list[int] = [min(max(1, likely), most), *range(1, most)]
     for fresh in counts:

@@ -63,8 +63,9 @@ def effect(first: Floats, second: Floats, direction: str | None, *, parted: bool
     told = replace(told, delta=delta, interval=interval, g=hedges_g(a, b))
     if np.array_equal(a, b):
         return replace(told, verdict="same", why="identical")
-    clear = (parted and abs(delta) == 1) or (_still(a) and _still(b))
-    if min(told.worth) < NEEDS_WORTH and not clear:
+    if (parted and abs(delta) == 1) or (_still(a) and _still(b)):
+        return replace(told, verdict=_called(delta, direction))
+    if min(told.worth) < NEEDS_WORTH:
         few = f"{min(told.n)} values that follow one another are worth {min(told.worth):.1f}"
         return replace(told, why=f"{few}, a verdict needs {NEEDS_WORTH:g}")
     return replace(told, verdict=_verdict(delta, interval, direction))
@@ -76,6 +77,10 @@ def _verdict(delta: float, interval: tuple[float, float], direction: str | None)
         return "same"
     if low * high <= 0 or abs(delta) < MATTERS:
         return "unclear"
+    return _called(delta, direction)
+
+
+def _called(delta: float, direction: str | None) -> Verdict:
     if direction is None:
         return "higher" if delta > 0 else "lower"
     return "better" if (delta > 0) == (direction == "up") else "worse"
@@ -142,12 +147,11 @@ def _signs(a: Floats, b: Floats) -> Floats:
 
 
 def _interval(a: Floats, b: Floats, delta: float) -> tuple[float, float]:
-    """Of delta, by Feng and Cliff (2004), whose ends stay within -1 and 1; each side counts what it is worth."""
+    """Of delta, by Feng and Cliff (2004): within -1 and 1. Each side counts what it is worth."""
     signs = _signs(a, b)
     mine, theirs = worth(a), worth(b)
-    spread = (
-        float(np.var(signs.mean(axis=1), ddof=1)) / mine + float(np.var(signs.mean(axis=0), ddof=1)) / theirs
-    )
+    spreads = [float(np.var(signs.mean(axis=side), ddof=1)) for side in (1, 0)]
+    spread = spreads[0] / mine + spreads[1] / theirs
     t = _student(max(1.0, mine + theirs - 2))
     if abs(delta) == 1:
         least = min(mine, theirs)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from overwatch.analyse.curves import fresh_values
 from overwatch.catalog import Stage
 from overwatch.events import Event, GateEvaluated, RunStarted, SeedStageChanged
 from overwatch.projection.feed import feed_line
@@ -48,6 +49,8 @@ class Facts:
     """By id, in the order in which they were first told of."""
     beyond: int = 0
     """Lines and moves beyond what is kept."""
+    _feed: tuple[FeedLine, ...] = ()
+    """The last one taken."""
 
     def take(self, event: Event, began: float) -> None:
         """Go on with one event of the run, which began at this Unix second."""
@@ -68,6 +71,12 @@ class Facts:
             self.lines.append(feed_line(entry))
         elif entry is not None:
             self.beyond += 1
+
+    def take_feed(self, feed: tuple[FeedLine, ...]) -> None:
+        """Go on with the feed of a snapshot, where nothing else is left; it holds the newest lines only."""
+        if feed != self._feed:
+            self.lines += feed[len(feed) - fresh_values(self._feed, feed, 1) :]
+        self._feed = feed
 
     def _move(self, event: SeedStageChanged, began: float) -> None:
         seed = self.seeds.get(event.seed_id)

@@ -136,6 +136,8 @@ def stories(source: Source, *, facts: bool = True) -> dict[str, Story]:
             began = snapshot.time if run.started is None else min(run.started, snapshot.time)
             story = told[run.run_id] = Story(path=source.path, began=began, first=snapshot, last=snapshot)
         story.take(snapshot)
+        if not source.tells:
+            story.facts.take_feed(snapshot.feed)
     for record in source.records() if facts else ():
         of_run = told.get(record.origin.run_id)
         if of_run is not None:

@@ -41,8 +41,8 @@ def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: 
 
     source = open_source(path)
     told = stories(source, facts=facts)
-    if source.unread() is not None:
-        click.echo(f"{path}: {source.unread()} could not be read and were left out", err=True)
+    for line in source.remarks():
+        click.echo(line, err=True)
     if every and run_id is None and told:
         return list(told.values())
     return [one_of(path, told.values(), run_id)]

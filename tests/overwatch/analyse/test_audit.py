@@ -30,14 +30,14 @@ def test_what_is_ignored_or_allowed_does_not_fail(storm: Path, story: Story) -> 
     codes = {row.kind for row in counted}
     ignored = [word for code in codes for word in ("--ignore", code)]
 
-    assert overwatch("audit", storm, *ignored).exit_code == 0
-    assert overwatch("audit", storm, "--max", str(len(counted))).exit_code == 0
-    assert overwatch("audit", storm, "--max", str(len(counted) - 1)).exit_code == 1
+    assert overwatch("audit", storm / "snapshots.jsonl", *ignored).exit_code == 0
+    assert overwatch("audit", storm / "snapshots.jsonl", "--max", str(len(counted))).exit_code == 0
+    assert overwatch("audit", storm / "snapshots.jsonl", "--max", str(len(counted) - 1)).exit_code == 1
 
 
 def test_json_says_what_counted_and_what_did_not(storm: Path) -> None:
     """And by which rules."""
-    told = json.loads(overwatch("audit", storm, "--format", "json").stdout)
+    told = json.loads(overwatch("audit", storm / "snapshots.jsonl", "--format", "json").stdout)
 
     assert (told["ok"], told["fail_on"], told["max"], told["runs"]) == (False, "critical", 0, ["storm"])
     assert {row["severity"] for row in told["counted"]} == {"critical"}
@@ -46,7 +46,7 @@ def test_json_says_what_counted_and_what_did_not(storm: Path) -> None:
 def test_junit_has_a_case_for_each_kind_of_finding(storm: Path, tmp_path: Path) -> None:
     """Failures hold the message, the next step and what it means; the numbers add up."""
     out = tmp_path / "audit.xml"
-    overwatch("audit", storm, "--format", "junit", "-o", out)
+    overwatch("audit", storm / "snapshots.jsonl", "--format", "junit", "-o", out)
     root = ET.parse(out).getroot()  # noqa: S314 our own
     (suite,) = root
     failed = {case.get("name"): case.find("failure") for case in suite if case.find("failure") is not None}
@@ -81,7 +81,7 @@ def test_junit_holds_any_text(story: Story) -> None:
 )
 def test_bad_input_is_status_2(storm: Path, words: tuple[str, ...], said: str) -> None:
     """Never that of a run that failed."""
-    result = overwatch("audit", storm, *words)
+    result = overwatch("audit", storm / "snapshots.jsonl", *words)
 
     assert result.exit_code == 2
     assert said in result.stderr

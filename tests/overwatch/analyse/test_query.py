@@ -66,7 +66,7 @@ def test_words_are_searched_for_in_all_that_is_said(story: Story) -> None:
 
 def test_rows_are_printed_as_text_json_and_csv(storm: Path) -> None:
     """As many in each, with the same words."""
-    asked = ("query", storm, "what=finding severity=critical")
+    asked = ("query", storm / "snapshots.jsonl", "what=finding severity=critical")
     lines = overwatch(*asked).stdout.splitlines()
     told = [json.loads(line) for line in overwatch(*asked, "--format", "json").stdout.splitlines()]
     cells = list(csv.DictReader(io.StringIO(overwatch(*asked, "--format", "csv").stdout)))
@@ -80,7 +80,7 @@ def test_rows_are_printed_as_text_json_and_csv(storm: Path) -> None:
 def test_what_is_left_out_is_said(storm: Path, tmp_path: Path) -> None:
     """By `--limit`; and a file holds what is not."""
     out = tmp_path / "new" / "rows.txt"
-    result = overwatch("query", storm, "--limit", "3", "-o", out)
+    result = overwatch("query", storm / "snapshots.jsonl", "--limit", "3", "-o", out)
 
     assert result.exit_code == 0
     assert "more rows were left out" in result.stderr
@@ -89,7 +89,7 @@ def test_what_is_left_out_is_said(storm: Path, tmp_path: Path) -> None:
 
 def test_finding_nothing_is_status_1(storm: Path) -> None:
     """And is said."""
-    result = overwatch("query", storm, "env=4000")
+    result = overwatch("query", storm / "snapshots.jsonl", "env=4000")
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert "env=4000" in result.stderr

@@ -169,15 +169,15 @@ def test_it_is_printed_or_written_where_asked(
     """`-o -` prints; without `-o` the file is called as the run is."""
     monkeypatch.chdir(tmp_path)
 
-    assert overwatch("report", storm, "-o", "-").stdout.startswith("<!doctype html>")
-    assert overwatch("report", storm).exit_code == 0
+    assert overwatch("report", storm / "snapshots.jsonl", "-o", "-").stdout.startswith("<!doctype html>")
+    assert overwatch("report", storm / "snapshots.jsonl").exit_code == 0
     assert (tmp_path / "storm.html").is_file()
 
 
 def test_what_cannot_be_written_is_said(storm: Path, tmp_path: Path) -> None:
     """A path below a file; a recording that is none."""
     (tmp_path / "file").touch()
-    below = overwatch("report", storm, "-o", tmp_path / "file" / "run.html")
+    below = overwatch("report", storm / "snapshots.jsonl", "-o", tmp_path / "file" / "run.html")
 
     assert (below.exit_code, "cannot be written" in below.stderr) == (2, True)
     assert overwatch("report", tmp_path, "-o", tmp_path / "run.html").exit_code == 2

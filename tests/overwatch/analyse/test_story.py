@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.analyse.source import AnalyseError
+from overwatch.analyse.source import AnalyseError, open_source
 from overwatch.analyse.story import Story, read_story
 
 
@@ -63,17 +63,38 @@ def test_a_log_of_snapshots_is_as_good_for_curves(storm: Path, story: Story) -> 
     assert [found.finding for found in logged.findings] == [found.finding for found in story.findings]
 
 
+def test_a_log_of_snapshots_has_the_lines_of_its_feeds(storm: Path, story: Story) -> None:
+    """Each once, in order; a feed holds the newest hundred, so those of a burst are lost."""
+    lines = [(line.time, line.message, line.env_id) for line in story.facts.lines]
+    logged = [
+        (line.time, line.message, line.env_id) for line in read_story(storm / "snapshots.jsonl").facts.lines
+    ]
+
+    assert logged == lines
+
+
+def test_otlp_files_without_an_index_have_the_same_story(storm: Path, story: Story, tmp_path: Path) -> None:
+    """As far as their own times tell."""
+    (tmp_path / "logs.jsonl").write_bytes((storm / "otlp" / "logs.jsonl").read_bytes())
+    loose = read_story(tmp_path / "logs.jsonl")
+
+    assert loose.config == story.config
+    assert loose.curves.policy["kl_divergence"].value == story.curves.policy["kl_divergence"].value
+    assert {found.finding.code for found in loose.findings} == {
+        found.finding.code for found in story.findings
+    }
+
+
 def test_lines_that_are_no_snapshots_are_counted(storm: Path, tmp_path: Path) -> None:
-    """A byte order mark, blank lines and carriage returns are none of them."""
+    """And the others are read."""
     lines = (storm / "snapshots.jsonl").read_bytes().splitlines()
     log = tmp_path / "log.jsonl"
-    log.write_bytes(b"\xef\xbb\xbf" + b"\r\n".join([lines[0], b"", b"{no", *lines[1:], lines[2][:100]]))
-    from overwatch.analyse.source import open_source
+    log.write_bytes(b"\r\n".join([lines[0], b"", b"{no", *lines[1:], lines[2][:100]]))
 
     source = open_source(log)
 
     assert len(list(source.snapshots())) == len(lines)
-    assert source.unread() == "2 lines"
+    assert len(source.remarks()) == 2
 
 
 def test_a_run_that_is_not_there_is_named_with_those_that_are(storm: Path) -> None:
