@@ -95,8 +95,8 @@ def test_text_says_all_of_it(logs: tuple[Path, Path]) -> None:
     text = overwatch("compare", *logs).stdout
 
     said = (
-        "A  healthy", "B  collapsed", "CONFIGURATION  the same", "policy-collapse", "FIRST DIVERGENCE", "worse",
-        "the same to the bit up to", "VERDICT", "two seeds of one configuration",
+        "A  healthy", "B  collapsed", "CONFIGURATION  the same", "policy-collapse", "FIRST DIVERGENCE",
+        "worse", "the same to the bit up to", "VERDICT", "two seeds of one configuration",
     )  # fmt: skip
     for word in said:
         assert word in text
