@@ -88,7 +88,7 @@ def _show(app: "OverwatchApp") -> int:
             "overwatch tui needs a terminal; for one frame use --once --format text, json or svg\n"
         )
         return 2
-    code = app.run(mouse=False)
+    code = app.run(mouse=app.session.settings.mouse)
     return app.return_code or 0 if code is None else code
 
 

@@ -29,9 +29,11 @@ from overwatch import discovery
 from overwatch.feeds.live import Connection, Update
 from overwatch.feeds.towers import AckError, Listed
 from overwatch.snapshot import Snapshot, Timing, View
+from overwatch.tui import pointing
 from overwatch.tui.canvas import Canvas
 from overwatch.tui.context import Context, Freshness, freshness, replayed
 from overwatch.tui.keys import Mode
+from overwatch.tui.mouse import ClickDriver
 from overwatch.tui.paging import Page
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Transport
@@ -104,13 +106,14 @@ class OverwatchApp(App[int]):
         *,
         recorded: bool = False,
     ) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(ansi_color=True, driver_class=ClickDriver)
         self._feed = feed
         self._address = address
         self.session = Session(transport, settings)
         self.canvas = Canvas(self._look)
         self.session.recorded = recorded
         self._area = Size(0, 0)
+        self._frame = Frame(lines=[])
         self._asked = View()
         self._painted_at = 0.0
         self._pending: asyncio.TimerHandle | None = None
@@ -145,11 +148,19 @@ class OverwatchApp(App[int]):
         self.paint()
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys and pasted text go to the session, before Textual finds a use for them."""
+        """Keys, pasted text and the mouse go to the session, before Textual finds a use for them."""
         if isinstance(event, events.Key):
             self.session.press(event.key, event.character, time.monotonic())
         elif isinstance(event, events.Paste):
             self.session.paste(event.text)
+        elif isinstance(event, events.MouseDown):
+            pointing.click(self.session, self._frame.target(event.x, event.y), time.monotonic())
+        elif isinstance(event, events.MouseScrollDown | events.MouseScrollUp):
+            down = 1 if isinstance(event, events.MouseScrollDown) else -1
+            beyond = self._frame.beyond(event.x)
+            pointing.wheel(self.session, down, time.monotonic(), drawer=beyond)
+        elif isinstance(event, events.MouseEvent):
+            return
         else:
             await super().on_event(event)
             return
@@ -163,6 +174,8 @@ class OverwatchApp(App[int]):
     def _tell(self) -> None:
         """Do what the session cannot do by itself: go to another run, acknowledge, ask for the runs."""
         session = self.session
+        if isinstance(self._driver, ClickDriver):
+            self._driver.report_mouse(on=session.settings.mouse)
         if session.going is not None:
             self._feed.go(session.going)
             session.going = None
@@ -273,7 +286,8 @@ class OverwatchApp(App[int]):
         if width < 1 or height < 1:
             return
         self.canvas.look = self._look
-        self.canvas.show(self.frame(width, height).lines)
+        self._frame = self.frame(width, height)
+        self.canvas.show(self._frame.lines)
         self._paint_ms.append((time.perf_counter() - begun) * 1e3)
 
     def frame(self, width: int, height: int) -> Frame:

@@ -13,6 +13,7 @@ from overwatch.tui.hold import Hold
 from overwatch.tui.inspected import Inspected, LaneOf, SlotOf
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.panels.heatmap import zoomed
+from overwatch.tui.past import Past
 from overwatch.tui.playback import Transport
 
 ROWS: Final = 256
@@ -42,6 +43,7 @@ class Boarding(Feeding):
         self._inspected: Inspected | None = None
         self._pinned: frozenset[int] = frozenset()
         self.heat = Heat()
+        self.past = Past()
         self._heat_step = 1
         self._mapped = False
         self.copying = False
@@ -122,6 +124,27 @@ class Boarding(Feeding):
         if self.opened and isinstance(self.cursor, int):
             self.open_env(self.cursor)
 
+    def point_at_place(self, place: Place) -> None:
+        """The cursor onto a row, which an open drawer follows; the row under it opens, an open lane folds."""
+        self._feed_has_keys = False
+        if place == self.cursor and not self.opened:
+            self.do_open(0)
+        elif isinstance(place, LaneAt) and place not in self.walk:
+            self._folds[place.gpu_id] = False
+            self.cursor = place
+        else:
+            self.cursor = place
+            self._row = self.walk.index(place) if place in self.walk else self._row
+            if self.opened and isinstance(place, int):
+                self.open_env(place)
+
+    def point_at_line(self, back: int) -> None:
+        """The keys to the feed, its cursor onto a line; the line under it opens."""
+        if self._feed_has_keys and self._line == back:
+            self.do_open_line(0)
+        else:
+            self._feed_has_keys, self._line = True, back
+
     def open_env(self, env_id: int) -> None:
         """An env into the drawer, wherever it is on the board."""
         self._close_but_size()
@@ -158,6 +181,11 @@ class Boarding(Feeding):
             return
         here = bad.index(self._env_id) if self._env_id in bad else -1 if int(step) > 0 else 0
         self.open_env(bad[(here + int(step)) % len(bad)])
+
+    def do_past(self, by: int | str) -> None:
+        """The open environment so many seconds later, or earlier."""
+        if self._env_id is not None and self._inspected is None:
+            self.notice = self.past.step(int(by))
 
     def do_full(self, _: int | str) -> None:
         """The drawer on the full screen, or beside the board."""

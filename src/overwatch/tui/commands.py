@@ -21,6 +21,7 @@ _SETS: Final[dict[str, tuple[str, ...]]] = {
     "theme": THEME_NAMES,
     "glyphs": ("auto", "unicode", "ascii"),
     "clock": ("local", "utc"),
+    "mouse": ("on", "off"),
 }
 
 

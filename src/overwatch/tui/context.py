@@ -16,6 +16,7 @@ from overwatch.tui.heat import Heat
 from overwatch.tui.history import History
 from overwatch.tui.inspected import Inspected
 from overwatch.tui.keys import KEYS, Key, Mode
+from overwatch.tui.past import Moment
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.text import Role, clean
@@ -93,6 +94,28 @@ Place: TypeAlias = int | LaneAt
 """Where the cursor can lie: on an env, by its id, or on a closed lane."""
 
 
+class AlarmAt(NamedTuple):
+    """A line of the alarm rail, by its number."""
+
+    number: int
+
+
+class LineAt(NamedTuple):
+    """A line of the feed, counted back from the newest."""
+
+    back: int
+
+
+class PickAt(NamedTuple):
+    """A line of a page that lists something."""
+
+    place: int
+
+
+Target: TypeAlias = Place | AlarmAt | LineAt | PickAt
+"""What a click can mean."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ui:
     """What the user opened, folded, typed and toggled."""
@@ -109,6 +132,8 @@ class Ui:
     prompt: Prompt | None = None
     env_id: int | None = None
     """The env in the drawer."""
+    past: Moment | None = None
+    """How the env in the drawer was, where that is shown and not how it is."""
     alarm: Finding | None = None
     """The finding in the drawer."""
     full: bool = False

@@ -43,3 +43,9 @@ class Feeding(Transporting):
     def do_pause(self, _: int | str) -> None:
         """Stop following at the newest line, or follow again."""
         self._line = None if self._line is not None else 0 if self.feed else None
+
+    def do_rewind(self, _: int | str) -> None:
+        """The recording to the moment of the line under the cursor."""
+        if self.transport is not None and self.feed:
+            self.transport.seek(self.feed[-1 - (self._line or 0)].time)
+            self._line = None

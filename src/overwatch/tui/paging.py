@@ -8,6 +8,7 @@ from enum import Enum
 
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Finding
+from overwatch.tui import moments
 from overwatch.tui.boarding import Boarding
 from overwatch.tui.history import History
 from overwatch.tui.panels.policy import names
@@ -65,6 +66,13 @@ class Paging(Boarding):
         """The cursor of the page."""
         self._picked = min(max(0, self.picked + int(by)), max(0, self._length() - 1))
 
+    def point_at_pick(self, place: int) -> None:
+        """The page's cursor onto a line; what is under it is chosen."""
+        if place == self.picked:
+            self.do_choose(0)
+        else:
+            self._picked = place
+
     def do_choose(self, _: int | str) -> None:
         """The run under the cursor from now on, or what the finding under it is about."""
         if self.page is Page.RUNS and self.runs:
@@ -107,6 +115,33 @@ class Paging(Boarding):
         env = self._env_id if self._env_id is not None else self.cursor
         about = (one for one in findings if one.subject.scope == "env" and one.subject.id == str(env))
         return next(about, None)
+
+    def do_moment(self, _: int | str) -> None:
+        """The feed where that finding began; a recording goes there too."""
+        finding = self._finding()
+        if finding is None:
+            self.notice = "there is no finding about what is under the cursor; A lists them all"
+            return
+        self.page = None
+        self._close()
+        self._toggles, self._search, self._feed_has_keys, self._line = frozenset(), "", True, None
+        if self.transport is not None:
+            self.transport.seek(finding.since)
+            return
+        self._line = moments.line_of(finding, self.feed)
+        if self._line is None:
+            self.notice = "the feed here does not go back to when this began; r opens the recording"
+
+    def do_cause(self, _: int | str) -> None:
+        """The finding that the feed's line belongs to."""
+        if self.snapshot is None or not self.feed:
+            return
+        finding = moments.finding_of(self.feed[-1 - (self._line or 0)], self.snapshot.findings)
+        if finding is None:
+            self.notice = "this line belongs to no finding"
+            return
+        self._close_but_size()
+        self._alarm, self._feed_has_keys = finding, False
 
     def do_ack(self, _: int | str) -> None:
         """Acknowledge that finding; where none is meant, list them to choose from."""

@@ -68,6 +68,7 @@ class Session(Paging):
             line=self._line,
             prompt=self._prompt,
             env_id=self._env_id,
+            past=self.past.shown,
             alarm=self._alarm,
             full=self._full,
             scroll=self._scroll,
@@ -101,6 +102,7 @@ class Session(Paging):
         added = self.scrollback.take(snapshot)
         self.heat.take(snapshot)
         self.history.take(snapshot)
+        self.past.take(snapshot, self._env_id)
         if self._line is not None and added:
             self._line = max(0, min(self._line + len(self.feed) - before, len(self.feed) - 1))
         if self._alarm is not None:
@@ -109,8 +111,7 @@ class Session(Paging):
 
     def press(self, key: str, character: str | None, now: float) -> None:
         """One key, by Textual's name; `character` is what it types, `now` monotonic seconds."""
-        self.notice = None
-        self.hold.press(self.shown, now)
+        self.touched(now)
         mode = self.mode
         if mode is Mode.PROMPT:
             self._type(key, character)
@@ -118,6 +119,11 @@ class Session(Paging):
         found = find(key, mode, self.keys, slots=self.slots, replay=self.transport is not None)
         if found is not None:
             self.act(found.action, found.argument)
+
+    def touched(self, now: float) -> None:
+        """The user does something: what was said to them goes, and rows stand still for a while."""
+        self.notice = None
+        self.hold.press(self.shown, now)
 
     def act(self, name: str, argument: int | str = 0) -> None:
         """Do what a key of that action does."""
@@ -193,7 +199,8 @@ class Session(Paging):
 
     def change(self, name: str, value: str) -> None:
         """Change a setting until the user leaves."""
-        self.settings = msgspec.structs.replace(self.settings, **{name: value})
+        wanted = value == "on" if name == "mouse" else value
+        self.settings = msgspec.structs.replace(self.settings, **{name: wanted})
         self.notice = f"{name} is {value} until you leave; write it into the settings file to keep it"
 
     def do_home(self, _: int | str) -> None:

@@ -42,6 +42,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     clock: Annotated[Literal["local", "utc"], _said("Time zone of clock times: this machine's, or UTC.")] = (
         "local"
     )
+    mouse: Annotated[
+        bool,
+        _said("Clicks select and open, the wheel scrolls. Off, the terminal keeps its mouse for itself."),
+    ] = True
     keys: Annotated[
         dict[str, list[str]],
         _said("Keys by what they do, e.g. filter: [slash, f]; names are those of the help page."),

@@ -1,5 +1,6 @@
 """A session at a terminal of a given size: snapshots and keys in, lines out. No Textual, no clock."""
 
+from dataclasses import replace
 from datetime import UTC
 
 import msgspec
@@ -7,11 +8,38 @@ import msgspec
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, Place, freshness
 from overwatch.tui.panels import welcome
-from overwatch.tui.playback import Transport
+from overwatch.tui.playback import Mark, Playback, Transport
+from overwatch.tui.screens.overview import Frame
 from overwatch.tui.screens.whole import draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.text import plain
+
+
+class Deck:
+    """A transport that notes what it is told."""
+
+    def __init__(self, marks: tuple[Mark, ...] = ()) -> None:
+        self.told: list[tuple[str, float]] = []
+        self.playback = Playback(time=50.0, first=0.0, last=100.0, playing=False, marks=marks)
+
+    def play(self, *, playing: bool) -> None:
+        """Play on, or pause."""
+        self.told.append(("play", playing))
+        self.playback = replace(self.playback, playing=playing)
+
+    def step(self, by: int) -> None:
+        """Seconds on, or back."""
+        self.told.append(("step", by))
+
+    def seek(self, time: float) -> None:
+        """Go to a time."""
+        self.told.append(("seek", time))
+
+    def set_speed(self, speed: float) -> None:
+        """Play so fast."""
+        self.told.append(("speed", speed))
+        self.playback = replace(self.playback, speed=speed)
 
 
 class Terminal:
@@ -27,6 +55,7 @@ class Terminal:
         self.now = 100.0
         self.lines: list[str] = []
         self.cursor: Place | None = None
+        self.frame = Frame(lines=[])
         self.take(snapshot)
 
     def take(self, snapshot: Snapshot) -> None:
@@ -54,7 +83,7 @@ class Terminal:
         frame = draw(
             session, shown, lambda: self._context(shown), lambda: welcome.Waiting(collector="", state="")
         )
-        self.cursor = frame.cursor
+        self.cursor, self.frame = frame.cursor, frame
         self.lines = [plain(line) for line in frame.lines]
 
     def _context(self, shown: Snapshot) -> Context:

@@ -239,7 +239,7 @@ def test_every_key_reaches_its_action() -> None:
             app.session.do_home(0)
             for name in _INTO[key.modes[0]]:
                 app.session.press(name, None, 0.0)
-            assert app.session.mode is key.modes[0]
+            assert app.session.mode is key.modes[0], key
             _spy(app.session, key.action, seen)
             await pilot.press(key.names[0])
             assert seen.pop() == key.action, key.names[0]

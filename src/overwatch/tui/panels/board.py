@@ -1,16 +1,19 @@
 """Flight board: env rows grouped by lane, worst first, with the reasons in words and a strip of chips."""
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from overwatch.snapshot import Bound, Group, Snapshot
-from overwatch.tui.context import Context, LaneAt, Place
+from overwatch.tui.context import Context, LaneAt, Place, Target
 from overwatch.tui.grammar import lane_word, number, status_counts
 from overwatch.tui.panels import columns as cols
 from overwatch.tui.panels import row
 from overwatch.tui.panels.columns import Columns
 from overwatch.tui.panels.plan import Fold, Head, Item, More, Plan, Row, Wish, flat, grouped
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, left, right, rule, width_of
+
+_APART: Final = 1.0
+"""Anomaly from which on a lane's row says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,8 @@ class Drawn:
     walk: tuple[Place, ...]
     cursor: Place | None
     """What the cursor lies on."""
+    targets: tuple[Target | None, ...] = ()
+    """What a click on each line means."""
 
 
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
@@ -40,13 +45,19 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     )  # fmt: skip
     lines = [] if ctx.beside else [title(snapshot, ctx)]
     lines.append(fit(cols.head(columns), ctx.width))
+    targets = [*[None] * len(lines), *map(_target, plan.items), *[None] * (rows - len(plan.items))]
     lines += [drawing.item(item) for item in plan.items]
     left_over = rows - len(plan.items)
     if not snapshot.envs and snapshot.board.filter is not None and left_over > 0:
         lines.append(fit([Span("  no environment passes the filter; Esc drops it", Role.MUTED)], ctx.width))
         left_over -= 1
     lines += [blank(ctx.width)] * left_over
-    return Drawn(lines=lines, walk=plan.walk, cursor=cursor)
+    return Drawn(lines=lines, walk=plan.walk, cursor=cursor, targets=tuple(targets))
+
+
+def _target(item: Item) -> Target | None:
+    """What a click on this line means: where the cursor can lie, and open lanes."""
+    return LaneAt(item.group.gpu_id) if isinstance(item, Head) else _place(item)
 
 
 def _place(item: Item) -> Place | None:
@@ -136,6 +147,7 @@ class _Drawing:
             Span(state, role),
             Span(self._count(group, state)),
             Span(status_counts(group.counts, "  "), Role.MUTED),
+            *self._apart(group),
         ]
         if self.ctx.beside:
             return self._marked(spans, group, opened=opened)
@@ -144,6 +156,14 @@ class _Drawing:
         return self._marked(
             [*fit(spans, columns.prefix), *values, Span(note, Role.MUTED)], group, opened=opened
         )
+
+    def _apart(self, group: Group) -> list[Span]:
+        """How far the lane is from the others, where it is."""
+        if group.anomaly is None or group.anomaly.score < _APART:
+            return []
+        said = f"  anom {number(group.anomaly.score, '.1f', 4)}"
+        reason = next(iter(group.anomaly.reasons), "")
+        return [Span(said), Span(f" {clean(reason)}" if reason else "", Role.MUTED)]
 
     def _count(self, group: Group, state: str) -> str:
         """How many envs, right-aligned after the state as long as both have room."""

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import COMPACT_BELOW, Context
-from overwatch.tui.grammar import lane_word, status
+from overwatch.tui.grammar import clock, lane_word, status
 from overwatch.tui.panels import alarm, detail, inspecting
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, plain, rule
 
@@ -28,6 +29,7 @@ def box(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     """Exactly `rows` lines of the box's width."""
     wide = width(ctx)
     inner = wide - 3
+    snapshot = _at(snapshot, ctx)
     content = _content(snapshot, inner, ctx)
     shown, most = _window(content, rows - 2, ctx, inner)
     name = cut(_heading(snapshot, ctx), wide - 5)
@@ -43,6 +45,7 @@ def box(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
 
 def full(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     """Title and exactly `rows - 1` lines, over the whole width."""
+    snapshot = _at(snapshot, ctx)
     title = rule(_heading(snapshot, ctx, bound=True), [Span("Esc back", Role.MUTED)], ctx.width)
     content = _content(snapshot, ctx.width, ctx)
     shown, most = _window(content, rows - 1, ctx, ctx.width)
@@ -51,8 +54,14 @@ def full(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
 
 def written(snapshot: Snapshot, ctx: Context) -> str:
     """All of it as plain text, for the clipboard."""
+    snapshot = _at(snapshot, ctx)
     lines = _content(snapshot, max(_WIDTH, ctx.width), ctx)
     return "\n".join([_heading(snapshot, ctx), *(plain(line).rstrip() for line in lines)])
+
+
+def _at(snapshot: Snapshot, ctx: Context) -> Snapshot:
+    """The snapshot, with how the open env was where that is asked for."""
+    return snapshot if ctx.ui.past is None else ctx.ui.past.of(snapshot)
 
 
 def _content(snapshot: Snapshot, inner: int, ctx: Context) -> list[Line]:
@@ -91,6 +100,9 @@ def _heading(snapshot: Snapshot, ctx: Context, *, bound: bool = False) -> str:
         return ""
     env, known = detail.env_of(snapshot, env_id), detail.detail_of(snapshot, env_id)
     words = [f"env {env_id}"]
+    if ctx.ui.past is not None:
+        ago = duration(max(0.0, snapshot.time - ctx.ui.past.time))
+        words.append(f"{clock(ctx.ui.past.time, ctx.zone, millis=False)}, {ago} ago")
     if env is not None:
         lane = [] if env.gpu_id is None else [lane_word(env.gpu_id, compact=False)]
         if bound and lane and known.bound is not None:

@@ -4,11 +4,12 @@ Oldest first and following; with the keys, a cursor that goes back. Beside the d
 newest first.
 """
 
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import NamedTuple
 
 from overwatch.snapshot import FeedLine, Snapshot
-from overwatch.tui.context import Context
+from overwatch.tui.context import Context, LineAt
 from overwatch.tui.grammar import clock, pairs, quoted, severity, short
 from overwatch.tui.kept import kept
 from overwatch.tui.keys import Mode
@@ -16,7 +17,15 @@ from overwatch.tui.scrollback import TOGGLES
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, rule, width_of
 
 
-def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The feed's lines, and what a click on each means."""
+
+    lines: list[Line]
+    targets: tuple[LineAt | None, ...]
+
+
+def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     """Title (in compact only when it has the keys) and exactly `rows` lines in all but the title."""
     focused = ctx.ui.mode is Mode.FEED
     lines = (
@@ -25,7 +34,7 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
         else [_title(snapshot, ctx)]
     )
     if rows < 1:
-        return lines
+        return Drawn(lines=lines, targets=(None,) * len(lines))
     feed = snapshot.feed
     if ctx.ui.env_id is not None:
         feed = tuple(line for line in feed if line.env_id == ctx.ui.env_id)
@@ -38,11 +47,14 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
     if focused and ctx.ui.line is not None and drawn:
         here = len(feed) - 1 - back - start
         drawn[here] = tuple(Span(span.text, Role.ACCENT) for span in drawn[here])
+    backs = [LineAt(len(feed) - 1 - place) for place in range(start, end)]
     if ctx.beside:
         drawn.reverse()
+        backs.reverse()
+    targets = (*[None] * len(lines), *backs, *[None] * (rows - len(backs)))
     if not drawn and (ctx.ui.toggles or ctx.ui.search):
         drawn = [fit([Span("  no line passes; Esc shows all again", Role.MUTED)], ctx.width)]
-    return lines + drawn + [blank(ctx.width)] * (rows - len(drawn))
+    return Drawn(lines=lines + drawn + [blank(ctx.width)] * (rows - len(drawn)), targets=targets)
 
 
 def _chosen(ctx: Context) -> bool:

@@ -8,11 +8,12 @@ from overwatch.catalog.runbooks import runbook
 from overwatch.snapshot import Finding, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import severity
+from overwatch.tui.panels import picking
 from overwatch.tui.panels.alarms import subject
 from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left, right, rule, wrapped
 
 
-def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
+def render(snapshot: Snapshot, ctx: Context, rows: int) -> picking.Page:
     """Title, a line a finding, and below what the one under the cursor says; exactly what fits `rows`."""
     found = snapshot.findings
     open_ones = sum(one.cleared_at is None for one in found)
@@ -20,21 +21,20 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
     note = [Span(f"{open_ones} open, {acked} acknowledged · a acknowledges", Role.MUTED)]
     lines = [rule("FINDINGS", note, ctx.width)]
     if not found:
-        return [*lines, fit([Span("  nothing is wrong", Role.MUTED)], ctx.width)][:rows]
+        lines.append(fit([Span("  nothing is wrong", Role.MUTED)], ctx.width))
+        return picking.Page(lines=lines[:rows])
     about = _text(found[ctx.ui.picked], ctx)
-    room = max(1, rows - 1 - len(about))
-    first = max(0, min(ctx.ui.picked - room // 2, len(found) - room))
-    for place, finding in enumerate(found[first : first + room], first):
-        drawn = fit(_row(snapshot, finding, place == ctx.ui.picked, ctx), ctx.width)
-        lines.append(tuple(Span(s.text, Role.ACCENT) for s in drawn) if place == ctx.ui.picked else drawn)
-    return [*lines, *about][:rows]
+    shown = picking.window(ctx.ui.picked, len(found), max(1, rows - 1 - len(about)))
+    for place in shown:
+        row = _row(snapshot, found[place], ctx)
+        lines.append(picking.marked(row, ctx.width, here=place == ctx.ui.picked))
+    return picking.Page(lines=[*lines, *about][:rows], targets=picking.targets(1, shown))
 
 
-def _row(snapshot: Snapshot, finding: Finding, picked: bool, ctx: Context) -> list[Span]:  # noqa: FBT001
+def _row(snapshot: Snapshot, finding: Finding, ctx: Context) -> list[Span]:
     ago = max(0.0, snapshot.time + ctx.waited_s - finding.since)
     state = "acked" if finding.acknowledged else "cleared" if finding.cleared_at is not None else ""
     return [
-        Span(">" if picked else " "),
         severity(finding.severity),
         Span(f" {left(cut_middle(subject(finding.subject), 10), 10)} {right(duration(ago), 6)} "),
         Span(left(state, 8), Role.MUTED),

@@ -9,16 +9,15 @@ from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, Place
 from overwatch.tui.grammar import BARS, lane_word, status
 from overwatch.tui.heat import STEPS, Heat, Sample
-from overwatch.tui.text import Line, Role, Span, blank, fit, left, right, rule
+from overwatch.tui.panels.board import Drawn
+from overwatch.tui.text import Role, Span, blank, fit, left, right, rule
 
 _FULL = 10.0
 """Anomaly of a full cell: a crash."""
 _ROLES = {"crashed": Role.CRIT, "diverging": Role.CRIT, "stalled": Role.WARN, "degraded": Role.WARN}
 
 
-def render(
-    snapshot: Snapshot, heat: Heat, ctx: Context, rows: int
-) -> tuple[list[Line], tuple[Place, ...], Place | None]:
+def render(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
     """Exactly `rows` lines with title and axis; the places of the cursor, and where it is."""
     start = 17
     wide = max(10, ctx.width - start - 1)
@@ -32,7 +31,8 @@ def render(
     at = walk.index(cursor) if cursor is not None else 0
     first = max(0, min(at - room + 1, len(walk) - room)) if at >= room else 0
     now = int(snapshot.time)
-    for env in snapshot.envs[first : first + room]:
+    shown = snapshot.envs[first : first + room]
+    for env in shown:
         mark = ">" if env.env_id == cursor else " "
         lane = "" if env.gpu_id is None else lane_word(env.gpu_id, compact=True)
         head = [
@@ -44,7 +44,8 @@ def render(
     lines += [blank(ctx.width)] * (rows - 1 - len(lines))
     axis = f"{'':{start}}{_ago(seconds)} ago"
     lines.append(fit([Span(left(axis, ctx.width - 5), Role.MUTED), Span("now", Role.MUTED)], ctx.width))
-    return lines[:rows], walk, cursor
+    targets = (None, *(env.env_id for env in shown), *[None] * rows)
+    return Drawn(lines=lines[:rows], walk=walk, cursor=cursor, targets=targets[:rows])
 
 
 def _cells(samples: Sequence[Sample | None]) -> list[Span]:

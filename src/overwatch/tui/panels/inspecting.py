@@ -5,7 +5,7 @@ What is not known has no line. Must not know the box around it.
 
 from typing import assert_never
 
-from overwatch.snapshot import FeedLine, Lane, Snapshot
+from overwatch.snapshot import Anomaly, FeedLine, Lane, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ChipSize, chip, clock, date, lane_word, severity, status_counts
 from overwatch.tui.inspected import Inspected, LaneOf, SlotOf
@@ -56,12 +56,20 @@ def _lane(snapshot: Snapshot, gpu_id: str, width: int) -> list[Line]:
     lane = next((one for one in snapshot.system.gpus if one.gpu_id == gpu_id), None)
     group = next((one for one in snapshot.board.groups if one.gpu_id == gpu_id), None)
     parts: Parts = []
+    anomaly = lane.anomaly if lane is not None else None if group is None else group.anomaly
+    if anomaly is not None:
+        parts.append(("anomaly", _scored(anomaly)))
     if group is not None:
         parts.append(("envs", f"{group.n_envs:,}: {status_counts(group.counts)}"))
         parts.append(("return", _between(group.median_return, group.p10_return, group.p90_return)))
     if lane is None:
         return _lines([*parts, ("", "this lane has told no readings")], width)
     return [*_lines([*parts, *_readings(lane)], width), *alarm.lane_text(lane, width)]
+
+
+def _scored(anomaly: Anomaly) -> str:
+    reasons = " · ".join(map(clean, anomaly.reasons)) or "as the others"
+    return f"{anomaly.score:.1f}: {reasons}"
 
 
 def _between(median: float | None, p10: float | None, p90: float | None) -> str:

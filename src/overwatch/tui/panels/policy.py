@@ -5,7 +5,7 @@ from overwatch.tui.chart import braille, scale
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import short, sparkline
 from overwatch.tui.history import History
-from overwatch.tui.panels import pulse
+from overwatch.tui.panels import picking, pulse
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut_middle, fit, left, right, rule
 
 _NAME = 26
@@ -21,24 +21,24 @@ def names(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *rest)))
 
 
-def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> list[Line]:
+def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> picking.Page:
     """Exactly `rows` lines: a title, the readings, and the chart of the one under the cursor."""
     found = names(snapshot)
     note = f"{len(found)} readings · preset {clean(snapshot.run.preset)}"
     lines = [rule("POLICY", [Span(note, Role.MUTED)], ctx.width)]
     if not found:
         lines.append(fit([Span("  no update yet", Role.MUTED)], ctx.width))
-        return [*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows]
+        return picking.Page(lines=[*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows])
     tall = max(4, min(14, rows // 2 - 1))
-    room = max(1, rows - 2 - tall)
-    first = max(0, min(ctx.ui.picked - room // 2, len(found) - room))
-    for place, name in enumerate(found[first : first + room], first):
-        here = place == ctx.ui.picked
-        drawn = fit([Span(">" if here else " "), *_row(name, snapshot.policy[name], ctx)], ctx.width)
-        lines.append(tuple(Span(s.text, Role.ACCENT) for s in drawn) if here else drawn)
+    shown = picking.window(ctx.ui.picked, len(found), max(1, rows - 2 - tall))
+    for place in shown:
+        name = found[place]
+        row = _row(name, snapshot.policy[name], ctx)
+        lines.append(picking.marked(row, ctx.width, here=place == ctx.ui.picked))
     lines += [blank(ctx.width)] * (rows - tall - 1 - len(lines))
     name = found[min(ctx.ui.picked, len(found) - 1)]
-    return [*lines, *_chart(name, snapshot.policy[name], history, ctx, tall)][:rows]
+    lines += _chart(name, snapshot.policy[name], history, ctx, tall)
+    return picking.Page(lines=lines[:rows], targets=picking.targets(1, shown))
 
 
 def _row(name: str, reading: Reading, ctx: Context) -> list[Span]:

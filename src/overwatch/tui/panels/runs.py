@@ -8,12 +8,13 @@ from overwatch.feeds.towers import Listed
 from overwatch.snapshot import RunLine
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, age, severity
-from overwatch.tui.text import Line, Role, Span, clean, cut, cut_middle, fit, left, right, rule
+from overwatch.tui.panels import picking
+from overwatch.tui.text import Role, Span, clean, cut, cut_middle, fit, left, right, rule
 
 _ID = 24
 
 
-def render(listed: tuple[Listed, ...], watched: str | None, ctx: Context, rows: int) -> list[Line]:
+def render(listed: tuple[Listed, ...], watched: str | None, ctx: Context, rows: int) -> picking.Page:
     """Title, head, and at most `rows - 2` runs; the one under the cursor is always among them."""
     count = sum(one.run is not None for one in listed)
     lines = [
@@ -22,17 +23,18 @@ def render(listed: tuple[Listed, ...], watched: str | None, ctx: Context, rows: 
     ]
     room = max(0, rows - len(lines))
     if not listed:
-        return [*lines, fit([Span("  asking the collector", Role.MUTED)], ctx.width)][:rows]
-    first = max(0, min(ctx.ui.picked - room // 2, len(listed) - room))
+        lines.append(fit([Span("  asking the collector", Role.MUTED)], ctx.width))
+        return picking.Page(lines=lines[:rows])
     many = len({one.collector for one in listed}) > 1
-    for place, one in enumerate(listed[first : first + room], first):
+    shown = picking.window(ctx.ui.picked, len(listed), room)
+    targets = picking.targets(len(lines), shown)
+    for place in shown:
+        one = listed[place]
         line = _run(one.run, watched, ctx) if one.run is not None else _silent(one)
         if many and one.run is not None:
             line = [*line, Span(f"  {clean(one.collector)}", Role.MUTED)]
-        mark = ">" if place == ctx.ui.picked else " "
-        drawn = fit([Span(mark), *line], ctx.width)
-        lines.append(tuple(Span(s.text, Role.ACCENT) for s in drawn) if place == ctx.ui.picked else drawn)
-    return lines
+        lines.append(picking.marked(line, ctx.width, here=place == ctx.ui.picked))
+    return picking.Page(lines=lines, targets=targets)
 
 
 def _head(ctx: Context) -> str:

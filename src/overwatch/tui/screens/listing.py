@@ -5,30 +5,36 @@ from typing import assert_never
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.paging import Page
-from overwatch.tui.panels import choices, findings, header, keyline, policy, runs, small, verdict
+from overwatch.tui.panels import choices, findings, header, keyline, picking, policy, runs, small, verdict
 from overwatch.tui.text import Line, blank
 
 
-def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> list[Line]:
+def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> picking.Page:
     """One frame; without a snapshot the list of runs alone."""
     if not small.fits(ctx):
-        return [] if snapshot is None else small.render(snapshot, ctx)
+        return picking.Page(lines=[] if snapshot is None else small.render(snapshot, ctx))
     head: list[Line] = []
     if snapshot is not None:
         head = [header.identity(snapshot.run, ctx), *verdict.render(snapshot, ctx)]
     rows = ctx.height - len(head) - 1
-    match page:
-        case Page.RUNS:
-            watched = None if snapshot is None else snapshot.run.run_id
-            body = runs.render(ctx.ui.runs, watched, ctx, rows)
-        case Page.FINDINGS:
-            body = [] if snapshot is None else findings.render(snapshot, ctx, rows)
-        case Page.POLICY:
-            body = [] if snapshot is None else policy.render(snapshot, ctx.ui.history, ctx, rows)
-        case _:
-            assert_never(page)
-    body = [*body, *[blank(ctx.width)] * (rows - len(body))]
+    drawn = _page(page, snapshot, ctx, rows)
+    body = [*drawn.lines, *[blank(ctx.width)] * (rows - len(drawn.lines))]
     over = choices.render(ctx)
     if over:
         body[-len(over) :] = over
-    return [*head, *body, keyline.render(snapshot, ctx)]
+    lines = [*head, *body, keyline.render(snapshot, ctx)]
+    return picking.Page(lines=lines, targets=(*[None] * len(head), *drawn.targets))
+
+
+def _page(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> picking.Page:
+    if page is Page.RUNS:
+        return runs.render(ctx.ui.runs, None if snapshot is None else snapshot.run.run_id, ctx, rows)
+    if snapshot is None:
+        return picking.Page(lines=[])
+    match page:
+        case Page.FINDINGS:
+            return findings.render(snapshot, ctx, rows)
+        case Page.POLICY:
+            return policy.render(snapshot, ctx.ui.history, ctx, rows)
+        case _:
+            assert_never(page)

@@ -6,7 +6,7 @@ The same lines are the live screen, `--format text` and the SVG: what a test com
 from dataclasses import dataclass, replace
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.context import Context, Place
+from overwatch.tui.context import AlarmAt, Context, Place, Target
 from overwatch.tui.keys import Mode
 from overwatch.tui.panels import (
     alarms,
@@ -38,8 +38,20 @@ class Frame:
     cursor: Place | None = None
     most_scroll: int = 0
     """How far the drawer's text can be scrolled."""
-    places: tuple[Place | int | None, ...] = ()
+    targets: tuple[Target | None, ...] = ()
     """What a click on each line means, from the first on."""
+    edge: int | None = None
+    """The cell from which on a click is in the drawer and means none of these; absent without one beside."""
+
+    def target(self, x: int, y: int) -> Target | None:
+        """What is under a cell."""
+        if not 0 <= y < len(self.targets) or self.beyond(x):
+            return None
+        return self.targets[y]
+
+    def beyond(self, x: int) -> bool:
+        """Whether a cell is in the drawer that stands beside the board."""
+        return self.edge is not None and x >= self.edge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,33 +88,39 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
     if ctx.ui.opened and (ctx.compact or ctx.ui.full):
         return _full(snapshot, ctx)
     share = shares(ctx.height)
-    above = [
+    top = [
         *header.render(snapshot, ctx),
         *verdict.render(snapshot, ctx),
         *pulse.render(snapshot, ctx),
         *system.render(snapshot, ctx, share.lanes),
-        *alarms.render(snapshot, ctx, share.alarms),
     ]
-    rows = ctx.height - len(above) - 1
+    rail = alarms.render(snapshot, ctx, share.alarms)
+    rows = ctx.height - len(top) - len(rail) - 1
     drawn = (
         _with_drawer(snapshot, ctx, rows) if ctx.ui.opened else _board_and_feed(snapshot, ctx, rows, share)
     )
-    lines = [*above, *drawn.lines, keyline.render(snapshot, ctx)]
-    return replace(drawn, lines=lines)
+    lines = [*top, *rail, *drawn.lines, keyline.render(snapshot, ctx)]
+    numbers = (AlarmAt(number) for number in range(1, len(rail)))
+    return replace(drawn, lines=lines, targets=(*[None] * (len(top) + 1), *numbers, *drawn.targets))
 
 
 def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
     """`rows` lines: board, rollups, and the feed, which has half of them while it has the keys."""
     fleet = rollups.render(snapshot, ctx)
     if ctx.ui.heat is not None and snapshot.envs:
-        lines, walk, cursor = heatmap.render(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
-        return Frame(lines=[*lines, *fleet], walk=walk, cursor=cursor)
+        drawn = heatmap.render(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
+        return Frame(
+            lines=[*drawn.lines, *fleet], walk=drawn.walk, cursor=drawn.cursor, targets=drawn.targets
+        )
     asked = share.feed
     if ctx.ui.mode is Mode.FEED:
         asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
-    below = [*fleet, *feed.render(snapshot, ctx, asked)]
-    drawn = board.render(snapshot, ctx, rows - len(below) - 2)
-    return Frame(lines=[*drawn.lines, *below], walk=drawn.walk, cursor=drawn.cursor)
+    said = feed.render(snapshot, ctx, asked)
+    drawn = board.render(snapshot, ctx, rows - len(fleet) - len(said.lines) - 2)
+    return Frame(
+        lines=[*drawn.lines, *fleet, *said.lines], walk=drawn.walk, cursor=drawn.cursor,
+        targets=(*drawn.targets, *[None] * len(fleet), *said.targets),
+    )  # fmt: skip
 
 
 def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
@@ -111,12 +129,15 @@ def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     beside = replace(ctx, width=ctx.width - drawer.width(ctx) - 1, beside=True)
     fleet = rollups.render(snapshot, beside)
     title_and_lines = max(4, min(12, (rows - len(fleet)) // 3))
-    below = [*fleet, *feed.render(snapshot, beside, title_and_lines - 1)]
-    drawn = board.render(snapshot, beside, rows - 1 - len(below) - 1)
-    left = [*drawn.lines, *below]
+    said = feed.render(snapshot, beside, title_and_lines - 1)
+    drawn = board.render(snapshot, beside, rows - 1 - len(fleet) - len(said.lines) - 1)
+    left = [*drawn.lines, *fleet, *said.lines]
     lines = [board.title(snapshot, ctx)]
     lines += [(*one, Span(" "), *other) for one, other in zip(left, box.lines, strict=True)]
-    return Frame(lines=lines, walk=drawn.walk, cursor=drawn.cursor, most_scroll=box.most_scroll)
+    return Frame(
+        lines=lines, walk=drawn.walk, cursor=drawn.cursor, most_scroll=box.most_scroll, edge=beside.width,
+        targets=(None, *drawn.targets, *[None] * len(fleet), *said.targets),
+    )  # fmt: skip
 
 
 def _full(snapshot: Snapshot, ctx: Context) -> Frame:

@@ -31,7 +31,8 @@ def draw(
         session.clamp(help_panel.most_scroll(shown, ctx))
         return Frame(lines=help_panel.render(shown, context()))
     if session.page is not None:
-        return Frame(lines=listing.render(session.page, shown, ctx))
+        page = listing.render(session.page, shown, ctx)
+        return Frame(lines=page.lines, targets=page.targets)
     if shown is None:
         return Frame(lines=welcome.render(waiting(), ctx))
     frame = overview.render(shown, ctx)
