@@ -17,7 +17,7 @@ from overwatch.diagnose.converged import has_converged
 from overwatch.diagnose.drift import Drift, drifts
 from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
-from overwatch.diagnose.follow import Followed, Open, acknowledge, follow, forget, standing
+from overwatch.diagnose.follow import Followed, Now, Open, acknowledge, follow, forget, standing
 from overwatch.diagnose.judging import Judging, own_problems
 from overwatch.diagnose.lane_scores import LaneScore, score_lanes
 from overwatch.diagnose.link import LinkJudgement, judge_link
@@ -119,7 +119,7 @@ def assess(
     found = [*problems(seen), *own_problems(seen.state, how, anomalies, ruled, link)]
     kept = Assessment(ranks=rank(anomalies.scores, ranks, tick), lives=lives, streaks=streaks, second=second)
     return Judged(
-        assessment=_outliving(seen, kept, tick, follow(followed, found, tick, machines.watched.clock.now)),
+        assessment=_outliving(seen, kept, tick, follow(followed, found, Now(tick, clock.now, state.updates))),
         anomalies=anomalies,
         fleet=fleet,
         link=link,

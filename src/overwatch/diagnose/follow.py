@@ -1,7 +1,7 @@
 """Findings over time: what is wrong now, joined with what was open, waiting or cooling down before. Pure."""
 
 from collections.abc import Collection, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -45,6 +45,8 @@ class Cooling(msgspec.Struct, frozen=True, kw_only=True):
 
     until: int
     severity: str
+    until_update: int = 0
+    """And until which number of updates."""
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,15 +57,27 @@ class Followed(msgspec.Struct, frozen=True, kw_only=True):
     cooling: dict[str, Cooling] = {}
 
 
-def follow(before: Followed, now: Sequence[Problem], tick: int, clock: int) -> Followed:
+class Now(NamedTuple):
+    """When a tick is."""
+
+    tick: int
+    """By the reader's clock."""
+    clock: int
+    """By the clock of the data."""
+    updates: int = 0
+    """By what the policy has learned: its updates so far."""
+
+
+def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
     """Findings after this tick: held ones open, gone ones clear, linger, leave and cool down.
 
     Patience is counted on the clock of the data; how long a cleared one can be read, on that of the reader.
     """
+    clock = now.clock
     current: dict[str, Open] = {}
     waiting: dict[str, Waiting] = {}
-    cooling = {key: item for key, item in before.cooling.items() if clock < item.until}
-    for problem in now:
+    cooling = {key: item for key, item in before.cooling.items() if _is_cooling(item, now)}
+    for problem in problems:
         known = before.open.get(problem.id)
         if known is not None and known.cleared_at is None:
             current[problem.id] = _go_on(known, problem)
@@ -77,8 +91,8 @@ def follow(before: Followed, now: Sequence[Problem], tick: int, clock: int) -> F
     absorbed = {code for item in current.values() for code in item.problem.absorbs}
     for key, known in before.open.items():
         if key not in current and known.problem.code not in absorbed:
-            _fade(key, known, (tick, clock), current, cooling)
-    kept = _within_cap(current, before, tick)
+            _fade(key, known, now, current, cooling)
+    kept = _within_cap(current, before, now.tick)
     # What is left out has lasted long enough, and goes on waiting for room.
     full = {key: Waiting(clock=0, since=item.since) for key, item in current.items() if key not in kept}
     return Followed(open=kept, waiting=waiting | full, cooling=cooling)
@@ -167,17 +181,19 @@ def standing(before: Followed) -> dict[str, Problem]:
     return {key: item.problem for key, item in before.open.items() if item.cleared_at is None}
 
 
+def _is_cooling(cooling: Cooling, now: Now) -> bool:
+    return now.clock < cooling.until or now.updates < cooling.until_update
+
+
 def _may_open(cooling: Cooling | None, problem: Problem) -> bool:
     if cooling is None or problem.severity == "critical":
         return True
     return SEVERITIES.index(problem.severity) < SEVERITIES.index(cooling.severity)
 
 
-def _fade(
-    key: str, known: Open, now: tuple[int, int], current: dict[str, Open], cooling: dict[str, Cooling]
-) -> None:
-    """Carry on a finding whose cause is not seen at this moment: the tick, and the clock of the data."""
-    tick, clock = now
+def _fade(key: str, known: Open, now: Now, current: dict[str, Open], cooling: dict[str, Cooling]) -> None:
+    """Carry on a finding whose cause is not seen at this moment."""
+    tick, clock, updates = now
     if known.cleared_at is not None:
         if tick - known.cleared_at < LINGER_NS:
             current[key] = known
@@ -189,4 +205,8 @@ def _fade(
         return
     current[key] = msgspec.structs.replace(known, gone_at=gone_at, cleared_at=tick)
     if patience.cooldown:
-        cooling[key] = Cooling(until=clock + patience.cooldown, severity=known.problem.severity)
+        cooling[key] = Cooling(
+            until=clock + patience.cooldown,
+            severity=known.problem.severity,
+            until_update=updates + patience.cooldown_updates,
+        )

@@ -5,9 +5,12 @@ from typing import Final
 
 import msgspec
 
+from overwatch.catalog.bounds import BoundState
 from overwatch.diagnose.bounds import Bound
 
 HOLD_NS: Final = 3_000_000_000
+FORECAST_NS: Final = 2_000_000_000
+"""The same of a forecast: it rests on many readings already, and waiting eats the time that it gives."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +30,7 @@ def _hold(known: Held | None, bound: Bound, tick: int) -> Held:
     if known is None or known.bound.state == bound.state:
         return Held(bound=bound)
     since = known.next_since if known.next_state == bound.state else tick
-    if tick - since >= HOLD_NS:
+    needed = FORECAST_NS if bound.state == BoundState.OOM_RISK.value else HOLD_NS
+    if tick - since >= needed:
         return Held(bound=bound)
     return Held(bound=known.bound, next_state=bound.state, next_since=since)

@@ -5,7 +5,6 @@ started and stays has a trend that is over. Pure; + − × ÷ and square roots o
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -17,12 +16,16 @@ LEAST_PEAKS: Final = 8
 LEAST_READINGS: Final = 8
 SURE: Final = 6.0
 """Standard errors by which the slope must be above 0; readings that follow one another are alike."""
+SURE_SOON: Final = 8.0
+"""The same for eight readings."""
 LEAST_RISE: Final = 0.005
 """Share of the whole memory that the window must have risen."""
 STILL: Final = 0.5
-"""Share of the window's slope that its newer half must have: else the rise is over."""
+"""Share of the window's slope that its newer part must have: else the rise is over."""
 BEFORE_NS: Final = 15_000_000_000
 """Peaks older than this are what was usual, for a rise of seconds."""
+LEVEL: Final = 3
+"""Newest readings whose mean is where memory is, for a rise of seconds."""
 QUICK_CONFIDENCE: Final = 0.7
 
 
@@ -63,8 +66,8 @@ def _of_peaks(peaks: Peaks, total: float) -> MemoryTrend | None:
     times, values = peaks.at.items, peaks.highest.items
     if len(values) < LEAST_PEAKS:
         return None
-    line, half = _line(times, values), len(values) // 2
-    newer = _line(times[half:], values[half:])
+    line, since = _line(times, values), _jump(values)
+    newer = _line(times[since:], values[since:])
     span_s = (times[-1] - times[0]) / 1e9
     if line.slope * span_s < LEAST_RISE * total or line.slope < SURE * line.error:
         return None
@@ -76,21 +79,35 @@ def _of_peaks(peaks: Peaks, total: float) -> MemoryTrend | None:
 
 
 def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend | None:
-    """Over the newest readings: up at nearly every one, and higher than it ever was in the minutes before."""
-    values = [value for value in gauge.history.items if value is not None]
+    """Over the newest eight readings: a line beyond their noise, higher than it was in the minutes before.
+
+    A line as sure as this fits better than two steps do, so what is taken once or twice is no trend.
+    """
+    times, history = gauge.times.items[-LEAST_READINGS:], gauge.history.items[-LEAST_READINGS:]
+    values = [value for value in history if value is not None]
     if len(values) < LEAST_READINGS:
         return None
-    steps = [after - before for before, after in pairwise(values)]
-    if min(steps) < 0 or sum(step > 0 for step in steps) < 0.8 * len(steps):
-        return None
-    span_s = (gauge.times.items[-1] - gauge.times.items[-len(values)]) / 1e9
-    if span_s <= 0 or values[-1] - values[0] < LEAST_RISE * total:
+    line, newer = _line(times, values), _line(times[LEAST_READINGS // 2 :], values[LEAST_READINGS // 2 :])
+    rise = line.slope * (times[-1] - times[0]) / 1e9
+    if rise < LEAST_RISE * total or line.slope < SURE_SOON * line.error or newer.slope < STILL * line.slope:
         return None
     older = [] if peaks is None else _older(peaks, gauge.at - BEFORE_NS)
-    if older and values[-1] <= max(older):
+    if older and sum(values[-LEVEL:]) / LEVEL <= max(older):
         return None
-    rate = (values[-1] - values[0]) / span_s
-    return MemoryTrend(rate=rate, oom_s=max(0.0, total - values[-1]) / rate, confidence=QUICK_CONFIDENCE)
+    left = max(0.0, total - max(line.end, values[-1]))
+    return MemoryTrend(rate=line.slope, oom_s=left / line.slope, confidence=QUICK_CONFIDENCE)
+
+
+def _jump(values: Sequence[float]) -> int:
+    """Where values are best cut in a lower and a higher part: one step up, which is no climb, is there."""
+    total, before, best, place = sum(values), 0.0, 0.0, len(values) // 2
+    for size, value in enumerate(values[:-1], start=1):
+        before += value
+        apart = (total - before) / (len(values) - size) - before / size
+        between = apart * abs(apart) * size * (len(values) - size)
+        if between > best:
+            best, place = between, size
+    return place
 
 
 def _older(peaks: Peaks, until: int) -> list[float]:

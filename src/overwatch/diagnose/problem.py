@@ -17,12 +17,14 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     cooldown: int = 0
     """After it cleared it does not open again for this long, unless it is worse, or critical: that is never
     kept back."""
+    cooldown_updates: int = 0
+    """And for so many updates, however long they take."""
 
 
 FACT: Final = Patience()
 """A fact needs no patience: a crash, a NaN, the end of a run."""
-UPDATES: Final = Patience(cooldown=30 * SECOND_NS)
-"""Its hold is counted in updates by the rule itself."""
+UPDATES: Final = Patience(cooldown=30 * SECOND_NS, cooldown_updates=20)
+"""Its hold is counted in updates by the rule itself; a second and a minute may both be an update."""
 STEADY: Final = Patience(hold=2 * SECOND_NS, clear=3 * SECOND_NS, cooldown=30 * SECOND_NS)
 """A judgement about levels and counts, which may flicker at its limit."""
 

@@ -6,7 +6,7 @@ from overwatch.catalog.bounds import ROWS, BoundRow
 from overwatch.catalog.phases import Phase, words_of
 from overwatch.diagnose import cycle, throughput, watchdog
 from overwatch.diagnose.bounds import device, learning, waiting
-from overwatch.diagnose.held import HOLD_NS
+from overwatch.diagnose.held import FORECAST_NS, HOLD_NS
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.state import pace, usage
 
@@ -18,7 +18,7 @@ Once a second every lane gets one verdict, and so does the run as a whole: the f
 order of the table. A verdict says why, with numbers; what to do; how sure it is; and what it rests on. A rule
 whose signals are missing says nothing. A lane of which no rule can tell is `unknown`, and names what is
 missing: no lane is "ok" by silence. Another verdict must hold for {hold:g} s before it takes the place of the
-one that is shown.
+one that is shown, a forecast for {forecast:g} s: it rests on many readings already.
 
 Seconds are seconds of the run: of its producers' clocks. When a spool drains after an outage, everything is
 held for as long as it would have been live.
@@ -37,7 +37,14 @@ Those with a mark are faults, and make a finding; the others say where the time 
 def bounds_page() -> str:
     """The page."""
     rows = "".join(_row(row) for row in ROWS)
-    parts = (_HEAD.format(hold=HOLD_NS / 1e9), _TABLE + rows, _signals(), _time(), _stalls(), _output())
+    parts = (
+        _HEAD.format(hold=HOLD_NS / 1e9, forecast=FORECAST_NS / 1e9),
+        _TABLE + rows,
+        _signals(),
+        _time(),
+        _stalls(),
+        _output(),
+    )
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 

@@ -22,6 +22,7 @@ ENV_FAULTS: Final[dict[str, Fault]] = {
     "env-slow": _ailing("slow"),
     "env-reward": _ailing("reward"),
     "env-rent": _ailing("rent"),
+    "env-actions": _ailing("actions"),
 }
 """It crashes and stays down, its reward is NaN, it says nothing, its steps take six times as long, its
-rewards fall, it pays ten times the most rent for nothing."""
+rewards fall, it pays ten times the most rent for nothing, it does the same thing over and over."""

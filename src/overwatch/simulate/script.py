@@ -126,10 +126,10 @@ class Script:
         events += self._seeds.advance(step, at, self._fleet.alive, now)
         events += self._seeds.start_afresh(self._fleet.ended, step, at)
         if self.settings.slots and self._fleet.alive.any():
-            events.append(self._acted(step, at))
+            events.append(self._acted(step, at, now))
         return events
 
-    def _acted(self, step: int, at: int) -> Event:
+    def _acted(self, step: int, at: int, now: Conditions) -> Event:
         """What the policy did: mostly waiting, and whatever moved a seed."""
         n, slots = self._fleet.alive.size, self.settings.slots
         op = np.where(self._dice.uniform(n) < 0.06, OPS.index("SET_ALPHA"), OPS.index("WAIT"))
@@ -137,6 +137,8 @@ class Script:
         blueprint = np.full(n, -1, dtype=np.int64)
         for env, (word, of_slot, code) in self._seeds.ops.items():
             op[env], slot[env], blueprint[env] = OPS.index(word), of_slot, code
+        if now.ailment == "actions":
+            op[-1], slot[-1], blueprint[-1] = OPS.index("SET_ALPHA"), 0, -1
         ids = np.flatnonzero(self._fleet.alive)
         return ActionTaken(
             at=at,

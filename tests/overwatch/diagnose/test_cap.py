@@ -1,6 +1,6 @@
 """A run has a cap on its findings: the worst stay, the rest is counted, and nothing is lost by it."""
 
-from overwatch.diagnose.follow import MAX_OPEN, OVERFLOW, Followed, follow
+from overwatch.diagnose.follow import MAX_OPEN, OVERFLOW, Followed, Now, follow
 from overwatch.diagnose.problem import STEADY, Patience, Problem
 from tests.fakes import SECOND, START_NS
 
@@ -16,7 +16,7 @@ def _follow(rounds: list[list[Problem]]) -> Followed:
     followed = Followed()
     for second, problems in enumerate(rounds):
         tick = START_NS + second * SECOND
-        followed = follow(followed, problems, tick, tick)
+        followed = follow(followed, problems, Now(tick, tick))
     return followed
 
 

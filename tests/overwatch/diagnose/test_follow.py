@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from overwatch.diagnose.follow import LINGER_NS, Followed, follow, standing
-from overwatch.diagnose.problem import Patience, Problem
+from overwatch.diagnose.follow import LINGER_NS, Followed, Now, follow, standing
+from overwatch.diagnose.problem import UPDATES, Patience, Problem
 from tests.fakes import SECOND
 
 PATIENT = Patience(hold=2 * SECOND, clear=3 * SECOND, cooldown=30 * SECOND)
@@ -23,7 +23,7 @@ def _after(*spans: tuple[float, bool], patience: Patience = PATIENT, last: str =
         severity = last if place == len(spans) - 1 else "warning"
         for _ in range(round(seconds * 10)):
             tick += SECOND // 10
-            followed = follow(followed, [_problem(severity, patience)] if wrong else [], tick, tick)
+            followed = follow(followed, [_problem(severity, patience)] if wrong else [], Now(tick, tick))
     return followed
 
 
@@ -69,9 +69,22 @@ def test_what_is_critical_is_never_kept_back() -> None:
     patience, followed = Patience(cooldown=30 * SECOND), Followed()
     for tick, wrong in enumerate((True, False, True), 1):
         found = [_problem("critical", patience)] if wrong else []
-        followed = follow(followed, found, tick * SECOND, tick * SECOND)
+        followed = follow(followed, found, Now(tick * SECOND, tick * SECOND))
 
     assert _states(followed) == ["open"]
+
+
+@pytest.mark.parametrize(("update_s", "rounds"), [(60, 20), (0.1, 300)], ids=["long updates", "short ones"])
+def test_the_cooldown_of_the_policy_counts_updates_and_seconds(update_s: float, rounds: int) -> None:
+    """A row that comes and goes is told again after 20 updates, and not within 30 s of many short ones."""
+    wrong, followed, opened = [_problem(patience=UPDATES)], Followed(), []
+    for update in range(rounds + 3):
+        tick = int(update * update_s * SECOND)
+        problems = wrong if update == 0 or update > 1 else []
+        followed = follow(followed, problems, Now(tick, tick, update))
+        opened += [update] if _states(followed) == ["open"] else []
+
+    assert opened == [0, rounds + 1, rounds + 2]
 
 
 def test_a_finding_keeps_its_beginning() -> None:
@@ -87,9 +100,9 @@ def test_a_symptom_leaves_with_its_cause_and_does_not_linger() -> None:
     storm = msgspec.structs.replace(
         _problem(patience=Patience()), code="crash-storm", absorbs=("env-crashed",)
     )
-    before = follow(Followed(), [single], SECOND, SECOND)
+    before = follow(Followed(), [single], Now(SECOND, SECOND))
 
-    after = follow(before, [storm], 2 * SECOND, 2 * SECOND)
+    after = follow(before, [storm], Now(2 * SECOND, 2 * SECOND))
 
     assert [item.problem.code for item in before.open.values()] == ["env-crashed"]
     assert [item.problem.code for item in after.open.values()] == ["crash-storm"]
@@ -99,7 +112,7 @@ def test_what_was_usual_when_it_opened_stays_so() -> None:
     """While a finding stands, its rule is told the level of the beginning, whatever it says later."""
     first = msgspec.structs.replace(_problem(patience=Patience()), usual=1.0, stands=2.0)
     later = msgspec.structs.replace(first, usual=9.0, stands=9.0)
-    followed = follow(follow(Followed(), [first], SECOND, SECOND), [later], 2 * SECOND, 2 * SECOND)
+    followed = follow(follow(Followed(), [first], Now(SECOND, SECOND)), [later], Now(2 * SECOND, 2 * SECOND))
     (problem,) = standing(followed).values()
 
     assert (problem.usual, problem.stands) == (1.0, 2.0)

@@ -22,7 +22,7 @@ def test_there_are_enough_of_both() -> None:
 
 def test_the_bounds_are_the_promised_ones() -> None:
     """Two seconds for facts, ten for machines, five updates for the policy, fifty for a slow drift."""
-    promised = {Class.FACT: 2, Class.MACHINE: 10, Class.POLICY: 5, Class.DRIFT: 50}
+    promised = {Class.FACT: 2, Class.MACHINE: 10, Class.LEAK: 10, Class.POLICY: 5, Class.DRIFT: 50}
 
     assert {kind: kind.bound for kind in promised} == promised
     assert Class.HARMLESS.bound is None

@@ -13,7 +13,7 @@ import numpy as np
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.lanes import FRESH_S
-from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
+from overwatch.diagnose.problem import SECOND_NS, UPDATES, Patience, Problem
 from overwatch.diagnose.rules.rule import Rule
 from overwatch.diagnose.rules.where import COMPARE, UPDATED, Term
 from overwatch.state.policy import HISTORY
@@ -143,7 +143,7 @@ def _label(term: Term) -> str:
 
 def _problem(rule: Rule, state: RunState, subject: str | None, said: str, envs: int = 0) -> Problem:
     scope = rule.subject if subject is not None else Scope.RUN
-    hold = Patience(cooldown=_COOLDOWN_NS) if rule.hold.updates else Patience(
+    hold = UPDATES if rule.hold.updates else Patience(
         hold=rule.hold.ns, clear=_CLEAR_NS, cooldown=_COOLDOWN_NS
     )  # fmt: skip
     return Problem(
