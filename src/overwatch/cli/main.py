@@ -13,6 +13,7 @@ from overwatch.cli.catalog import catalog
 from overwatch.cli.compare import compare
 from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
+from overwatch.cli.export import export
 from overwatch.cli.locate import locate
 from overwatch.cli.query import query
 from overwatch.cli.report import report
@@ -186,5 +187,6 @@ main.add_command(locate)
 main.add_command(completion)
 main.add_command(query)
 main.add_command(audit)
+main.add_command(export)
 main.add_command(report)
 main.add_command(compare)

@@ -1,0 +1,257 @@
+"""`overwatch export`: what other programs read is what the run told."""
+
+import csv
+import io
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from overwatch.analyse.export import export
+from overwatch.analyse.openmetrics import openmetrics
+from overwatch.analyse.rows import rows
+from overwatch.analyse.source import AnalyseError
+from overwatch.analyse.story import Story, read_story
+from overwatch.analyse.tensorboard import crc32c
+from overwatch.catalog import KL, prometheus_name
+from tests.overwatch.simulate.runs import overwatch
+
+NAME = prometheus_name(KL)
+
+
+def _families(text: str) -> Iterator[Metric]:
+    families: Iterator[Metric] = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # theirs
+    return families
+
+
+def _table(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(file.read_text())))
+
+
+def _kl(story: Story) -> list[float]:
+    return list(story.curves.policy[KL.short].value)
+
+
+def test_csv_holds_every_value_exactly(storm: Path, story: Story, tmp_path: Path) -> None:
+    """With its update, steps and times."""
+    out = tmp_path / "run.csv"
+    assert overwatch("export", storm, "--to", "csv", "-o", out).exit_code == 0
+    told = [row for row in _table(out) if row["metric"] == KL.name]
+
+    assert [float(row["value"]) for row in told] == _kl(story)
+    assert [float(row["update"]) for row in told] == list(story.curves.policy[KL.short].update)
+    assert {row["run"] for row in told} == {"storm"}
+    assert float(told[0]["time"]) == pytest.approx(story.began + float(told[0]["at"]))
+
+
+@pytest.mark.parametrize("table", ["findings", "events", "envs"])
+def test_other_tables_hold_what_query_finds(story: Story, tmp_path: Path, table: str) -> None:
+    """A line a row."""
+    out = tmp_path / "rows.csv"
+    count = export(story, "csv", out, table)
+    told = _table(out)
+    found = rows(story, (table.removesuffix("s"),))
+
+    assert count == len(told) == len(found) > 0
+    assert [row["text"] for row in told] == [row.text for row in found]
+    assert [json.loads(row["fields"]) for row in told] == [row.fields for row in found]
+
+
+def test_a_value_that_was_not_finite_is_missing(story: Story, tmp_path: Path) -> None:
+    """Empty in CSV, no sample in OpenMetrics; never 0."""
+    broken = _anew(story)
+    broken.curves.policy[KL.short].value[3] = math.nan
+    export(broken, "csv", tmp_path / "run.csv")
+    told = [row["value"] for row in _table(tmp_path / "run.csv") if row["metric"] == KL.name]
+    samples = [line for line, is_value in openmetrics(broken) if is_value and line.startswith(NAME)]
+
+    assert told[3] == ""
+    assert len(samples) == len(told) - 1
+    assert "nan" not in "".join(samples).lower()
+
+
+def _anew(story: Story) -> Story:
+    """Another story of the same recording."""
+    return read_story(story.path / "snapshots.jsonl")
+
+
+def test_parquet_holds_the_same_table(story: Story, tmp_path: Path) -> None:
+    """With types, nulls and the run's name."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (extra `parquet`)")
+    for table in ("metrics", "findings"):
+        export(story, "parquet", tmp_path / "run.parquet", table)
+        export(story, "csv", tmp_path / "run.csv", table)
+        told = parquet.read_table(tmp_path / "run.parquet")
+        lines = _table(tmp_path / "run.csv")
+
+        assert told.column_names == list(lines[0])
+        assert told.num_rows == len(lines)
+        assert told.schema.metadata[b"run"] == b"storm"
+        for row, line in zip(told.to_pylist(), lines, strict=True):
+            assert {name: "" if value is None else str(value) for name, value in row.items()} == line
+
+
+def test_parquet_without_its_extra_names_it(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it can be installed."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    with pytest.raises(AnalyseError, match=r'pip install "esper-overwatch\[parquet\]"'):
+        export(story, "parquet", tmp_path / "run.parquet")
+
+
+def test_openmetrics_is_read_by_a_strict_parser(story: Story) -> None:
+    """Under the names of `/metrics`, with times that rise."""
+    text = "\n".join(line for line, _ in openmetrics(story)) + "\n"
+    families = {family.name: family for family in _families(text)}
+    samples = families[NAME].samples
+
+    assert [sample.value for sample in samples] == _kl(story)
+    times = [float(sample.timestamp) for sample in samples if sample.timestamp is not None]
+    assert times == sorted(set(times))
+    assert samples[0].labels == {"rl_run_id": "storm"}
+    assert {sample.labels["hw_id"] for sample in families["hw_gpu_utilization_ratio"].samples} == {
+        "gpu0",
+        "gpu1",
+    }
+
+
+def test_openmetrics_escapes_what_a_run_is_called(story: Story) -> None:
+    """Quotes, backslashes and line ends in its id and in names of its own."""
+    hostile = 'a"b\\c\nd'
+    broken = _anew(story)
+    run = msgspec.structs.replace(broken.run, run_id=hostile)
+    broken.last = msgspec.structs.replace(broken.last, run=run)
+    broken.curves.policy[KL.short].name = "0 my\nown %"
+    text = "\n".join(line for line, _ in openmetrics(broken)) + "\n"
+
+    families = {family.name: family for family in _families(text)}
+    assert families["overwatch_custom_0_my_own_"].samples[0].labels["rl_run_id"] == hostile
+
+
+def test_prometheus_makes_blocks_of_it(storm: Path, tmp_path: Path) -> None:
+    """All samples, by its own tool."""
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool on this machine (Debian: apt install prometheus)")
+    out = tmp_path / "run.om"
+    said = overwatch("export", storm / "snapshots.jsonl", "--to", "openmetrics", "-o", out)
+    done = subprocess.run(
+        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(out), str(tmp_path / "data")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    count = said.stdout.split(": ")[1].split(" ")[0].replace(",", "")
+    assert count in done.stdout.split()
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    """Messages of a TFRecord file; asserts both checksums of each."""
+
+    def masked(part: bytes) -> int:
+        crc = crc32c(part)
+        return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+    stream = io.BytesIO(data)
+    while head := stream.read(12):
+        length, check = struct.unpack("<QI", head)
+        assert check == masked(head[:8])
+        message = stream.read(length)
+        assert struct.unpack("<I", stream.read(4))[0] == masked(message)
+        yield message
+
+
+def test_checksums_are_those_of_the_standard() -> None:
+    """RFC 3720, B.4, and the usual check value."""
+    assert crc32c(b"123456789") == 0xE3069283
+    assert crc32c(bytes(32)) == 0x8A9136AA
+    assert crc32c(bytes([0xFF]) * 32) == 0x62A8AB43
+    assert crc32c(bytes(range(32))) == 0x46DD794E
+
+
+def test_tensorboard_files_are_whole_records(story: Story, tmp_path: Path) -> None:
+    """One that says its version, then the values; written again, it replaces itself."""
+    for _ in range(2):
+        export(story, "tensorboard", tmp_path / "logs")
+    (file,) = (tmp_path / "logs").iterdir()
+    messages = list(_records(file.read_bytes()))
+
+    assert file.name.startswith("events.out.tfevents.")
+    assert messages[0].endswith(b"\x1a\x0dbrain.Event:2")
+    assert sum(message.count(b"policy/kl_divergence") for message in messages) == len(_kl(story))
+
+
+_READ = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+told = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0})
+told.Reload()
+tags = told.Tags()["scalars"]
+print(json.dumps({tag: [[one.step, one.value] for one in told.Scalars(tag)] for tag in tags}))
+"""
+
+
+def test_tensorboard_itself_reads_them(story: Story, tmp_path: Path) -> None:
+    """Every value of KL at its update."""
+    python = os.environ.get("OVERWATCH_BENCH_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import tensorboard"], capture_output=True, check=False).returncode:
+        pytest.skip("no tensorboard here; OVERWATCH_BENCH_PYTHON may name a Python that has it")
+    export(story, "tensorboard", tmp_path / "logs")
+    done = subprocess.run(
+        [python, "-c", _READ, str(tmp_path / "logs")], capture_output=True, text=True, check=True, timeout=120
+    )
+    told = json.loads(done.stdout)
+
+    curve = story.curves.policy[KL.short]
+    assert [step for step, _ in told["policy/kl_divergence"]] == [round(update) for update in curve.update]
+    assert [value for _, value in told["policy/kl_divergence"]] == pytest.approx(_kl(story), rel=1e-6)
+    assert "gpu/utilization/gpu1" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--to", "xml", "-o", "x"), "'xml' is not one of"),
+        (("--to", "openmetrics", "--table", "events", "-o", "x"), "holds metrics only"),
+        (("--to", "tensorboard", "-o", "-"), "needs a folder"),
+        (("--to", "parquet", "-o", "-"), "name a file"),
+        (("--to", "csv", "-o", "."), "is a folder"),
+        (("--to", "csv"), "--out"),
+    ],
+)
+def test_bad_input_is_status_2(storm: Path, words: tuple[str, ...], said: str) -> None:
+    """Naming what is wrong."""
+    result = overwatch("export", storm / "snapshots.jsonl", *words)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_disk_that_takes_nothing_leaves_nothing(storm: Path, tmp_path: Path) -> None:
+    """No half a file, no part of one."""
+    (tmp_path / "file").touch()
+    result = overwatch(
+        "export", storm / "snapshots.jsonl", "--to", "csv", "-o", tmp_path / "file" / "run.csv"
+    )
+
+    assert result.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_csv_and_openmetrics_are_printed(storm: Path) -> None:
+    """With `-o -`."""
+    log = storm / "snapshots.jsonl"
+
+    assert overwatch("export", log, "--to", "csv", "-o", "-").stdout.startswith("run,metric,unit,gpu,time")
+    assert overwatch("export", log, "--to", "openmetrics", "-o", "-").stdout.endswith("# EOF\n")
