@@ -41,8 +41,6 @@ LANE: Final = "GPU-wired"
 SERVICES: Final = (Scope.LEARNER, Scope.ROLLOUTS)
 
 LATER_STAGES: Final = {
-    "alert rules": "otel/alerts",
-    "Grafana dashboards": "dashboards/",
     "Helm values": "helm/",
     "semantic conventions": "otel/semconv",
 }

@@ -26,11 +26,15 @@ scrape_configs:
 """
 
 
+PACKAGES = {"promtool": "prometheus", "amtool": "prometheus-alertmanager"}
+"""Debian's packages that are not called as what is in them."""
+
+
 def need(name: str) -> str:
     """The path of a server that this test is about."""
     found = shutil.which(name)
     if found is None:
-        message = f"{name} is not installed; apt-get install prometheus"
+        message = f"{name} is not installed; apt-get install {PACKAGES.get(name, name)}"
         if os.environ.get("OVERWATCH_REQUIRE_REAL") == "1":
             pytest.fail(message)
         pytest.skip(message)

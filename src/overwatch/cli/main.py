@@ -17,6 +17,7 @@ from overwatch.cli.export import export
 from overwatch.cli.locate import locate
 from overwatch.cli.query import query
 from overwatch.cli.report import report
+from overwatch.cli.rules import rules
 from overwatch.cli.watch import Option
 
 _baseline: Final = click.option(
@@ -190,3 +191,4 @@ main.add_command(audit)
 main.add_command(export)
 main.add_command(report)
 main.add_command(compare)
+main.add_command(rules)

@@ -13,8 +13,31 @@ from overwatch.generate.boards.book import board_text
 from overwatch.generate.boards.uids import Board
 from overwatch.generate.bounds_page import bounds_page
 from overwatch.generate.catalog_page import catalog_page
+from overwatch.generate.rules import Plan, case_file, rule_file, steady_alerts, windowed_alerts
 from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
+
+_LENGTHS: Final = {"6h": Plan(run_length_s=21_600), "24h": Plan(), "7d": Plan(run_length_s=604_800)}
+"""Lengths of runs for which rules are shipped; `overwatch rules` makes them for any other."""
+
+
+def _rules() -> str:
+    return rule_file(steady_alerts(Plan()), Plan())
+
+
+def _rule_cases() -> str:
+    return case_file("../overwatch.yaml", steady_alerts(Plan()), Plan())
+
+
+def _windows(length: str) -> str:
+    plan = _LENGTHS[length]
+    return rule_file(windowed_alerts(plan), plan, f"-{length}")
+
+
+def _window_cases(length: str) -> str:
+    plan = _LENGTHS[length]
+    return case_file(f"../windows-{length}.yaml", windowed_alerts(plan), plan)
+
 
 FILES: Final = MappingProxyType[str, Callable[[], str]](
     {
@@ -23,6 +46,13 @@ FILES: Final = MappingProxyType[str, Callable[[], str]](
         "docs/runbooks.md": runbooks_page,
         "docs/bounds.md": bounds_page,
         **{board.file: partial(board_text, board) for board in Board},
+        "dashboards/rules/overwatch.yaml": _rules,
+        "dashboards/rules/tests/overwatch.yaml": _rule_cases,
+        **{f"dashboards/rules/windows-{length}.yaml": partial(_windows, length) for length in _LENGTHS},
+        **{
+            f"dashboards/rules/tests/windows-{length}.yaml": partial(_window_cases, length)
+            for length in _LENGTHS
+        },
     }
 )
 """Path below the project's root to the function that makes the file's text."""

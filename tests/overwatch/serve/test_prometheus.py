@@ -1,8 +1,6 @@
 """The page of the runs: what is on it, what is not, and that the format's own checker has nothing to say."""
 
 import math
-import os
-import shutil
 import subprocess
 
 import pytest
@@ -19,6 +17,7 @@ from overwatch.serve.lifetime import Lifetimes
 from overwatch.serve.prometheus import PageLimits, RunPage, families
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run, gpu, host
+from tests.real.servers import need
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -258,11 +257,7 @@ def test_a_page_is_made_once_a_state() -> None:
 
 def test_promtool_has_nothing_to_say() -> None:
     """The real linter finds nothing on the page of a busy run."""
-    if shutil.which("promtool") is None:
-        message = "promtool is not installed; apt-get install prometheus"
-        if os.environ.get("OVERWATCH_REQUIRE_REAL") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
+    need("promtool")
     text = page(busy_run(Frames()))
     checked = subprocess.run(
         ["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False

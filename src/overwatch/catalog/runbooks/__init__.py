@@ -10,17 +10,31 @@ from typing import Final
 
 from overwatch.catalog import Scope, find
 from overwatch.catalog.metric import Limit, Limits, Metric
-from overwatch.catalog.runbooks import fleet, machines, policy, run
+from overwatch.catalog.runbooks import fleet, machines, policy, run, tower
 from overwatch.catalog.runbooks.book import Runbook
 
-__all__ = ["PAGE", "RUNBOOKS", "Runbook", "has_runbook", "row_code", "runbook", "runbook_of_row"]
+__all__ = [
+    "ALERTS",
+    "ALL",
+    "PAGE",
+    "RUNBOOKS",
+    "Runbook",
+    "has_runbook",
+    "row_code",
+    "runbook",
+    "runbook_of_row",
+]
 
 PAGE: Final = "docs/runbooks.md"
 """Where the texts can be read, below the project's root."""
 RUNBOOKS: Final[Mapping[str, Runbook]] = MappingProxyType(
     {entry.code: entry for area in (policy, fleet, machines, run) for entry in area.ENTRIES}
 )
-"""By code; single rows are not among them."""
+"""By code of a finding; single rows are not among them."""
+ALERTS: Final[Mapping[str, Runbook]] = MappingProxyType({entry.code: entry for entry in tower.ENTRIES})
+"""By code of an alert that no finding stands behind."""
+ALL: Final[Mapping[str, Runbook]] = MappingProxyType({**RUNBOOKS, **ALERTS})
+"""Both."""
 
 
 _NO_FIX: Final = (

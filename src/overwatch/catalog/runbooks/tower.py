@@ -1,0 +1,77 @@
+"""What to do about alerts that no finding stands behind: the collector itself, what is told over hours."""
+
+from typing import Final
+
+from overwatch.catalog.runbooks.book import Runbook
+
+ENTRIES: Final = (
+    Runbook(
+        code="collector-down",
+        means="The collector cannot be scraped, or turns away all that it is sent. Runs go on, unwatched.",
+        confirm="Ask `curl :13133`; look at `up` of its two jobs in Prometheus.",
+        act=(
+            "Start it again: what trainers could not deliver they keep and send later. Where it lives and "
+            "turns all away, its log says why: a full disk, memory, a token."
+        ),
+    ),
+    Runbook(
+        code="collector-refusing",
+        means="The collector turns away some of what it is sent.",
+        confirm="See `overwatch_receiver_refused_requests_total` on its own page, by reason.",
+        act=(
+            "Follow the reason: `memory` and `disk` want room, `unauthorized` a token, `too_large` smaller "
+            "batches. Senders of ours come back by themselves."
+        ),
+    ),
+    Runbook(
+        code="exporter-queue-full",
+        means="More than four fifths of what may wait for an exporter waits: soon it gives up the oldest.",
+        confirm="See `otelcol_exporter_queue_size` beside its capacity, by exporter; is it still growing?",
+        act="Look whether the destination of that exporter answers; give it more room only after that.",
+    ),
+    Runbook(
+        code="exporter-dropping",
+        means="An exporter gave up what it could not deliver: its destination misses it.",
+        confirm="See `otelcol_exporter_enqueue_failed_log_records_total` and its siblings, by exporter.",
+        act="Make the destination answer. What is here is whole: recording and terminal miss nothing.",
+    ),
+    Runbook(
+        code="telemetry-dropped",
+        means="The trainer's side dropped records so as not to slow training: numbers are thinner than told.",
+        confirm="See `overwatch_sdk_dropped_total` of the run; the header of its terminal says how many.",
+        act="Look at the exporter process on the trainer's node: has it CPU, does the collector answer it?",
+    ),
+    Runbook(
+        code="series-dropped",
+        means="The page of runs is full: some series of the runs with the oldest data are not on it.",
+        confirm="See `overwatch_prometheus_series` beside `overwatch_prometheus_series_limit`.",
+        act="Raise `exporters.prometheus.max_series`, lower `per_env`, or give runs to a second collector.",
+    ),
+    Runbook(
+        code="checkpoint-stale",
+        means="A run that saved checkpoints has saved none for long: a crash now would cost all since then.",
+        confirm="The age beside the checkpoint in the header; free space where the newest one lies.",
+        act="Make room or mend the path where checkpoints go, and save one by hand if the trainer can.",
+    ),
+    Runbook(
+        code="updates-absent",
+        means="The run speaks, and yet no update of its policy came for long.",
+        confirm="See `overwatch_run_updates_total` of the run; what its ranks do, in the terminal.",
+        act="Look at the phase that each rank is in: an env, a loader or a collective that never comes back.",
+    ),
+    Runbook(
+        code="trust-region-burn",
+        means=(
+            "Too large a share of the updates of the last hours was beyond the critical limit of KL: at this "
+            "pace the run leaves its trust region more often than it may in all."
+        ),
+        confirm="See `overwatch_policy_updates_beyond_limit_total` beside `overwatch_run_updates_total`.",
+        act="Lower the learning rate or the number of epochs; set a `target_kl` where there is none.",
+    ),
+    Runbook(
+        code="policy-row",
+        means="A number of the policy that only the run's own preset judges is beyond its limit.",
+        confirm="The label `code` names it: its own heading here says how to confirm it.",
+        act="Go to the heading that the label `code` names, and do what it says.",
+    ),
+)

@@ -1,0 +1,189 @@
+"""Alerts that are the same for runs of any length: of the collector, of runs, of findings.
+
+Rules: `instance` is aggregated away, so that a new attempt does not flap; a value that comes once an update
+is never compared here but where it is judged, at every update, by the limits of its run; a counter is
+compared with itself earlier, so that one born above 0 is seen.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from overwatch.catalog.alerts import FINDINGS, Area, FindingAlert, alerted_rows, row_alert
+from overwatch.catalog.describe import limits_text
+from overwatch.generate.rules.alert import Alert
+from overwatch.generate.rules.series import BY_RUN, finding, in_state, of_job, own, risen, told
+from overwatch.generate.rules.windows import Plan, span
+
+LOOK_BACK_S: Final = 600
+"""For how long after it rose a counter is told of."""
+_SIGNALS: Final = ("log_records", "metric_points", "spans")
+_JOB: Final = ("job",)
+_EXPORTER: Final = ("job", "exporter")
+
+
+def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
+    """All of them."""
+    rows = [(row_alert(row), row) for row in alerted_rows()]
+    return (
+        _down(plan),
+        _refusing(plan),
+        *_exporting(plan),
+        *_states(plan),
+        *_counters(plan),
+        *(_of_finding(alert, plan) for alert in FINDINGS),
+        *(
+            _of_finding(alert, plan, f"Limits of preset ppo: {limits_text(row.limits)}.")
+            for alert, row in rows
+        ),
+        _of_other_rows([alert.code for alert, _ in rows], plan),
+    )
+
+
+def _down(plan: Plan) -> Alert:
+    jobs = f"{plan.runs_job}|{plan.collector_job}"
+    refused = risen(_SIGNALS, "otelcol_receiver_refused", LOOK_BACK_S // 2)
+    accepted = risen(_SIGNALS, "otelcol_receiver_accepted", LOOK_BACK_S // 2)
+    return Alert(
+        code="collector-down",
+        area=Area.COLLECTOR,
+        severity="critical",
+        expr=(
+            f'1 - min by (job) (up{{job=~"{jobs}"}}) > 0\nor\nabsent(up{{job="{plan.collector_job}"}})\nor\n'
+            f"(({refused}) > 0 unless ({accepted}) > 0)"
+        ),
+        hold_s=plan.hold(60),
+        summary="The collector is down or takes nothing.",
+        by=_JOB,
+        bad=(of_job("up", "0", plan.collector_job),),
+        good=(of_job("up", "1", plan.collector_job),),
+        fires_without_data=True,
+    )
+
+
+def _refusing(plan: Plan) -> Alert:
+    refused, accepted = "otelcol_receiver_refused", "otelcol_receiver_accepted"
+    return Alert(
+        code="collector-refusing",
+        area=Area.COLLECTOR,
+        expr=f"({risen(_SIGNALS, refused, LOOK_BACK_S // 2)}) > 0",
+        hold_s=plan.hold(120),
+        summary="The collector turns away some of what it is sent.",
+        by=_JOB,
+        bad=(*own(refused, "0+5x400", "refusing"), *own(accepted, "0+5x400", "refusing")),
+        good=own(refused, "0", "refusing"),
+        lead=1,
+    )
+
+
+def _exporting(plan: Plan) -> Iterator[Alert]:
+    size, room = "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity"
+    lost, cut = (
+        "otelcol_exporter_enqueue_failed_log_records_total",
+        "overwatch_prometheus_dropped_series_total",
+    )
+    full = of_job(room, "100", "full", exporter="otlp")
+    yield Alert(
+        code="exporter-queue-full",
+        area=Area.COLLECTOR,
+        expr=f"max by (job, exporter) ({size}) / max by (job, exporter) ({room}) > 0.8",
+        hold_s=plan.hold(60),
+        summary="An exporter of the collector cannot keep up.",
+        by=_EXPORTER,
+        bad=(of_job(size, "90", "full", exporter="otlp"), full),
+        good=(of_job(size, "10", "full", exporter="otlp"), full),
+    )
+    for code, name, by, hold_s, summary, more in (
+        (
+            "exporter-dropping",
+            lost,
+            _EXPORTER,
+            15,
+            "An exporter gave up what it could not deliver.",
+            {"exporter": "x"},
+        ),
+        ("series-dropped", cut, _JOB, 120, "The page of runs has no room for all series.", {}),
+    ):
+        yield Alert(
+            code=code,
+            area=Area.COLLECTOR,
+            expr=f"sum by ({', '.join(by)}) (increase({name}[{span(LOOK_BACK_S)}])) > 0",
+            hold_s=plan.hold(hold_s),
+            summary=summary,
+            by=by,
+            bad=(of_job(name, "0+5x400", "losing", **more),),
+            good=(of_job(name, "0", "losing", **more),),
+            lead=1,
+        )
+
+
+def _states(plan: Plan) -> Iterator[Alert]:
+    for code, state, severity, summary in (
+        ("telemetry-stale", "stale", "warning", "A run has fallen silent."),
+        ("run-lost", "lost", "critical", "A run is lost: it is silent and never said that it ended."),
+        ("run-failed", "failed", "warning", "A run ended and said that it failed."),
+    ):
+        yield Alert(
+            code=code,
+            area=Area.RUN,
+            severity=severity,
+            expr=f'max {BY_RUN} (overwatch_run_status{{state="{state}"}}) == 1',
+            hold_s=plan.hold(15),
+            summary=summary,
+            bad=(in_state(state),),
+            good=(in_state(state, "0"),),
+        )
+
+
+def _counters(plan: Plan) -> Iterator[Alert]:
+    nan, dropped = "overwatch_run_non_finite_total", "overwatch_sdk_dropped_total"
+    now, before = f"max {BY_RUN} ({nan})", f"max {BY_RUN} ({nan} offset {span(plan.at_least(LOOK_BACK_S))})"
+    yield Alert(
+        code="non-finite",
+        area=Area.POLICY,
+        severity="critical",
+        expr=f"{now} > ({before} or 0 * {now})",
+        hold_s=plan.hold(15),
+        summary="A value of a run that must be finite is not.",
+        bad=(told(nan, "1"),),
+        good=(told(nan, "0"),),
+    )
+    yield Alert(
+        code="telemetry-dropped",
+        area=Area.RUN,
+        expr=f"sum {BY_RUN} (increase({dropped}[{span(LOOK_BACK_S)}])) > 0",
+        hold_s=plan.hold(60),
+        summary="A trainer's side drops records.",
+        bad=(told(dropped, "0+5x400"),),
+        good=(told(dropped, "0"),),
+        lead=1,
+    )
+
+
+def _of_finding(alert: FindingAlert, plan: Plan, more: str = "") -> Alert:
+    return Alert(
+        code=alert.code,
+        area=alert.area,
+        severity=alert.severity,
+        expr=f'max {BY_RUN} (overwatch_run_findings{{code="{alert.code}"}}) > 0',
+        hold_s=plan.hold(alert.hold_s),
+        summary=alert.summary,
+        more=more,
+        bad=(finding(alert.code, "1"),),
+        good=(finding(alert.code, "0"),),
+    )
+
+
+def _of_other_rows(own_codes: list[str], plan: Plan) -> Alert:
+    """Rows that only other presets judge: one alert for all, with the code as a label."""
+    others = "|".join([*own_codes, *(one.code for one in FINDINGS if one.code.startswith("policy-"))])
+    selector = f'overwatch_run_findings{{code=~"policy-.+",code!~"{others}"}}'
+    return Alert(
+        code="policy-row",
+        area=Area.POLICY,
+        expr=f"max by (rl_run_id, code) ({selector}) > 0",
+        hold_s=plan.hold(120),
+        summary="A policy metric of a run is beyond its limit.",
+        by=("code", "rl_run_id"),
+        bad=(finding("policy-other", "1"),),
+        good=(finding("policy-other", "0"),),
+    )

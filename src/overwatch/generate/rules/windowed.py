@@ -1,0 +1,66 @@
+"""Alerts whose windows follow from the length of a run."""
+
+from overwatch.catalog.alerts import Area
+from overwatch.generate.rules.alert import Alert
+from overwatch.generate.rules.series import BY_RUN, IS_LIVE, burn_inputs, in_state, pair_expr, told
+from overwatch.generate.rules.windows import Plan, span
+
+
+def windowed_alerts(plan: Plan) -> tuple[Alert, ...]:
+    """All of them."""
+    pairs = plan.pairs()
+    return (_burn("Fast", pairs[:2], plan), _burn("Slow", pairs[2:], plan), _unsaved(plan), _quiet(plan))
+
+
+def _burn(word: str, pairs: tuple[tuple[float, int, int], ...], plan: Plan) -> Alert:
+    """Too large a share of the updates outside the trust region, at either of two paces."""
+    paces = " or ".join(
+        f"{pace * plan.budget:.0%} over {span(long)} and {span(short)}" for pace, long, short in pairs
+    )
+    return Alert(
+        code="trust-region-burn",
+        word=word,
+        area=Area.POLICY,
+        expr="\nor\n".join(pair_expr(pace * plan.budget, long, short) for pace, long, short in pairs),
+        hold_s=plan.hold(60),
+        summary="Too many updates of a run are outside its trust region.",
+        more=f"Fires at {paces}; {plan.budget:.0%} over a run is what may be.",
+        bad=burn_inputs("0+40x400"),
+        good=burn_inputs("0x400"),
+        lead=1,
+    )
+
+
+def _unsaved(plan: Plan) -> Alert:
+    saved, stale_s = "overwatch_run_last_checkpoint_timestamp_seconds", plan.at_least(plan.run_length_s / 24)
+    return Alert(
+        code="checkpoint-stale",
+        area=Area.RUN,
+        severity="critical",
+        expr=f"time() - max {BY_RUN} ({saved}) > {stale_s}\nand on (rl_run_id) {IS_LIVE}",
+        hold_s=plan.hold(300),
+        summary="A run has saved no checkpoint for long.",
+        more=f"For {span(stale_s)} or longer.",
+        bad=(told(saved, str(-10 * stale_s)), in_state("live")),
+        # Saved all the time, on the clock of the tests.
+        good=(told(saved, "0+15x400"), in_state("live")),
+    )
+
+
+def _quiet(plan: Plan) -> Alert:
+    updates, quiet_s = "overwatch_run_updates_total", plan.at_least(plan.run_length_s / 48)
+    return Alert(
+        code="updates-absent",
+        area=Area.RUN,
+        expr=(
+            f"max {BY_RUN} ({updates}) > 0\n"
+            f"and sum {BY_RUN} (increase({updates}[{span(plan.at_least(300))}])) == 0\n"
+            f"and on (rl_run_id) {IS_LIVE}"
+        ),
+        hold_s=plan.hold(quiet_s),
+        summary="A run speaks and makes no update.",
+        more=f"For {span(quiet_s)} or longer.",
+        bad=(told(updates, "5"), in_state("live")),
+        good=(told(updates, "0+1x400"), in_state("live")),
+        lead=1,
+    )
