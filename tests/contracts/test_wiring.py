@@ -42,7 +42,6 @@ SERVICES: Final = (Scope.LEARNER, Scope.ROLLOUTS)
 
 LATER_STAGES: Final = {
     "Helm values": "helm/",
-    "semantic conventions": "otel/semconv",
 }
 """What will be generated from rows and is not yet: for whom, and where it will be."""
 
@@ -234,6 +233,15 @@ def test_a_row_is_documented(row: Metric) -> None:
 
     assert f"`{row.name}`" in page
     assert row.asks in page
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_is_a_semantic_convention(row: Metric) -> None:
+    """The registry has its name: a metric of ours, one that is imported, or an attribute of words."""
+    texts = [FILES[f"otel/registry/{name}.yaml"]() for name in ("metrics", "attributes")]
+
+    assert any(f"name: {row.name}\n" in text or f"- {row.name}\n" in text or f"key: {row.name}\n" in text
+               for text in texts)  # fmt: skip
 
 
 def test_what_goes_no_way_is_listed_by_name(wired: Wired) -> None:

@@ -268,7 +268,7 @@ ROWS: Final = (
     _row(
         name="overwatch.policy.return_variance",
         short="return_variance",
-        unit="{reward}2",
+        unit="{reward2}",
         asks="How much do the returns of an update's episodes vary?",
         label="ret var",
         presets={"esper": above(100.0)},

@@ -4,10 +4,16 @@ from typing import Final
 
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
 
+_ADD_UP: Final = frozenset(
+    {"hw.gpu.memory.usage", "hw.gpu.memory.limit", "system.memory.usage", "system.memory.limit"}
+)
+"""What OpenTelemetry's conventions tell as an UpDownCounter."""
+
 
 def _reading(name: str, short: str, unit: str, scope: Scope, asks: str, **more: str) -> Metric:
     """A machine gauge: a reading that fails is undefined, never a finding of its own."""
     constant = {"hw.type": "gpu"} if name in ("hw.temperature", "hw.power") else {}
+    constant = {"system.memory.state": "used"} if name == "system.memory.usage" else constant
     return Metric(
         name=name,
         short=short,
@@ -20,6 +26,7 @@ def _reading(name: str, short: str, unit: str, scope: Scope, asks: str, **more: 
         non_finite=NonFinite.UNDEFINED,
         fmt=more.get("fmt", ".0f"),
         attributes=constant,
+        adds_up=name in _ADD_UP,
         tele=tuple(more.get("tele", "").split()),
         feeds=tuple(more.get("feeds", "").split()),
     )

@@ -196,6 +196,8 @@ class Metric:
     """`format()` specification for the one-line banner, where it differs."""
     attributes: dict[str, str] = field(default_factory=dict)
     """Constant attributes of the output series."""
+    adds_up: bool = False
+    """Whether a gauge's values add up over subjects, which makes it an UpDownCounter in OTLP."""
     hold: tuple[int, int] = (3, 5)
     """A finding needs `hold[0]` bad of the last `hold[1]` updates."""
     mean_of: int = 1

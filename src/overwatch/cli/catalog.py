@@ -12,6 +12,7 @@ from overwatch.catalog.describe import Said, alias_text, describe, limits_text, 
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids, places
+from overwatch.cli.livecheck import live_check
 
 _FORMAT = click.option(
     "--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -22,6 +23,9 @@ _WIDTH: Final = 17
 @click.group()
 def catalog() -> None:
     """Look up metrics: names, questions, limits, aliases."""
+
+
+catalog.add_command(live_check)
 
 
 @catalog.command()

@@ -3,11 +3,7 @@
 Rules: what is printed holds no secret. Must not know components; it reads their settings' types.
 """
 
-import ast
-import inspect
 import json
-import textwrap
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +11,7 @@ import click
 import msgspec
 
 from overwatch import __version__
+from overwatch.conventions.documented import described
 
 if TYPE_CHECKING:
     from overwatch.collector import CollectorConfig
@@ -68,9 +65,9 @@ def components() -> None:
     for field in msgspec.structs.fields(CollectorConfig):
         if field.name not in _KINDS:
             continue
-        described = _described(field.type)
+        said = described(field.type)
         listed[field.name] = {
-            one.name: {"about": described.get(one.name, ""), "settings": dict(_settings(one.type, ""))}
+            one.name: {"about": said.get(one.name, ""), "settings": dict(_settings(one.type, ""))}
             for one in msgspec.structs.fields(field.type)
         }
     click.echo(yaml.safe_dump(listed, sort_keys=False, width=110), nl=False)
@@ -104,14 +101,14 @@ def _settings(kind: Any, path: str) -> list[tuple[str, str]]:
     section = _section(kind)
     if section is None:
         return []
-    described, found = _described(section), []
+    said, found = described(section), []
     for field in msgspec.structs.fields(section):
         here = f"{path}{field.encode_name}"
         below = _settings(field.type, f"{here}.")
         if below:
             found += below
         else:
-            found.append((here, f"{described.get(field.name, '')} {_default(field)}"))
+            found.append((here, f"{said.get(field.name, '')} {_default(field)}"))
     return found
 
 
@@ -128,25 +125,3 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     if default is msgspec.NODEFAULT:
         return "Required."
     return "Not set by default." if default in (None, (), {}) else f"Default: {default}."
-
-
-def _described(section: type[msgspec.Struct]) -> dict[str, str]:
-    """What is written under each field of a section, and of those that it extends."""
-    found: dict[str, str] = {}
-    for kind in reversed(section.__mro__):
-        if issubclass(kind, msgspec.Struct) and kind is not msgspec.Struct:
-            found |= _written(kind)
-    return found
-
-
-def _written(section: type[msgspec.Struct]) -> dict[str, str]:
-    """What is written under each field of one class."""
-    written = ast.parse(textwrap.dedent(inspect.getsource(section))).body[0]
-    lines = written.body if isinstance(written, ast.ClassDef) else []
-    found = {}
-    for field, below in pairwise(lines):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            text = below.value if isinstance(below, ast.Expr) else None
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                found[field.target.id] = " ".join(text.value.split())
-    return found

@@ -26,6 +26,7 @@ class ActionTaken(Fact, frozen=True, kw_only=True, tag="action_taken"):
     """Dictionary-coded slot names; absent where the operation has none."""
     blueprint: Column | None = None
     step: int | None = None
+    """Number of the env step."""
 
 
 class SeedStageChanged(Fact, frozen=True, kw_only=True, tag="seed_stage_changed"):
@@ -35,13 +36,18 @@ class SeedStageChanged(Fact, frozen=True, kw_only=True, tag="seed_stage_changed"
     slot: str
     seed_id: str
     before: Stage
+    """The stage that was left, or what was before."""
     after: Stage
+    """The stage that was entered, or what is now."""
     blueprint: str | None = None
+    """What the seed grows into."""
     alpha: float | None = None
+    """How much of the seed counts, 0 to 1."""
     age: int | None = None
     """Steps spent in the stage that was left."""
     reason: str | None = None
     fields: dict[str, str] = msgspec.field(default_factory=dict)
+    """Further fields, as text by name."""
 
 
 class GateEvaluated(Fact, frozen=True, kw_only=True, tag="gate_evaluated"):
@@ -51,11 +57,17 @@ class GateEvaluated(Fact, frozen=True, kw_only=True, tag="gate_evaluated"):
     slot: str
     seed_id: str
     gate: str
+    """Name of the gate."""
     passed: bool
+    """Whether it let the seed pass."""
     score: float | None = None
+    """What the gate measured."""
     checks_passed: tuple[str, ...] = ()
+    """Names of the checks that held."""
     checks_failed: tuple[str, ...] = ()
+    """Names of the checks that did not."""
     message: str | None = None
+    """What the gate says, in words."""
 
 
 class EnvCrashed(Fact, frozen=True, kw_only=True, tag="env_crashed"):
@@ -63,8 +75,10 @@ class EnvCrashed(Fact, frozen=True, kw_only=True, tag="env_crashed"):
 
     env_id: int
     error: str
+    """The error, in one line."""
     step: int | None = None
     traceback: str | None = None
+    """Where it came from."""
 
 
 class EnvsRemoved(Fact, frozen=True, kw_only=True, tag="envs_removed"):
@@ -83,6 +97,7 @@ class NonFiniteSeen(Fact, frozen=True, kw_only=True, tag="non_finite_seen"):
     kind: str
     """`nan` or `inf`."""
     count: int = 1
+    """Values that were not finite."""
     env_ids: tuple[int, ...] = ()
     """At most sixteen of the envs concerned."""
 
@@ -91,10 +106,15 @@ class EarlyStopped(Fact, frozen=True, kw_only=True, tag="early_stopped"):
     """PPO stopped an update before its last epoch."""
 
     update: int
+    """Number of the update."""
     epoch: int
+    """The epoch at which it stopped."""
     kl_divergence: float
+    """Divergence at which it stopped, in nats."""
     target: float
+    """Divergence that was aimed at, in nats."""
     minibatches_skipped: int
+    """Minibatches that were left out."""
 
 
 class CurriculumChanged(Fact, frozen=True, kw_only=True, tag="curriculum_changed"):
@@ -112,9 +132,11 @@ class CheckpointSaved(Fact, frozen=True, kw_only=True, tag="checkpoint_saved"):
     """The trainer wrote down what it can go on from."""
 
     path: str
+    """Where it lies."""
     update: int | None = None
     """Updates that it holds."""
     size_bytes: int | None = None
+    """Its size in bytes."""
     duration_s: float | None = None
     """Seconds that saving took."""
 
@@ -132,7 +154,9 @@ class PhaseEnded(Fact, frozen=True, kw_only=True, tag="phase_ended"):
     """A phase of the training loop ended; also sent as a span."""
 
     phase: str
+    """Name of the phase."""
     duration_s: float
+    """Seconds that it took."""
     update: int | None = None
 
 
@@ -147,6 +171,7 @@ class LogLine(Fact, frozen=True, kw_only=True, tag="log_line"):
     severity: Severity
     message: str
     subsystem: str = "trainer"
+    """Who wrote it."""
     env_id: int | None = None
     slot: str | None = None
     seed_id: str | None = None

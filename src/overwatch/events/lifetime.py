@@ -17,9 +17,13 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """A trainer began; it says what it is."""
 
     task: str | None = None
+    """What is trained on."""
     algo: str | None = None
+    """The algorithm that trains, e.g. `ppo`."""
     reward_mode: str | None = None
+    """How rewards are made, where the task has several ways."""
     n_envs: int | None = None
+    """Environments of this rank."""
     devices: tuple[str, ...] = ()
     """Lane ids: a GPU's UUID, `cpu`, or a name of the trainer's own."""
     lanes: dict[str, str] = msgspec.field(default_factory=dict)
@@ -31,16 +35,25 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     blueprints: dict[str, str] = msgspec.field(default_factory=dict)
     """Blueprint id to its two-letter code."""
     metric: MetricInfo | None = None
+    """The task's own metric."""
     preset: str = "ppo"
+    """Whose limits judge the run."""
     updates: int | None = None
     """Planned number of updates."""
     batches: int | None = None
+    """Planned number of batches."""
     git_sha: str | None = None
+    """Revision of the trainer."""
     dirty: bool | None = None
+    """Whether tracked files differ from the revision."""
     node: str | None = None
+    """Name of the machine."""
     amp: str | None = None
+    """Type of automatic mixed precision, e.g. `bf16`."""
     compile: bool | None = None
+    """Whether the model is compiled."""
     ddp: int | None = None
+    """Processes that share gradients."""
     world_size: int | None = None
     """Ranks of the launch."""
     attempt: int | None = None
@@ -50,6 +63,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     env_offset: int = 0
     """What was added to this rank's own env numbers to make env ids."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
+    """The trainer's settings, as text by name."""
 
 
 class RunFinished(Fact, frozen=True, kw_only=True, tag="run_finished"):
@@ -58,3 +72,4 @@ class RunFinished(Fact, frozen=True, kw_only=True, tag="run_finished"):
     outcome: str
     """`completed`, `failed` or `interrupted`."""
     reason: str | None = None
+    """Why, in words."""

@@ -9,11 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from overwatch.generate import registry
 from overwatch.generate.boards.book import board_text
 from overwatch.generate.boards.uids import Board
 from overwatch.generate.bounds_page import bounds_page
 from overwatch.generate.catalog_page import catalog_page
 from overwatch.generate.rules import Plan, case_file, rule_file, steady_alerts, windowed_alerts
+from overwatch.generate.conventions_page import conventions_page
 from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
 
@@ -53,6 +55,8 @@ FILES: Final = MappingProxyType[str, Callable[[], str]](
             f"dashboards/rules/tests/windows-{length}.yaml": partial(_window_cases, length)
             for length in _LENGTHS
         },
+        "docs/semantic-conventions.md": conventions_page,
+        **registry.FILES,
     }
 )
 """Path below the project's root to the function that makes the file's text."""

@@ -71,6 +71,11 @@ ENV_ENTITY: Final = "overwatch.env"
 RUN_ENTITY: Final = "overwatch.run"
 KNOWN_ENTITIES: Final = frozenset({ENV_ENTITY, RUN_ENTITY, "overwatch.slot", "overwatch.gpu"})
 
+COLUMNS: Final = {
+    "env_id": ENV_ID, "slot": SLOT_ID, "gpu_id": "hw.id", "lane": LANE_ID, "blueprint": "overwatch.blueprint",
+}  # fmt: skip
+"""Columns of a measurement that are no metrics: which attribute means the same."""
+
 RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 """Attributes of a measurement that are not values."""
 

@@ -114,8 +114,11 @@ class Instruments:
                     subject = {"hw.id": lane, "hw.type": "gpu"} if lane else {}
                     yield Observation(value, {**subject, **row.attributes})
 
-        is_counter = row.kind is Kind.COUNTER
-        make = self._meter.create_observable_counter if is_counter else self._meter.create_observable_gauge
+        make = self._meter.create_observable_gauge
+        if row.kind is Kind.COUNTER:
+            make = self._meter.create_observable_counter
+        elif row.adds_up:
+            make = self._meter.create_observable_up_down_counter
         make(row.name, callbacks=[observe], unit=row.unit, description=row.asks)
 
     def _span(self, event: PhaseEnded) -> None:

@@ -1,0 +1,206 @@
+"""`overwatch catalog live-check`: is what is told what the registry says.
+
+Rules: any mixture of recordings, files of OTLP JSON lines, standard input and addresses to listen at. Status
+0 when nothing reaches `--fail-on`, 1 when something does, 2 when nothing could be read.
+"""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+
+from overwatch.cli.listening import Heard, ListeningError, listen
+from overwatch.conventions import Advice, LiveCheck, Report, registry
+from overwatch.journal import Signal
+from overwatch.otlp import wire
+from overwatch.otlp.jsonl import MalformedJson, from_json
+
+_KEYS: Final = {
+    b'"resourceLogs"': Signal.LOGS,
+    b'"resourceMetrics"': Signal.METRICS,
+    b'"resourceSpans"': Signal.TRACES,
+}
+_SCHEMES: Final = ("http://", "grpc://")
+_AT_ONCE: Final = 64
+_NEVER: Final = "none"
+_RANKS: Final = (Advice.INFORMATION, Advice.IMPROVEMENT, Advice.VIOLATION)
+
+
+class NothingReadError(click.ClickException):
+    """What was given holds no OTLP; status 2."""
+
+    exit_code = 2
+
+
+@click.command("live-check")
+@click.argument("places", nargs=-1, required=True, metavar="PATH|ADDRESS...")
+@click.option("--seconds", type=click.FloatRange(min=0.1), help="Listen this long; until Ctrl-C without.")
+@click.option("--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--fail-on", type=click.Choice([*(advice.value for advice in Advice), _NEVER]),
+    default=Advice.VIOLATION.value, show_default=True, help="Least finding that makes the status 1.",
+)  # fmt: skip
+def live_check(places: tuple[str, ...], seconds: float | None, fmt: str, fail_on: str) -> None:
+    """Check telemetry against the registry of names.
+
+    PATH is a recording's folder, a file of OTLP JSON lines, or - for standard input; ADDRESS is where to
+    listen for OTLP, http://HOST:PORT or grpc://HOST:PORT.
+    """
+    check = LiveCheck(registry())
+    unread = 0
+    for place in places:
+        if not place.startswith(_SCHEMES):
+            unread += _file(check, place)
+    _stream(check, [place for place in places if place.startswith(_SCHEMES)], seconds)
+    report = check.report
+    if not report.items:
+        raise NothingReadError(
+            f"no OTLP was found in {', '.join(places)}"
+            + (f"; {unread} lines or batches could not be read" if unread else "; send some while it listens")
+        )
+    click.echo(json.dumps(_as_json(report, unread), indent=2) if fmt == "json" else _as_text(report, unread))
+    sys.exit(1 if _fails(report, fail_on) else 0)
+
+
+def _file(check: LiveCheck, place: str) -> int:
+    """Check what lies at a path; returns how much of it could not be read."""
+    if place == "-":
+        return _lines(check, sys.stdin.buffer)
+    path = Path(place)
+    if path.is_dir():
+        return _recording(check, path)
+    try:
+        with path.open("rb") as file:
+            return _lines(check, file)
+    except OSError as error:
+        raise NothingReadError(
+            f"{place}: {error.strerror or error}; give a recording's folder, a file of OTLP JSON lines, -, "
+            "or http://HOST:PORT to listen at"
+        ) from error
+
+
+def _lines(check: LiveCheck, file: IO[bytes]) -> int:
+    unread = 0
+    for line in file:
+        if not line.strip():
+            continue
+        kind = next((kind for key, kind in _KEYS.items() if key in line[:64]), None)
+        kind = kind or next((kind for key, kind in _KEYS.items() if key in line), None)
+        try:
+            if kind is None:
+                unread += 1
+            else:
+                check.take(wire.parse(kind, from_json(kind, line)))
+        except (MalformedJson, wire.MalformedBody):
+            unread += 1
+    return unread
+
+
+def _recording(check: LiveCheck, path: Path) -> int:
+    from overwatch.feeds.recording import RecordingError, open_recording
+
+    unread = 0
+    try:
+        recording = open_recording(path)
+        for batches in _batches(recording):
+            for batch in batches:
+                if batch.signal is Signal.START:
+                    continue
+                try:
+                    check.take(wire.parse(batch.signal, batch.body))
+                except wire.MalformedBody:
+                    unread += 1
+    except (RecordingError, OSError) as error:
+        raise NothingReadError(str(error)) from error
+    return unread + recording.bad_lines + recording.bad_batches
+
+
+def _batches(recording: Any) -> Iterator[Iterable[Any]]:
+    for segment in recording.segments():
+        for first in range(0, len(segment.entries), _AT_ONCE):
+            yield recording.read(segment.entries[first : first + _AT_ONCE])
+
+
+def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> None:
+    """Listen until the time is over, or until told to end."""
+    if not places:
+        return
+    lock, over = threading.Lock(), threading.Event()
+
+    def take(heard: Heard) -> None:
+        with lock:
+            check.take(heard.message)
+
+    with ExitStack() as stack:
+        try:
+            for place in places:
+                click.echo(f"listening at {stack.enter_context(listen(place, take))}", err=True)
+        except ListeningError as error:
+            raise NothingReadError(str(error)) from error
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: over.set())
+        over.wait(seconds)
+
+
+def _fails(report: Report, fail_on: str) -> bool:
+    if fail_on == _NEVER:
+        return False
+    least = _RANKS.index(Advice(fail_on))
+    return any(report.count(advice) for advice in _RANKS[least:])
+
+
+def _as_json(report: Report, unread: int) -> dict[str, Any]:
+    known, met = report.registered
+    covered, held = report.coverage
+    return {
+        "items": dict(report.items),
+        "unread": unread,
+        "names": met,
+        "registered": known,
+        "registered_share": known / met if met else None,
+        "registry": held,
+        "registry_coverage": covered / held,
+        "unregistered": {kind: sorted(names) for kind, names in report.strange.items()},
+        "advice": {advice.value: report.count(advice) for advice in Advice},
+        "findings": [
+            {
+                "advice": one.advice.value,
+                "id": one.id,
+                "signal": one.signal,
+                "message": one.message,
+                "times": n,
+            }
+            for one, n in _ordered(report)
+        ],
+        "findings_not_kept": report.overflow,
+    }
+
+
+def _as_text(report: Report, unread: int) -> str:
+    known, met = report.registered
+    covered, held = report.coverage
+    lines = [
+        f"{one.advice.value:11}  {one.signal}: {one.message} ({one.id}, {n} times)"
+        for one, n in _ordered(report)
+    ]
+    if report.overflow:
+        lines.append(f"and {report.overflow} findings more")
+    looked = ", ".join(f"{n:,} {what}" for what, n in report.items.items())
+    lines.append(f"looked at {looked}" + (f"; {unread} lines or batches could not be read" if unread else ""))
+    lines.append(f"{known} of {met} names that were told are registered ({known / max(met, 1):.1%})")
+    lines.append(f"{covered} of {held} names of the registry were told ({covered / held:.0%})")
+    lines.append(", ".join(f"{report.count(advice)} {advice.value}s" for advice in Advice))
+    return "\n".join(lines)
+
+
+def _ordered(report: Report) -> list[tuple[Any, int]]:
+    return sorted(
+        report.findings.items(),
+        key=lambda item: (-_RANKS.index(item[0].advice), item[0].signal, item[0].message),
+    )
