@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from google.rpc.status_pb2 import Status
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from overwatch.collector.receivers.bodies import BadGzipError, Inflater, TooLargeError
 from overwatch.journal import Signal

@@ -14,6 +14,7 @@ from overwatch.cli.compare import compare
 from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
 from overwatch.cli.export import export
+from overwatch.cli.doctor import doctor
 from overwatch.cli.locate import locate
 from overwatch.cli.query import query
 from overwatch.cli.report import report
@@ -185,6 +186,7 @@ def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
 main.add_command(catalog)
 main.add_command(config)
 main.add_command(locate)
+main.add_command(doctor)
 main.add_command(completion)
 main.add_command(query)
 main.add_command(audit)

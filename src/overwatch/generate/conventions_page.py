@@ -1,5 +1,6 @@
 """The registry as a page for people, with what the `rl.*` draft calls the same things and where we differ."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -118,8 +119,7 @@ def _mapping() -> str:
     return f"{table}\n{_MISSING}"
 
 
-def _split(attributes: object) -> str:
-    pairs = dict(attributes) if hasattr(attributes, "items") else {}
+def _split(pairs: Mapping[str, str]) -> str:
     return f" ({', '.join(f'`{key}={word}`' for key, word in pairs.items())})" if pairs else ""
 
 

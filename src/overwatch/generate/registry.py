@@ -5,7 +5,6 @@ defined again. Must not know what Overwatch measures.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -157,8 +156,6 @@ def _definition(data: Mapping[str, Any]) -> str:
     return _text({"file_format": "definition/2", **data})
 
 
-_dump: Final = partial(yaml.safe_dump, sort_keys=False, width=_WIDTH, allow_unicode=True)
-
-
 def _text(data: Mapping[str, Any]) -> str:
-    return _HEAD + _dump(data)
+    text: str = yaml.safe_dump(data, sort_keys=False, width=_WIDTH, allow_unicode=True)
+    return _HEAD + text
