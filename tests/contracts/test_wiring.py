@@ -40,11 +40,6 @@ PATIENCE_S: Final = 60.0
 LANE: Final = "GPU-wired"
 SERVICES: Final = (Scope.LEARNER, Scope.ROLLOUTS)
 
-LATER_STAGES: Final = {
-    "Helm values": "helm/",
-}
-"""What will be generated from rows and is not yet: for whom, and where it will be."""
-
 NOT_SCRAPED: Final = {
     "overwatch.env.reward", "overwatch.env.return", "overwatch.env.metric", "overwatch.env.rent",
     "overwatch.env.step_time", "overwatch.slot.alpha", "overwatch.slot.age", "overwatch.slot.gradient_health",
@@ -252,12 +247,6 @@ def test_what_goes_no_way_is_listed_by_name(wired: Wired) -> None:
     assert not {prometheus_name(_row(name)) for name in NOT_SCRAPED} & set(wired.scraped)
     assert {row.name for row in ROWS if row.kind is Kind.HISTOGRAM} == NOT_TOLD
     assert not NOT_TOLD & set(wired.told)
-
-
-def test_later_stages_are_not_generated_yet() -> None:
-    """Once something of a stage is generated, its rows go that way in the test above too."""
-    for where in LATER_STAGES.values():
-        assert not [name for name in FILES if name.startswith(where)], where
 
 
 def test_a_row_that_was_not_told_is_absent() -> None:

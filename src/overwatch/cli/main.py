@@ -13,8 +13,8 @@ from overwatch.cli.catalog import catalog
 from overwatch.cli.compare import compare
 from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
-from overwatch.cli.export import export
 from overwatch.cli.doctor import doctor
+from overwatch.cli.export import export
 from overwatch.cli.locate import locate
 from overwatch.cli.query import query
 from overwatch.cli.report import report

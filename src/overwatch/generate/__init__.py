@@ -3,7 +3,7 @@
 A generated file names its generator; edit the row or the type and run `make generate`, never the file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -14,8 +14,8 @@ from overwatch.generate.boards.book import board_text
 from overwatch.generate.boards.uids import Board
 from overwatch.generate.bounds_page import bounds_page
 from overwatch.generate.catalog_page import catalog_page
-from overwatch.generate.rules import Plan, case_file, rule_file, steady_alerts, windowed_alerts
 from overwatch.generate.conventions_page import conventions_page
+from overwatch.generate.rules import Plan, case_file, rule_file, steady_alerts, windowed_alerts
 from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
 
@@ -41,7 +41,21 @@ def _window_cases(length: str) -> str:
     return case_file(f"../windows-{length}.yaml", windowed_alerts(plan), plan)
 
 
-FILES: Final = MappingProxyType[str, Callable[[], str]](
+_CHARTED: Final = {"dashboards/grafana/": "dashboards", "dashboards/rules/": "rules"}
+"""What the Helm chart has a copy of, since a chart can only read what lies in it: where from, and to which folder."""
+
+
+def _copies(files: Mapping[str, Callable[[], str]]) -> dict[str, Callable[[], str]]:
+    """The chart's own copies of generated files."""
+    return {
+        f"helm/overwatch/files/{folder}/{name.removeprefix(source)}": make
+        for name, make in files.items()
+        for source, folder in _CHARTED.items()
+        if name.startswith(source) and "/" not in name.removeprefix(source)
+    }
+
+
+_ORIGINALS: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
     {
         "otel/snapshot.schema.json": snapshot_schema,
         "docs/catalog.md": catalog_page,
@@ -59,6 +73,7 @@ FILES: Final = MappingProxyType[str, Callable[[], str]](
         **registry.FILES,
     }
 )
+FILES: Final = MappingProxyType[str, Callable[[], str]]({**_ORIGINALS, **_copies(_ORIGINALS)})
 """Path below the project's root to the function that makes the file's text."""
 
 
