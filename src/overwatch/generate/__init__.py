@@ -42,7 +42,7 @@ def _window_cases(length: str) -> str:
 
 
 _CHARTED: Final = {"dashboards/grafana/": "dashboards", "dashboards/rules/": "rules"}
-"""What the Helm chart has a copy of, since a chart can only read what lies in it: where from, and to which folder."""
+"""What the Helm chart has copies of, since it can read only what lies in it: where from, to which folder."""
 
 
 def _copies(files: Mapping[str, Callable[[], str]]) -> dict[str, Callable[[], str]]:

@@ -1,0 +1,55 @@
+{{- /* The router's configuration, in the OpenTelemetry Collector's own form. */ -}}
+{{- define "overwatch.routerConfig" -}}
+{{- $tls := .Values.tls.enabled -}}
+extensions:
+  health_check:
+    endpoint: 0.0.0.0:13133
+  bearertokenauth:
+    filename: /etc/overwatch/tokens/ingest
+receivers:
+  otlp:
+    protocols:
+      {{- range $protocol, $port := dict "grpc" 4317 "http" 4318 }}
+      {{ $protocol }}:
+        endpoint: 0.0.0.0:{{ $port }}
+        auth: {authenticator: bearertokenauth}
+        {{- if $tls }}
+        tls: {cert_file: /etc/overwatch/tls/tls.crt, key_file: /etc/overwatch/tls/tls.key}
+        {{- end }}
+      {{- end }}
+processors:
+  memory_limiter:
+    check_interval: 1s
+    limit_percentage: 80
+    spike_limit_percentage: 25
+exporters:
+  load_balancing:
+    # All of a run goes to one collector: it is the only writer of that run's state.
+    routing_key: attributes
+    routing_attributes: [rl.run.id]
+    protocol:
+      otlp:
+        auth: {authenticator: bearertokenauth}
+        sending_queue: {enabled: true, queue_size: 2000}
+        retry_on_failure: {enabled: true, max_elapsed_time: 0s}
+        tls:
+          {{- if $tls }}
+          ca_file: /etc/overwatch/tls/ca.crt
+          server_name_override: {{ include "overwatch.fullname" . }}
+          {{- else }}
+          insecure: true
+          {{- end }}
+    resolver:
+      dns:
+        hostname: {{ include "overwatch.headless" . }}.{{ .Release.Namespace }}.svc.cluster.local
+        port: 4317
+service:
+  extensions: [health_check, bearertokenauth]
+  pipelines:
+    {{- range $signal := list "logs" "metrics" "traces" }}
+    {{ $signal }}:
+      receivers: [otlp]
+      processors: [memory_limiter]
+      exporters: [load_balancing]
+    {{- end }}
+{{- end -}}
