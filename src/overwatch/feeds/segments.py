@@ -16,6 +16,8 @@ from overwatch.recordings.index import Ended, Located, Started
 
 _SIGNALS: Final = tuple(Signal)
 _NUMBERS: Final = {signal: number for number, signal in enumerate(_SIGNALS)}
+_LONGEST: Final = (1 << 32) - 1
+"""What is told to be longer is so long that it is not read either way."""
 
 
 class Names:
@@ -43,8 +45,8 @@ class Entries:
     def __init__(self, names: Names | None = None) -> None:
         self._names = names or Names()
         self._sequences, self._stamps = array("q"), array("q")
-        self._offsets, self._lengths = array("q"), array("q")
-        self._files, self._signals = array("L"), array("B")
+        self._offsets, self._lengths = array("q"), array("I")
+        self._files, self._signals = array("I"), array("B")
         self._starts: dict[int, Started] = {}
 
     def __len__(self) -> int:
@@ -84,7 +86,7 @@ class Entries:
         self._stamps.append(entry.stamp)
         self._signals.append(_NUMBERS[entry.signal])
         self._offsets.append(offset)
-        self._lengths.append(length)
+        self._lengths.append(min(length, _LONGEST))
         self._files.append(file)
 
     def _at(self, place: int) -> Located | Started:

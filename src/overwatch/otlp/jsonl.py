@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -42,6 +42,8 @@ _WRITTEN: Final[dict[bytes, bytes]] = {}
 _IDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DEEPER: Final = 3
+"""From an attribute to those in its value there are so many messages."""
 _WIDE: Final = frozenset(
     {
         FieldDescriptor.CPPTYPE_INT64,
@@ -194,18 +196,32 @@ def _double(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+class _Pairs(Protocol):
+    """A repeated field of attributes."""
+
+    def add(self) -> KeyValue: ...
+
+
 class _Reader(NamedTuple):
     name: str
     convert: Callable[[Json], object] | None
     """`None` where the value is a message."""
     many: bool
+    pairs: bool
+    """A list of attributes, which most of a request is made of."""
 
 
 @cache
 def _readers(descriptor: Descriptor) -> dict[str, _Reader]:
     return {
-        field.json_name: _Reader(field.name, _reader(field), field.is_repeated) for field in descriptor.fields
+        field.json_name: _Reader(field.name, _reader(field), field.is_repeated, _holds_pairs(field))
+        for field in descriptor.fields
     }
+
+
+def _holds_pairs(field: FieldDescriptor) -> bool:
+    kind = field.message_type
+    return kind is not None and field.is_repeated and kind.full_name == KeyValue.DESCRIPTOR.full_name
 
 
 def _reader(field: FieldDescriptor) -> Callable[[Json], object] | None:
@@ -242,8 +258,51 @@ def _read_messages(message: Message, reader: _Reader, value: Json, path: str, de
         target.SetInParent()
         _read(target, value, path, depth + 1)
         return
+    if reader.pairs:
+        _read_pairs(target, _items(value, path), path, depth + 1)
+        return
     for position, item in enumerate(_items(value, path)):
         _read(target.add(), item, f"{path}[{position}]", depth + 1)
+
+
+def _read_pairs(target: "_Pairs", items: list[Json], path: str, depth: int) -> None:
+    """As `_read` for each; what is not of the usual form goes the general way, which says what is wrong."""
+    for position, item in enumerate(items):
+        pair = target.add()
+        if not _is_read(pair, item, (path, position), depth):
+            pair.Clear()
+            _read(pair, item, f"{path}[{position}]", depth)
+
+
+def _is_read(pair: KeyValue, item: Json, where: tuple[str, int], depth: int) -> bool:
+    """Read an attribute with a key and one value of a frequent kind; `False` where it is anything else."""
+    if not isinstance(item, dict) or len(item) != 2 or depth + _DEEPER > MAX_DEPTH:
+        return False
+    key, value = item.get("key"), item.get("value")
+    if not isinstance(key, str) or not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((kind, inner),) = value.items()
+    try:
+        pair.key = key
+        if kind == "kvlistValue":
+            if not isinstance(inner, dict) or len(inner) != 1:
+                return False
+            values = inner.get("values")
+            if not isinstance(values, list):
+                return False
+            pair.value.kvlist_value.SetInParent()
+            path = f"{where[0]}[{where[1]}].value.kvlistValue.values"
+            _read_pairs(pair.value.kvlist_value.values, values, path, depth + _DEEPER)
+            return True
+        known = _VALUES.get(kind)
+        if known is None:
+            return False
+        setattr(pair.value, known[0], known[1](inner))
+    except MalformedJson:
+        raise
+    except (ValueError, TypeError, OverflowError):
+        return False
+    return True
 
 
 def _read_values(message: Message, reader: _Reader, value: Json, path: str) -> None:
@@ -314,6 +373,16 @@ def _read_base64(value: Json) -> bytes:
         return base64.b64decode(_read_text(value), validate=True)
     except binascii.Error:
         raise ValueError(f"expected base64 with padding, got {_kind(value)}") from None
+
+
+_VALUES: Final[dict[str, tuple[str, Callable[[Json], object]]]] = {
+    "stringValue": ("string_value", _read_text),
+    "bytesValue": ("bytes_value", _read_base64),
+    "intValue": ("int_value", partial(_read_int, words=True)),
+    "doubleValue": ("double_value", _read_double),
+    "boolValue": ("bool_value", _read_bool),
+}
+"""Kinds of values in attributes that are read at once."""
 
 
 def _kind(value: Json) -> str:

@@ -213,3 +213,16 @@ def test_a_batch_on_a_tick_belongs_to_it(tmp_path: Path) -> None:
     segment = Recording(written.close()).segments()[0]
 
     assert list(segment.due) == [at, at + FAST_NS]
+
+
+def test_how_runs_are_judged_is_read_from_the_start(tmp_path: Path) -> None:
+    """The limits that a collector was told to judge by judge the replay too."""
+    limits = []
+    for name, body in (("usual", b"{}"), ("other", b'{"preset":"ppo-continuous"}')):
+        written = Written(tmp_path / name)
+        written.start(body=body)
+        written.update(0.5)
+        *_, frame = Recording(written.close()).frames()
+        limits.append(next(iter(frame.snapshots.values())).policy["entropy"].limit)
+
+    assert limits[0] != limits[1]
