@@ -45,6 +45,8 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
     view: str | None = None
     """e.g. `ws://127.0.0.1:4380`."""
     metrics: str | None = None
+    telemetry: str | None = None
+    """The collector's own metrics."""
     health: str | None = None
     recording: str | None = None
     """Folder of the recording that it writes, if it writes one."""

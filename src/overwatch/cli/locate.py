@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from overwatch import discovery
+from overwatch.cli.stack import stack_folder
 from overwatch.cli.watch import need_textual
 
 
@@ -32,6 +33,7 @@ def _spool() -> Path:
 PLACES: dict[str, tuple[str, Callable[[], Path]]] = {
     "config": ("settings of the terminal", _settings),
     "data": ("the collector's journal and recordings, as shipped", _data),
+    "stack": ("Prometheus, Alertmanager and Grafana of `overwatch stack`", stack_folder),
     "spool": ("what trainers could not deliver yet", _spool),
     "discovery": ("where the running collector is announced", discovery.path),
 }
@@ -40,7 +42,7 @@ PLACES: dict[str, tuple[str, Callable[[], Path]]] = {
 @click.command()
 @click.argument("what", type=click.Choice(list(PLACES)), required=False)
 def locate(what: str | None) -> None:
-    """Print where something lies: the settings file (config), data, spool, discovery; all without a name."""
+    """Print where something lies: the terminal's settings (config), or one of these; all without a name."""
     if what is not None:
         click.echo(PLACES[what][1]())
         return

@@ -19,6 +19,7 @@ from overwatch.cli.locate import locate
 from overwatch.cli.query import query
 from overwatch.cli.report import report
 from overwatch.cli.rules import rules
+from overwatch.cli.stack import stack
 from overwatch.cli.watch import Option
 
 _baseline: Final = click.option(
@@ -188,6 +189,7 @@ main.add_command(config)
 main.add_command(locate)
 main.add_command(doctor)
 main.add_command(completion)
+main.add_command(stack)
 main.add_command(query)
 main.add_command(audit)
 main.add_command(export)

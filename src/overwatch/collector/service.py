@@ -131,6 +131,7 @@ class Service:
             otlp_grpc=url("otlp_grpc"),
             view=url("view"),
             metrics=url("metrics"),
+            telemetry=url("telemetry"),
             health=url("health"),
             recording=str(files.path.absolute()) if self._config.exporting("otlp_file") else None,
             tokens=self._context.guard.announced,
