@@ -118,6 +118,9 @@ imagePullSecrets:
       "service" (dict
         "telemetry" (dict "metrics" (dict "address" "0.0.0.0:8888") "logs" (dict "encoding" "json"))
         "security" $security) -}}
+{{- if .Values.tls.enabled -}}
+{{- $_ := set $config.extensions.health_check "tls" (dict "cert_file" "/etc/overwatch/tls/tls.crt" "key_file" "/etc/overwatch/tls/tls.key") -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
 {{- end -}}
 

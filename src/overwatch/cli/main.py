@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from overwatch import __version__
+from overwatch.cli.agent import command as agent
 from overwatch.cli.audit import audit
 from overwatch.cli.catalog import catalog
 from overwatch.cli.compare import compare
@@ -188,6 +189,7 @@ main.add_command(catalog)
 main.add_command(config)
 main.add_command(locate)
 main.add_command(doctor)
+main.add_command(agent)
 main.add_command(completion)
 main.add_command(stack)
 main.add_command(query)

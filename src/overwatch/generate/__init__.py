@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from overwatch.generate import registry
+from overwatch.generate import chart, registry
 from overwatch.generate.boards.book import board_text
 from overwatch.generate.boards.uids import Board
 from overwatch.generate.bounds_page import bounds_page
@@ -71,6 +71,8 @@ _ORIGINALS: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
         },
         "docs/semantic-conventions.md": conventions_page,
         **registry.FILES,
+        "helm/overwatch/values.schema.json": chart.values_schema,
+        "helm/overwatch/README.md": chart.values_page,
     }
 )
 FILES: Final = MappingProxyType[str, Callable[[], str]]({**_ORIGINALS, **_copies(_ORIGINALS)})

@@ -1,0 +1,43 @@
+"""`overwatch agent`: tell a run about this machine's GPUs and host, for trainers that do not themselves.
+
+Rules: one process a machine; it tells what the sampler of a trainer would, and ends with a signal.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Final
+
+import click
+
+CLOSE_S: Final = 10.0
+
+
+def agent(run_id: str, endpoint: str | None) -> int:
+    """Sample until SIGTERM or SIGINT; 1 where not everything was delivered."""
+    import overwatch.sdk
+
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    host = os.environ.get("K8S_NODE_NAME") or socket.gethostname()
+    run = overwatch.sdk.start(run_id=run_id, role=f"agent-{host}"[:64], rank=0, endpoint=endpoint)
+    click.echo(f"telling run {run_id} about {host}; stop with SIGTERM or ctrl-c", err=True)
+    over.wait()
+    ended = run.close(CLOSE_S)
+    if not ended.delivered:
+        click.echo("not everything was delivered; `overwatch sync` does that later", err=True)
+    return 0 if ended.delivered else 1
+
+
+@click.command("agent")
+@click.option("--run", "run_id", required=True, metavar="ID", help="The run that the numbers belong to.")
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; as for trainers without.")
+def command(run_id: str, endpoint: str | None) -> None:
+    """Tell a run about this machine's GPUs and host, for trainers that do not themselves."""
+    try:
+        sys.exit(agent(run_id, endpoint))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,98 @@
+"""Rendering the chart in tests: by `helm`, else by Helm's engine from a package, else not at all."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+CHART: Final = Path(__file__).parents[3] / "helm" / "overwatch"
+CI: Final = sorted(CHART.glob("ci/*-values.yaml"))
+VARIABLE: Final = "OVERWATCH_HELM_PYTHON"
+"""Names a Python that has the package helm-sdkpy, where none on the path has."""
+APIS: Final = ("monitoring.coreos.com/v1",)
+RELEASE, NAMESPACE = "tower", "rl"
+_RENDER: Final = Path(__file__).with_name("render.py")
+_TIMEOUT_S: Final = 120
+
+
+class ChartRefusedError(ValueError):
+    """Helm does not render it; the message is Helm's."""
+
+
+@cache
+def engine() -> tuple[str, ...] | None:
+    """The command that renders, `None` where there is none."""
+    if shutil.which("helm"):
+        return ("helm",)
+    for name in (os.environ.get(VARIABLE), sys.executable, "python3.13", "python3.12", "python3.14"):
+        found = shutil.which(name) if name else None
+        if (
+            found
+            and not subprocess.run(
+                [found, "-c", "import helm_sdkpy, yaml"], capture_output=True, check=False, timeout=_TIMEOUT_S
+            ).returncode
+        ):
+            return (found, str(_RENDER))
+    return None
+
+
+NO_ENGINE: Final = (
+    "Helm is not here: install helm, or `pip install helm-sdkpy pyyaml` into a Python of 3.12 or later and "
+    f"name it in {VARIABLE}"
+)
+
+
+def render(values: dict[str, Any], scratch: Path, *, notes: bool = False) -> str:
+    """What Helm makes of values, hooks included; raises `ChartRefusedError`."""
+    command = engine()
+    assert command is not None
+    file = scratch / "values.json"
+    file.write_text(json.dumps(values))
+    if command[0] == "helm":
+        wanted = ["install", "--dry-run=client"] if notes else ["template"]
+        arguments = [*wanted, RELEASE, str(CHART), "-n", NAMESPACE, "-f", str(file)]
+        arguments += [word for api in APIS for word in ("--api-versions", api)] if not notes else []
+    else:
+        arguments = [RELEASE, NAMESPACE, str(CHART), str(file), *(["notes"] if notes else [])]
+    env = {**os.environ, "HELM_DRIVER": "memory"}
+    made = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, check=False, env=env, timeout=_TIMEOUT_S
+    )
+    if made.returncode:
+        raise ChartRefusedError(made.stderr)
+    return made.stdout
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    """Manifests as objects, in order of kind and name."""
+    found = [one for one in yaml.safe_load_all(text) if one]
+    return sorted(found, key=lambda one: (one["kind"], one["metadata"]["name"]))
+
+
+def steady(found: list[dict[str, Any]]) -> str:
+    """Objects as text that is the same each time: secrets and boards of many lines are left out."""
+    kept = []
+    for one in found:
+        shown = one
+        if one["kind"] == "Secret":
+            shown = {**one, "data": dict.fromkeys(sorted(one["data"]), "")}
+        elif one["kind"] == "ConfigMap" and "-board-" in one["metadata"]["name"]:
+            shown = {**one, "data": dict.fromkeys(one["data"], "")}
+        elif one["kind"] == "PrometheusRule":
+            groups = [group["name"] for group in one["spec"]["groups"]]
+            shown = {**one, "spec": {"groups": [{"name": name, "rules": []} for name in groups]}}
+        kept.append(shown)
+    text = yaml.safe_dump_all(kept, sort_keys=True, width=110)
+    return "# What Helm makes of the values; see tests/real/helm.\n" + re.sub(r" +\n", "\n", text)
+
+
+def rendered(values: Path) -> Path:
+    """Where the manifests of a values file are kept."""
+    return CHART / "ci" / "rendered" / values.name.replace("-values", "")

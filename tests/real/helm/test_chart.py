@@ -1,0 +1,258 @@
+"""The chart: what Helm makes of it is kept, valid by Kubernetes' own schemas, and within policy.
+
+Policy is judged on the kept manifests too, so it holds where Helm is not.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from overwatch import config as configuration
+from overwatch.collector.settings import problems
+from tests.real.helm.charts import (
+    CHART,
+    CI,
+    NO_ENGINE,
+    ChartRefusedError,
+    engine,
+    objects,
+    render,
+    rendered,
+    steady,
+)
+
+needs_helm = pytest.mark.skipif(engine() is None, reason=NO_ENGINE)
+each_file = pytest.mark.parametrize("values", CI, ids=lambda path: path.stem)
+
+
+def _values(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text()) or {}
+
+
+def _kept(path: Path) -> list[dict[str, Any]]:
+    return objects(rendered(path).read_text())
+
+
+def _pods(found: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every pod with its owner's name."""
+    for one in found:
+        if one["kind"] == "Pod":
+            yield one["metadata"]["name"], one["spec"]
+        elif "template" in one.get("spec", {}):
+            yield f"{one['kind']} {one['metadata']['name']}", one["spec"]["template"]["spec"]
+
+
+def _of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [one for one in found if one["kind"] == kind]
+
+
+@needs_helm
+@each_file
+def test_the_kept_manifests_are_what_helm_makes(
+    values: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """`OVERWATCH_KEEP_RENDERED=1` writes them anew."""
+    import os
+
+    made = steady(objects(render(_values(values), tmp_path)))
+    if os.environ.get("OVERWATCH_KEEP_RENDERED"):
+        rendered(values).parent.mkdir(exist_ok=True)
+        rendered(values).write_text(made)
+
+    assert rendered(values).read_text() == made
+
+
+@needs_helm
+@each_file
+def test_manifests_are_valid_by_kubernetes_own_schemas(values: Path, tmp_path: Path) -> None:
+    """Strictly: an unknown field is an error. Kinds of others' operators have no schema here."""
+    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    found = objects(render(_values(values), tmp_path))
+
+    assert len(found) > 4
+    for one in found:
+        if not one["apiVersion"].startswith("monitoring.coreos.com/"):
+            validate.validate(one, "1.33", strict=True)
+
+
+@each_file
+def test_pods_are_restricted(values: Path) -> None:
+    """By the Pod Security Standard `restricted`, with a root file system that cannot be written."""
+    pods = list(_pods(_kept(values)))
+
+    assert pods
+    for name, pod in pods:
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["runAsUser"] > 0, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
+        assert all(
+            set(volume) - {"name"} <= {"configMap", "emptyDir", "secret"} for volume in pod.get("volumes", ())
+        ), name
+        for container in pod["containers"]:
+            held = container["securityContext"]
+            assert held["allowPrivilegeEscalation"] is False, name
+            assert held["readOnlyRootFilesystem"] is True, name
+            assert held["capabilities"] == {"drop": ["ALL"]}, name
+            assert not any("hostPort" in port for port in container.get("ports", ())), name
+
+
+@each_file
+def test_no_pod_has_a_token_of_the_cluster(values: Path) -> None:
+    """Nothing here asks the API server anything."""
+    found = _kept(values)
+
+    assert all(pod["automountServiceAccountToken"] is False for _, pod in _pods(found))
+    assert all(one["automountServiceAccountToken"] is False for one in _of(found, "ServiceAccount"))
+    assert not [one for one in found if "Role" in one["kind"]]
+
+
+@each_file
+def test_images_are_pinned_and_containers_limited(values: Path) -> None:
+    """A version or a digest; requests and limits of CPU and memory."""
+    for name, pod in _pods(_kept(values)):
+        for container in pod["containers"]:
+            image = container["image"]
+            assert "@sha256:" in image or (":" in image and not image.endswith(":latest")), (name, image)
+            for part in ("requests", "limits"):
+                assert {"cpu", "memory"} <= container["resources"][part].keys(), name
+
+
+@each_file
+def test_what_runs_on_is_probed(values: Path) -> None:
+    """Health is on its own port, without a token."""
+    for one in _kept(values):
+        if one["kind"] in ("StatefulSet", "Deployment", "DaemonSet"):
+            for container in one["spec"]["template"]["spec"]["containers"]:
+                assert "livenessProbe" in container
+                assert "readinessProbe" in container or one["kind"] == "DaemonSet"
+
+
+@each_file
+def test_mounts_and_ports_belong_together(values: Path) -> None:
+    """Every mount has its volume, every port of a service and every probe its container's."""
+    found = _kept(values)
+    named = {
+        port["name"]
+        for _, pod in _pods(found) for container in pod["containers"] for port in container.get("ports", ())
+    }  # fmt: skip
+    for service in _of(found, "Service"):
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
+    for one in found:
+        claims = {claim["metadata"]["name"] for claim in one.get("spec", {}).get("volumeClaimTemplates", ())}
+        for name, pod in _pods([one]):
+            volumes = {volume["name"] for volume in pod.get("volumes", ())} | claims
+            for container in pod["containers"]:
+                assert {mount["name"] for mount in container.get("volumeMounts", ())} <= volumes, name
+
+
+@each_file
+def test_the_collectors_configuration_is_one(values: Path, tmp_path: Path) -> None:
+    """The collector takes the file that the chart makes for it."""
+    (text,) = [one["data"]["collector.yaml"] for one in _of(_kept(values), "ConfigMap")
+               if "collector.yaml" in one["data"]]  # fmt: skip
+    path = tmp_path / "collector.yaml"
+    path.write_text(text)
+
+    assert list(problems(configuration.load(path, ()))) == []
+
+
+def test_the_default_install_lets_trainers_in_by_a_label() -> None:
+    """OTLP from the release's namespace and from labelled ones; scrapes from one; nothing else."""
+    (policy,) = _of(_kept(CHART / "ci/default-values.yaml"), "NetworkPolicy")
+    telemetry, scrapes, views = policy["spec"]["ingress"]
+
+    assert telemetry["from"] == [
+        {"podSelector": {}}, {"namespaceSelector": {"matchLabels": {"overwatch.dev/trainers": "true"}}},
+    ]  # fmt: skip
+    assert [port["port"] for port in telemetry["ports"]] == [4317, 4318]
+    assert {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}} in scrapes[
+        "from"
+    ]
+    assert views["from"] == [{"podSelector": {}}]
+
+
+def test_the_service_monitor_has_two_endpoints_and_the_scrape_token() -> None:
+    """Runs keep their own labels; jobs are those that the alert rules name."""
+    (monitor,) = _of(_kept(CHART / "ci/default-values.yaml"), "ServiceMonitor")
+    ends = {end["port"]: end for end in monitor["spec"]["endpoints"]}
+
+    assert {port: end["honorLabels"] for port, end in ends.items()} == {"metrics": True, "internal": False}
+    assert all(end["authorization"]["credentials"]["key"] == "read" for end in ends.values())
+    assert [ends[port]["relabelings"][0]["replacement"] for port in ("metrics", "internal")] == [
+        "overwatch", "overwatch-collector",
+    ]  # fmt: skip
+
+
+def test_boards_and_rules_are_those_of_the_project() -> None:
+    """A ConfigMap for each board, under the sidecar's label; the rules' groups."""
+    found = _kept(CHART / "ci/default-values.yaml")
+    boards = [one for one in _of(found, "ConfigMap") if "-board-" in one["metadata"]["name"]]
+    (rule,) = _of(found, "PrometheusRule")
+
+    assert {name for one in boards for name in one["data"]} == {
+        path.name for path in (CHART / "files/dashboards").glob("*.json")
+    }
+    assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in boards)
+    assert "overwatch-collector" in {group["name"] for group in rule["spec"]["groups"]}
+
+
+def test_a_router_keeps_each_run_at_one_collector() -> None:
+    """By the run's id, over the addresses of the headless service, and nobody gets in without the token."""
+    found = _kept(CHART / "ci/full-values.yaml")
+    (text,) = [one["data"]["router.yaml"] for one in _of(found, "ConfigMap") if "router.yaml" in one["data"]]
+    router = yaml.safe_load(text)
+    balancing = router["exporters"]["load_balancing"]
+
+    assert balancing["routing_attributes"] == ["rl.run.id"]
+    assert balancing["resolver"]["dns"]["hostname"].startswith("tower-overwatch-pods.rl.svc")
+    assert set(router["service"]["pipelines"]) == {"logs", "metrics", "traces"}
+    assert all(
+        door["auth"] == {"authenticator": "bearertokenauth"}
+        for door in router["receivers"]["otlp"]["protocols"].values()
+    )
+    (job,) = _of(found, "Job")
+    env = {one["name"]: one.get("value") for one in job["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["OTEL_EXPORTER_OTLP_ENDPOINT"] == "https://tower-overwatch-router:4318"
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"replicas": 2}, "would split a run's requests over pods"),
+        ({"autoscaling": {"enabled": True}}, "the only writer of its runs"),
+        ({"security": {"plaintextInCluster": False}}, "how telemetry travels"),
+        ({"agent": {"enabled": True}}, "agent.runId"),
+        ({"image": {"tag": "latest"}}, "another image each day"),
+        ({"nosuch": 1}, "nosuch"),
+        ({"collector": {"resource": {}}}, "resource"),
+        ({"replicas": "two"}, "/replicas"),
+        ({"persistence": {"size": "20GB"}}, "/persistence/size"),
+        ({"service": {"type": "External"}}, "/service/type"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(
+    values: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """Before anything is made."""
+    with pytest.raises(ChartRefusedError, match=said.replace(".", r"\.")):
+        render(values, tmp_path)
+
+
+@needs_helm
+def test_the_notes_have_the_variables_to_copy(tmp_path: Path) -> None:
+    """Label, endpoint, headers with the token, and that telemetry is plain text."""
+    notes = render({}, tmp_path, notes=True)
+
+    for part in (
+        "kubectl label namespace TRAINING overwatch.dev/trainers=true",
+        "OTEL_EXPORTER_OTLP_ENDPOINT=http://tower-overwatch.rl.svc.cluster.local:4318",
+        "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20$OVERWATCH_INGEST_TOKEN",
+        "plain text",
+    ):
+        assert part in notes
