@@ -13,6 +13,8 @@ from overwatch.catalog import ROWS, Metric, Scope
 from overwatch.catalog.runbooks import row_code
 
 PREFIX: Final = "Overwatch"
+QUEUE_FULL: Final = 0.8
+"""Share of an exporter's queue from which on it is told."""
 ROW_HOLD_S: Final = 120
 """Seconds for which a row's finding stands before it is told."""
 

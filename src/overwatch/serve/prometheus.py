@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from overwatch.catalog import KL, ROWS, Kind, Metric, Scope, Stage, find, label_name, of_scope
 from overwatch.catalog.alerts import told_codes
+from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.run import GPU_IDLE
 from overwatch.serve.families import Family, FamilyKind, labels_text
 from overwatch.serve.lifetime import Lifetimes, Part, is_told, part_of
@@ -42,6 +43,7 @@ _ENV_STATES: Final = known("status", ("ok", "stalled", "degraded", "diverging", 
 _SEVERITIES: Final = known("severity", ("info", "warning", "critical"))
 _STAGES: Final = known("seed_stage", (stage.value for stage in Stage))
 _CODES: Final = known("code", told_codes())
+_BOUNDS: Final = known("bound", (state.label for state in BoundState))
 _COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNTER}
 _ENV_FIELDS: Final = {"return": "episode_return", "step_time": "step_time_s"}
 """Fields of a snapshot's env that are not called as their row."""
@@ -271,6 +273,9 @@ def _lane(sheet: Sheet, labels: str, lane: Lane) -> None:
         lane_labels,
         lane.oom_s,
     )
+    if lane.bound is not None:
+        bound = States(_BOUNDS, {BoundState(lane.bound.state).label: 1})
+        sheet.states("overwatch_gpu_bound", "What holds this GPU back?", lane_labels, bound)
 
 
 def _field(holder: object, short: str) -> float | None:

@@ -67,7 +67,7 @@ def test_the_run_is_on_the_page() -> None:
     uncorrected = {"hw_type": "gpu", "error_type": "uncorrected"}
     assert one(frame, "hw_errors_total", hw_id="cuda:0", **uncorrected) == 2
     assert one(frame, "system_cpu_utilization_ratio") == 0.4
-    assert one(frame, "system_memory_usage_bytes") == 2e9
+    assert one(frame, "system_memory_usage_bytes", system_memory_state="used") == 2e9
     assert one(frame, "overwatch_run_non_finite_total") == 1
     assert one(frame, "overwatch_run_envs", status="crashed") == 1
     assert one(frame, "overwatch_run_slots", seed_stage="training") == 32
@@ -280,6 +280,20 @@ def test_idle_gpu_seconds_are_counted_by_bound_from_the_first_scrape() -> None:
         frame = frames.tell("run-1", [gpu(frames.now, "cuda:0", utilization=0.0)])
     assert one(frame, "overwatch_run_gpu_idle_seconds_total", bound="idle") == pytest.approx(2.9)
     assert one(frame, "overwatch_run_gpu_idle_seconds_total", bound="io") == 0.0
+
+
+def test_a_lane_is_in_exactly_one_bound() -> None:
+    """Every verdict has a series, and the one that holds is 1."""
+    frames = Frames()
+    frames.tell("run-1", [fakes.started(frames.now)])
+    for _ in range(30):
+        frame = frames.tell("run-1", [gpu(frames.now, "cuda:0", utilization=0.0)])
+    found = {
+        state.label: one(frame, "overwatch_gpu_bound", hw_id="cuda:0", bound=state.label)
+        for state in BoundState
+    }
+
+    assert found == {state.label: float(state is BoundState.IDLE) for state in BoundState}
 
 
 def life(frame: Frame, limits: PageLimits | None = None) -> set[str]:

@@ -1,5 +1,6 @@
 """The dashboard of collectors: whether what the other dashboards show can be trusted."""
 
+from overwatch.catalog.alerts import QUEUE_FULL
 from overwatch.generate.boards import promql, words
 from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query, Step, Variable, Word
 from overwatch.generate.boards.uids import Board
@@ -8,8 +9,6 @@ _MINE = "overwatch_components_degraded"
 """A series that only a collector of ours has."""
 _BY = ("job", "instance")
 _SIGNALS = ("log_records", "metric_points", "spans")
-FULL = 0.8
-"""Share of a queue from which on it is nearly full."""
 _UP = (
     f"{promql.of_collector('up')} and on (job, instance) "
     f"last_over_time({promql.of_collector(_MINE)}[$__range])"
@@ -20,8 +19,8 @@ _FILLED = (
 )
 _QUEUE_STEPS = (
     Step(at=None, colour=words.GREEN),
-    Step(at=FULL / 2, colour=words.YELLOW),
-    Step(at=FULL, colour=words.RED),
+    Step(at=QUEUE_FULL / 2, colour=words.YELLOW),
+    Step(at=QUEUE_FULL, colour=words.RED),
 )
 
 
@@ -95,9 +94,8 @@ COLLECTOR = Dashboard(
         ),
         _number(
             "Fullest queue",
-            f"How full the fullest queue to an exporter is; from {FULL:.0%} on find out which exporter is "
-            "slow before "
-            "senders are refused.",
+            f"How full the fullest queue to an exporter is; from {QUEUE_FULL:.0%} on find out which exporter "
+            "is slow before senders are refused.",
             f"max({_FILLED})",
             "percentunit",
             _QUEUE_STEPS,

@@ -97,6 +97,10 @@ _TABLE = Panel(
             expr=f"time() - {promql.worst(promql.of_run('overwatch_run_last_update_timestamp_seconds'))}",
             name="silent for",
         ),
+        Query(
+            expr=f"time() - {promql.worst(promql.of_run('overwatch_run_last_checkpoint_timestamp_seconds'))}",
+            name="checkpoint before",
+        ),
     ),
     columns=(
         Column(decimals=0, steps=words.ANY_IS_BAD),
@@ -105,6 +109,7 @@ _TABLE = Panel(
         Column(unit="none", decimals=0),
         Column(unit="none", decimals=4, steps=words.steps_of(KL)),
         Column(unit="none", decimals=2),
+        Column(unit="s", decimals=0),
         Column(unit="s", decimals=0),
     ),
     keys={RUN_VARIABLE: "run"},

@@ -94,6 +94,20 @@ _REST = Panel(
     height=9,
 )
 
+_BOUND = Panel(
+    title="What holds each lane back",
+    about="The verdict on each GPU over time: red ones are faults to repair, blue ones say where the "
+    "time goes, "
+    "COMPUTE-BOUND is as it should be.",
+    look=Look.STATES,
+    queries=(Query(expr=promql.coded("overwatch_gpu_bound", "bound", words.BOUND_CODES, _LANE), name=_NAME),),
+    unit="none",
+    words=words.BOUND_WORDS,
+    width=24,
+    height=8,
+    to=Board.RUN,
+)
+
 LANES = Dashboard(
     board=Board.LANES,
     title="lanes and bounds",
@@ -101,6 +115,7 @@ LANES = Dashboard(
     variables=RUN_VARIABLES,
     alerts=RUN_ALERTS,
     panels=(
+        _BOUND,
         _TABLE,
         _REST,
         _lines(

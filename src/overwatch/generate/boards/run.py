@@ -11,15 +11,17 @@ from overwatch.catalog.policy import (
     GRAD_NORM,
     RETURN,
     UPDATE_TIME,
-    VALUE_LOSS,
 )
-from overwatch.catalog.run import NON_FINITE, STEPS
+from overwatch.catalog.run import NON_FINITE, STEPS, UPDATES
 from overwatch.generate.boards import promql, words
 from overwatch.generate.boards.of_runs import RUN_ALERTS, RUN_VARIABLES, STATE_OF_RUNS
-from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query
+from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query, Word
 from overwatch.generate.boards.uids import Board
 
 _NAME = "{{rl_run_id}}"
+_FOUND = ("rl_run_id", "code")
+_LEVEL = ("rl_run_id", "level")
+_BEYOND_NAME = "overwatch_policy_updates_beyond_limit_total"
 JUDGED = tuple(
     row.short for row in of_scope(Scope.POLICY) if row.limits.warning is not None or row.limits.critical
 )
@@ -128,6 +130,42 @@ _SIDES = Panel(
     height=10,
 )
 
+_FINDINGS = Panel(
+    title="Open findings",
+    about="One lane a finding while it is open, by the name under which the runbooks tell what to do; no "
+    "lane is "
+    "good news.",
+    look=Look.STATES,
+    queries=(
+        Query(
+            expr=f"clamp_max({promql.worst(promql.of_run('overwatch_run_findings'), by=_FOUND)} > 0, 1)",
+            name="{{code}} {{rl_run_id}}",
+        ),
+    ),
+    unit="none",
+    words={1: Word(text="open", colour="orange")},
+    width=24,
+    height=7,
+)
+_BEYOND = Panel(
+    title="Updates beyond the limits of KL",
+    about="What share of updates moved the policy too far, by level: a few are usual, a share that stays "
+    "high eats "
+    "up what was learned.",
+    look=Look.LINES,
+    queries=(
+        Query(
+            expr=f"{promql.total(promql.rate(promql.of_run(_BEYOND_NAME, metric=KL.short)), by=_LEVEL)} / "
+            f"on (rl_run_id) group_left {promql.total(promql.rate(promql.of_run(prometheus_name(UPDATES))))}",
+            name="{{level}} {{rl_run_id}}",
+        ),
+    ),
+    unit="percentunit",
+    top=1,
+    width=8,
+    height=7,
+)
+
 _CURVES = (
     curve(
         KL,
@@ -135,6 +173,7 @@ _CURVES = (
         f"The dashed lines are the limits ({words.said(KL)}): a policy that stays above them forgets what it "
         f"learned; {KL.fix}.",
     ),
+    _BEYOND,
     curve(
         ENTROPY,
         "Entropy",
@@ -160,12 +199,6 @@ _CURVES = (
         "Gradient norm, before clipping",
         f"Judged against the run's own past ({words.said(GRAD_NORM)}), since its level means nothing; "
         f"{GRAD_NORM.fix}.",
-    ),
-    curve(
-        VALUE_LOSS,
-        "Value loss",
-        f"The critic's error, judged against the run's own past ({words.said(VALUE_LOSS)}); "
-        f"{VALUE_LOSS.fix}.",
     ),
     curve(
         RETURN,
@@ -197,6 +230,6 @@ RUN = Dashboard(
     asks="Is this policy learning, and if not, which number says so first?",
     variables=RUN_VARIABLES,
     alerts=RUN_ALERTS,
-    panels=(*_PULSE, STATE_OF_RUNS, _SIDES, *_CURVES),
+    panels=(*_PULSE, STATE_OF_RUNS, _FINDINGS, _SIDES, *_CURVES),
 )
 """The dashboard."""

@@ -8,7 +8,7 @@ compared with itself earlier, so that one born above 0 is seen.
 from collections.abc import Iterator
 from typing import Final
 
-from overwatch.catalog.alerts import FINDINGS, Area, FindingAlert, alerted_rows, row_alert
+from overwatch.catalog.alerts import FINDINGS, QUEUE_FULL, Area, FindingAlert, alerted_rows, row_alert
 from overwatch.catalog.describe import limits_text
 from overwatch.generate.rules.alert import Alert
 from overwatch.generate.rules.series import BY_RUN, finding, in_state, of_job, own, risen, told
@@ -85,7 +85,7 @@ def _exporting(plan: Plan) -> Iterator[Alert]:
     yield Alert(
         code="exporter-queue-full",
         area=Area.COLLECTOR,
-        expr=f"max by (job, exporter) ({size}) / max by (job, exporter) ({room}) > 0.8",
+        expr=f"max by (job, exporter) ({size}) / max by (job, exporter) ({room}) > {QUEUE_FULL:g}",
         hold_s=plan.hold(60),
         summary="An exporter of the collector cannot keep up.",
         by=_EXPORTER,
