@@ -19,7 +19,7 @@ from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.follow import Followed, Now, Open, acknowledge, follow, forget, standing
 from overwatch.diagnose.judging import Judging, own_problems
-from overwatch.diagnose.lane_scores import LaneScore, score_lanes
+from overwatch.diagnose.lane_scores import LaneScore, low_lanes, score_lanes
 from overwatch.diagnose.link import LinkJudgement, judge_link
 from overwatch.diagnose.machines import Watched, watch
 from overwatch.diagnose.ranking import Lives, Ranked, carried, lives_of, rank
@@ -37,6 +37,8 @@ class Second(msgspec.Struct, frozen=True, kw_only=True):
 
     usual: Usual = Usual()
     rollups: Rollups = Rollups()
+    low: dict[str, tuple[float, str]] = {}
+    """Lanes whose episodes earn little: how much that weighs, and the reason."""
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +101,7 @@ def assess(
     """Judge one run at `tick` (Unix ns on the stamp clock), its throughput against `baseline` too."""
     lives = lives_of(state.envs, previous.lives)
     clock = advanced(previous.watched.clock, state, tick)
-    second = _second(state, previous, lives, (tick, clock.now))
+    second = _second(state, previous, lives, (tick, clock.now), how)
     fleet, anomalies = _scored(state, how, previous.off, second.usual)
     link = judge_link(state, tick)
     machines = watch(fleet, previous.watched, tick, clock, how.limits)
@@ -125,7 +127,7 @@ def assess(
         link=link,
         bounds=machines.bounds,
         bound=machines.bound,
-        lanes=score_lanes(fleet, anomalies, machines.bounds, how.limits),
+        lanes=score_lanes(fleet, anomalies, machines.bounds, second.low, how.limits),
         baseline=baseline,
         converged=has_converged(state, fleet),
     )
@@ -138,12 +140,16 @@ def _scored(state: RunState, how: Judging, off: dict[str, str], usual: Usual) ->
         return fleet, score_envs(fleet, how.limits, how.plugins, off)
 
 
-def _second(state: RunState, previous: Assessment, lives: Lives, now: tuple[int, int]) -> Second:
+def _second(
+    state: RunState, previous: Assessment, lives: Lives, now: tuple[int, int], how: Judging
+) -> Second:
     """As before, unless a second began, or envs came or went."""
     if lives is previous.lives and not is_new_second(previous.watched.slow, now):
         return previous.second
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return Second(usual=usual_of(state), rollups=rollups_of(state))
+        usual = usual_of(state)
+        low = low_lanes(fleet_of(state, usual), how.limits)
+        return Second(usual=usual, rollups=rollups_of(state), low=low)
 
 
 def _carried(state: RunState, previous: Assessment, lives: Lives) -> tuple[Ranked, Followed]:

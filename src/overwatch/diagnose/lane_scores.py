@@ -16,6 +16,7 @@ from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.factor import HARD, SOFT_CAP
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose.returns import Returns
 from overwatch.diagnose.robust import far, median_of, most_events, spread_low
 from overwatch.diagnose.usual import LEAST_REPORTING
 from overwatch.state.arrays import Ints
@@ -51,6 +52,8 @@ class _Lane:
     unwell: Mask | None
     """Which are off in any other way."""
     bound: Bound | None
+    low: tuple[float, str] | None
+    """How much it weighs that its episodes earn little, and the reason."""
     limits: AnomalyLimits
 
 
@@ -58,13 +61,17 @@ _Said: TypeAlias = tuple[float, str]
 
 
 def score_lanes(
-    fleet: Fleet, anomalies: Anomalies, bounds: Mapping[str, Bound], limits: AnomalyLimits
+    fleet: Fleet,
+    anomalies: Anomalies,
+    bounds: Mapping[str, Bound],
+    low: Mapping[str, tuple[float, str]],
+    limits: AnomalyLimits,
 ) -> dict[str, LaneScore]:
-    """Score every lane that has envs or readings, by name, in order of first sight."""
+    """Score every lane that has envs or readings, by name, in order of first sight; `low` as `low_lanes`."""
     rows = fleet.state.envs.by_lane()
     none = np.zeros(0, dtype=np.int64)
     crashed, unwell = _off(anomalies.codes)
-    found = {}
+    found, num_lanes = {}, sum(code >= 0 for code in rows)
     for code, name in enumerate(fleet.state.lane_names.words):
         if code not in rows and name not in bounds:
             continue
@@ -73,11 +80,12 @@ def score_lanes(
             name=name,
             rows=own,
             num=int(fleet.ids[own].size),
-            lanes=sum(code >= 0 for code in rows),
+            lanes=num_lanes,
             fleet=fleet,
             crashed=crashed,
             unwell=unwell,
             bound=bounds.get(name),
+            low=low.get(name),
             limits=limits,
         )
         said = [one for factor in FACTORS if (one := factor(lane)) is not None]
@@ -127,21 +135,30 @@ def _slow(lane: _Lane) -> _Said | None:
     return min(pace / lane.limits.slow_lane, SOFT_CAP), f"steps {pace:.1f}× the other lanes'"
 
 
-def _low(lane: _Lane) -> _Said | None:
-    """Its envs' episodes earn less than the other lanes' do, by far more than the luck of so many envs."""
-    returns = lane.fleet.returns
-    if returns is None or lane.lanes < 2:
-        return None
-    own = returns.recent[lane.rows][returns.judged[lane.rows]]
-    limit = far(lane.lanes, lane.limits.margin)
+def low_lanes(fleet: Fleet, limits: AnomalyLimits) -> dict[str, tuple[float, str]]:
+    """Lanes whose episodes earn less than the other lanes' do: how much that weighs, and the reason."""
+    rows, found = fleet.state.envs.by_lane(), {}
+    num_lanes = sum(code >= 0 for code in rows)
+    if fleet.returns is None or num_lanes < 2:
+        return {}
+    for code, name in enumerate(fleet.state.lane_names.words):
+        said = _low(fleet, fleet.returns, rows[code], far(num_lanes, limits.margin)) if code in rows else None
+        if said is not None:
+            found[name] = said
+    return found
+
+
+def _low(fleet: Fleet, returns: Returns, rows: Rows, limit: float) -> _Said | None:
+    """By far more than the luck of so many envs."""
+    own = returns.recent[rows][returns.judged[rows]]
     if own.size < LEAST_REPORTING:
         return None
     # The fleet's middle lies between this lane's and the others': most lanes need no closer look.
     least = 1.2533 * returns.fleet.noise / 2 * (1.0 / own.size) ** 0.5
     if returns.fleet.recent - median_of(own) < limit / 2 * least:
         return None
-    on = np.zeros(lane.fleet.n, dtype=np.bool_)
-    on[lane.rows] = True
+    on = np.zeros(fleet.n, dtype=np.bool_)
+    on[rows] = True
     others = returns.recent[returns.judged & ~on]
     if others.size < LEAST_REPORTING:
         return None
@@ -155,6 +172,11 @@ def _low(lane: _Lane) -> _Said | None:
     return min(1.0 + low / limit, SOFT_CAP), f"return {low:.1f} deviations below the other lanes'"
 
 
+def _earns_little(lane: _Lane) -> _Said | None:
+    """Its envs' episodes earn less than the other lanes' do."""
+    return lane.low
+
+
 def _held_back(lane: _Lane) -> _Said | None:
     """What holds it back is a fault of its own, not the work it does."""
     if lane.bound is None or lane.bound.mark not in ("!", "!!"):
@@ -163,4 +185,10 @@ def _held_back(lane: _Lane) -> _Said | None:
     return (2.0 if lane.bound.mark == "!!" else 1.0), f"{lane.bound.state.lower()}: {why}"
 
 
-FACTORS: Final[tuple[Callable[[_Lane], _Said | None], ...]] = (_down, _unwell, _slow, _low, _held_back)
+FACTORS: Final[tuple[Callable[[_Lane], _Said | None], ...]] = (
+    _down,
+    _unwell,
+    _slow,
+    _earns_little,
+    _held_back,
+)

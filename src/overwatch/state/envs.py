@@ -16,7 +16,7 @@ from overwatch.catalog import Stage
 from overwatch.events import Column
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
 from overwatch.state.earned import RETURNS, Earned
-from overwatch.state.places import At, Cells, Places, Rows
+from overwatch.state.places import LANE, STAGE, At, Cells, Places, Rows
 from overwatch.state.tally import Tally
 from overwatch.state.trends import MEASURES, Actions, Trends
 
@@ -158,6 +158,16 @@ class Envs(msgspec.Struct, kw_only=True):
             return None
         return int(self.by_id[place])
 
+    def tell_lanes(self, told: At, column: Column, table: Ints) -> None:
+        """These envs are on the lanes in a column of words, whose labels have these numbers."""
+        if self.places.repeats(LANE, told, column, table.tobytes()):
+            return
+        lanes = table.take(column.array(), mode="wrap")
+        if not np.array_equal(self.lane[told.span], lanes):
+            self.lane[told.span] = lanes
+            self.places.changed(LANE)
+        self.places.note(LANE, told, column, table.tobytes())
+
     def touch(self, rows: Rows, at: int) -> None:
         """These envs were spoken of at `at`."""
         born = self.born_at[rows]
@@ -222,10 +232,11 @@ class Envs(msgspec.Struct, kw_only=True):
         if pruned.any():
             pruned &= cells.of(self.stage) != Stage.PRUNED.code
             self.culls.add(cells.rows[pruned], at)
-        cells.put(self.stage, stages)
-        if not self.graded:
-            return
-        cells.clear(self.grad, _BARE[stages])
+        if not np.array_equal(cells.of(self.stage), stages):
+            cells.put(self.stage, stages)
+            self.places.changed(STAGE)
+        if self.graded:
+            cells.clear(self.grad, _BARE[stages])
 
     def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
         """Everything that has a row an env, with what an unused row holds."""

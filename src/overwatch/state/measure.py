@@ -13,6 +13,7 @@ from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive
+from overwatch.state.places import STAGE
 from overwatch.state.policy import Many, new_series, observe, observe_conflated
 from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, Gauge, RunState, Throttle
@@ -134,7 +135,7 @@ def _envs(state: RunState, event: Measured, rank: int) -> None:
     told = state.envs.at(event.keys["env_id"])
     lane = event.values.get("lane")
     if lane is not None:
-        state.envs.lane[told.span] = codes(lane, state.lane_code)
+        state.envs.tell_lanes(told, lane, _table(lane, state.lane_code))
     for name, column in event.values.items():
         row = BY_NAME.get(name)
         if row is not None and row.short == "return":
@@ -170,8 +171,9 @@ def _slots(state: RunState, event: Measured) -> None:
     cells = envs.cells(event.keys["env_id"], slot, _table(slot, state.slot_names.code))
     envs.fit_slots(len(state.slot_names.words))
     stage = event.values.get("overwatch.slot.stage")
-    if stage is not None:
+    if stage is not None and (envs.graded or not envs.places.repeats(STAGE, cells, stage)):
         envs.move(cells, codes(stage, stage_code), event.at)
+        envs.places.note(STAGE, cells, stage)
     blueprint = event.values.get("blueprint")
     if blueprint is not None:
         cells.put(envs.blueprint, codes(blueprint, state.blueprint_names.code))

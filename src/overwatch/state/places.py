@@ -23,6 +23,8 @@ Found = TypeVar("Found", "At", "Cells")
 
 MOST: Final = 128
 """Sets of subjects remembered."""
+LANE: Final = "lane"
+STAGE: Final = "stage"
 TIMES: Final = 32
 """Subjects of them all together, for each env that is there: what is remembered grows with the run alone."""
 
@@ -79,6 +81,8 @@ class Places(Derived):
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Known] = {}
         self._subjects = 0
+        self._told: dict[tuple[str, int], tuple[object, ...]] = {}
+        """What sets of subjects were last told of themselves, that is still so."""
         self._lane: Ints = np.zeros(0, dtype=np.int64)
         self._by_lane: dict[int, Rows] = {}
         self._order: Ints | None = None
@@ -89,6 +93,25 @@ class Places(Derived):
         """Rows have moved, or there are more of them."""
         self._known.clear()
         self._subjects = 0
+        self._told.clear()
+        self._by_lane = {}
+
+    def repeats(self, what: str, where: At | Cells, column: Column, codes: bytes = b"") -> bool:
+        """Whether these subjects were last told just this, and nobody was told anything else since."""
+        return self._told.get((what, id(where))) == (column.dtype, column.data, column.labels, codes)
+
+    def note(self, what: str, where: At | Cells, column: Column, codes: bytes = b"") -> None:
+        """These subjects are as they were told."""
+        # Only what is remembered anyway lives on, so that no other may ever be at its place.
+        if any(known.found is where for known in self._known.values()):
+            self._told[what, id(where)] = (column.dtype, column.data, column.labels, codes)
+
+    def changed(self, what: str) -> None:
+        """Somebody is not as before: what any were told is not known to hold any more."""
+        for key in [key for key in self._told if key[0] == what]:
+            del self._told[key]
+        if what == LANE:
+            self._by_lane = {}
 
     def envs(self, column: Column, find: Callable[[], Ints], there: int) -> At:
         """The envs of a column of ids; `find` gives the row of each, `there` are in all."""
@@ -117,8 +140,8 @@ class Places(Derived):
 
     def lanes(self, lane: Ints) -> dict[int, Rows]:
         """Rows of each lane, where `lane` is the one of each row."""
-        if not np.array_equal(lane, self._lane):
-            self._lane = lane.copy()
+        if not self._by_lane:
+            self._lane = lane
             codes = np.unique(lane).tolist()
             self._order = None
             self._by_lane = {code: span_of(np.flatnonzero(lane == code)) for code in codes}
