@@ -24,7 +24,14 @@ class Mark:
     time: float
     severity: str
     code: str = ""
-    """What was found, with what it was about; empty where only the index tells of it."""
+    """What was found, with what it was about; its id where only the index tells of it."""
+    seen: float | None = None
+    """When it was first shown, which may be later than when it became true."""
+
+    @property
+    def place(self) -> float:
+        """Where it can be looked at."""
+        return self.time if self.seen is None else self.seen
 
 
 @dataclass(slots=True)
@@ -47,7 +54,8 @@ class Survey:
         for one in findings:
             if one.severity in ALARMS:
                 marks = self._runs.setdefault(one.run, _OfRun()).marks
-                mark = Mark(time=one.since / _NS, severity=one.severity, code=one.finding)
+                since, seen = one.since / _NS, one.tick / _NS
+                mark = Mark(time=since, severity=one.severity, code=one.finding, seen=seen)
                 marks.setdefault((one.finding, one.since // _NS), mark)
 
     def take(self, snapshot: Snapshot) -> None:
@@ -56,7 +64,11 @@ class Survey:
         for finding in snapshot.findings:
             if finding.severity in ALARMS:
                 key = finding.id, int(finding.since)
-                told.marks[key] = Mark(time=finding.since, severity=finding.severity, code=_called(finding))
+                known = told.marks.get(key)
+                seen = snapshot.time if known is None else min(snapshot.time, known.place)
+                told.marks[key] = Mark(
+                    time=finding.since, severity=finding.severity, code=_called(finding), seen=seen
+                )
         update = snapshot.run.update
         if update is not None:
             told.updates[update] = min(snapshot.time, told.updates.get(update, snapshot.time))
@@ -77,8 +89,8 @@ class Survey:
         return known.get(min((one for one in tuple(known) if one >= number), default=-1))
 
     def finding(self, run_id: str | None, word: str, after: float) -> float | None:
-        """When the first finding whose code has a word was true after a time, else the first of all."""
-        times = [mark.time for mark in self.marks(run_id) if word.lower() in mark.code.lower()]
+        """When the first finding whose code has a word was shown after a time, else the first of all."""
+        times = [mark.place for mark in self.marks(run_id) if word.lower() in mark.code.lower()]
         return _next(times, after)
 
     def event(self, run_id: str | None, words: str, after: float) -> float | None:

@@ -64,7 +64,7 @@ def next_speed(speed: float, way: int) -> float:
 
 def next_mark(playback: Playback, way: int) -> float | None:
     """When the alarm before or after this moment was; one that is less than a second ago is this moment."""
-    times = [mark.time for mark in playback.marks]
+    times = sorted(mark.place for mark in playback.marks)
     if way > 0:
         return next((at for at in times if at > playback.time + 0.05), None)
     return next((at for at in reversed(times) if at < playback.time - 1.05), None)

@@ -10,10 +10,11 @@ from overwatch.feeds.logplayer import LogPlayer
 from overwatch.feeds.player import Player, PlayerConfig
 from overwatch.feeds.playing import player_of
 from overwatch.feeds.recording import Recording
-from overwatch.feeds.survey import Survey
+from overwatch.feeds.survey import Mark, Survey
 from overwatch.fold import SLOW_NS
 from overwatch.recordings.index import Raised
 from overwatch.snapshot import View
+from overwatch.tui.playback import Playback, next_mark
 from tests import fakes
 from tests.fakes import START_NS
 from tests.overwatch.feeds import otlpfiles
@@ -78,6 +79,9 @@ def test_events_and_findings_are_found_by_words_from_here_on_and_then_from_the_s
     survey.raised([_raised("kl.high", 5.0), _raised("stall:env3", 9.0), _raised("kl.high", 20.0)])
     assert survey.finding("run", "KL", 5.0) == 20.0
     assert survey.finding("run", "kl", 20.0) == 5.0
+    early = Mark(time=3.0, severity="critical", seen=4.5)
+    playback = Playback(time=3.2, first=0.0, last=9.0, playing=False, marks=(early,))
+    assert next_mark(playback, 1) == 4.5
     assert [mark.severity for mark in survey.marks("run")] == ["warning"] * 3
 
 
