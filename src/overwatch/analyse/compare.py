@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from overwatch.analyse.align import aligned
-from overwatch.analyse.curves import AXES, STEPS_PER_S, TASK_METRIC, Axis, Curve
+from overwatch.analyse.curves import AXES, STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
 from overwatch.analyse.divergence import Divergence, divergence
 from overwatch.analyse.effect import Effect, effect
 from overwatch.analyse.source import AnalyseError
@@ -122,7 +122,8 @@ def numbers(story: Story) -> dict[str, Curve]:
     """The curves of a run that are compared: of the policy, its own metric, and how much it got done."""
     curves = story.curves
     rest = (curves.machine.get((name, None)) for name in (TASK_METRIC, STEPS_PER_S))
-    return {**curves.policy, **{curve.name: curve for curve in rest if curve is not None}}
+    shown = (*in_order(curves.policy.values()), *(curve for curve in rest if curve is not None))
+    return {curve.name: curve for curve in shown}
 
 
 def direction_of(story: Story, curve: Curve) -> str | None:
@@ -159,11 +160,6 @@ def partings(comparison: Comparison) -> list[Parted]:
             -(one.against.divergence.times_noise or 0),
         ),
     )
-
-
-def letter(place: int) -> str:
-    """What a run of a comparison is called: the first `A`."""
-    return chr(ord("A") + place)
 
 
 def alike_until(comparison: Comparison, place: int) -> float | None:
@@ -217,11 +213,3 @@ def _told(story: Story) -> RunTold:
         findings=counts,
         codes=codes,
     )
-
-
-def change(first: float | None, second: float | None) -> str:
-    """How much the second is more than the first, in per cent of it; a dash where that says nothing."""
-    if first is None or second is None or not first or first * second < 0:
-        return "–"
-    share = second / first - 1
-    return f"{share:+.1%}" if abs(share) < 10 else f"×{second / first:,.1f}"

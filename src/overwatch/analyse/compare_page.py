@@ -9,8 +9,6 @@ from overwatch.analyse.compare import (
     Compared,
     Comparison,
     alike_until,
-    change,
-    letter,
     numbers,
     partings,
 )
@@ -18,6 +16,7 @@ from overwatch.analyse.figure import Line, chart, figure, legend, number, second
 from overwatch.analyse.page import Markup, join, page, section, table, tag, text
 from overwatch.analyse.report_policy import levels_of
 from overwatch.analyse.story import Story
+from overwatch.analyse.words import change, letter
 from overwatch.catalog.durations import duration
 
 _SERIES: Final = 6

@@ -6,7 +6,7 @@ every value of up to nine updates a second; beyond that some are missing. Pure.
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -17,6 +17,11 @@ Axis = Literal["update", "time", "steps"]
 Numbers: TypeAlias = "array[float]"
 """Doubles, packed."""
 AXES: Final[tuple[Axis, ...]] = ("update", "time", "steps")
+PULSE: Final = (
+    "return", "kl_divergence", "entropy", "clip_fraction", "explained_variance", "grad_norm", "policy_loss",
+    "value_loss",
+)  # fmt: skip
+"""Numbers of the policy that are shown first."""
 TASK_METRIC: Final = "task_metric"
 """The run's own metric: the mean over lanes of the median of their envs."""
 STEPS_PER_S: Final = "steps_per_s"
@@ -75,6 +80,12 @@ class _Seen:
     update: float = 0.0
     time: float = 0.0
     steps: float = 0.0
+
+
+def in_order(curves: Iterable[Curve]) -> list[Curve]:
+    """Those of the pulse first, the others as they come."""
+    order = {name: place for place, name in enumerate(PULSE)}
+    return sorted(curves, key=lambda curve: order.get(curve.name, len(order)))
 
 
 class Curves:

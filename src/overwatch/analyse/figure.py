@@ -208,13 +208,12 @@ def _axes(x: Scale, y: Scale, box: Box, axis: Callable[[float], str]) -> list[Ma
     return drawn
 
 
-def bar(x: Scale, start: float, end: float, y: float, height: float, class_: str, title: str) -> Markup:  # noqa: PLR0917
-    """A stretch of time in a row; at least a pixel and a half wide."""
-    left = x(start)
-    width = max(1.5, round(x(end) - left, 1))
-    return tag(
-        "rect", tag("title", text(title)), x=left, y=y, width=width, height=height, rx=1.5, class_=class_
-    )
+def bar(x: Scale, span: tuple[float, float], row: tuple[float, float], class_: str, title: str) -> Markup:
+    """A stretch of time in a row, which is its top and its height; at least a pixel and a half wide."""
+    left = x(span[0])
+    width = max(1.5, round(x(span[1]) - left, 1))
+    words = tag("title", text(title))
+    return tag("rect", words, x=left, y=row[0], width=width, height=row[1], rx=1.5, class_=class_)
 
 
 def legend(words: Iterable[tuple[str, str]]) -> Markup:

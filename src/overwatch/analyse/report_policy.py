@@ -4,26 +4,22 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from overwatch.analyse.curves import TASK_METRIC, Curve
+from overwatch.analyse.curves import TASK_METRIC, Curve, in_order
 from overwatch.analyse.figure import Level, Line, chart, figure, legend
 from overwatch.analyse.page import Markup, section, tag, text
 from overwatch.analyse.story import Story
 from overwatch.catalog import Limit, Side
 from overwatch.catalog.judging import run_limits
 
-_FIRST: Final = ("return", "kl_divergence", "entropy", "clip_fraction", "explained_variance", "grad_norm",
-                 "policy_loss", "value_loss")  # fmt: skip
 _MORE: Final = 9
 """Charts shown before the others are folded away."""
 
 
 def policy(story: Story) -> Markup:
     """All numbers of the policy by update, those of the pulse first."""
-    curves = [curve for curve in story.curves.policy.values() if len(curve) > 1]
+    curves = [curve for curve in in_order(story.curves.policy.values()) if len(curve) > 1]
     if not curves:
         return section("Policy", tag("p", text("No update was seen."), class_="muted"))
-    order = {name: place for place, name in enumerate(_FIRST)}
-    curves.sort(key=lambda curve: order.get(curve.name, len(order)))
     metric = story.curves.machine.get((TASK_METRIC, None))
     drawn = [_figure(story, curve) for curve in curves]
     if metric is not None and story.run.metric is not None and len(metric) > 1:

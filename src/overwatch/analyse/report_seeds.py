@@ -85,7 +85,7 @@ def _strips(story: Story, shown: list[Seed]) -> Markup:
                 start = max(0.0, move.time)
                 title = f"{move.stage.label} from {duration(start)} for {duration(max(0.0, end - start))}"
                 title += f": {move.reason}" if move.reason else ""
-                drawn.append(bar(x, move.time, end, y, _ROW - 4, _COLOURS[move.stage], title))
+                drawn.append(bar(x, (move.time, end), (y, _ROW - 4), _COLOURS[move.stage], title))
     bottom = 8 + len(shown) * _ROW
     axis = (
         tag("text", text(seconds(at)), x=x(at), y=bottom + 14, text_anchor="middle")

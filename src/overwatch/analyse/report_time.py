@@ -69,7 +69,7 @@ def timeline(story: Story, found: list[Group]) -> Markup:
 def bound_bar(story: Story, lane: str, x: Scale, y: float) -> list[Markup]:
     """What held one lane back, over time."""
     return [
-        bar(x, spell.start - 1, spell.end - 1, y, _ROW - 5, _COLOURS.get(spell.word, "b-none"),
+        bar(x, (spell.start - 1, spell.end - 1), (y, _ROW - 5), _COLOURS.get(spell.word, "b-none"),
             f"{lane} {spell.word} from {duration(max(0.0, spell.start - 1))} for {duration(spell.length)}: "
             f"{spell.why or ''}")
         for spell in story.bounds.of[lane]
@@ -78,7 +78,7 @@ def bound_bar(story: Story, lane: str, x: Scale, y: float) -> list[Markup]:
 
 def _finding(one: Found, x: Scale, y: float) -> Markup:
     title = f"{one.finding.message}: {duration(max(0.0, one.since))} to {duration(one.until)}"
-    return bar(x, one.since, one.until, y, _ROW - 5, f"x-{one.severity}", title)
+    return bar(x, (one.since, one.until), (y, _ROW - 5), f"x-{one.severity}", title)
 
 
 def _name(word: str, y: float) -> Markup:

@@ -36,7 +36,7 @@ def _row(env: EnvStory, x: Scale) -> tuple[Markup, ...]:
     worst = env.worst
     reasons = worst.anomaly.reasons if worst else ()
     strip = [
-        bar(x, spell.start - 1, spell.end - 1, 2, 12, _COLOURS.get(spell.word, "b-none"),
+        bar(x, (spell.start - 1, spell.end - 1), (2, 12), _COLOURS.get(spell.word, "b-none"),
             f"{spell.word} from {duration(max(0.0, spell.start))} for {duration(spell.length)}")
         for spell in env.statuses
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from overwatch.analyse.curves import Curves
 from overwatch.analyse.facts import Facts
 from overwatch.analyse.source import AnalyseError, Source, open_source
 from overwatch.analyse.spells import EnvStory, Spells
+from overwatch.analyse.verdicts import Told, Verdicts
 from overwatch.snapshot import Finding, Run, Snapshot
 
 
@@ -50,6 +51,8 @@ class Story:
     """By lane: what held it back. The run as a whole is the empty name."""
     envs: dict[int, EnvStory] = field(default_factory=dict)
     """Those that were ever among the rows of a snapshot."""
+    verdict: Verdicts = field(default_factory=Verdicts)
+    """What was said of it over time."""
     facts: Facts = field(default_factory=Facts)
     """What it told; empty where only snapshots were kept."""
 
@@ -67,6 +70,11 @@ class Story:
     def findings(self) -> list[Found]:
         """In the order in which they were true first."""
         return sorted(self.found.values(), key=lambda one: (one.since, one.finding.id))
+
+    @property
+    def verdicts(self) -> list[Told]:
+        """What was said of it, in order."""
+        return self.verdict.told
 
     @property
     def config(self) -> dict[str, str]:
@@ -90,6 +98,7 @@ class Story:
         now = snapshot.time - self.began
         self.last = snapshot
         self.curves.take(snapshot, self.began)
+        self.verdict.take(snapshot, now)
         for lane in snapshot.system.gpus:
             if lane.bound is not None:
                 self.bounds.add(lane.gpu_id, lane.bound.state, now, lane.bound)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, get_args
 import click
 import msgspec
 
+from overwatch.analyse.words import change, letter
 from overwatch.catalog.durations import duration
 from overwatch.cli.opening import PATH, read_stories, saying, write
 
@@ -76,8 +77,6 @@ def _read(paths: tuple[Path, ...], run_ids: tuple[str, ...]) -> "list[Story]":
 
 
 def _lines(comparison: "Comparison") -> Iterator[str]:
-    from overwatch.analyse.compare import letter
-
     for place, run in enumerate(comparison.runs):
         yield f"{letter(place)}  {_run(run)}"
     yield ""
@@ -131,7 +130,7 @@ def _found(comparison: "Comparison") -> Iterator[str]:
 
 
 def _partings(comparison: "Comparison") -> Iterator[str]:
-    from overwatch.analyse.compare import alike_until, letter, partings
+    from overwatch.analyse.compare import alike_until, partings
 
     found = partings(comparison)
     yield f"FIRST DIVERGENCE (by {comparison.align})"
@@ -160,7 +159,6 @@ def _span(at: tuple[float, float]) -> str:
 
 
 def _verdicts(comparison: "Comparison", place: int) -> Iterator[str]:
-    from overwatch.analyse.compare import letter
     from overwatch.analyse.effect import Verdict
 
     head = ("METRIC", "A", letter(place), "CHANGE", "DELTA", "INTERVAL", "VERDICT")
@@ -172,8 +170,6 @@ def _verdicts(comparison: "Comparison", place: int) -> Iterator[str]:
 
 
 def _verdict(metric: "Compared", against: "Against") -> str:
-    from overwatch.analyse.compare import change
-
     effect = against.effect
     first, second = effect.median
     delta = "" if effect.delta is None else f"{effect.delta:+.2f}"

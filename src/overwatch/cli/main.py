@@ -67,6 +67,8 @@ def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -
     type=click.Path(path_type=Path, exists=True, allow_dash=True),
     help="A recording instead of a collector: a folder, a file, or - for standard input.",
 )
+@click.option("--compare", nargs=2, metavar="A B", type=click.Path(exists=True),
+              help="Two recordings beside one another; the replay of A moves both.")  # fmt: skip
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="Second of the recording to begin at.")
 @click.option(
     "--settings",

@@ -5,17 +5,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
 from overwatch import codec
+from overwatch.cli.opening import read_stories, saying
 from overwatch.cli.viewclient import fetch_snapshot, view_url
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import open_input
 from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.snapshot import Snapshot, View
+
+if TYPE_CHECKING:
+    from overwatch.tui.beside import Beside
 
 NO_RUN_YET: Final = 3
 """Exit code of `--once` while there is no run."""
@@ -37,12 +41,20 @@ class Source:
     """Second of the recording to begin at."""
     baseline: Path | None = None
     """A recording whose throughput the recording's is compared with."""
+    other: Path | None = None
+    """A recording that is shown beside it."""
 
 
 def source_of(options: Mapping[str, Option], run_id: str | None) -> Source:
     """The source that a command line names; options that exclude one another are bad usage."""
     connect, recording, at_s = (options.get(name) for name in ("connect", "recording", "at_s"))
-    baseline = options.get("baseline")
+    baseline, both = options.get("baseline"), options.get("compare")
+    if isinstance(both, tuple) and both:
+        if connect or recording is not None:
+            raise click.UsageError("--compare names both recordings; leave --replay and --connect out")
+        recording, other = Path(both[0]), Path(both[1])
+    else:
+        other = None
     if connect and recording is not None:
         raise click.UsageError("--connect and --replay exclude one another; give one of them")
     if at_s is not None and recording is None:
@@ -55,6 +67,7 @@ def source_of(options: Mapping[str, Option], run_id: str | None) -> Source:
         recording=recording if isinstance(recording, Path) else None,
         at_s=None if at_s is None else float(str(at_s)),
         baseline=baseline if isinstance(baseline, Path) else None,
+        other=other,
     )
 
 
@@ -72,7 +85,7 @@ def watch(source: Source, settings_file: Path | None = None) -> int:
         return run_tui([_address(one) for one in source.connect or (None,)], source.run_id, settings)
     player = _player(source, source.recording)
     player.paused = source.at_s is not None
-    return run_replay(player, source.run_id, settings)
+    return run_replay(player, source.run_id, settings, _beside(source))
 
 
 def print_once(source: Source, shape: "Shape") -> int:
@@ -85,7 +98,8 @@ def print_once(source: Source, shape: "Shape") -> int:
         need_textual()
         from overwatch.tui import shot
 
-        text = shot(ask, "svg" if shape.fmt == "svg" else "text", shape.size, shape.keys)
+        fmt: Literal["svg", "text"] = "svg" if shape.fmt == "svg" else "text"
+        text = shot(ask, fmt, shape.size, shape.keys, beside=_beside(source))
     if text is None:
         where = "the recording has no run at this place" if source.recording else _NOBODY
         click.echo(f"no run yet: {where}", err=True)
@@ -137,6 +151,17 @@ def _recorded(source: Source) -> Ask:
     if source.at_s is None:
         player.seek(player.last)
     return lambda view: player.look(source.run_id, view)
+
+
+def _beside(source: Source) -> "Beside | None":
+    """The recording and the other one, compared; raises `BadInputError` where they cannot be."""
+    if source.other is None or source.recording is None:
+        return None
+    from overwatch.tui.comparing import beside
+
+    with saying():
+        first, second = read_stories(source.recording, source.run_id), read_stories(source.other, None)
+        return beside(first[0], second[0])
 
 
 def _player(source: Source, path: Path) -> AnyPlayer:

@@ -17,6 +17,7 @@ from overwatch.feeds.inputs import open_input
 from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
+from overwatch.tui.beside import Beside
 from overwatch.tui.context import Context, Freshness, freshness
 from overwatch.tui.panels import welcome
 from overwatch.tui.screens import overview
@@ -71,15 +72,22 @@ def recording_of(address: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def run_replay(player: AnyPlayer, run_id: str | None, settings: Settings | None = None) -> int:
-    """Look at a recording until the user quits; returns the exit code."""
+def run_replay(
+    player: AnyPlayer,
+    run_id: str | None,
+    settings: Settings | None = None,
+    beside: Beside | None = None,
+) -> int:
+    """Look at a recording until the user quits, beside another where one is given; returns the exit code."""
     from overwatch.feeds.replay import Replay
     from overwatch.tui.app import OverwatchApp
     from overwatch.tui.playback import Deck
 
     feed = Replay(player, run_id)
     where = str(player.recording.folder)
-    return _show(OverwatchApp(feed, where, settings, Deck(feed)))
+    app = OverwatchApp(feed, where, settings, Deck(feed))
+    app.session.compare_with(beside)
+    return _show(app)
 
 
 def _show(app: "OverwatchApp") -> int:
@@ -114,12 +122,15 @@ def shot(
     size: tuple[int, int],
     keys: Sequence[str] = (),
     settings: Settings | None = None,
+    *,
+    beside: Beside | None = None,
 ) -> str | None:
     """One frame after some keys (Textual's names), as a terminal of `size` cells shows it.
 
     `ask` gives the snapshot of a view; `None` where there is none.
     """
     session = Session(None, settings)
+    session.compare_with(beside)
     session.width = size[0]
     zone = UTC if session.settings.clock == "utc" else None
     drawn = Frame(lines=[])

@@ -177,6 +177,7 @@ COMMANDS: Final = (
     Command(name="copy", does="what is open, or the row, into the clipboard", run=_act("copy")),
     Command(name="screenshot", argument="[FILE]", does="write the screen as SVG",
             run=lambda session, text: session.save_picture(text)),
+    Command(name="compare", does="this run beside another", run=_act("page", "compare"), replay=True),
     Command(name="findings", does="all findings of the run", run=_act("page", "findings")),
     Command(name="ack", does="acknowledge the finding of the drawer or the cursor", run=_act("ack"),
             live=True),

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from overwatch.catalog.durations import duration
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Finding, Link
+from overwatch.tui.beside import Beside
 from overwatch.tui.grammar import age
 from overwatch.tui.heat import Heat
 from overwatch.tui.history import History
@@ -162,6 +163,8 @@ class Ui:
     """All runs that are known."""
     picked: int = 0
     """Where the cursor of a page is."""
+    beside: Beside | None = None
+    """This run and another, where they are compared."""
 
     @property
     def opened(self) -> bool:

@@ -20,6 +20,7 @@ class Mode(Enum):
     RUNS = "Runs"
     FINDINGS = "Findings"
     POLICY = "Policy"
+    COMPARE = "Compare"
     HELP = "Help"
     PROMPT = "Prompt"
 
@@ -67,7 +68,7 @@ _ROWS: Final = (Mode.BOARD, Mode.DRAWER)
 _FEED: Final = (Mode.FEED,)
 _OPEN: Final = (Mode.DRAWER, Mode.FULL)
 _TEXT: Final = (Mode.FULL, Mode.HELP)
-_PAGES: Final = (Mode.RUNS, Mode.FINDINGS, Mode.POLICY)
+_PAGES: Final = (Mode.RUNS, Mode.FINDINGS, Mode.POLICY, Mode.COMPARE)
 _SHOWN: Final = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL)
 _ANYWHERE: Final = (*_SHOWN, *_PAGES, Mode.HELP)
 
@@ -141,6 +142,8 @@ KEYS: Final = (
         modes=(*_SHOWN, Mode.FINDINGS)),
     Key(keys="P,shift+p", action="page", argument="policy", shown="P", does="all of the policy, with charts",
         modes=(*_SHOWN, Mode.POLICY)),
+    Key(keys="C,shift+c", action="page", argument="compare", shown="C",
+        does="this run beside another, or back", modes=(*_SHOWN, Mode.COMPARE), replay=True),
     Key(keys="R,shift+r", action="page", argument="runs", shown="R", does="all runs, or back",
         modes=(*_SHOWN, Mode.RUNS)),
     Key(keys="N,shift+n", action="next_run", argument=1, shown="N",

@@ -9,6 +9,7 @@ from enum import Enum
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Finding
 from overwatch.tui import moments
+from overwatch.tui.beside import Beside
 from overwatch.tui.boarding import Boarding
 from overwatch.tui.history import History
 from overwatch.tui.panels.policy import names
@@ -21,6 +22,7 @@ class Page(Enum):
     RUNS = "runs"
     FINDINGS = "findings"
     POLICY = "policy"
+    COMPARE = "compare"
 
 
 class Paging(Boarding):
@@ -38,6 +40,8 @@ class Paging(Boarding):
         self.acknowledging: str | None = None
         """The finding that the user knows about, until the collector is told."""
         self._picked = 0
+        self.beside: Beside | None = None
+        """This run and another, where they are compared."""
 
     @property
     def picked(self) -> int:
@@ -49,14 +53,25 @@ class Paging(Boarding):
             return len(self.runs)
         if self.snapshot is None:
             return 0
+        if self.page is Page.COMPARE:
+            return 0 if self.beside is None else len(self.beside.rows)
         return len(self.snapshot.findings if self.page is Page.FINDINGS else names(self.snapshot))
 
     def do_page(self, name: int | str) -> None:
         """Open a page, or close it."""
         wanted = Page(name)
+        if wanted is Page.COMPARE and self.beside is None:
+            self.notice = "nothing to compare with; start as overwatch tui --compare THIS OTHER"
+            return
         self.page = None if self.page is wanted else wanted
         here = (i for i, one in enumerate(self.runs) if one.run and self._watches(one))
         self._picked = next(here, 0) if self.page is Page.RUNS else 0
+
+    def compare_with(self, beside: Beside | None) -> None:
+        """Show this run and another beside one another, first of all."""
+        self.beside = beside
+        if beside is not None:
+            self.page = Page.COMPARE
 
     def _watches(self, listed: Listed) -> bool:
         shown = self.snapshot

@@ -49,7 +49,8 @@ class Session(Paging):
             return Mode.PROMPT
         if self.page is not None:
             return {
-                Page.RUNS: Mode.RUNS, Page.FINDINGS: Mode.FINDINGS, Page.POLICY: Mode.POLICY
+                Page.RUNS: Mode.RUNS, Page.FINDINGS: Mode.FINDINGS, Page.POLICY: Mode.POLICY,
+                Page.COMPARE: Mode.COMPARE,
             }[self.page]  # fmt: skip
         if self.opened:
             if self._full or self.width < COMPACT_BELOW:
@@ -83,6 +84,7 @@ class Session(Paging):
             keys=self.keys,
             runs=self.runs,
             picked=self.picked,
+            beside=self.beside,
         )
 
     @property

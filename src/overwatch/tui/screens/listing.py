@@ -5,7 +5,18 @@ from typing import assert_never
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.paging import Page
-from overwatch.tui.panels import choices, findings, header, keyline, picking, policy, runs, small, verdict
+from overwatch.tui.panels import (
+    beside,
+    choices,
+    findings,
+    header,
+    keyline,
+    picking,
+    policy,
+    runs,
+    small,
+    verdict,
+)
 from overwatch.tui.text import Line, blank
 
 
@@ -36,5 +47,8 @@ def _page(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> pic
             return findings.render(snapshot, ctx, rows)
         case Page.POLICY:
             return policy.render(snapshot, ctx.ui.history, ctx, rows)
+        case Page.COMPARE:
+            both = ctx.ui.beside
+            return picking.Page(lines=[]) if both is None else beside.render(both, snapshot, ctx, rows)
         case _:
             assert_never(page)
