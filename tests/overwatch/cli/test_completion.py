@@ -33,3 +33,11 @@ def test_bash_completes_commands_with_it(tmp_path: Path) -> None:
         [str(program)], env={**os.environ, **asked, "PATH": path}, capture_output=True, text=True, check=False
     )
     assert "plain,simulate" in done.stdout.split()
+
+
+@pytest.mark.parametrize("verb", ["compare", "report", "query", "audit", "export"])
+def test_every_verb_has_its_help_with_examples(verb: str) -> None:
+    """And says what its exit codes mean."""
+    told = CliRunner().invoke(main, [verb, "--help"]).output
+    assert f"overwatch {verb} " in told.split("\n", 3)[3]
+    assert "Exit codes:" in told
