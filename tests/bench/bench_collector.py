@@ -4,9 +4,11 @@ A collector process is held to one core; senders in this process, on another cor
 OTLP/HTTP requests of 100 gate evaluations each over connections that stay open, the next one once the last
 is answered; once as fast as they can, once at a steady rate. The whole pipeline runs: fold, ticks, recording.
 Measured for every durability and for a journal in memory; `fsync` twice as an A/A control; beside them other
-receivers that this machine has (`ingest_comparators`), under the same load. Prints, gates nothing.
+receivers that this machine has (`ingest_comparators`), under the same load, and what one fdatasync of such a
+request takes, below which no answer comes. Cores and memory are those of the collector and of the processes
+that it starts. Prints, gates nothing.
 
-    python tests/bench/bench_collector.py [--seconds 8] [--senders 8] [--rate 20000] [--folder DIR]
+    python tests/bench/bench_collector.py [--quick] [--seconds 8] [--senders 8] [--rate 20000] [--folder DIR]
 """
 
 import argparse
@@ -36,8 +38,8 @@ from tests.bench.ingest_comparators import Server, found
 from tests.e2e.killing import Collector
 
 PER_REQUEST = 100
-BODIES = 400
-"""Requests made beforehand; they are sent in turn, from the second turn on as duplicates."""
+BODIES = 300
+"""Requests made beforehand for each second, with events of their own; what takes more gets them again."""
 
 HEADERS = {"Content-Type": "application/x-protobuf"}
 MODES = {
@@ -110,6 +112,26 @@ def collecting(folder: Path, sets: tuple[str, ...]) -> Iterator[Server]:
         os.sched_setaffinity(0, cores)
 
 
+def synced_ms(folder: Path, bodies: list[bytes]) -> list[float]:
+    """How long it takes to sync a request's bytes, sorted: the floor of any durable answer."""
+    took: list[float] = []
+    with (folder / "floor").open("ab", buffering=0) as file:
+        for body in bodies[:300]:
+            file.write(body)
+            began = time.monotonic()
+            os.fdatasync(file.fileno())
+            took.append((time.monotonic() - began) * 1000)
+    return sorted(took)
+
+
+def used(process: psutil.Process) -> tuple[float, float]:
+    """Seconds of CPU and MiB of a process and those that it started."""
+    own = [process, *process.children(recursive=True)]
+    times = [one.cpu_times() for one in own]
+    memory = sum(one.memory_info().rss for one in own)
+    return sum(each.user + each.system for each in times), memory / (1 << 20)
+
+
 def measure(serving: AbstractContextManager[Server], bodies: list[bytes], load: Load) -> Result:
     """Send for so long, with a second of warm-up before."""
     turns, lock = count(), threading.Lock()
@@ -138,17 +160,17 @@ def measure(serving: AbstractContextManager[Server], bodies: list[bytes], load: 
     with serving as server:
         url, process = server.url, server.process
         began = time.monotonic() + 1
-        used = process.cpu_times()
+        before, _ = used(process)
         started = time.monotonic()
         with ThreadPoolExecutor(load.senders) as pool:
             list(pool.map(send, range(load.senders)))
-        elapsed, now = time.monotonic() - started, process.cpu_times()
+        elapsed, (after, rss_mib) = time.monotonic() - started, used(process)
         return Result(
             events_s=len(waits) * PER_REQUEST / load.seconds,
             waits_ms=sorted(wait * 1000 for wait in waits),
             refused=len(refused),
-            cpu=(now.user + now.system - used.user - used.system) / elapsed,
-            rss_mib=process.memory_info().rss / (1 << 20),
+            cpu=(after - before) / elapsed,
+            rss_mib=rss_mib,
         )
 
 
@@ -159,8 +181,10 @@ def main() -> None:
     parser.add_argument("--senders", type=int, default=8)
     parser.add_argument("--rate", type=int, default=20_000, help="events a second, for the steady half")
     parser.add_argument("--folder", type=Path, default=None, help="on the disk to measure")
+    parser.add_argument("--quick", action="store_true", help="`fsync` alone, for 4 seconds")
     options = parser.parse_args()
-    bodies = [body(number) for number in range(BODIES)]
+    options.seconds = 4.0 if options.quick else options.seconds
+    bodies = [body(number) for number in range(int(BODIES * (options.seconds + 1)))]
     print(f"{options.senders} senders, requests of {PER_REQUEST} events and {len(bodies[0])} bytes")
     print(f"{'':32}{'events/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'cores':>7}{'MiB':>6}{'refused':>9}")
     loads = [Load(options.senders, options.seconds, rate) for rate in (None, options.rate)]
@@ -169,6 +193,11 @@ def main() -> None:
         **{mode: partial(collecting, sets=sets) for mode, sets in MODES.items()},
         **{comparator.name: comparator.serving for comparator in comparators},
     }
+    if options.quick:
+        targets = {"fsync": targets["fsync"]}
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        floor = synced_ms(Path(folder), bodies)
+    print(f"{'one fdatasync of a request':42}{statistics.median(floor):9.1f}{floor[-4]:9.1f}")
     for load, (mode, serving) in product(loads, targets.items()):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             result = measure(serving(Path(folder)), bodies, load)

@@ -2,12 +2,13 @@
 
 Rules: a hint, never a truth: what is not here is decoded again, with the same result. Bounded; the oldest
 goes first, as bodies that were refused in the end, or that the fold reads from files, are never asked for.
-Templates are learned where the fold asks, whom nobody waits for, and read by the doors too.
-Large bodies are decoded one at a time, whoever asks: each takes many times its size. Must not know what
-records mean.
+Templates are learned where the fold asks, whom nobody waits for, and read by the doors too. Large bodies are
+decoded one at a time, whoever asks: each takes many times its size. The fold rests between bodies, so that
+who waits for an answer comes first. Must not know what records mean.
 """
 
 import threading
+import time
 from collections import OrderedDict
 from typing import Final
 
@@ -18,6 +19,11 @@ from overwatch.otlp.templates import Templates
 MOST_BYTES: Final = 2 << 20
 """Most bytes of bodies whose records are kept; records take several times as much."""
 
+
+_TURN_S: Final = 0.001
+"""So long the fold may work on end, in seconds..."""
+_REST_S: Final = 0.0005
+"""...before it rests for so long: without a rest it takes half of the interpreter while doors wait."""
 
 LARGE_BYTES: Final = 256 << 10
 """Bodies of more bytes than this wait for each other."""
@@ -33,6 +39,7 @@ class Handover:
         self._templates = Templates()
         self._bytes = 0
         self._large = threading.Lock()
+        self._rested_at = 0.0
 
     def decode(self, signal: Signal, body: bytes) -> Decoded:
         """As `decode`, a large body that has no template in its turn; raises `MalformedBody`."""
@@ -54,13 +61,20 @@ class Handover:
                 self._drop(next(iter(self._held)))
 
     def take(self, signal: Signal, body: bytes) -> Decoded:
-        """As `decode`, and what was kept is let go of; raises `MalformedBody`."""
+        """As `decode`, and what was kept is let go of; for the fold's thread. Raises `MalformedBody`."""
+        self._rest()
         with self._lock:
             kept = self._drop(id(body))
         # A body that is held keeps its id: whoever has it, it is the same object.
         said = self.decode(signal, body) if kept is None else kept
         self._templates.study(signal, body)
         return said
+
+    def _rest(self) -> None:
+        now = time.monotonic()
+        if now - self._rested_at > _TURN_S:
+            time.sleep(_REST_S)
+            self._rested_at = time.monotonic()
 
     def _drop(self, key: int) -> Decoded | None:
         body, decoded = self._held.pop(key, (b"", None))
