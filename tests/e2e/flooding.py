@@ -21,6 +21,8 @@ from overwatch.events import LogLine, Origin, Record, Severity
 from overwatch.otlp.encode import request
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
+FLOODER = "127.0.0.9"
+"""Where floods come from: not the address of the good client."""
 PACE_S = 0.02
 """Time between two requests of the good client."""
 
@@ -34,10 +36,11 @@ class Answers:
     """Requests whose connection ended before an answer."""
 
 
-def post(url: str, path: str, body: bytes, **headers: str) -> int:
-    """One request on a connection of its own; its status."""
+def post(url: str, path: str, body: bytes, source: str = "127.0.0.1", **headers: str) -> int:
+    """One request on a connection of its own, from an address; its status."""
     place = urlsplit(url)
-    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60)
+    own = source, 0
+    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60, source_address=own)
     try:
         connection.request("POST", path, body, {**PROTOBUF, **headers})
         answer = connection.getresponse()
@@ -58,7 +61,7 @@ def flood(url: str, path: str, bodies: Iterator[bytes], threads: int, **headers:
             if body is None:
                 return
             try:
-                status = post(url, path, body, **headers)
+                status = post(url, path, body, FLOODER, **headers)
             except (OSError, http.client.HTTPException):
                 answers.broken += 1
             else:
@@ -79,6 +82,8 @@ class GoodClient:
         self._told = 0
         self.waits_ms: list[float] = []
         """How long each answer took."""
+        self.last = ""
+        """The last line that was acknowledged."""
         self.refused: Counter[int] = Counter()
 
     @contextmanager
@@ -110,6 +115,7 @@ class GoodClient:
             answer.read()
             if answer.status == 200:
                 self.waits_ms.append(1000 * (time.monotonic() - asked))
+                self.last = event.message
             else:
                 self.refused[answer.status] += 1
         connection.close()

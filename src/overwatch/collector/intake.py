@@ -1,11 +1,12 @@
 """The one way in: check a body, journal it, count it. An answer of success is given only after that.
 
 Owns the seam between transports and the journal, and what a body may cost: its parts are counted before they
-are made, small bodies are decoded in the event loop, others by threads, large ones one at a time. Must not
-know HTTP or gRPC.
+are made, small bodies are decoded in the event loop, larger ones by a thread, one at a time. Peers take
+turns, and who sends most is refused first. Must not know HTTP or gRPC.
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -13,8 +14,10 @@ from typing import Final
 
 from overwatch.collector.handover import Handover
 from overwatch.collector.limits import LimitsConfig, MemoryLimiter
+from overwatch.collector.shares import Shares
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
+from overwatch.collector.turns import Turns
 from overwatch.journal import Batch, Journal, JournalFullError, Signal
 from overwatch.otlp import elements, jsonl, validate
 from overwatch.otlp.decode import MalformedBody
@@ -64,6 +67,8 @@ class Body:
     transport: str
     json: bool = False
     """Whether it is JSON, not protobuf."""
+    peer: str = ""
+    """Who sent it; bodies of one peer wait for each other, not for others'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +102,8 @@ class Intake:
         self._tally = tally
         self._limits = limits or LimitsConfig()
         self._memory = MemoryLimiter(self._limits)
+        self._turns, self._shares = Turns(), Shares()
+        self._fold_lag_s: Callable[[], float] = lambda: 0.0
         self._large: ThreadPoolExecutor | None = None
         self._open = False
 
@@ -117,35 +124,48 @@ class Intake:
         for verb in ("accepted", "refused"):
             self._tally.add(f"otelcol_receiver_{verb}_{items}", 0, receiver="otlp", transport=transport)
 
-    def admit(self, transport: str) -> None:
-        """Whether a body may be read at all; raises `RefusedError`."""
+    def heed(self, fold_lag_s: Callable[[], float]) -> None:
+        """Refuse who sends most while the fold has seconds of work; `fold_lag_s` says how many it has."""
+        self._fold_lag_s = fold_lag_s
+
+    def admit(self, transport: str, peer: str | None = None) -> None:
+        """Whether a body may be read at all, in the loop that of a `peer`; raises `RefusedError`."""
         if not self._open:
             raise self._refused(Reason.STOPPING, "the collector is not accepting", transport)
         problem = self._memory.problem()
         if problem is not None:
             raise self._refused(Reason.MEMORY, problem, transport)
+        if peer is not None and self._shares.is_large(peer):
+            lag_s = self._fold_lag_s()
+            if lag_s > self._limits.max_fold_lag_s:
+                said = f"the fold needs {lag_s:.1f} s for what waits, and you sent more of it than others"
+                raise self._refused(Reason.BUSY, said, transport)
 
     async def take(self, body: Body, pool: Executor | None) -> Accepted:
-        """Accept a small body here, another in a thread of `pool`, a large one in its turn.
+        """Accept a body in its peer's turn: a small one here, another in a thread of `pool` or of its own.
 
         Raises `RefusedError`. What is journalled is counted, whether or not its sender waits for the answer.
         """
-        if len(body.data) <= min(SMALL_BYTES, self._limits.large_body_size):
-            checked = self._check(body)
-            written = self._submit(checked)
+        size = len(body.data)
+        self._shares.spend(body.peer, size)
+        if size <= min(SMALL_BYTES, self._limits.large_body_size):
+            async with self._turns.turn(body.peer, size, heavy=False):
+                checked = self._check(body)
+                written = self._submit(checked)
             written.add_done_callback(lambda done: self._count(checked, accepted=done.exception() is None))
             try:
                 await asyncio.wrap_future(written)
             except JournalFullError as error:
                 raise self._refused(Reason.FULL, str(error), body.transport) from error
             return checked.answer
-        large = len(body.data) > self._limits.large_body_size
-        threads = self._large if large else pool
-        try:
-            waiting = asyncio.get_running_loop().run_in_executor(threads, self.accept, body)
-        except RuntimeError as error:
-            raise self._refused(Reason.STOPPING, "the collector is not accepting", body.transport) from error
-        return await waiting
+        threads = self._large if size > self._limits.large_body_size else pool
+        async with self._turns.turn(body.peer, size, heavy=True):
+            try:
+                waiting = asyncio.get_running_loop().run_in_executor(threads, self.accept, body)
+            except RuntimeError as error:
+                said = "the collector is not accepting"
+                raise self._refused(Reason.STOPPING, said, body.transport) from error
+            return await waiting
 
     def accept(self, body: Body) -> Accepted:
         """Journal one body; raises `RefusedError`."""

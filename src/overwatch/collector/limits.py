@@ -9,6 +9,7 @@ import ctypes
 import gc
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,8 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Bodies of more bytes than this are decoded one at a time."""
     max_in_flight_mib: int = 64
     """Most MiB of HTTP bodies that are being read; beyond it senders are told to come back."""
+    max_fold_lag_s: float = 3.0
+    """While the fold needs more seconds than this for what waits, who sends most is told to come back."""
     limit_mib: int | None = None
     """Most MiB of memory for the process; 4096, or half of what the machine has, if left out."""
     spike_limit_mib: int | None = None
@@ -47,6 +50,8 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 raise ValueError(f"{name} {getattr(self, name)} is not positive")
         if self.limit_mib is not None and self.limit_mib < 1:
             raise ValueError(f"limit_mib {self.limit_mib} is not positive")
+        if not self.max_fold_lag_s > 0:
+            raise ValueError(f"max_fold_lag_s {self.max_fold_lag_s} is not positive")
         if self.check_interval_s < 0:
             raise ValueError(f"check_interval_s {self.check_interval_s} is negative")
         if self.spike_limit_mib is not None and not 0 <= self.spike_limit_mib < self.hard_bytes >> 20:
@@ -132,24 +137,31 @@ class MemoryLimiter:
 class Room:
     """Bytes that may be on their way in at once; safe from any thread."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, of_a_peer: int | None = None) -> None:
+        """`of_a_peer` is what one peer may have of it; all, if left out."""
         self._limit = limit
+        self._of_a_peer = limit if of_a_peer is None else of_a_peer
         self._lock = threading.Lock()
+        self._by_peer = Counter[str]()
         self.taken = 0
         """Bytes held now."""
 
-    def take(self, amount: int) -> bool:
-        """Hold more bytes; false, and nothing is held, where there is no room."""
+    def take(self, amount: int, peer: str = "") -> bool:
+        """Hold more bytes; false, and nothing is held, where there is no room for this peer."""
         with self._lock:
-            if self.taken + amount > self._limit:
+            if self.taken + amount > self._limit or self._by_peer[peer] + amount > self._of_a_peer:
                 return False
             self.taken += amount
+            self._by_peer[peer] += amount
             return True
 
-    def give(self, amount: int) -> None:
+    def give(self, amount: int, peer: str = "") -> None:
         """Let go of bytes."""
         with self._lock:
             self.taken -= amount
+            self._by_peer[peer] -= amount
+            if not self._by_peer[peer]:
+                del self._by_peer[peer]
 
 
 class NoRoomError(Exception):
@@ -159,17 +171,18 @@ class NoRoomError(Exception):
 class Hold:
     """What one request holds of the room; `end` gives all of it back."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, peer: str = "") -> None:
         self._room = room
+        self._peer = peer
         self._held = 0
 
     def grow(self, amount: int) -> None:
         """Hold more; raises `NoRoomError`."""
-        if not self._room.take(amount):
+        if not self._room.take(amount, self._peer):
             raise NoRoomError(f"{self._room.taken >> 20} MiB of requests are on their way in already")
         self._held += amount
 
     def end(self) -> None:
         """Let go of everything."""
-        self._room.give(self._held)
+        self._room.give(self._held, self._peer)
         self._held = 0

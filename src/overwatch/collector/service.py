@@ -27,6 +27,7 @@ from overwatch.collector.intake import Intake
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.settings import CollectorConfig
+from overwatch.collector.shares import FoldPace
 from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
@@ -41,6 +42,9 @@ READY_FILE: Final = "OVERWATCH_READY_FILE"
 
 DRAIN_S: Final = 20.0
 """Longest time that folding the rest may take when the collector stops, in seconds."""
+
+_FOLD: Final = "aggregator"
+"""The name of the fold's cursor."""
 
 _HERE: Final = "overwatch.collector"
 RECEIVERS: Final = {"otlp": f"{_HERE}.receivers.otlp:OtlpReceiver"}
@@ -188,7 +192,7 @@ class Service:
 
     def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:
         if self._storage is None:
-            place, resumed, checkpoints = self._context.journal.cursor("aggregator"), None, None
+            place, resumed, checkpoints = self._context.journal.cursor(_FOLD), None, None
         else:
             place, resumed = self._storage.resume()
             checkpoints = self._storage.checkpoints
@@ -196,11 +200,14 @@ class Service:
         resumed = resumed or Resumed()
         if self._handover is not None:
             resumed.fold.read = self._handover.take
-        return Aggregator(self._counting(place), self._now, sinks, resumed, checkpoints)
+        journal = self._context.journal
+        pace = FoldPace(self._counting(place), lambda: journal.backlog.get(_FOLD, 0))
+        self._context.intake.heed(pace.behind_s)
+        return Aggregator(pace, self._now, sinks, resumed, checkpoints)
 
     def _counting(self, cursor: Cursor) -> Cursor:
-        signals = self._config.exporting("aggregator")
-        return CountingCursor(cursor, self._context.tally, "aggregator", signals)
+        signals = self._config.exporting(_FOLD)
+        return CountingCursor(cursor, self._context.tally, _FOLD, signals)
 
     def _start_pipelines(self) -> None:
         exporters = [name for name in EXPORTERS if self._config.exporting(name)]

@@ -18,8 +18,8 @@ from overwatch.otlp.jsonl import to_json
 REQUEST: Final = struct.Struct("<BI")
 ANSWER: Final = struct.Struct("<I")
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
-_NICE: Final = 19
-"""Whoever waits for an answer comes first."""
+_NICE: Final = 5
+"""Whoever waits for an answer comes first, but a quarter of a busy core is left for what this does."""
 
 
 def main() -> int:

@@ -168,6 +168,19 @@ def test_a_hold_gives_back_what_it_took() -> None:
     assert room.taken == 40
 
 
+def test_a_peer_leaves_room_to_others() -> None:
+    """Who sends much at once is told to come back before the room is used up."""
+    room = Room(100, of_a_peer=50)
+    flood, more, good = Hold(room, "flood"), Hold(room, "flood"), Hold(room, "good")
+    flood.grow(45)
+    with pytest.raises(NoRoomError):
+        more.grow(10)
+    good.grow(40)
+    flood.end()
+    more.grow(10)
+    assert room.taken == 50
+
+
 def test_a_body_without_room_is_not_read_on() -> None:
     """A body stops being read where there is no room for it."""
 

@@ -103,7 +103,7 @@ def test_without_a_process_lines_are_made_here() -> None:
 
 
 def test_where_much_waits_lines_are_made_here() -> None:
-    """A process of the lowest priority may never get its turn; it is asked again once less waits."""
+    """A process of lower priority may not get its turn; it is asked again once less waits."""
     waits = [True]
     made = Lines(lambda: waits[0])
     for is_late in (True, False):

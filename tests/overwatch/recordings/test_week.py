@@ -74,7 +74,7 @@ def test_a_budget_that_is_too_small_for_numbers_costs_no_finding(tmp_path: Path)
 @pytest.mark.parametrize(
     ("plan", "budget_mib"),
     [
-        (Plan(envs=64, days=7, quiet_s=60, busy_s=60, idle_s=20, storms=storms(21, 7)), 4),
+        (Plan(envs=64, days=7, quiet_s=60, busy_s=60, idle_s=20, storms=storms(21, 7)), 9),
         (
             Plan(
                 envs=4096,

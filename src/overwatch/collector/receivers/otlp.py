@@ -52,7 +52,9 @@ class OtlpReceiver:
         front = Front(self._config.grpc.connections, context.guard.certificates(self._config.grpc.tls))
         context.crowds["otlp_grpc"] = front.crowd
         self._grpc = OtlpGrpc(self._config.grpc, context, GrpcGuard(context.guard), front)
-        room = Room(config.limits.max_in_flight_mib << 20)
+        in_flight = config.limits.max_in_flight_mib << 20
+        # Two of the largest bodies fit a peer's half, so that who may send one is never refused for good.
+        room = Room(in_flight, max(in_flight // 2, 2 * self._config.http.max_request_body_size))
         http = OtlpHttp(self._config.http, context.intake, context.signals, room)
         entry = replace(_ENTRY, crowd=self._config.http.connections)
         self._http = context.door(self._config.http.endpoint, http.app(), entry, self._config.http.tls)

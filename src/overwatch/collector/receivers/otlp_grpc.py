@@ -203,7 +203,7 @@ class OtlpGrpc:
 
     async def _answer(self, signal: Signal, messages: AsyncIterator[bytes], call: Call) -> bytes:
         """The answer to one call; raises `RefusedError`."""
-        self._intake.admit(TRANSPORT)
+        self._intake.admit(TRANSPORT, TRANSPORT)
         if self._calls > self._config.max_concurrent_calls:
             said = f"{self._calls - 1} requests are being taken in already"
             raise self._intake.refuse(Reason.BUSY, said, TRANSPORT)
@@ -216,7 +216,9 @@ class OtlpGrpc:
         except StopAsyncIteration:
             said = "a call has exactly one message; it had none"
             return await _end(call, grpc.StatusCode.UNIMPLEMENTED, said)
-        accepted = await self._intake.take(Body(signal=signal, data=data, transport=TRANSPORT), self._pool)
+        # Who is at the other end of gRPC's server is not known here: its clients share one turn.
+        body = Body(signal=signal, data=data, transport=TRANSPORT, peer=TRANSPORT)
+        accepted = await self._intake.take(body, self._pool)
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
 
 

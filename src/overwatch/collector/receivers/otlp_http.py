@@ -138,12 +138,13 @@ class OtlpHttp:
             said = f"{self._reading} requests are being read already"
             raise _refusal(self._intake.refuse(Reason.BUSY, said, TRANSPORT))
         self._reading += 1
-        hold = Hold(self._room)
+        peer = request.remote or ""
+        hold = Hold(self._room, peer)
         try:
-            self._intake.admit(TRANSPORT)
+            self._intake.admit(TRANSPORT, peer)
             data = await self._body(request, hold)
             json = encoding is Encoding.JSON
-            body = Body(signal=wire.signal, data=data, transport=TRANSPORT, json=json)
+            body = Body(signal=wire.signal, data=data, transport=TRANSPORT, json=json, peer=peer)
             return await self._intake.take(body, None)
         except RefusedError as error:
             raise _refusal(error) from error

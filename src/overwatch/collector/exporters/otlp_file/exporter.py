@@ -35,7 +35,7 @@ COMPACTION: Final = "otlp_file/compaction"
 _WAIT_S: Final = 0.25
 _KEEP_S: Final = 2.0
 """Time between two places that are kept: what a restart writes again at most."""
-_LATE: Final = 0.25
+_LATE: Final = 0.5
 """From this share of the room for batches that wait on, lines have no lower priority than answers."""
 _MIB: Final = 1 << 20
 _MINUTE_NS: Final = 60_000_000_000

@@ -2,7 +2,7 @@
 
 Rules: the line is the same whoever made it. Where few bytes come they are written here, without a process;
 one that is gone, silent or cannot be started costs nothing but time: the line is made here instead. So it is
-where much waits already: the process has the lowest priority, and may never get its turn. Must not know what
+where much waits already: the process has a lower priority, and may not get its turn. Must not know what
 becomes of lines.
 """
 

@@ -1,0 +1,113 @@
+"""Who sends more than a fair share, and whether that matters now: the fold has much to do still.
+
+Rules: while the fold keeps up, nobody is refused for what they send. Where it does not, who sends more than
+the mean of all peers is told to come back, before the body is read; who sends less is taken in. What is
+remembered is a few seconds old and bounded. Must not know protocols.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from overwatch.journal import Batch, Cursor
+
+_WINDOW_S: Final = 2.0
+"""What was sent counts for one to two times this, in seconds."""
+_MOST_PEERS: Final = 4096
+"""Peers told apart; beyond them all count as one."""
+_LEARNT_BYTES: Final = 64 << 10
+"""Bytes in a tick from which on it says how fast the fold is."""
+_SPARED_BYTES: Final = 1 << 20
+"""Bytes that may wait for the fold in any case."""
+_KEPT: Final = 0.8
+"""How much of what was learnt about the fold is left after each tick that says more."""
+
+
+class Shares:
+    """Bytes that each peer sent lately; for the event loop's thread."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began = now()
+        self._sent, self._before = Counter[str](), Counter[str]()
+        """In this window, and in the one before it."""
+
+    def spend(self, peer: str, size: int) -> None:
+        """A peer sent so many bytes."""
+        self._turn()
+        known = peer in self._sent or len(self._sent) < _MOST_PEERS
+        self._sent[peer if known else ""] += size
+
+    def is_large(self, peer: str) -> bool:
+        """Whether a peer sent at least the mean of all who sent something."""
+        self._turn()
+        own = self._sent[peer] + self._before[peer]
+        everybody = self._sent.total() + self._before.total()
+        return own > 0 and own * len(self._sent.keys() | self._before.keys()) >= everybody
+
+    def _turn(self) -> None:
+        passed = self._now() - self._began
+        if passed >= _WINDOW_S:
+            self._before = self._sent if passed < 2 * _WINDOW_S else Counter()
+            self._sent = Counter()
+            self._began += passed
+
+
+class FoldPace:
+    """The fold's cursor, and how long the fold will take for what waits. Safe from any thread."""
+
+    def __init__(self, cursor: Cursor, unread: Callable[[], int]) -> None:
+        """`unread` says how many bytes the cursor has not read."""
+        self._cursor = cursor
+        self._unread = unread
+        self._lock = threading.Lock()
+        self._taken = 0
+        """Bytes that the fold took last, and may still be at."""
+        self._taken_at = time.monotonic()
+        self._cpu_s = 0.0
+        """The fold's thread's time at that moment."""
+        self._learnt_bytes, self._learnt_s = 0.0, 0.0
+
+    @property
+    def position(self) -> int:
+        """Sequence number of the next batch to read."""
+        return self._cursor.position
+
+    def earlier(self) -> Iterator[Batch]:
+        """Unread batches of earlier lives."""
+        return self._cursor.earlier()
+
+    def seal(self, tick: int) -> list[Batch]:
+        """All unread batches stamped at or before `tick`; the fold is done with what it took before."""
+        spent = time.thread_time()
+        with self._lock:
+            if self._taken >= _LEARNT_BYTES:
+                self._learnt_bytes = self._learnt_bytes * _KEPT + self._taken
+                self._learnt_s = self._learnt_s * _KEPT + spent - self._cpu_s
+            self._taken = 0
+        batches = self._cursor.seal(tick)
+        with self._lock:
+            self._taken = sum(len(batch.body) for batch in batches)
+            self._taken_at, self._cpu_s = time.monotonic(), time.thread_time()
+        return batches
+
+    def wait(self, timeout_s: float) -> list[Batch]:
+        """Unread batches; waits up to `timeout_s` seconds for the first."""
+        return self._cursor.wait(timeout_s)
+
+    def keep(self, position: int) -> None:
+        """Say that batches before `position` are not needed again."""
+        self._cursor.keep(position)
+
+    def behind_s(self) -> float:
+        """How long the fold has still to do, in seconds; 0 where little waits."""
+        unread = self._unread()
+        with self._lock:
+            waiting = unread + self._taken
+            if waiting <= _SPARED_BYTES:
+                return 0.0
+            running_s = time.monotonic() - self._taken_at if self._taken else 0.0
+            rate = self._learnt_bytes / self._learnt_s if self._learnt_s > 0 else 0.0
+            return max(running_s, waiting / rate if rate else 0.0)

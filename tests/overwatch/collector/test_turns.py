@@ -1,0 +1,94 @@
+"""Peers take turns: who sends much waits for itself."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overwatch.collector.turns import QUANTUM, Turns
+
+Bodies = list[tuple[str, int, bool]]
+"""Peer, size and whether threads decode it."""
+
+
+def order_of(bodies: Bodies, cancelled: frozenset[int] = frozenset()) -> list[int]:
+    """The places of bodies in the order in which they had their turn, all having come at once."""
+
+    async def run() -> list[int]:
+        turns, done = Turns(), list[int]()
+
+        async def take(place: int, peer: str, size: int, heavy: bool) -> None:  # noqa: FBT001
+            async with turns.turn(peer, size, heavy=heavy):
+                done.append(place)
+                if heavy:
+                    await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(take(place, *body)) for place, body in enumerate(bodies)]
+        await asyncio.sleep(0)
+        for place in cancelled:
+            tasks[place].cancel()
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        assert not turns._lines
+        return done
+
+    return asyncio.run(run())
+
+
+def test_one_body_of_a_good_peer_waits_for_a_round_not_for_a_flood() -> None:
+    """Forty that came before it from another address do not all go first."""
+    flood: Bodies = [("flood", QUANTUM, False)] * 40
+    assert order_of([*flood, ("good", 100, False)]).index(40) <= 3
+
+
+def test_small_bodies_do_not_wait_for_one_that_threads_decode() -> None:
+    """Nor for those that wait behind it, of the same peer or of others."""
+    bodies: Bodies = [("flood", 1 << 22, True)] * 3 + [("good", 100, False)] * 2
+    assert order_of(bodies)[:3] == [0, 3, 4]
+
+
+def test_peers_get_bytes_alike_whatever_their_sizes() -> None:
+    """Over a while a peer of large bodies has no more taken in than one of small ones."""
+    large: Bodies = [("large", 4 * QUANTUM, False)] * 20
+    small: Bodies = [("small", QUANTUM // 4, False)] * 200
+    bodies = large + small
+    taken = {"large": 0, "small": 0}
+    for place in order_of(bodies)[:100]:
+        peer, size, _ = bodies[place]
+        taken[peer] += size
+    assert 0.5 <= taken["large"] / taken["small"] <= 2
+
+
+def test_a_peers_own_bodies_keep_their_order() -> None:
+    """First come, first in."""
+    assert order_of([("one", 10, False)] * 9) == list(range(9))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1 << 20), st.booleans()), max_size=20),
+    st.frozensets(st.integers(0, 19)),
+)
+def test_every_body_has_its_turn_and_clients_that_left_block_nobody(
+    bodies: Bodies, left: frozenset[int]
+) -> None:
+    """Whatever comes and whoever leaves: all others are taken in, once."""
+    gone = frozenset(place for place in left if place < len(bodies))
+    done = order_of(bodies, gone)
+    assert len(done) == len(set(done))
+    assert set(range(len(bodies))) - gone <= set(done)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_a_fault_while_a_body_is_taken_in_ends_its_turn(*, heavy: bool) -> None:
+    """The next one's turn comes."""
+
+    async def run() -> None:
+        turns = Turns()
+        with pytest.raises(ZeroDivisionError):
+            async with turns.turn("one", 1, heavy=heavy):
+                raise ZeroDivisionError
+        async with asyncio.timeout(5), turns.turn("two", 1, heavy=heavy):
+            pass
+
+    asyncio.run(run())
