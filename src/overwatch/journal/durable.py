@@ -105,6 +105,8 @@ class DurableJournal:
         self._unwritten: Batch | None = None
         """This life's start record, while the disk has no room for it."""
         self._start_error: OSError | None = None
+        self._trouble: OSError | None = None
+        """Why nothing of what is being written can be kept."""
         self._unsynced = False
         self._unsynced_since = 0.0
         self._closing = False
@@ -278,6 +280,7 @@ class DurableJournal:
         kept: list[tuple[_Waiting, Batch]] = []
         first = self._log.next_sequence
         error: Exception | None = None
+        self._trouble = self._look() if group else None
         for waiting in group:
             try:
                 kept.append((waiting, self._write(waiting)))
@@ -331,10 +334,20 @@ class DurableJournal:
             self._unwritten, self._start_error = None, None
             self._touch()
 
+    def _look(self) -> OSError | None:
+        """Why nothing can be kept in this folder; looked at once for what is written together."""
+        try:
+            self._folder.check()
+            with self._shared.files:
+                self._log.check()
+        except OSError as error:
+            return error
+        return None
+
     def _record(self, waiting: _Waiting) -> Batch:
-        self._folder.check()
+        if self._trouble is not None:
+            raise self._trouble
         with self._shared.files:
-            self._log.check()
             sequence = self._log.append(KINDS[waiting.signal], waiting.stamp, waiting.body)
         self._touch()
         return Batch(
