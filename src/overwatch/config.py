@@ -8,6 +8,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -57,6 +58,33 @@ def as_yaml(config: CollectorConfig) -> str:
     return redact(yaml.safe_dump(data, sort_keys=False), texts_in(config))
 
 
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number of a file as it is written there: where one of some words is wanted, `1.3` is a word."""
+
+    value: int | float
+    text: str
+
+
+class _Loader(yaml.SafeLoader):
+    """As YAML's safe loader; numbers remember how they are written."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 its parent's
+        """A mapping; keys are plain."""
+        found = super().construct_mapping(node, deep=deep)
+        return {key.value if isinstance(key, _Number) else key: value for key, value in found.items()}
+
+
+def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> _Number:
+    is_whole = node.tag.endswith(":int")
+    value = loader.construct_yaml_int(node) if is_whole else loader.construct_yaml_float(node)
+    return _Number(value, node.value)
+
+
+for _tag in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _number)
+
+
 def _without_none(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: _without_none(value) for key, value in data.items() if value is not None}
@@ -81,11 +109,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _parse(text: str, name: str) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, _Loader)  # noqa: S506 a safe loader
     except yaml.YAMLError as error:
         raise ConfigError(f"{name} is not YAML: {error}") from error
     if data is None:
         return {}
+    data = data.value if isinstance(data, _Number) else data
     if not isinstance(data, dict):
         raise ConfigError(f"{name}: the top is a {type(data).__name__}; it must be a mapping of {_ROOTS}")
     return data
@@ -98,7 +127,7 @@ def _one(item: str) -> dict[str, Any]:
     if not equals or not all(names):
         raise ConfigError(f"--set {item!r} is not path=value; write e.g. exporters.prometheus.endpoint=...")
     try:
-        value: Any = yaml.safe_load(text)
+        value: Any = yaml.load(text, _Loader)  # noqa: S506 a safe loader
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {keys}: the value {text!r} is not YAML: {error}") from error
     for name in reversed(names):
@@ -143,13 +172,20 @@ def _expand_all(data: Any, kind: msgspec.inspect.Type, path: str) -> Any:
         }
     if isinstance(data, list):
         return [_expand_all(value, _below(kind, at), f"{path}[{at}]") for at, value in enumerate(data)]
+    if isinstance(data, _Number):
+        return data.text if _is_word(kind) else data.value
     if not isinstance(data, str) or "$" not in data:
         return data
     text = expand(data, os.environ, path)
     # A value that is one variable alone takes the type that its text has in YAML, as in otelcol; a secret
-    # is its text as it stands, be it `1e5` or `null`.
+    # is its text as it stands, be it `1e5` or `null`, and so is a word of some, be it `1.3`.
     alone = data.startswith("${") and _closing(data, 2) == len(data) - 1
-    return yaml.safe_load(text) if alone and _plain(kind) != _SECRET else text
+    return yaml.safe_load(text) if alone and not (_plain(kind) == _SECRET or _is_word(kind)) else text
+
+
+def _is_word(kind: msgspec.inspect.Type) -> bool:
+    """Whether a value of this type is one of some words, whatever they look like."""
+    return isinstance(_plain(kind), msgspec.inspect.LiteralType)
 
 
 def _below(kind: msgspec.inspect.Type, key: object) -> msgspec.inspect.Type:

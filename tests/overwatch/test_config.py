@@ -193,3 +193,34 @@ def test_the_wheel_carries_the_shipped_file(tmp_path: Path) -> None:
 
     with zipfile.ZipFile(wheel) as packed:
         assert packed.read("overwatch/collector.yaml").decode() == shipped()
+
+
+@pytest.mark.parametrize("written", ["1.3", "'1.3'"])
+def test_a_word_that_looks_like_a_number_stays_a_word(written: str, tmp_path: Path) -> None:
+    """As in otelcol: by `--set`, in a file, and from the environment."""
+    key = "exporters.otlphttp.tls.min_version"
+    target = "exporters.otlphttp.endpoint=https://far.example:4318"
+    made = load(None, [target, f"{key}={written}"])
+    assert made.exporters.otlphttp.tls.min_version == "1.3"
+    file = tmp_path / "own.yaml"
+    file.write_text(f"exporters: {{otlphttp: {{tls: {{min_version: {written}}}}}}}")
+    assert load(file, [target]).exporters.otlphttp.tls.min_version == "1.3"
+
+
+def test_a_word_of_a_variable_that_looks_like_a_number_stays_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a number that is wanted is a number, however it comes."""
+    monkeypatch.setenv("LEAST", "1.3")
+    monkeypatch.setenv("SIZE", "7")
+    sets = [
+        "exporters.otlphttp.endpoint=https://far.example:4318",
+        "exporters.aggregator.journal_size_mib=${env:SIZE}",
+    ]
+    made = load(None, [*sets, "exporters.otlphttp.tls.min_version=${env:LEAST}"])
+    assert made.exporters.otlphttp.tls.min_version == "1.3"
+    assert made.exporters.aggregator.journal_size_mib == 7
+
+
+def test_a_number_that_is_no_such_word_is_named_as_it_is_written() -> None:
+    """A wrong one, too."""
+    with pytest.raises(ConfigError, match=r"min_version.*1\.30"):
+        load(None, ["exporters.otlphttp.tls.min_version=1.30"])

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -32,14 +32,12 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """PEM: its private key, without a password."""
     client_ca_file: Path | None = None
     """PEM: authorities of clients; clients must then show a certificate of theirs."""
-    min_version: str = "1.2"
+    min_version: Literal["1.2", "1.3"] = "1.2"
     """Least TLS version, `1.2` or `1.3`."""
     reload_interval_s: float = 10.0
     """How often, in seconds, a new connection makes the collector look whether the files changed."""
 
     def __post_init__(self) -> None:
-        if self.min_version not in _VERSIONS:
-            raise ValueError(f"min_version {self.min_version!r} is not one of {', '.join(_VERSIONS)}")
         if self.reload_interval_s < 0:
             raise ValueError(f"reload_interval_s {self.reload_interval_s} is negative")
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, assert_never
 
+import msgspec
+
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.events import (
     ActionTaken,
@@ -25,6 +27,12 @@ from overwatch.events import (
 )  # fmt: skip
 from overwatch.state.run import Entry
 
+LONGEST: Final = 4096
+"""Characters of a line's message that are kept..."""
+LONGEST_FIELD: Final = 1024
+"""...and of each of its fields..."""
+MOST_FIELDS: Final = 32
+"""...of which there are so many: a line is read, and one of megabytes would be remembered 200 times over."""
 NAMED: Final = 16
 """Envs that a line names one by one."""
 
@@ -35,7 +43,34 @@ CRASH: Final = "env_crashed"
 
 
 def entry_of(event: Event) -> Entry | None:
-    """The feed's line of an event; numbers, actions, episodes and phases have none."""
+    """The feed's line of an event, bounded; numbers, actions, episodes and phases have none."""
+    entry = _entry_of(event)
+    return entry if entry is None or _is_short(entry) else _cut(entry)
+
+
+def _is_short(entry: Entry) -> bool:
+    fields = entry.fields
+    return (
+        len(entry.message) <= LONGEST
+        and len(fields) <= MOST_FIELDS
+        and all(len(text) <= LONGEST_FIELD for pair in fields.items() for text in pair)
+    )
+
+
+def _cut(entry: Entry) -> Entry:
+    """The line as it is kept: the recording has all of it."""
+    few = list(entry.fields.items())[:MOST_FIELDS]
+    fields = {_begin(name, LONGEST_FIELD): _begin(text, LONGEST_FIELD) for name, text in few}
+    if len(entry.fields) > MOST_FIELDS:
+        fields["cut"] = f"{len(entry.fields) - MOST_FIELDS:,} more fields"
+    return msgspec.structs.replace(entry, message=_begin(entry.message, LONGEST), fields=fields)
+
+
+def _begin(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… (cut, of {len(text):,} characters)"
+
+
+def _entry_of(event: Event) -> Entry | None:
     match event:
         case Measured() | ActionTaken() | EpisodeEnded() | PhaseEnded():
             return None

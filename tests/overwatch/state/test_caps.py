@@ -118,3 +118,18 @@ def test_lives_of_producers_beyond_the_most_replace_the_most_silent() -> None:
     assert len(state.sources) == MAX_SOURCES
     assert f"trainer/0/e{MAX_SOURCES + 19}" in state.sources
     assert "trainer/0/e0" not in state.sources
+
+
+def test_a_huge_line_is_remembered_by_its_beginning_and_says_so(state: RunState) -> None:
+    """Message and fields are bounded; what is short is kept as it is."""
+    short = LogLine(at=START_NS, severity=Severity.INFO, message="x" * 4096, fields={"user": "y" * 1024})
+    fields = {f"field-{number}": "z" * 10**5 for number in range(1000)}
+    huge = LogLine(at=START_NS + 1, severity=Severity.INFO, message="é" * 10**6, fields=fields)
+    tell(state, short, huge)
+
+    first, second = state.feed.items[-2:]
+    assert (first.message, first.fields) == (short.message, short.fields)
+    assert second.message.startswith("é" * 4096)
+    assert second.message.endswith("(cut, of 1,000,000 characters)")
+    assert second.fields["cut"] == "968 more fields"
+    assert len(second.message) + sum(map(len, second.fields.values())) < 50_000

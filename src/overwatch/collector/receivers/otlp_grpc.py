@@ -171,6 +171,10 @@ class OtlpGrpc:
             ("grpc.server_handshake_timeout_ms", int(self._config.read_timeout_s * 1000)),
             ("grpc.keepalive_time_ms", 20_000),
             ("grpc.keepalive_timeout_ms", 10_000),
+            # A client that vanished between two calls is let go, too.
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.min_sent_ping_interval_without_data_ms", 10_000),
         ]
         for name in ("max_connection_idle", "max_connection_age"):
             seconds = getattr(self._config, f"{name}_s")
