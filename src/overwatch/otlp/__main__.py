@@ -5,12 +5,13 @@ line's length and the line. Both lengths are 4 bytes, the lowest first. It ends 
 know who asks.
 """
 
+import contextlib
 import os
 import signal
 import socket
 import struct
 import sys
-from typing import Final
+from typing import BinaryIO, Final
 
 from overwatch.journal import Signal
 from overwatch.otlp.jsonl import to_json
@@ -28,6 +29,13 @@ def main() -> int:
     # A ctrl-c at a terminal is for who asks: it finishes what it has begun.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=sys.stdin.fileno()) as asker, asker.makefile("rb") as requests:
+        _answer_all(asker, requests)
+    return 0
+
+
+def _answer_all(asker: socket.socket, requests: BinaryIO) -> None:
+    # Who asks may be killed at any moment: then nobody waits for the line.
+    with contextlib.suppress(ConnectionError):
         while len(head := requests.read(REQUEST.size)) == REQUEST.size:
             place, length = REQUEST.unpack(head)
             body = requests.read(length)
@@ -35,7 +43,6 @@ def main() -> int:
                 break
             line = to_json(SIGNALS[place], body)
             asker.sendall(ANSWER.pack(len(line)) + line)
-    return 0
 
 
 if __name__ == "__main__":

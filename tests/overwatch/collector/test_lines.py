@@ -1,6 +1,7 @@
 """Lines of a recording by another process: the same bytes, whatever becomes of that process."""
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -10,9 +11,10 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from overwatch.collector.exporters.otlp_file.lines import Lines
+from overwatch.collector.exporters.otlp_file.lines import COMMAND, Lines
 from overwatch.events import LogLine, Severity
 from overwatch.journal import Signal
+from overwatch.otlp.__main__ import REQUEST
 from overwatch.otlp.jsonl import to_json
 from tests.overwatch.collector.running import told
 from tests.overwatch.collector.test_otlp_conformance import span, two_bad_points
@@ -112,6 +114,24 @@ def test_where_much_waits_lines_are_made_here() -> None:
         made.to_json(Signal.LOGS, body(ENOUGH))
         assert made.answered == (not is_late)
     made.stop()
+
+
+def test_a_process_whose_asker_is_gone_says_nothing() -> None:
+    """Whether it waits for a body, or has a line that nobody reads: a collector's log has no traceback."""
+    whole = body(4 << 20)
+    for asked in (
+        b"",
+        REQUEST.pack(0, len(whole))[:3],
+        REQUEST.pack(0, 100),
+        REQUEST.pack(0, len(whole)) + whole,
+    ):
+        ours, theirs = socket.socketpair()
+        with subprocess.Popen(COMMAND, stdin=theirs.fileno(), stderr=subprocess.PIPE) as process:
+            theirs.close()
+            ours.sendall(asked)
+            ours.close()
+            _, complained = process.communicate(timeout=60)
+        assert (process.returncode, complained) == (0, b"")
 
 
 def test_the_process_ends_with_who_asks() -> None:
