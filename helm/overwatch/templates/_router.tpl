@@ -30,8 +30,9 @@ exporters:
     protocol:
       otlp:
         auth: {authenticator: bearertokenauth}
-        sending_queue: {enabled: true, queue_size: 2000}
-        retry_on_failure: {enabled: true, max_elapsed_time: 0s}
+        # No queue: it would be in memory. The answer is the collector's, and the sender tries again.
+        sending_queue: {enabled: false}
+        retry_on_failure: {enabled: false}
         tls:
           {{- if $tls }}
           ca_file: /etc/overwatch/tls/ca.crt
