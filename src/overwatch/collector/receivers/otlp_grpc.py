@@ -173,8 +173,7 @@ class OtlpGrpc:
             ("grpc.keepalive_timeout_ms", 10_000),
             # A client that vanished between two calls is let go, too.
             ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.http2.min_sent_ping_interval_without_data_ms", 10_000),
+            ("grpc.http2.ping_timeout_ms", 10_000),
         ]
         for name in ("max_connection_idle", "max_connection_age"):
             seconds = getattr(self._config, f"{name}_s")
