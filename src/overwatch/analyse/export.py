@@ -43,13 +43,20 @@ _ROWS: Final = MappingProxyType[str, type](
 
 
 def export(story: Story, fmt: str, out: Path, table: str = "metrics") -> int:
-    """Write one run; returns how many values or rows there are. Raises `AnalyseError`, `OSError`."""
+    """Write one run; returns how many values or rows there are. Raises `AnalyseError`."""
     if fmt not in FORMATS:
         raise AnalyseError(f"{fmt!r} is no format; use one of {', '.join(FORMATS)}")
     if table not in TABLES:
         raise AnalyseError(f"{table!r} is no table; use one of {', '.join(TABLES)}")
     if table != "metrics" and fmt not in ("csv", "parquet"):
         raise AnalyseError(f"{fmt} holds metrics only; write {table} as csv or parquet")
+    try:
+        return _write(story, fmt, out, table)
+    except OSError as error:
+        raise AnalyseError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def _write(story: Story, fmt: str, out: Path, table: str) -> int:
     if fmt == "tensorboard":
         return write_events(story, out)
     if fmt == "parquet":

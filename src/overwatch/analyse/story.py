@@ -55,6 +55,8 @@ class Story:
     """What was said of it over time."""
     facts: Facts = field(default_factory=Facts)
     """What it told; empty where only snapshots were kept."""
+    _open: set[tuple[str, float]] = field(default_factory=set)
+    """Findings of the last snapshot."""
 
     @property
     def run(self) -> Run:
@@ -112,7 +114,7 @@ class Story:
         self._take_findings(snapshot, now)
 
     def _take_findings(self, snapshot: Snapshot, now: float) -> None:
-        seen = set()
+        seen: set[tuple[str, float]] = set()
         for finding in snapshot.findings:
             key = finding.id, finding.since
             seen.add(key)
@@ -126,9 +128,9 @@ class Story:
             found.open = finding.cleared_at is None
             found.until = now if finding.cleared_at is None else finding.cleared_at - self.began
             found.severity = max(found.severity, finding.severity, key=SEVERITIES.index)
-        for key, found in self.found.items():
-            if key not in seen:
-                found.open = False
+        for key in self._open - seen:
+            self.found[key].open = False
+        self._open = seen
 
 
 SEVERITIES = ("debug", "info", "warning", "critical")

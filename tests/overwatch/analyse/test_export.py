@@ -246,6 +246,7 @@ def test_a_disk_that_takes_nothing_leaves_nothing(storm: Path, tmp_path: Path) -
     )
 
     assert result.exit_code == 2
+    assert "run.csv cannot be written" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
