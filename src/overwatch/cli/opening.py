@@ -1,5 +1,6 @@
 """What the commands on whole recordings share: reading stories, saying what is wrong with what was given."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,12 +41,25 @@ def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: 
     from overwatch.analyse.story import one_of, stories
 
     source = open_source(path)
-    told = stories(source, facts=facts)
+    with _patience(path):
+        told = stories(source, facts=facts)
     for line in source.remarks():
         click.echo(line, err=True)
     if every and run_id is None and told:
         return list(told.values())
     return [one_of(path, told.values(), run_id)]
+
+
+@contextmanager
+def _patience(path: Path) -> Iterator[None]:
+    """Tell a person what takes so long; nobody else."""
+    shown = f"reading {path} " if sys.stderr.isatty() else ""
+    sys.stderr.write(shown)
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\r" + " " * len(shown) + "\r" if shown else "")
 
 
 def write(text: str, out: Path | None) -> None:

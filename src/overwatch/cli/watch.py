@@ -160,7 +160,8 @@ def _beside(source: Source) -> "Beside | None":
     from overwatch.tui.comparing import beside
 
     with saying():
-        first, second = read_stories(source.recording, source.run_id), read_stories(source.other, None)
+        first = read_stories(source.recording, source.run_id, facts=False)
+        second = read_stories(source.other, None, facts=False)
         return beside(first[0], second[0])
 
 
