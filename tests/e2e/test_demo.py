@@ -12,8 +12,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 
 from overwatch import codec
+from overwatch.cli import main
 from overwatch.feeds.recording import Recording
 from overwatch.snapshot import Snapshot
 from overwatch.state.derived import slope
@@ -186,6 +188,15 @@ def test_a_healthy_run_has_no_finding(demo: Demo) -> None:
 def test_nothing_was_dropped_on_the_way(demo: Demo) -> None:
     """The trainer's side dropped no record."""
     assert demo.snapshots[-1].counters["sdk_dropped"] == 0
+
+
+def test_everything_is_told_in_registered_names(demo: Demo) -> None:
+    """Logs, metrics and spans of a real run: no violation, and no name that the registry does not have."""
+    report = CliRunner().invoke(main, ["catalog", "live-check", str(demo.folder), "--format", "json"])
+    said = json.loads(report.stdout)
+
+    assert (report.exit_code, said["findings"], said["registered_share"]) == (0, [], 1.0)
+    assert {"log records", "points", "spans"} <= said["items"].keys()
 
 
 def test_promtool_finds_nothing_wrong_with_the_scrape(demo: Demo) -> None:
