@@ -82,6 +82,10 @@ def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -
 )
 @click.option("--size", default="120x40", show_default=True, metavar="COLUMNSxROWS", help="Of that frame.")
 @click.option("--press", "keys", default="", metavar="KEYS", help="Keys pressed before, e.g. 'j enter'.")
+@click.option(
+    "--seen", type=click.IntRange(0, 3600), default=0, metavar="SECONDS",
+    help="So much of the recording was on it before, for its charts.",
+)  # fmt: skip
 def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Option) -> None:
     """Watch a run in the terminal, live or from a recording."""
     from overwatch.cli import watch

@@ -90,7 +90,8 @@ def watch(source: Source, settings_file: Path | None = None) -> int:
 
 def print_once(source: Source, shape: "Shape") -> int:
     """Print one snapshot as text, JSON or SVG: the latest, or the recording's at its place."""
-    ask = _recorded(source) if source.recording is not None else _latest(source)
+    before: list[Snapshot] = []
+    ask = _latest(source) if source.recording is None else _recorded(source, shape.seen_s, before)
     if shape.fmt == "json":
         snapshot = ask(View())
         text = None if snapshot is None else codec.encode(snapshot).decode()
@@ -99,7 +100,7 @@ def print_once(source: Source, shape: "Shape") -> int:
         from overwatch.tui import shot
 
         fmt: Literal["svg", "text"] = "svg" if shape.fmt == "svg" else "text"
-        text = shot(ask, fmt, shape.size, shape.keys, beside=_beside(source))
+        text = shot(ask, fmt, shape.size, shape.keys, beside=_beside(source), before=before)
     if text is None:
         where = "the recording has no run at this place" if source.recording else _NOBODY
         click.echo(f"no run yet: {where}", err=True)
@@ -117,6 +118,8 @@ class Shape:
     """Cells across and down."""
     keys: tuple[str, ...] = ()
     """Pressed first, by Textual's names."""
+    seen_s: int = 0
+    """Seconds of a recording that the screen has seen already, for charts and the heatmap."""
 
 
 def shape_of(options: Mapping[str, Option]) -> Shape:
@@ -126,7 +129,11 @@ def shape_of(options: Mapping[str, Option]) -> Shape:
     if found is None:
         raise click.UsageError(f"--size {size!r} is no size; write columns and rows, e.g. 120x40")
     keys = tuple(str(options.get("keys") or "").split())
-    return Shape(fmt=str(options.get("fmt") or "text"), size=(int(found[1]), int(found[2])), keys=keys)
+    seen_s = int(str(options.get("seen") or 0))
+    if seen_s and options.get("recording") is None:
+        raise click.UsageError("--seen is for a recording; name it with --replay")
+    fmt = str(options.get("fmt") or "text")
+    return Shape(fmt=fmt, size=(int(found[1]), int(found[2])), keys=keys, seen_s=seen_s)
 
 
 Ask = Callable[[View], Snapshot | None]
@@ -146,10 +153,18 @@ def _latest(source: Source) -> Ask:
     return ask
 
 
-def _recorded(source: Source) -> Ask:
+def _recorded(source: Source, seen_s: int, before: list[Snapshot]) -> Ask:
+    """The recording at its place; what the screen saw of the seconds before it goes to `before`."""
     player = _player(source, source.recording or Path())
     if source.at_s is None:
         player.seek(player.last)
+    place = player.position
+    for back in range(seen_s, 0, -1):
+        if place - back * _NS >= player.first:
+            player.seek(place - back * _NS)
+            snapshot = player.look(source.run_id, View())
+            before += [] if snapshot is None else [snapshot]
+    player.seek(place)
     return lambda view: player.look(source.run_id, view)
 
 

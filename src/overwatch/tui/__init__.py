@@ -121,29 +121,31 @@ def shot(
     fmt: Format,
     size: tuple[int, int],
     keys: Sequence[str] = (),
-    settings: Settings | None = None,
     *,
     beside: Beside | None = None,
+    before: Sequence[Snapshot] = (),
 ) -> str | None:
     """One frame after some keys (Textual's names), as a terminal of `size` cells shows it.
 
-    `ask` gives the snapshot of a view; `None` where there is none.
+    `ask` gives the snapshot of a view, `None` where there is none; `before` it has seen already.
     """
-    session = Session(None, settings)
+    session = Session()
     session.compare_with(beside)
     session.width = size[0]
+    for snapshot in before:
+        session.take(snapshot)
     zone = UTC if session.settings.clock == "utc" else None
     drawn = Frame(lines=[])
     for key in (None, *keys):
         if key is not None:
             session.press(key, key if len(key) == 1 else None, 0.0)
-        snapshot = ask(session.view)
-        if snapshot is None:
+        now = ask(session.view)
+        if now is None:
             return None
-        session.take(snapshot)
-        shown = msgspec.structs.replace(snapshot, feed=session.feed)
+        session.take(now)
+        shown = msgspec.structs.replace(now, feed=session.feed)
 
-        def context(fresh: Freshness = freshness(snapshot.link, 0.0)) -> Context:  # noqa: B008 of this turn
+        def context(fresh: Freshness = freshness(now.link, 0.0)) -> Context:  # noqa: B008 of this turn
             return Context(
                 width=size[0], height=size[1], fresh=fresh, cursor=session.cursor, ui=session.ui, zone=zone
             )

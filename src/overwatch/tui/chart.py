@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 _BLANK: Final = 0x2800
+NO_DOT: Final = chr(_BLANK)
+"""A cell without a dot."""
 _DOTS: Final = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 """Bits of the left and the right column, from the lowest dot up."""
 

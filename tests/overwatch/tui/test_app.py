@@ -16,6 +16,7 @@ from overwatch.tui.keys import KEYS, Mode, known
 from overwatch.tui.session import Session
 from overwatch.tui.text import plain
 from tests.overwatch.tui import scenario
+from tests.overwatch.tui.pressing import Deck
 
 DEADLINE_S = 10
 Steps = Callable[[Pilot[int], "Desk"], Awaitable[None]]
@@ -225,28 +226,42 @@ _INTO: dict[Mode, tuple[str, ...]] = {
 }
 
 
-def test_every_key_reaches_its_action() -> None:
-    """Through Textual: nothing else takes a key away, in the first of its modes."""
+_ELSEWHERE = ("leave", "suspend", "replay")
+"""Keys that end or stop the application; tested on their own."""
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_every_key_reaches_its_action(replay: bool) -> None:  # noqa: FBT001
+    """Every name of every key in every mode of the table, through Textual: nothing else takes a key away."""
     seen: list[str] = []
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk)
         app = pilot.app
         assert isinstance(app, OverwatchApp)
-        for key in known(slots=True, replay=False):
-            if key.action in ("leave", "alarm"):
-                continue
-            app.session.do_home(0)
-            for name in _INTO[key.modes[0]]:
-                app.session.press(name, None, 0.0)
-            assert app.session.mode is key.modes[0], key
+        app.session.transport = Deck() if replay else None
+        table = [key for key in known(slots=True, replay=replay) if key.action not in _ELSEWHERE]
+        for key, mode in [(one, mode) for one in table for mode in one.modes]:
+            _fresh(app.session, mode)
+            assert app.session.mode is mode, (key, mode)
             _spy(app.session, key.action, seen)
-            await pilot.press(key.names[0])
-            assert seen.pop() == key.action, key.names[0]
-            app.session.press("escape", None, 0.0)
-        assert seen == []
+            await pilot.press(key.names[-1] if mode is key.modes[-1] else key.names[0])
+            assert seen == [key.action], (key.names, mode)
+            seen.clear()
 
     _run(steps)
+
+
+def _fresh(session: Session, mode: Mode) -> None:
+    """The overview without folds, filters and maps, then into the mode."""
+    if session.ui.heat is not None:
+        session.act("map")
+    session._folds = {}
+    session.filter_by("")
+    session.search_for("")
+    session.do_home(0)
+    for name in _INTO[mode]:
+        session.press(name, None, 0.0)
 
 
 def _spy(session: Session, action: str, seen: list[str]) -> None:

@@ -161,7 +161,7 @@ def test_a_lane_says_how_far_it_is_from_the_others() -> None:
     told = replace(full, board=replace(full.board, groups=groups), system=replace(full.system, gpus=lanes))
     terminal = Terminal(told, 160)
     row = next(line for line in terminal.lines if "▾ gpu1" in line)
-    assert "anom 4.2 31 of 32" in row
+    assert "medians; anom 4.2, 31 of 32 envs slow" in row
     assert "anom" not in next(line for line in terminal.lines if "▾ gpu0" in line)
     terminal.press("i")
     assert any("anomaly" in line and "4.2: 31 of 32 envs slow" in line for line in terminal.lines)

@@ -8,7 +8,7 @@ from overwatch.tui.grammar import severity, sparkline
 from overwatch.tui.panels.alarms import subject
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, wrapped
 
-_LABEL = 8
+_LABEL = 9
 
 
 def heading(finding: Finding) -> str:
@@ -26,7 +26,7 @@ def content(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
         ("what", clean(finding.message)),
         ("when", ago),
         ("next", clean(finding.hint)),
-        *(("because" if place == 0 else "", clean(factor)) for place, factor in enumerate(finding.factors)),
+        ("because", " · ".join(map(clean, finding.factors))),
         ("also", f"{finding.symptoms:,} symptoms counted under it" if finding.symptoms else ""),
         ("runbook", clean(finding.runbook_url or "")),
         *(("", text) for text in _book(finding)),
@@ -55,7 +55,8 @@ def lane_text(lane: Lane, width: int) -> list[Line]:
     lines = [] if lane.bound is None else _bound(lane.bound, width)
     if lane.utilization_history:
         bars = sparkline(lane.utilization_history, 10, (0.0, 1.0))
-        lines.append(fit([Span(left("util", _LABEL + 1), Role.MUTED), *bars], width))
+        now = "" if lane.utilization is None else f"{lane.utilization:.0%}  "
+        lines.append(fit([Span(left("util", _LABEL + 1), Role.MUTED), Span(now), *bars], width))
     if lane.throttle:
         lines += _wrapped("throttle", ", ".join(map(clean, lane.throttle)), width)
     return lines
@@ -67,7 +68,7 @@ def _bound(bound: Bound, width: int) -> list[Line]:
         ("bound", f"{clean(bound.state)} {clean(bound.mark)}".rstrip() + sure),
         ("why", clean(bound.why or "")),
         ("hint", clean(bound.hint or "")),
-        *(("evidence" if place == 0 else "", clean(word)) for place, word in enumerate(bound.evidence)),
+        ("evidence", " · ".join(map(clean, bound.evidence))),
     ]
     return [line for label, text in parts if text for line in _wrapped(label, text, width)]
 

@@ -147,23 +147,21 @@ class _Drawing:
             Span(state, role),
             Span(self._count(group, state)),
             Span(status_counts(group.counts, "  "), Role.MUTED),
-            *self._apart(group),
         ]
         if self.ctx.beside:
             return self._marked(spans, group, opened=opened)
         values = cols.group_values(group, columns, old=self.ctx.fresh.old)
-        note = " medians" if opened and values else ""
-        return self._marked(
-            [*fit(spans, columns.prefix), *values, Span(note, Role.MUTED)], group, opened=opened
-        )
+        room = self.ctx.width - columns.prefix - width_of(values) - 1
+        note = "; ".join([*(["medians"] if opened and values else []), *self._apart(group)])
+        said = Span(f" {cut(note, room)}" if note and room > 3 else "", Role.MUTED)
+        return self._marked([*fit(spans, columns.prefix), *values, said], group, opened=opened)
 
-    def _apart(self, group: Group) -> list[Span]:
-        """How far the lane is from the others, where it is."""
+    def _apart(self, group: Group) -> list[str]:
+        """How far the lane is from the others, and why, where it is."""
         if group.anomaly is None or group.anomaly.score < _APART:
             return []
-        said = f"  anom {number(group.anomaly.score, '.1f', 4)}"
-        reason = next(iter(group.anomaly.reasons), "")
-        return [Span(said), Span(f" {clean(reason)}" if reason else "", Role.MUTED)]
+        reason = "".join(f", {clean(one)}" for one in group.anomaly.reasons[:1])
+        return [f"anom {number(group.anomaly.score, '.1f', 4)}{reason}"]
 
     def _count(self, group: Group, state: str) -> str:
         """How many envs, right-aligned after the state as long as both have room."""

@@ -169,7 +169,7 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
     alpha, age, blueprint = (6, 6, 12) if wide else (4, 5, 11)
     age += embargo is not None and embargo > _SHORT_EMBARGO
     grad = 4 if _measures_gradients(snapshot, env) else 0
-    gate = (29 if wide else 12) - grad
+    gate = (29 if wide else 12 - (age - 5)) - grad
     head = "".join((
         left("slot", label + 3), left("stage", 11), left("blueprint", blueprint),
         right("alpha" if wide else "alf", alpha), right("age", age), "  ", left("gate", gate),

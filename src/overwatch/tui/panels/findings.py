@@ -35,6 +35,7 @@ def _row(snapshot: Snapshot, finding: Finding, ctx: Context) -> list[Span]:
     ago = max(0.0, snapshot.time + ctx.waited_s - finding.since)
     state = "acked" if finding.acknowledged else "cleared" if finding.cleared_at is not None else ""
     return [
+        Span(" "),
         severity(finding.severity),
         Span(f" {left(cut_middle(subject(finding.subject), 10), 10)} {right(duration(ago), 6)} "),
         Span(left(state, 8), Role.MUTED),
@@ -45,7 +46,7 @@ def _row(snapshot: Snapshot, finding: Finding, ctx: Context) -> list[Span]:
 def _text(finding: Finding, ctx: Context) -> list[Line]:
     """Code, next step and evidence of one finding."""
     parts = [("next", finding.hint)]
-    parts += [("because" if place == 0 else "", factor) for place, factor in enumerate(finding.factors)]
+    parts += [("because", " · ".join(finding.factors))]
     parts += [("also", f"{finding.symptoms:,} symptoms counted under it")] if finding.symptoms else []
     known = runbook(finding.code)
     if known is not None:

@@ -1,15 +1,17 @@
-"""The board as a map: a row an env, a cell a second or more, the shade its anomaly. In the board's order.
+"""The board as a map: a row an env, a cell a second or more, the shade its anomaly; worst envs first.
 
 Must not know where samples come from.
 """
 
 from collections.abc import Sequence
 
+from overwatch.catalog.durations import duration
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, Place
 from overwatch.tui.grammar import BARS, lane_word, status
 from overwatch.tui.heat import STEPS, Heat, Sample
 from overwatch.tui.panels.board import Drawn
+from overwatch.tui.panels.plan import worst_first
 from overwatch.tui.text import Role, Span, blank, fit, left, right, rule
 
 _FULL = 10.0
@@ -26,12 +28,13 @@ def render(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
     note = f"anomaly, one cell {step}s, newest right · +/- zoom · H board"
     lines = [rule("HEATMAP", [Span(note, Role.MUTED)], ctx.width)]
     room = max(0, rows - 2)
-    walk: tuple[Place, ...] = tuple(env.env_id for env in snapshot.envs)
+    envs = worst_first(snapshot.envs) if snapshot.board.sort == "anomaly" else list(snapshot.envs)
+    walk: tuple[Place, ...] = tuple(env.env_id for env in envs)
     cursor = ctx.cursor if ctx.cursor in walk else next(iter(walk), None)
     at = walk.index(cursor) if cursor is not None else 0
     first = max(0, min(at - room + 1, len(walk) - room)) if at >= room else 0
     now = int(snapshot.time)
-    shown = snapshot.envs[first : first + room]
+    shown = envs[first : first + room]
     for env in shown:
         mark = ">" if env.env_id == cursor else " "
         lane = "" if env.gpu_id is None else lane_word(env.gpu_id, compact=True)
@@ -42,7 +45,7 @@ def render(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
         ]
         lines.append(fit([*head, *_cells(heat.of(env.env_id, now, wide, step))], ctx.width))
     lines += [blank(ctx.width)] * (rows - 1 - len(lines))
-    axis = f"{'':{start}}{_ago(seconds)} ago"
+    axis = f"{'':{start}}{duration(seconds)} ago"
     lines.append(fit([Span(left(axis, ctx.width - 5), Role.MUTED), Span("now", Role.MUTED)], ctx.width))
     targets = (None, *(env.env_id for env in shown), *[None] * rows)
     return Drawn(lines=lines[:rows], walk=walk, cursor=cursor, targets=targets[:rows])
@@ -58,10 +61,6 @@ def _cells(samples: Sequence[Sample | None]) -> list[Span]:
         level = min(len(BARS) - 1, int(sample.score / _FULL * len(BARS)))
         spans.append(Span(BARS[level], _ROLES.get(sample.status, Role.MUTED)))
     return spans
-
-
-def _ago(seconds: int) -> str:
-    return f"{seconds}s" if seconds < 120 else f"{seconds // 60}m"
 
 
 def zoomed(step: int, by: int) -> int:

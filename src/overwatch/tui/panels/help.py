@@ -93,6 +93,8 @@ def _keys(mode: Mode, keys: tuple[Key, ...]) -> list[list[Span]]:
         for key in keys
         if key.shown and own & set(key.modes) and not any(other in key.modes for other in before)
     ]
+    if not rows:
+        return []
     return [
         [Span(_HEADINGS[mode], Role.INFO)],
         *([Span(left(key.shown, 7), Role.TITLE), Span(key.does)] for key in rows),

@@ -5,14 +5,29 @@ What is not known has no line. Must not know the box around it.
 
 from typing import assert_never
 
-from overwatch.snapshot import Anomaly, FeedLine, Lane, Snapshot
+from overwatch.catalog import Stage
+from overwatch.catalog.durations import duration
+from overwatch.snapshot import Anomaly, Env, FeedLine, Lane, Snapshot, Spread
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import ChipSize, chip, clock, date, lane_word, severity, status_counts
+from overwatch.tui.grammar import (
+    ChipSize,
+    chip,
+    clock,
+    date,
+    lane_word,
+    operation,
+    severity,
+    short,
+    status,
+    status_counts,
+)
 from overwatch.tui.inspected import Inspected, LaneOf, SlotOf
 from overwatch.tui.panels import alarm, detail
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, wrapped
 
 _LABEL = 10
+_WORST = 8
+"""Envs of a lane that its detail names."""
 _GIB = 1 << 30
 Parts = list[tuple[str, str]]
 
@@ -63,8 +78,31 @@ def _lane(snapshot: Snapshot, gpu_id: str, width: int) -> list[Line]:
         parts.append(("envs", f"{group.n_envs:,}: {status_counts(group.counts)}"))
         parts.append(("return", _between(group.median_return, group.p10_return, group.p90_return)))
     if lane is None:
-        return _lines([*parts, ("", "this lane has told no readings")], width)
-    return [*_lines([*parts, *_readings(lane)], width), *alarm.lane_text(lane, width)]
+        readings = _lines([*parts, ("", "this lane has told no readings")], width)
+    else:
+        readings = [*_lines([*parts, *_readings(lane)], width), *alarm.lane_text(lane, width)]
+    return [*readings, *_lines(_lives(snapshot, gpu_id), width)]
+
+
+def _lives(snapshot: Snapshot, gpu_id: str) -> Parts:
+    """What grows and is done on a lane, and its worst envs."""
+    rolled = next((one for one in snapshot.aggregates.lanes if one.gpu_id == gpu_id), None)
+    parts: Parts = []
+    if rolled is not None and snapshot.run.slots_enabled:
+        seeds = [f"{stage.glyph} {short(rolled.seed_census[stage.value])}" for stage in Stage
+                 if stage.value in rolled.seed_census]  # fmt: skip
+        parts.append(("seeds", "  ".join(seeds)))
+    if rolled is not None:
+        done = [f"{operation(name)} {share:.0%}" for name, share in rolled.actions.items()]
+        parts.append(("actions", "  ".join(map(clean, done))))
+    own = [env for env in snapshot.envs if env.gpu_id == gpu_id and env.status != "ok"]
+    return [*parts, *(("worst" if place == 0 else "", _poor(env)) for place, env in enumerate(own[:_WORST]))]
+
+
+def _poor(env: Env) -> str:
+    """An env that is not OK, in a line."""
+    reason = "".join(f": {clean(one)}" for one in env.anomaly.reasons[:1])
+    return f"env {env.env_id} {status(env.status, compact=False).text} {env.anomaly.score:.1f}{reason}"
 
 
 def _scored(anomaly: Anomaly) -> str:
@@ -82,7 +120,6 @@ def _readings(lane: Lane) -> Parts:
     rank = "" if lane.rank is None else f"rank {lane.rank}"
     return [
         ("where", ", ".join(clean(word) for word in (lane.node, lane.uuid, rank) if word)),
-        ("util", _text(lane.utilization, "{:.0%}")),
         ("memory", _of(lane.memory_used_bytes, lane.memory_total_bytes, 1 / _GIB, "GiB")),
         ("", _text(lane.process_memory_bytes, "of it {:.1f} GiB by the trainer", 1 / _GIB)),
         ("power", _of(lane.power_w, lane.power_limit_w, 1.0, "W")),
@@ -91,8 +128,21 @@ def _readings(lane: Lane) -> Parts:
         ("pcie", _both(lane.pcie_receive_bytes_per_s, lane.pcie_transmit_bytes_per_s)),
         ("nvlink", _both(lane.nvlink_receive_bytes_per_s, lane.nvlink_transmit_bytes_per_s)),
         ("ecc", _text(lane.ecc_uncorrected, "{:.0f} uncorrected errors")),
+        ("full in", "" if lane.oom_s is None else f"{duration(lane.oom_s)}, as its memory rises now"),
+        ("step", _spread(lane.step_s)),
+        ("update", _spread(lane.update_s)),
         ("age", _text(lane.age_s, "{:.1f}s")),
     ]
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    return f"p50 {_seconds(spread.p50)}, p95 {_seconds(spread.p95)}"
 
 
 def _text(value: float | None, form: str, scale: float = 1.0) -> str:

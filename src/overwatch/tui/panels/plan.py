@@ -66,12 +66,15 @@ class Wish:
     """Lanes that the user opened (true) or closed."""
 
 
+def worst_first(envs: tuple[Env, ...]) -> list[Env]:
+    """Over all lanes those that are not OK, then the others, each in their order."""
+    return [*(env for env in envs if env.status != "ok"), *(env for env in envs if env.status == "ok")]
+
+
 def flat(envs: tuple[Env, ...], num_envs: int, wish: Wish) -> Plan:
     """One list over all lanes: by anomaly what is not OK first; the rest folded into one line."""
     lines, cursor = wish.lines, wish.cursor
-    ordered = list(envs)
-    if wish.worst_first:
-        ordered = [*(env for env in envs if env.status != "ok"), *(env for env in envs if env.status == "ok")]
+    ordered = worst_first(envs) if wish.worst_first else list(envs)
     room = lines if num_envs <= lines else lines - 1
     shown = _with_cursor(ordered, max(0, room), cursor)
     items: list[Item] = [Row(env=env) for env in shown]

@@ -1,14 +1,17 @@
 """The page of the policy: every reading with status, limit and spread, and a large chart of one of them."""
 
+import re
+
 from overwatch.snapshot import Reading, Snapshot
-from overwatch.tui.chart import braille, scale
+from overwatch.tui.chart import NO_DOT, braille, scale
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import short, sparkline
 from overwatch.tui.history import History
 from overwatch.tui.panels import picking, pulse
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut_middle, fit, left, right, rule
 
-_NAME = 26
+_NAME = 20
+_VALUE = 9
 _AXIS = 9
 _APART = 16
 """Dots from one update to the next while there are few."""
@@ -33,7 +36,7 @@ def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> pic
     shown = picking.window(ctx.ui.picked, len(found), max(1, rows - 2 - tall))
     for place in shown:
         name = found[place]
-        row = _row(name, snapshot.policy[name], ctx)
+        row = _row(name, snapshot.policy[name], history, ctx)
         lines.append(picking.marked(row, ctx.width, here=place == ctx.ui.picked))
     lines += [blank(ctx.width)] * (rows - tall - 1 - len(lines))
     name = found[min(ctx.ui.picked, len(found) - 1)]
@@ -41,13 +44,16 @@ def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> pic
     return picking.Page(lines=lines[:rows], targets=picking.targets(1, shown))
 
 
-def _row(name: str, reading: Reading, ctx: Context) -> list[Span]:
+def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Span]:
+    """Wide terminals show more updates than a snapshot carries."""
+    bars = max(10, min(60, ctx.width - _NAME - _VALUE - 40))
+    values = history.of(name)
     limit = "" if reading.limit is None else clean(reading.limit.text)
     spread = "" if reading.spread is None else f"  ranks differ by {short(reading.spread)}"
     return [
-        Span(left(cut_middle(clean(reading.label or name), _NAME), _NAME) + " "),
-        *pulse.judged(reading, old=ctx.fresh.old),
-        *sparkline(reading.history, 10, reading.scale),
+        Span(f" {left(cut_middle(clean(reading.label or name), _NAME), _NAME)} "),
+        *pulse.judged(reading, old=ctx.fresh.old, width=_VALUE),
+        *sparkline(values if len(values) > len(reading.history) else reading.history, bars, reading.scale),
         Span(f" {left(limit, 8)}{spread}", Role.MUTED),
     ]
 
@@ -63,14 +69,23 @@ def _chart(name: str, reading: Reading, history: History, ctx: Context, rows: in
     values = tuple(value for value in values for _ in range(apart))
     note = [Span(f"the last {seen} updates", Role.MUTED)]
     drawn = [rule(clean(reading.label or name).upper(), note, ctx.width)]
-    marks = {0: _axis(high), rows - 1: _axis(low)}
+    marks, at = {0: _axis(high), rows - 1: _axis(low)}, -1
     if reading.limit is not None:
         at = rows - 1 - round((reading.limit.value - low) / (high - low) * (rows - 1))
         marks[at] = clean(reading.limit.text)
-    for place, bars in enumerate(braille(values, wide, rows, (low, high))):
+    for place, dots in enumerate(braille(values, wide, rows, (low, high))):
         mark = right(marks.get(place, ""), _AXIS)
-        drawn.append(fit([Span(mark, Role.MUTED), Span(" "), Span(bars)], ctx.width))
+        shown = _crossed(dots) if place == at else [Span(dots)]
+        drawn.append(fit([Span(mark, Role.MUTED), Span(" "), *shown], ctx.width))
     return drawn
+
+
+def _crossed(dots: str) -> list[Span]:
+    """A row of the chart that the limit runs through: a line where there is no dot."""
+    return [
+        Span("─" * len(run), Role.WARN) if run[0] == NO_DOT else Span(run)
+        for run in re.findall(f"{NO_DOT}+|[^{NO_DOT}]+", dots)
+    ]
 
 
 def _axis(value: float) -> str:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import ABSENT, age, sparkline
+from overwatch.tui.grammar import ABSENT, age, no_zero, sparkline
 from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, right, rule
 
@@ -72,11 +72,11 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     return [Span(text, Role.MUTED)]
 
 
-def judged(reading: Reading, *, old: bool) -> list[Span]:
-    """Value, arrow and status, 14 cells."""
+def judged(reading: Reading, *, old: bool, width: int = 7) -> list[Span]:
+    """Value in `width` cells, arrow and status, 7 cells more."""
     word, role = _WORDS.get(reading.status, ("", Role.TEXT))
     word = "" if reading.limit is None and reading.status == "ok" else word
-    value = _value(reading, 7, old=old, compact=False)
+    value = _value(reading, width, old=old, compact=False)
     return [value, _arrow(reading), Span(" "), Span(left(word, 5), role)]
 
 
@@ -112,6 +112,8 @@ def _value(reading: Reading, width: int, *, old: bool, compact: bool) -> Span:
         text = text.removesuffix("max")
     if compact or len(text) + old > width:
         text = text.replace("e-0", "e-").replace("e+0", "e")
+    if len(text) + old > width:
+        text = no_zero(text)
     if text in (ABSENT, "n/a"):
         return Span(right(text, width), Role.MUTED)
     if reading.non_finite is not None:

@@ -1,0 +1,56 @@
+"""The operator's task, on a real terminal and a simulated run: each cause in sight, detail one key away."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.overwatch.tui.ptys import Terminal, in_order, running
+
+OVERWATCH = [sys.executable, "-m", "overwatch.cli"]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two lanes of 32 envs with six slots: one lane is hot, envs are culled, and one crashes."""
+    out = tmp_path_factory.mktemp("runs") / "sim"
+    faults = ["cull-storm@12", "thermal-throttle@14", "env-crash@36"]
+    told = [*OVERWATCH, "simulate", "--gpus", "2", "--envs", "32", "--slots", "6", "--seconds", "42"]
+    told += ["--seed", "3", "--out", str(out), *(word for one in faults for word in ("--fault", one))]
+    subprocess.run(told, check=True, capture_output=True)
+    return out
+
+
+def _alarms(terminal: Terminal) -> dict[str, str]:
+    """The number of the alarm that says each cause."""
+    causes = {"throttle": "thermal throttle", "crash": "crashed at step", "culls": "cull storm: "}
+    text = terminal.text()
+    found = {
+        name: re.search(rf"(\d) (?:CRIT|WARN) [^\n]{{0,30}}?{said}", text) for name, said in causes.items()
+    }
+    assert all(found.values()), found
+    return {name: one[1] for name, one in found.items() if one is not None}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_each_cause_is_in_sight_and_one_key_opens_it(recording: Path, size: tuple[int, int]) -> None:
+    """Without a key: lane, env and storm with their words. With one: why, evidence, what to do."""
+    with running([*OVERWATCH, "tui", "--replay", str(recording), "--at", "40"], size=size) as terminal:
+        terminal.until("OVERWATCH", "BOARD", "is throttled (thermal)", "crashed at step", "culls in 60s")
+        terminal.until("Space play")
+        opens = {"throttle": "1", "crash": "2", "culls": "3"} if size[1] < 30 else _alarms(terminal)
+        shows = {
+            "throttle": ("gpu-throttled", "evidence"),
+            "crash": ("env ", "crashed", "CUDA error 700"),
+            "culls": ("cull-storm", "next"),
+        }
+        for cause, key in opens.items():
+            here = terminal.press(key)
+            terminal.until(*shows[cause], since=here)
+            here = terminal.press("\x1b")
+            terminal.until("BOARD", since=here)
+        terminal.press("q")
+        assert terminal.exit_code() == 0
+        assert in_order(terminal)
