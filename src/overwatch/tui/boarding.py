@@ -5,6 +5,7 @@ Owns what the user sees of the fleet. Must not know prompts, help or drawing.
 
 from typing import Final
 
+from overwatch.catalog import Stage, parse_stage
 from overwatch.snapshot import FeedLine, Finding, Snapshot, View
 from overwatch.tui.context import COMPACT_BELOW, LaneAt, Place
 from overwatch.tui.feeding import Feeding
@@ -284,7 +285,9 @@ class Boarding(Feeding):
 
     def _next_slot(self, env_id: int) -> None:
         envs = () if self.shown is None else self.shown.envs
-        names = [name for env in envs if env.env_id == env_id for name in env.slots]
+        known = [item for env in envs if env.env_id == env_id for item in env.slots.items()]
+        known.sort(key=lambda item: parse_stage(item[1].stage) is Stage.DORMANT)
+        names = [name for name, _ in known]
         if not names:
             self.notice = "this environment has no slots"
             return

@@ -95,9 +95,9 @@ def test_a_run_without_gradients_or_embargo_has_no_place_for_them() -> None:
     [
         (4, 5, "–  4/5  –"),
         (7, 5, "–  7/5  –"),
-        (8, 50, "–  8/50  –"),
-        (38, 50, "– 38/50  –"),
-        (380, 500, "–   380  –"),
+        (8, 50, "–  8/50 –"),
+        (38, 50, "– 38/50 –"),
+        (380, 500, "–   380 –"),
         (4, None, "–    4  –"),
         (None, 5, "–    –  –"),
     ],
@@ -186,11 +186,11 @@ def test_an_alarm_that_is_not_about_an_env_says_all_it_knows() -> None:
     text = "\n".join(_drawn(full, drawers.looking(full, 120, 40, ui)))
 
     assert "┌ CRIT · gpu1 · throttled ─" in text
-    assert "next     raise the fan curve or lower power cap" in text
-    assert "bound    THROTTLED !!" in text
+    assert "next      raise the fan curve or lower power cap" in text
+    assert "bound     THROTTLED !!" in text
     policy = Ui(alarm=full.findings[3], mode=Mode.FULL, full=True)
     text = "\n".join(_drawn(full, drawers.looking(full, 120, 40, policy)))
-    assert "value    0.0231   limit >.015" in text
+    assert "value     0.0231   limit >.015" in text
 
 
 def test_a_paused_recording_has_the_transport_in_its_second_line() -> None:

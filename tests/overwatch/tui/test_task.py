@@ -16,8 +16,8 @@ OVERWATCH = [sys.executable, "-m", "overwatch.cli"]
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two lanes of 32 envs with six slots: one lane is hot, envs are culled, and one crashes."""
     out = tmp_path_factory.mktemp("runs") / "sim"
-    faults = ["cull-storm@12", "thermal-throttle@14", "env-crash@36"]
-    told = [*OVERWATCH, "simulate", "--gpus", "2", "--envs", "32", "--slots", "6", "--seconds", "42"]
+    faults = ["cull-storm@22", "thermal-throttle@26", "env-crash@46"]
+    told = [*OVERWATCH, "simulate", "--gpus", "2", "--envs", "32", "--slots", "6", "--seconds", "50"]
     told += ["--seed", "3", "--out", str(out), *(word for one in faults for word in ("--fault", one))]
     subprocess.run(told, check=True, capture_output=True)
     return out
@@ -37,7 +37,7 @@ def _alarms(terminal: Terminal) -> dict[str, str]:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 def test_each_cause_is_in_sight_and_one_key_opens_it(recording: Path, size: tuple[int, int]) -> None:
     """Without a key: lane, env and storm with their words. With one: why, evidence, what to do."""
-    with running([*OVERWATCH, "tui", "--replay", str(recording), "--at", "40"], size=size) as terminal:
+    with running([*OVERWATCH, "tui", "--replay", str(recording), "--at", "48"], size=size) as terminal:
         terminal.until("OVERWATCH", "BOARD", "is throttled (thermal)", "crashed at step", "culls in 60s")
         terminal.until("Space play")
         opens = {"throttle": "1", "crash": "2", "culls": "3"} if size[1] < 30 else _alarms(terminal)

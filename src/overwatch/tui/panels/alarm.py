@@ -19,7 +19,7 @@ def heading(finding: Finding) -> str:
 def content(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> list[Line]:
     """Lines of `width` cells; long texts are wrapped at blanks."""
     since = max(0.0, snapshot.time + ctx.waited_s - finding.since)
-    ago = f"since {duration(since)}" if since >= 1 else "since now"
+    ago = f"{duration(since)} ago" if since >= 1 else "just now"
     if finding.cleared_at is not None:
         ago = f"cleared after {duration(max(0.0, finding.cleared_at - finding.since))}"
     parts = [

@@ -169,10 +169,11 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
     alpha, age, blueprint = (6, 6, 12) if wide else (4, 5, 11)
     age += embargo is not None and embargo > _SHORT_EMBARGO
     grad = 4 if _measures_gradients(snapshot, env) else 0
-    gate = (29 if wide else 12 - (age - 5)) - grad
+    gate = (29 if wide else 12) - grad
+    gap = "  " if wide or age == 5 else " "
     head = "".join((
         left("slot", label + 3), left("stage", 11), left("blueprint", blueprint),
-        right("alpha" if wide else "alf", alpha), right("age", age), "  ", left("gate", gate),
+        right("alpha" if wide else "alf", alpha), right("age", age), gap, left("gate", gate),
         right("grad", grad),
     ))  # fmt: skip
     rows = [[Span(head, Role.MUTED)]]
@@ -185,7 +186,7 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
             Span(" " + left(stage.label, 11)),
             Span(left(cut(clean(slot.blueprint or ABSENT), blueprint - 1), blueprint)),
             Span(right(_alpha(slot, stage, wide=wide), alpha)),
-            Span(right(_age(slot, stage, embargo, age - 1), age) + "  "),
+            Span(right(_age(slot, stage, embargo, age - 1), age) + gap),
             Span(left(_gate(slot.gate, gate - 1, wide=wide), gate), _gate_role(slot.gate)),
             Span(right(_grad(slot, wide=wide), grad)),
         ])  # fmt: skip

@@ -10,7 +10,10 @@ from overwatch.tui.context import Context
 from overwatch.tui.grammar import severity
 from overwatch.tui.panels import picking
 from overwatch.tui.panels.alarms import subject
-from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left, right, rule, wrapped
+from overwatch.tui.text import Line, Role, Span, clean, cut, cut_middle, fit, left, right, rule, wrapped
+
+_BEFORE = 33
+"""Cells before the message."""
 
 
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> picking.Page:
@@ -39,7 +42,7 @@ def _row(snapshot: Snapshot, finding: Finding, ctx: Context) -> list[Span]:
         severity(finding.severity),
         Span(f" {left(cut_middle(subject(finding.subject), 10), 10)} {right(duration(ago), 6)} "),
         Span(left(state, 8), Role.MUTED),
-        Span(clean(finding.message)),
+        Span(cut(clean(finding.message), ctx.width - _BEFORE - 1)),
     ]
 
 

@@ -4,6 +4,7 @@ Must not know where samples come from.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from overwatch.catalog.durations import duration
 from overwatch.snapshot import Snapshot
@@ -53,14 +54,15 @@ def render(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
 
 def _cells(samples: Sequence[Sample | None]) -> list[Span]:
     """One cell a sample; blank where there was none."""
-    spans: list[Span] = []
-    for sample in samples:
-        if sample is None:
-            spans.append(Span(" "))
-            continue
-        level = min(len(BARS) - 1, int(sample.score / _FULL * len(BARS)))
-        spans.append(Span(BARS[level], _ROLES.get(sample.status, Role.MUTED)))
-    return spans
+    drawn = (_cell(sample) for sample in samples)
+    return [Span("".join(bar for bar, _ in run), role) for role, run in groupby(drawn, lambda cell: cell[1])]
+
+
+def _cell(sample: Sample | None) -> tuple[str, Role]:
+    if sample is None:
+        return " ", Role.MUTED
+    level = min(len(BARS) - 1, int(sample.score / _FULL * len(BARS)))
+    return BARS[level], _ROLES.get(sample.status, Role.MUTED)
 
 
 def zoomed(step: int, by: int) -> int:

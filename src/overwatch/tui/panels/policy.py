@@ -32,7 +32,7 @@ def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> pic
     if not found:
         lines.append(fit([Span("  no update yet", Role.MUTED)], ctx.width))
         return picking.Page(lines=[*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows])
-    tall = max(4, min(14, rows // 2 - 1))
+    tall = max(4, min(rows // 2 - 1, max(14, rows - 3 - len(found))))
     shown = picking.window(ctx.ui.picked, len(found), max(1, rows - 2 - tall))
     for place in shown:
         name = found[place]
