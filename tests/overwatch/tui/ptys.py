@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 30.0
+MOUSE_ON, MOUSE_OFF = b"\x1b[?1000h", b"\x1b[?1000l"
 ALT_ON, ALT_OFF, CURSOR_ON = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 
 
@@ -95,7 +96,8 @@ def running(command: Sequence[str], size: tuple[int, int] = (120, 40), **env: st
 
 
 def in_order(terminal: Terminal) -> bool:
-    """Whether the terminal is as it was: main screen, cursor, echo, line mode."""
+    """Whether the terminal is as it was: main screen, cursor, mouse, echo, line mode."""
     shown = terminal.written
     screens = shown.rfind(ALT_OFF) > shown.rfind(ALT_ON) >= 0
-    return screens and CURSOR_ON in shown and termios.tcgetattr(terminal.slave) == terminal.before
+    mouse = shown.rfind(MOUSE_OFF) >= shown.rfind(MOUSE_ON)
+    return screens and mouse and CURSOR_ON in shown and termios.tcgetattr(terminal.slave) == terminal.before

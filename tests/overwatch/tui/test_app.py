@@ -247,6 +247,8 @@ def test_every_key_reaches_its_action(replay: bool) -> None:  # noqa: FBT001
             _spy(app.session, key.action, seen)
             if mode is key.modes[0]:
                 await pilot.press(key.names[-1])
+                while not seen:
+                    await pilot.pause(0.01)
             else:
                 app.session.press(key.names[0], None, 0.0)
             assert seen == [key.action], (key.names, mode)

@@ -39,12 +39,12 @@ def test_each_cause_is_in_sight_and_one_key_opens_it(recording: Path, size: tupl
     """Without a key: lane, env and storm with their words. With one: why, evidence, what to do."""
     with running([*OVERWATCH, "tui", "--replay", str(recording), "--at", "48"], size=size) as terminal:
         terminal.until("OVERWATCH", "BOARD", "is throttled (thermal)", "crashed at step", "culls in 60s")
-        terminal.until("Space play")
+        terminal.until("REPLAY paused")
         opens = {"throttle": "1", "crash": "2", "culls": "3"} if size[1] < 30 else _alarms(terminal)
         shows = {
-            "throttle": ("gpu-throttled", "evidence"),
-            "crash": ("env ", "crashed", "CUDA error 700"),
-            "culls": ("cull-storm", "next"),
+            "throttle": ("thermal-throttle", "because", "raise the fan curve"),
+            "crash": ("why", "CRASHED", "of 64"),
+            "culls": ("cull-storm", "gate G2 fails"),
         }
         for cause, key in opens.items():
             here = terminal.press(key)
