@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from overwatch.analyse.verdicts import Told
 from overwatch.catalog import Stage
 from overwatch.snapshot import (
     Anomaly,
@@ -17,6 +18,8 @@ from overwatch.snapshot import (
     Snapshot,
     Trend,
 )
+from overwatch.tui.beside import Beside, Side
+from overwatch.tui.beside import Row as BesideRow
 from overwatch.tui.context import Context, Ui, freshness
 from overwatch.tui.keys import Mode
 from tests.overwatch.tui import scenario
@@ -130,6 +133,38 @@ def opened_compact() -> Snapshot:
     """The same at 80 cells, with the verdict and samples of the second sketch."""
     full, small = opened(), scenario.storm_compact()
     return msgspec.structs.replace(full, policy=small.policy, verdict=small.verdict)
+
+
+def _side(*values: float) -> Side:
+    return Side(updates=tuple(map(float, range(len(values)))), values=values)
+
+
+BOTH = Beside(
+    names=("digits-0712", "digits-0713"),
+    headline="B parts from A at update 3: KL",
+    rows=(
+        BesideRow(
+            name="kl_divergence",
+            label="KL",
+            fmt=".4f",
+            verdict="worse",
+            delta=0.4,
+            parted=3.0,
+            sides=(_side(0.01, 0.011, 0.012, 0.011), _side(0.01, 0.011, 0.02, float("nan"))),
+        ),
+        BesideRow(
+            name="entropy",
+            label="entropy",
+            fmt=".2f",
+            verdict="alike",
+            delta=None,
+            parted=None,
+            sides=(_side(), _side(0.6)),
+        ),
+    ),
+    verdicts=((Told(at=0.0, update=0.0, severity="ok", text="all well"),), ()),
+)
+"""Two runs beside one another."""
 
 
 def looking(snapshot: Snapshot, width: int, height: int, ui: Ui | None = None) -> Context:

@@ -1,5 +1,6 @@
 """Strings that try to steer a terminal, break a layout or be read as markup; and snapshots full of them."""
 
+import dataclasses
 import itertools
 import random
 from typing import Any, TypeVar
@@ -59,6 +60,9 @@ def _poisoned(value: Any, text: str) -> Any:
         return tuple(_poisoned(one, text) for one in value)
     if isinstance(value, dict):
         return {key: _poisoned(one, text) for key, one in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {one.name: _poisoned(getattr(value, one.name), text) for one in dataclasses.fields(value)}
+        return dataclasses.replace(value, **fields)
     if isinstance(value, msgspec.Struct):
         named = {name: _poisoned(getattr(value, name), text) for name in value.__struct_fields__}
         return msgspec.structs.replace(value, **named)

@@ -15,7 +15,7 @@ from overwatch.tui.app import OverwatchApp
 from overwatch.tui.keys import KEYS, Mode, known
 from overwatch.tui.session import Session
 from overwatch.tui.text import plain
-from tests.overwatch.tui import scenario
+from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Deck
 
 DEADLINE_S = 10
@@ -222,6 +222,7 @@ _INTO: dict[Mode, tuple[str, ...]] = {
     Mode.RUNS: ("R",),
     Mode.FINDINGS: ("A",),
     Mode.POLICY: ("P",),
+    Mode.COMPARE: (),
     Mode.HELP: ("question_mark",),
 }
 
@@ -269,6 +270,8 @@ def _fresh(app: OverwatchApp, mode: Mode) -> None:
     session.search_for("")
     session.do_home(0)
     app.paint()
+    if mode is Mode.COMPARE:
+        session.compare_with(drawers.BOTH)
     for name in _INTO[mode]:
         session.press(name, None, 0.0)
 

@@ -1,5 +1,6 @@
 """Whatever telemetry says, it is shown and never obeyed: on every page, and in the bytes at the terminal."""
 
+import dataclasses
 import random
 import re
 import sys
@@ -21,7 +22,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "overview": (), "drawer": ("enter",), "full": ("enter", "f"), "alarm": ("1",), "lane": ("i",),
     "slot": ("enter", "i"), "line": ("l", "k", "i"), "feed": ("l",), "findings": ("A",),
     "policy": ("P",), "runs": ("R",), "heatmap": ("H",), "help": ("question_mark",),
-    "palette": ("colon",), "filter": ("slash",),
+    "palette": ("colon",), "filter": ("slash",), "compare": (),
 }  # fmt: skip
 _OWN = re.compile(
     rb"\x1b\[[0-9;:?<>=$]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]|\x1b\\"
@@ -36,6 +37,11 @@ def _shown(page: str, text: str, width: int) -> list[str]:
         Listed(collector=text, run=None if one.run is None else hostile.poisoned(one.run, text), reason=text)
         for one in _runs()
     )
+    if page == "compare":
+        both = hostile.poisoned(drawers.BOTH, text)
+        plain = [dataclasses.replace(row, fmt=".4f") for row in both.rows]
+        terminal.session.compare_with(dataclasses.replace(both, rows=tuple(plain)))
+        terminal.paint()
     terminal.press(*PAGES[page])
     return terminal.lines
 

@@ -55,6 +55,9 @@ def _scene(page: str, state: str, size: tuple[int, int]) -> Terminal:
     for second in range(1, 4):
         later = STATES[state]()
         terminal.take(msgspec.structs.replace(later, time=later.time + second))
+    if page == "compare":
+        terminal.session.compare_with(drawers.BOTH)
+        terminal.paint()
     terminal.press(*PAGES[page])
     return terminal
 
@@ -96,7 +99,7 @@ def _in_every_look(terminal: Terminal, width: int) -> None:
         assert all(" " <= letter <= "~" for letter in ascii_line)
 
 
-STABLE = ("alarm", "lane", "slot", "line", "findings", "policy", "runs", "heatmap")
+STABLE = ("alarm", "lane", "slot", "line", "findings", "policy", "runs", "heatmap", "compare")
 """Pages whose cells are held; of the others the sketches are, or the key table alone decides."""
 
 

@@ -70,7 +70,10 @@ def _row(row: Row, update: float, ctx: Context) -> list[Span]:
             known = [value if math.isfinite(value) else None for value in values[-_BARS:]]
             spans += [Span(" "), *sparkline(known, _BARS, ends), Span(" ")]
     parted = "" if row.parted is None else f"{row.parted:,.0f}"
-    spans += [Span(f" {left(row.verdict, 11)}", _ROLES.get(row.verdict, Role.MUTED)), Span(f" {parted}")]
+    spans += [
+        Span(f" {left(clean(row.verdict), 11)}", _ROLES.get(row.verdict, Role.MUTED)),
+        Span(f" {parted}"),
+    ]
     return spans
 
 
