@@ -153,7 +153,7 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def find(self, env_id: int) -> int | None:
         """Row of an env id that was seen, else `None`."""
-        place = int(np.searchsorted(self.ids[self.by_id], env_id))
+        place = int(np.searchsorted(self.ids[: self.n], env_id, sorter=self.by_id))
         if place >= self.n or int(self.ids[self.by_id[place]]) != env_id:
             return None
         return int(self.by_id[place])
