@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.events import Event
 from overwatch.projection import project, project_views
 from overwatch.snapshot import View
 from overwatch.state import RunState, apply
@@ -14,8 +15,8 @@ N = 16
 TICK = SECOND // 10
 
 
-def _steps(at: int, seconds: list[float]) -> object:
-    return fakes.envs(at, range(N), step_time=seconds, reward=[1.0] * N, lane=["gpu0"] * N)
+def _steps(at: int, seconds: list[float]) -> Event:
+    return fakes.envs(at, range(N), step_time=seconds, reward=[1.0] * N)
 
 
 def _usual(times: float = 1.0) -> list[float]:
@@ -24,7 +25,7 @@ def _usual(times: float = 1.0) -> list[float]:
 
 def _tell(state: RunState, before: Judged | None, at: int, seconds: list[float], seq: int) -> Judged:
     """One more step of all envs, judged at the tick after it."""
-    (record,) = fakes.records([_steps(at, seconds)], first_seq=seq)  # type: ignore[list-item]
+    (record,) = fakes.records([_steps(at, seconds)], first_seq=seq)
     apply(state, record, at)
     return assess(state, Assessment() if before is None else before.assessment, at + TICK)
 

@@ -25,7 +25,8 @@ def _events(draw: st.DrawFn) -> list[Event]:
         at, ids, alike = START_NS + place, draw(st.sampled_from(SETS)), draw(st.integers(0, 1))
         match draw(st.sampled_from(["lanes", "lanes", "stages", "stages", "moved", "removed"])):
             case "lanes":
-                told.append(fakes.envs(at, ids, lane=[LANES[(env * alike) % 2] for env in ids]))
+                words = [LANES[(env * alike) % 2] for env in ids]
+                told.append(fakes.envs(at, ids, lane=words))  # type: ignore[arg-type]  # a lane takes words
             case "stages":
                 words = [STAGES[(env + alike) % 3].label for env in ids]
                 told.append(fakes.slots(at, ids, ["a"] * len(ids), words))
