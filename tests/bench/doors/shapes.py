@@ -1,0 +1,100 @@
+"""One fleet's numbers, as each receiver takes them: OTLP, Prometheus remote write, Prometheus text.
+
+The same points everywhere: a value a gauge and env, with three labels. Every round has other values and a
+later time; with a seed, envs come in another order each round, so that no two bodies are alike.
+"""
+
+import random
+import struct
+from collections.abc import Iterator
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from overwatch.otlp.value import to_pairs
+
+GAUGES = ("overwatch.env.reward", "overwatch.env.metric", "overwatch.env.rent", "overwatch.env.step_time")
+LANES = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
+BEGAN_NS = 1_790_000_000_000_000_000
+STEP_NS = 1_000_000_000
+
+
+def value_of(round_: int, gauge: int, env: int) -> float:
+    """What an env's gauge is at a round; of few digits, as not every receiver keeps them all."""
+    return round_ + gauge / 8 + env / 64
+
+
+def _envs(envs: int, round_: int, seed: int | None) -> list[int]:
+    order = list(range(envs))
+    if seed is not None:
+        random.Random(seed + round_).shuffle(order)  # noqa: S311 the same each time
+    return order
+
+
+def otlp(envs: int, rounds: int, *, seed: int | None = None) -> list[bytes]:
+    """Requests of OTLP metrics, one a round."""
+    return [_otlp(_envs(envs, round_, seed), round_) for round_ in range(rounds)]
+
+
+def _otlp(envs: list[int], round_: int) -> bytes:
+    message = ExportMetricsServiceRequest()
+    producer = message.resource_metrics.add()
+    producer.resource.attributes.extend(
+        to_pairs({"rl.run.id": "doors", "service.instance.id": "bench", "service.name": "bench"})
+    )
+    scope = producer.scope_metrics.add()
+    for gauge, name in enumerate(GAUGES):
+        points = scope.metrics.add(name=name).gauge.data_points
+        for env in envs:
+            pairs = {"overwatch.env.id": env, "overwatch.lane.id": LANES[env % 4], "bench": "doors"}
+            points.add(
+                attributes=to_pairs(pairs),
+                time_unix_nano=BEGAN_NS + round_ * STEP_NS,
+                as_double=value_of(round_, gauge, env),
+            )
+    return message.SerializeToString()
+
+
+def remote_write(envs: int, rounds: int) -> list[bytes]:
+    """The same as requests of remote write 1.0, before compression."""
+    return [b"".join(_series(envs, round_)) for round_ in range(rounds)]
+
+
+def _series(envs: int, round_: int) -> Iterator[bytes]:
+    at = _varint((BEGAN_NS + round_ * STEP_NS) // 1_000_000)
+    for gauge, name in enumerate(GAUGES):
+        for env in range(envs):
+            pairs = (
+                ("__name__", name.replace(".", "_")), ("bench", "doors"), ("env", str(env)),
+                ("lane", LANES[env % 4]),
+            )  # fmt: skip
+            labels = b"".join(
+                _message(1, _message(1, key.encode()) + _message(2, word.encode())) for key, word in pairs
+            )
+            sample = b"\x09" + struct.pack("<d", value_of(round_, gauge, env)) + b"\x10" + at
+            yield _message(1, labels + _message(2, sample))
+
+
+def text(envs: int, rounds: int) -> list[bytes]:
+    """The same in Prometheus' text format with times."""
+    return ["".join(_lines(envs, round_)).encode() for round_ in range(rounds)]
+
+
+def _lines(envs: int, round_: int) -> Iterator[str]:
+    at = (BEGAN_NS + round_ * STEP_NS) // 1_000_000
+    for gauge, name in enumerate(GAUGES):
+        word = name.replace(".", "_")
+        for env in range(envs):
+            labels = f'bench="doors",env="{env}",lane="{LANES[env % 4]}"'
+            yield f"{word}{{{labels}}} {value_of(round_, gauge, env)!r} {at}\n"
+
+
+def _message(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*made, value))
