@@ -1,9 +1,9 @@
 """Points landed in queryable columns for each second of server CPU: metrics of a fleet, four gauges an env.
 
 A collector on one core, a sender on another, one connection; then Prometheus' remote write and
-VictoriaMetrics' imports in the same way, with the same points. CPU is the servers' own, user and system, from
-the end of a short warm-up until every point can be queried, which is checked: values of the last round. Shapes
-repeat, or never do. Prints, gates nothing.
+VictoriaMetrics' imports in the same way, with the same points. CPU is the servers' own, user and system,
+from the end of a short warm-up until every point can be queried, which is checked: values of the last round.
+Shapes repeat, or never do. Prints, gates nothing.
 
     python tests/bench/bench_doors.py [--quick] [--pairs 3]
 """

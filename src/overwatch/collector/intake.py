@@ -20,7 +20,7 @@ from overwatch.collector.tally import Tally
 from overwatch.collector.turns import Turns
 from overwatch.journal import Batch, Journal, JournalFullError, Signal
 from overwatch.otlp import elements, jsonl, validate
-from overwatch.otlp.decode import MalformedBody
+from overwatch.otlp.decode import Decoded, MalformedBody
 
 SMALL_BYTES: Final = 32 << 10
 """Bodies up to this size are decoded in the event loop: to wake a thread and to wait for it takes longer."""
@@ -142,15 +142,17 @@ class Intake:
                 raise self._refused(Reason.BUSY, said, transport)
 
     async def take(self, body: Body, pool: Executor | None) -> Accepted:
-        """Accept a body in its peer's turn: a small one here, another in a thread of `pool` or of its own.
+        """Accept a body in its peer's turn: one that is small or of a known shape here, another in a thread.
 
-        Raises `RefusedError`. What is journalled is counted, whether or not its sender waits for the answer.
+        Threads are of `pool`, or of their own for large ones. Raises `RefusedError`. What is journalled is
+        counted, whether or not its sender waits for the answer.
         """
         size = len(body.data)
         self._shares.spend(body.peer, size)
-        if size <= min(SMALL_BYTES, self._limits.large_body_size):
+        known = None if body.json else self._handover.recognise(body.signal, body.data)
+        if known is not None or size <= min(SMALL_BYTES, self._limits.large_body_size):
             async with self._turns.turn(body.peer, size, heavy=False):
-                checked = self._check(body)
+                checked = self._check(body, known)
                 written = self._submit(checked)
             written.add_done_callback(lambda done: self._count(checked, accepted=done.exception() is None))
             try:
@@ -193,9 +195,11 @@ class Intake:
         if accepted:
             self._tally.add("overwatch_receiver_rejected_items", counts.rejected, signal=body.signal.value)
 
-    def _check(self, body: Body) -> _Checked:
-        """The body as protobuf, and what is in it; raises `RefusedError`."""
+    def _check(self, body: Body, known: Decoded | None = None) -> _Checked:
+        """The body as protobuf, and what is in it, unless that is known; raises `RefusedError`."""
         self.admit(body.transport)
+        if known is not None:
+            return self._checked(body, body.data, known, is_light=True)
         limit, data = self._limits.max_elements, body.data
         try:
             if body.json:
@@ -203,14 +207,17 @@ class Intake:
                 data = jsonl.from_json(body.signal, data)
             elements.check_protobuf(body.signal, data, limit)
             decoded = self._handover.decode(body.signal, data)
-            counts = validate.counts_of(decoded)
         except elements.TooManyElements as error:
             raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:
             raise self._refused(Reason.MALFORMED, str(error), body.transport) from error
-        if self._is_folded and len(data) <= SMALL_BYTES:
+        return self._checked(body, data, decoded, is_light=len(data) <= SMALL_BYTES)
+
+    def _checked(self, body: Body, data: bytes, decoded: Decoded, *, is_light: bool) -> _Checked:
+        """A body that was decoded, which is kept for the fold where that takes little memory."""
+        if self._is_folded and is_light:
             self._handover.put(data, decoded)
-        return _Checked(body=body, data=data, counts=counts)
+        return _Checked(body=body, data=data, counts=validate.counts_of(decoded))
 
     def refuse(self, reason: Reason, message: str, transport: str) -> RefusedError:
         """Count a refusal that a transport decided; returns the error to raise."""

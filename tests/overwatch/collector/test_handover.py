@@ -6,7 +6,9 @@ from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
 from overwatch.journal import MemoryJournal, Signal
 from overwatch.otlp.decode import Decoded, decode
+from overwatch.otlp.templates import LEARN_AT
 from tests.overwatch.collector.running import run_started, told
+from tests.overwatch.otlp.test_template import T, fleet
 
 LOGS = Signal.LOGS
 
@@ -59,3 +61,13 @@ def test_the_intake_hands_its_records_over() -> None:
     first = handover.take(batch.signal, batch.body)
     assert first.records
     assert handover.take(batch.signal, batch.body) is not first
+
+
+def test_a_shape_that_comes_again_is_recognised() -> None:
+    """The doors read by the templates that were learned where the fold asked."""
+    handover = Handover()
+    bodies = [fleet(100, T + export, 1.0 + export).SerializeToString() for export in range(LEARN_AT + 1)]
+    for body in bodies[:LEARN_AT]:
+        assert handover.recognise(Signal.METRICS, body) is None
+        assert handover.take(Signal.METRICS, body) == decode(Signal.METRICS, body)
+    assert handover.recognise(Signal.METRICS, bodies[-1]) == decode(Signal.METRICS, bodies[-1])

@@ -114,12 +114,13 @@ class Instruments:
                     subject = {"hw.id": lane, "hw.type": "gpu"} if lane else {}
                     yield Observation(value, {**subject, **row.attributes})
 
-        make = self._meter.create_observable_gauge
+        said = {"unit": row.unit, "description": row.asks}
         if row.kind is Kind.COUNTER:
-            make = self._meter.create_observable_counter
+            self._meter.create_observable_counter(row.name, [observe], **said)
         elif row.adds_up:
-            make = self._meter.create_observable_up_down_counter
-        make(row.name, callbacks=[observe], unit=row.unit, description=row.asks)
+            self._meter.create_observable_up_down_counter(row.name, [observe], **said)
+        else:
+            self._meter.create_observable_gauge(row.name, [observe], **said)
 
     def _span(self, event: PhaseEnded) -> None:
         begin = event.at - int(event.duration_s * 1e9)
