@@ -8,7 +8,7 @@ PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
 BENCH_FLAGS ?=
 
-.PHONY: demo test check lint types imports calibration corpus long bench bench-sdk bench-collector bench-diagnosis bench-tui bench-replay generate screenshots constraints clean
+.PHONY: demo test check lint types imports calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-tui bench-replay generate screenshots constraints clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,9 @@ bench-sdk: $(VENV)/.installed  ## what telemetry costs training; OVERWATCH_BENCH
 
 bench-collector: $(VENV)/.installed  ## durable ingest on one core: events a second, time to the answer
 	$(BIN)/python tests/bench/bench_collector.py $(BENCH_FLAGS)
+
+bench-doors: $(VENV)/.installed  ## metrics landed for each second of CPU, beside Prometheus and VictoriaMetrics
+	$(BIN)/python tests/bench/bench_doors.py $(BENCH_FLAGS)
 
 bench-tui: $(VENV)/.installed  ## paint, CPU beside a DataTable, bytes and keys, in a real pseudo-terminal
 	$(BIN)/python tests/bench/bench_tui.py $(BENCH_FLAGS)
