@@ -5,7 +5,7 @@ a format is written in bytes where a file beside this one does.
 """
 
 import csv
-import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from overwatch.analyse.samples import samples, series
 from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import Story
 from overwatch.analyse.tensorboard import write_events
+from overwatch.analyse.whole import whole
 
 Value: TypeAlias = str | float | int | None
 FORMATS: Final = ("csv", "parquet", "openmetrics", "tensorboard")
@@ -50,45 +51,24 @@ def export(story: Story, fmt: str, out: Path, table: str = "metrics") -> int:
         raise AnalyseError(f"{table!r} is no table; use one of {', '.join(TABLES)}")
     if table != "metrics" and fmt not in ("csv", "parquet"):
         raise AnalyseError(f"{fmt} holds metrics only; write {table} as csv or parquet")
-    try:
-        return _write(story, fmt, out, table)
-    except OSError as error:
-        raise AnalyseError(f"{out} cannot be written: {error.strerror or error}") from error
-
-
-def _write(story: Story, fmt: str, out: Path, table: str) -> int:
     if fmt == "tensorboard":
         return write_events(story, out)
     if fmt == "parquet":
         return _parquet(story, out, table)
-    with whole(out) as file:
+    with _text(out) as file:
         if fmt == "openmetrics":
             return _lines(file, openmetrics(story))
         return _csv(file, story, table)
 
 
 @contextmanager
-def whole(out: Path) -> Iterator[IO[str]]:
-    """A text file that takes its name once it is complete; `-` is standard output."""
+def _text(out: Path) -> Iterator[IO[str]]:
+    """A text file; `-` is standard output."""
     if str(out) == "-":
-        yield _stdout()
+        yield sys.stdout
         return
-    if out.is_dir():
-        raise AnalyseError(f"{out} is a folder; name a file")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _stdout() -> IO[str]:
-    import sys
-
-    return sys.stdout
+    with whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+        yield file
 
 
 def _lines(file: IO[str], lines: Iterator[tuple[str, bool]]) -> int:
@@ -141,7 +121,7 @@ def _parquet(story: Story, out: Path, table: str) -> int:
         from pyarrow import parquet
     except ImportError as error:
         raise AnalyseError('parquet needs pyarrow: pip install "esper-overwatch[parquet]"') from error
-    if str(out) == "-" or out.is_dir():
+    if str(out) == "-":
         raise AnalyseError(f"parquet is not written to {out}; name a file")
     kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}
     columns = _columns(table)
@@ -149,11 +129,6 @@ def _parquet(story: Story, out: Path, table: str) -> int:
     arrays = [pa.array(values, kinds[kind]) for values, kind in zip(lists, columns.values(), strict=True)]
     about = {"run": story.run.run_id, "began": datetime.fromtimestamp(story.began, UTC).isoformat()}
     told = pa.Table.from_arrays(arrays, names=list(columns), metadata=about)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
+    with whole(out) as part:
         parquet.write_table(told, part)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
     return int(told.num_rows)

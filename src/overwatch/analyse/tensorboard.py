@@ -5,7 +5,6 @@ A record is its length, a masked CRC-32C of that, the message, a masked CRC-32C 
 The step of a policy's number is the update, that of a machine's the second of the run.
 """
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from overwatch.analyse.curves import Curve
 from overwatch.analyse.samples import Series, samples, series
 from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import Story
+from overwatch.analyse.whole import whole
 
 _POLYNOMIAL: Final = 0x82F63B78
 _MASK: Final = 0xA282EAD8
@@ -28,22 +28,15 @@ def write_events(story: Story, out: Path) -> int:
     """
     if str(out) == "-" or (out.exists() and not out.is_dir()):
         raise AnalyseError(f"tensorboard needs a folder of its own; {out} is none")
-    out.mkdir(parents=True, exist_ok=True)
     file = out / f"events.out.tfevents.{int(story.began)}.overwatch"
-    part = out / f".{file.name}.{os.getpid()}.part"
     values = 0
-    try:
-        with part.open("wb") as stream:
-            stream.write(record(_double(1, story.began) + _bytes(3, _VERSION)))
-            for time, step, told in _moments(story):
-                summary = b"".join(
-                    _bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in told
-                )
-                stream.write(record(_double(1, time) + _number(2, step) + _bytes(5, summary)))
-                values += len(told)
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole(file) as part, part.open("wb") as stream:
+        stream.write(record(_double(1, story.began) + _bytes(3, _VERSION)))
+        for time, step, told in _moments(story):
+            pairs = (_bytes(1, tag.encode()) + _float(2, value) for tag, value in told)
+            summary = b"".join(_bytes(1, pair) for pair in pairs)
+            stream.write(record(_double(1, time) + _number(2, step) + _bytes(5, summary)))
+            values += len(told)
     return values
 
 

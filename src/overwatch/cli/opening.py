@@ -67,8 +67,7 @@ def write(text: str, out: Path | None) -> None:
     if out is None:
         click.echo(text)
         return
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadInputError(f"-o {out} cannot be written: {error.strerror or error}") from error
+    from overwatch.analyse.whole import whole
+
+    with saying(), whole(out) as part:
+        part.write_text(text + "\n", encoding="utf-8")
