@@ -63,7 +63,7 @@ def _header(story: Story) -> Markup:
 def _banner(story: Story, found: list[Group]) -> Markup:
     """One sentence: how it ended, and what the first serious thing was."""
     bad = [group for group in found if group.severity != "info"]
-    ended = story.run.outcome or f"not ended ({story.last.link.state.replace('_', ' ')})"
+    ended = _ended(story)
     reason = f": {story.run.reason}" if story.run.reason else ""
     if not bad:
         said = (
@@ -89,6 +89,14 @@ def _banner(story: Story, found: list[Group]) -> Markup:
     )
     rest = f"The run {ended}{reason}.{more} In all {kinds} kind{'' if len(bad) == 1 else 's'} of findings."
     return tag("div", tag("b", text(headline)), tag("p", text(rest)), class_=f"card banner {severity}")
+
+
+def _ended(story: Story) -> str:
+    """How it ended, as a verb."""
+    outcome = story.run.outcome
+    if outcome is None:
+        return f"had not ended ({story.last.link.state.replace('_', ' ')})"
+    return f"was {outcome}" if outcome == "interrupted" else outcome
 
 
 def _sentence(message: str) -> str:

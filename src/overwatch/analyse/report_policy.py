@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from overwatch.analyse.align import along
 from overwatch.analyse.curves import TASK_METRIC, Curve, in_order
 from overwatch.analyse.figure import Level, Line, chart, figure, legend
 from overwatch.analyse.page import Markup, section, tag, text
@@ -23,7 +24,8 @@ def policy(story: Story) -> Markup:
     metric = story.curves.machine.get((TASK_METRIC, None))
     drawn = [_figure(story, curve) for curve in curves]
     if metric is not None and story.run.metric is not None and len(metric) > 1:
-        line = Line(x=metric.update, y=metric.value, series=2)
+        x, y = along(metric, "update")
+        line = Line(x=x.tolist(), y=y.tolist(), series=2)
         drawn.insert(1, figure(story.run.metric.name, "median of envs", chart([line], [], _marks(story))))
     parts = [tag("div", *drawn[:_MORE], class_="grid")]
     if len(drawn) > _MORE:
