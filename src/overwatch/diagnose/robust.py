@@ -39,7 +39,8 @@ def median_of(values: Floats) -> float:
         parted.partition(half)
         low = np.maximum.reduce(parted[:half]).item()
     high: float = parted.item(half)
-    return high if values.size % 2 else (low + high) / 2
+    # Two zeros are equal, so how they are sorted is up to the machine: the sum has one sign.
+    return (high if values.size % 2 else (low + high) / 2) + 0.0
 
 
 def spread_low(values: Floats) -> float:

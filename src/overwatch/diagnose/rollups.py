@@ -112,12 +112,13 @@ def _median(ordered: Floats) -> float | None:
     if not ordered.size:
         return None
     middle = ordered.item(half) if ordered.size % 2 else (ordered.item(half - 1) + ordered.item(half)) / 2
-    return middle if np.isfinite(middle) else None
+    # As in `median_of`, a zero has one sign.
+    return middle + 0.0 if np.isfinite(middle) else None
 
 
 def _rank_value(ordered: Floats, share: float) -> float | None:
     """The value below which `share` of the values lie, by nearest rank."""
-    return ordered.item(round(share * (ordered.size - 1))) if ordered.size else None
+    return ordered.item(round(share * (ordered.size - 1))) + 0.0 if ordered.size else None
 
 
 def _sums(envs: Envs, rows: Rows, num_ops: int) -> Sums:
