@@ -1,7 +1,7 @@
 """Values of many points as few measurements: those of one moment and the same subjects are one.
 
 Rules: one export of a policy is one update; a non-finite value of a critical row adds `NonFiniteSeen`; a
-value that ended is an empty column. Must not know messages or how a value was told.
+value that ended is an empty column, of a lane or a slot NaN. Must not know messages or how a value was told.
 """
 
 import math
@@ -14,6 +14,9 @@ from overwatch.events import Column, EnvsRemoved, Measured, NonFiniteSeen, Origi
 from overwatch.otlp.subject import Subject, keys_of
 
 MAX_OFFENDERS: Final = 16
+
+_NAMED: Final = frozenset({Scope.GPU, Scope.SLOT})
+"""Scopes where an end says of which subjects it is."""
 
 _Moment: TypeAlias = tuple[Origin, int, Scope, int]
 """Points of one moment also say equally much of their subjects: the last part is how many ids."""
@@ -28,6 +31,8 @@ class Moments:
         """Envs whose value has no more points, by moment, then by metric."""
         self._over: dict[tuple[Origin, int, Scope], list[str]] = {}
         """The same of scopes with one subject."""
+        self._gone: dict[tuple[Origin, int, Scope], dict[str, list[Subject]]] = {}
+        """The same of lanes and slots."""
 
     def copy(self) -> "Moments":
         """The same values, to which others may be put."""
@@ -41,6 +46,10 @@ class Moments:
             for moment, metrics in self._ended.items()
         }
         other._over = {moment: list(names) for moment, names in self._over.items()}
+        other._gone = {
+            moment: {name: list(subjects) for name, subjects in ended.items()}
+            for moment, ended in self._gone.items()
+        }
         return other
 
     def placed(self, values: Sequence[float], times: Sequence[int]) -> "Moments":
@@ -57,7 +66,7 @@ class Moments:
     @property
     def ends(self) -> bool:
         """Whether any value ended."""
-        return bool(self._ended or self._over)
+        return bool(self._ended or self._over or self._gone)
 
     def put(self, origin: Origin, at: int, row: catalog.Metric, subject: Subject, value: float) -> None:
         """Take a value; of several for one subject the last one counts."""
@@ -71,9 +80,12 @@ class Moments:
         return moment.setdefault(name, {})
 
     def end(self, origin: Origin, at: int, row: catalog.Metric, subject: Subject) -> None:
-        """Take the end of a value; those of slots go with their envs, those of lanes with time."""
+        """Take the end of a value."""
         if row.scope is Scope.ENV:
             self._ended.setdefault((origin, at), {}).setdefault(row.name, []).append(int(subject[0]))
+        elif row.scope in _NAMED:
+            ended = self._gone.setdefault((origin, at, row.scope), {})
+            ended.setdefault(row.name, []).append(subject)
         elif not subject:
             self._over.setdefault((origin, at, row.scope), []).append(row.name)
 
@@ -88,6 +100,8 @@ class Moments:
             where = Scope.RUN if scope is Scope.POLICY else scope
             nothing = dict.fromkeys(names, Column(dtype="<f8", data=b""))
             yield Record(origin=origin, event=Measured(at=at, scope=where, values=nothing))
+        for (origin, at, scope), gone in self._gone.items():
+            yield from (Record(origin=origin, event=event) for event in _nothing(at, scope, gone))
 
 
 def _records(moment: _Moment, metrics: dict[str, dict[Subject, float]]) -> Iterator[Record]:
@@ -104,6 +118,16 @@ def _records(moment: _Moment, metrics: dict[str, dict[Subject, float]]) -> Itera
         seen = _non_finite(at, scope, name, points)
         if seen is not None:
             yield Record(origin=origin, event=seen)
+
+
+def _nothing(at: int, scope: Scope, gone: dict[str, list[Subject]]) -> Iterator[Measured]:
+    """That values of lanes or slots have none any more, those of the same subjects together."""
+    alike: dict[tuple[Subject, ...], dict[str, Column]] = {}
+    for name, subjects in gone.items():
+        told = tuple(dict.fromkeys(subjects))
+        alike.setdefault(told, {})[name] = Column.of([math.nan] * len(told))
+    for told, values in alike.items():
+        yield Measured(at=at, scope=scope, keys=keys_of(scope, told), values=values)
 
 
 def _ends(at: int, ended: dict[str, list[int]]) -> Iterator[EnvsRemoved]:

@@ -233,6 +233,8 @@ def _lanes(state: RunState, event: Measured, stamp: int) -> None:
                 state.throttles[lane] = _throttle(column, position, event.at, stamp)
             elif column.labels is None:
                 value = float(column.array()[position])
+                if math.isnan(value):
+                    _forget(readings, name, event.at)
                 _gauge(readings, name, value, event.at, stamp)
                 _note_usage(state, lane, name, value, event.at)
 
@@ -256,6 +258,14 @@ def _throttle(column: Column, position: int, at: int, stamp: int) -> Throttle:
     word = column.words()[position]
     reasons = [part.strip() for part in (word or "").split(",")]
     return Throttle(reasons=[part for part in reasons if part and part != "none"], at=at, stamp=stamp)
+
+
+def _forget(readings: dict[str, Gauge], name: str, at: int) -> None:
+    """A reading that is none any more; one that came later stays."""
+    row = BY_NAME.get(name)
+    known = None if row is None else readings.get(row.short)
+    if row is not None and known is not None and known.at <= at:
+        del readings[row.short]
 
 
 def _gauge(readings: dict[str, Gauge], name: str, value: float, at: int, stamp: int) -> None:

@@ -9,7 +9,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags, Metric
 
 from overwatch.catalog import KL
 from overwatch.events import EnvsRemoved, LogLine, Measured
-from overwatch.journal import Signal
+from overwatch.fold import Fold
+from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
@@ -285,3 +286,31 @@ def test_a_point_without_a_recorded_value_is_none(kind: str) -> None:
     assert isinstance(ended, EnvsRemoved)
     assert (ended.env_id.array().tolist(), ended.metrics) == ([3], ("overwatch.env.reward",))
     assert decoded.problems == ()
+
+
+def test_readings_of_lanes_and_values_of_slots_end_too() -> None:
+    """What one lane or slot has no value of any more is absent there, and stays with the others."""
+
+    def told(at: int, flags: int) -> Batch:
+        message = ExportMetricsServiceRequest()
+        lanes = metric(message, "hw.gpu.utilization").gauge
+        put(lanes, at, at, as_double=0.5, flags=flags, attributes={"hw.id": "gpu-0"})
+        put(lanes, at, at, as_double=0.6, attributes={"hw.id": "gpu-1"})
+        where = {"overwatch.env.id": 3, "overwatch.slot.id": "r0c0"}
+        slots = metric(message, "overwatch.slot.alpha").gauge
+        put(slots, at, at, as_double=0.7, flags=flags, attributes=where)
+        body = message.SerializeToString()
+        return Batch(sequence=at, stamp=at * S, signal=Signal.METRICS, body=body)
+
+    fold = Fold()
+    gone = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+    seen = []
+    for at, flags in ((1, 0), (2, gone)):
+        fold.skip(at * S, [told(at, flags)])
+        (tracked,) = fold._runs.values()
+        readings = {lane: "utilization" in of_lane for lane, of_lane in tracked.state.lanes.items()}
+        seen.append((readings, float(tracked.state.envs.alpha[0, 0])))
+    assert fold.tower.problems == 0
+    assert seen[0] == ({"gpu-0": True, "gpu-1": True}, pytest.approx(0.7))
+    assert seen[1][0] == {"gpu-0": False, "gpu-1": True}
+    assert math.isnan(seen[1][1])
