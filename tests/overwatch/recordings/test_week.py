@@ -86,7 +86,7 @@ def test_a_budget_that_is_too_small_for_numbers_costs_no_finding(tmp_path: Path)
                 before_s=5,
                 after_s=35,
             ),
-            112,
+            130,
         ),
     ],
     ids=["64 envs", "4,096 envs"],
