@@ -156,6 +156,12 @@ class Places(Derived):
     def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found, there: int) -> Found:
         if len(self._known) >= MOST or self._subjects + found.rows.size > TIMES * there:
             self.forget()
+        replaced = self._known.get(key)
+        if replaced is not None:
+            # What comes to lie at its place in memory was not told what it was.
+            self._told.pop((LANE, id(replaced.found)), None)
+            self._told.pop((STAGE, id(replaced.found)), None)
+            self._subjects -= replaced.found.rows.size
         self._known[key] = _Known(told, found)
         self._subjects += found.rows.size
         return found

@@ -86,3 +86,16 @@ def test_what_is_told_again_changes_nothing_and_what_is_new_does(events: list[Ev
 
     assert _seen(state) == _plain(events)
     assert by_lane == {lane: [row for row, one in enumerate(lanes) if one == lane] for lane in set(lanes)}
+
+
+def test_sets_with_the_same_short_name_are_not_taken_for_one_another() -> None:
+    """Ids that begin and end alike, told the same lanes and stages by turns: each set is as it was told."""
+    ends = [0, 1, 2, 3]
+    sets = [[*ends, *range(10 * part, 10 * part + 4), 90, 91, 92, 93] for part in range(1, 8)]
+    events: list[Event] = []
+    for place, ids in enumerate(sets * 6):
+        lanes, stages = [LANES[place // 3 % 2]] * 12, [STAGES[place // 4 % 2].label] * 12
+        told = fakes.envs(START_NS + place, ids, lane=lanes)  # type: ignore[arg-type]  # a lane takes words
+        events += [told, fakes.slots(START_NS + place, ids, ["a"] * 12, stages)]
+
+    assert _seen(fakes.folded(events)) == _plain(events)
