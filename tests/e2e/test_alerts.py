@@ -1,0 +1,111 @@
+"""Faults become alerts at a webhook, through a real collector, Prometheus and Alertmanager."""
+
+import subprocess
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from overwatch.catalog.alerts import alert_name, told_codes
+from overwatch.simulate import Settings
+from overwatch.simulate.corpus import CASES, Case, Class
+from overwatch.simulate.faults import Planned
+from tests.e2e.alerting import BEYOND_S, DIVISOR, Fired, alerting, case_of, fired, play, sampled
+from tests.e2e.collecting import collecting, until
+from tests.real.servers import ask, free_port, need
+
+SILENT_S = 75
+"""A run that fell silent is lost after a minute."""
+LONGER_S = 40
+"""A fault is played for so long at least, so that its alert's hold is over well before the run."""
+BY_STATE = {"run-failed", "telemetry-stale", "run-lost", "non-finite"}
+"""Codes whose alerts ask for a state or a counter."""
+ALERTING = set(told_codes()) | BY_STATE
+NOISY = ("noisy-updates", "early-stops", "sparse-rewards", "healthy-1")
+
+
+def settings(case: Case) -> Settings:
+    """A case, long enough for its alert."""
+    more = msgspec.structs.replace(case, seconds=max(case.seconds, case.at_s + LONGER_S))
+    return more.settings if case.name else msgspec.structs.replace(case, seconds=100).settings
+
+
+def expected(case: Case) -> set[str]:
+    """Alerts of which a fault must bring one; empty where the corpus names no finding that has an alert."""
+    return {alert_name(code) for code in case.expects if code in ALERTING}
+
+
+def watched_s(run: Settings) -> int:
+    """Until when something of a run may still alert."""
+    silent = any(fault.name == "stale" for fault in run.faults)
+    return (run.faults[0].at_s + SILENT_S if silent else run.seconds) + BEYOND_S
+
+
+def prove(folder: Path, runs: list[Settings], wanted: dict[str, set[str]]) -> Fired:
+    """Play runs live, then the same runs to promtool: each wanted alert arrived, and both fired the same."""
+    for name in ("prometheus", "prometheus-alertmanager", "promtool"):
+        need(name)
+    seconds = max(watched_s(run) for run in runs)
+    own = f"127.0.0.1:{free_port()}"
+    with ExitStack() as stack:
+        ends = stack.enter_context(collecting(folder, f"service.telemetry.metrics.address={own}"))
+        pages = ends.metrics.removeprefix("http://"), own
+        url, hook = stack.enter_context(alerting(folder, *pages))
+        until(lambda: ask(url, "count(up == 1) == 2"), "both pages", 60)
+        began = time.monotonic()
+        feeder = threading.Thread(target=play, args=(runs, ends.otlp_http), daemon=True)
+        feeder.start()
+        feeder.join(seconds * 3)
+        assert not feeder.is_alive()
+        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+        missing = {run: names for run, names in wanted.items() if names}
+
+        def arrived() -> bool:
+            told = hook.told["page"] | hook.told["ticket"]
+            return all(any((name, run) in told for name in names) for run, names in missing.items())
+
+        until(arrived, f"alerts of {sorted(missing)}; told so far: {hook.told}", 90)
+        live = fired(url)
+        told = {one for one in hook.told["page"] | hook.told["ticket"] if one[1]}
+    print(f"\n{len(runs)} runs, {len(live)} alerts, holds divided by {DIVISOR}: {sorted(live)}")
+    assert told <= live
+    recorded = {name: values for run in runs for name, values in _sampled(run, seconds).items()}
+    (folder / "case.yaml").write_text(case_of(recorded, live, seconds))
+    done = subprocess.run(
+        ["promtool", "test", "rules", "case.yaml"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return live
+
+
+def _sampled(run: Settings, seconds: int) -> dict[str, list[float | None]]:
+    with np.errstate(all="ignore"):
+        return sampled(run, seconds)
+
+
+def test_a_nan_pages_and_a_healthy_run_does_not(tmp_path: Path) -> None:
+    """The counter moves, the rule fires, the page arrives; the run beside it is left alone."""
+    base = {"gpus": 1, "envs": 4, "slots": 0, "seconds": 20, "seed": 3}
+    runs = [
+        Settings(run_id="poisoned", faults=(Planned(name="nan", at_s=6),), **base),  # type: ignore[arg-type]  # numbers
+        Settings(run_id="well", **base),  # type: ignore[arg-type]  # as above
+    ]
+    live = prove(tmp_path, runs, {"poisoned": {"OverwatchNonFinite"}})
+
+    assert {run for _, run in live} == {"poisoned"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_every_alerting_fault_arrives_and_health_does_not(tmp_path: Path) -> None:
+    """All faults that have an alert, beside noisy healthy runs: each arrives, and nothing of the healthy."""
+    cases = [case for case in CASES if expected(case) or case.label in NOISY]
+    runs = [settings(case) for case in cases]
+    live = prove(tmp_path, runs, {case.label: expected(case) for case in cases})
+
+    healthy = {case.label for case in cases if case.kind is Class.HARMLESS}
+    assert {one for one in live if one[1] in healthy} == set()
