@@ -8,7 +8,7 @@ PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
 BENCH_FLAGS ?=
 
-.PHONY: demo test check lint types imports calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-tui bench-replay generate screenshots constraints clean
+.PHONY: demo test check lint types imports calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -56,6 +56,9 @@ bench-tui: $(VENV)/.installed  ## paint, CPU beside a DataTable, bytes and keys,
 
 bench-replay: $(VENV)/.installed  ## folding, seeking and opening recordings; BENCH_FLAGS="--quick" or "--huge"
 	$(BIN)/python tests/bench/bench_replay.py $(BENCH_FLAGS)
+
+bench-prometheus: $(VENV)/.installed  ## the page of runs: its text, a scrape at the cap, ingest beside 50 scrapers
+	$(BIN)/python tests/bench/bench_prometheus.py $(BENCH_FLAGS)
 
 bench-diagnosis: $(VENV)/.installed  ## what a tick costs at 1,024 to 131,072 envs, beside plain objects
 	$(BIN)/python tests/bench/bench_diagnosis.py $(BENCH_FLAGS)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import pytest
 
 from overwatch.catalog.alerts import alert_name, told_codes
 from overwatch.simulate import Settings
-from overwatch.simulate.corpus import CASES, Case, Class
+from overwatch.simulate.corpus import Case
 from overwatch.simulate.faults import Planned
 from tests.e2e.alerting import BEYOND_S, DIVISOR, Fired, alerting, case_of, fired, play, sampled
 from tests.e2e.collecting import collecting, until
@@ -97,15 +96,3 @@ def test_a_nan_pages_and_a_healthy_run_does_not(tmp_path: Path) -> None:
     live = prove(tmp_path, runs, {"poisoned": {"OverwatchNonFinite"}})
 
     assert {run for _, run in live} == {"poisoned"}
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_every_alerting_fault_arrives_and_health_does_not(tmp_path: Path) -> None:
-    """All faults that have an alert, beside noisy healthy runs: each arrives, and nothing of the healthy."""
-    cases = [case for case in CASES if expected(case) or case.label in NOISY]
-    runs = [settings(case) for case in cases]
-    live = prove(tmp_path, runs, {case.label: expected(case) for case in cases})
-
-    healthy = {case.label for case in cases if case.kind is Class.HARMLESS}
-    assert {one for one in live if one[1] in healthy} == set()

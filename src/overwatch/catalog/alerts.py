@@ -15,6 +15,8 @@ from overwatch.catalog.runbooks import row_code
 PREFIX: Final = "Overwatch"
 QUEUE_FULL: Final = 0.8
 """Share of an exporter's queue from which on it is told."""
+NON_FINITE: Final = "non-finite"
+"""Told by a counter, and by its finding where nobody counted."""
 ROW_HOLD_S: Final = 120
 """Seconds for which a row's finding stands before it is told."""
 
@@ -94,6 +96,9 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
         code="slow-drift", area=_POLICY, hold_s=120, summary="A number of a run creeps the wrong way."
     ),
     FindingAlert(
+        code="env-crashed", area=_FLEET, hold_s=120, summary="An env of a run crashed and did not come back."
+    ),
+    FindingAlert(
         code="crash-storm", area=_FLEET, hold_s=15, summary="Envs of one lane crash one after another."
     ),
     FindingAlert(
@@ -151,4 +156,4 @@ def row_alert(row: Metric) -> FindingAlert:
 
 def told_codes() -> tuple[str, ...]:
     """Codes of all findings that have an alert of their own."""
-    return tuple(alert.code for alert in (*FINDINGS, *map(row_alert, alerted_rows())))
+    return (NON_FINITE, *(alert.code for alert in (*FINDINGS, *map(row_alert, alerted_rows()))))

@@ -11,11 +11,15 @@ from overwatch.catalog.metric import Kind, Metric
 _UNITS: Final = {
     "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "min": "minutes",
     "h": "hours", "d": "days", "By": "bytes", "KiBy": "kibibytes", "MiBy": "mebibytes", "GiBy": "gibibytes",
+    "TiBy": "tibibytes", "KBy": "kilobytes", "MBy": "megabytes", "GBy": "gigabytes", "TBy": "terabytes",
     "m": "meters", "V": "volts", "A": "amperes", "J": "joules", "W": "watts", "g": "grams",
-    "Cel": "celsius", "Hz": "hertz", "%": "percent",
+    "Cel": "celsius", "Hz": "hertz", "1": "", "%": "percent",
 }  # fmt: skip
-_PER: Final = {"s": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day"}
+_PER: Final = {
+    "s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week", "mo": "month", "y": "year",
+}  # fmt: skip
 _NOT_NAME: Final = re.compile(r"[^a-zA-Z0-9:]+")
+_NOT_LABEL: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def prometheus_name(metric: Metric) -> str:
@@ -26,9 +30,7 @@ def prometheus_name(metric: Metric) -> str:
     'overwatch_policy_kl_divergence'
     """
     words = [word for word in _NOT_NAME.split(metric.name) if word]
-    for suffix in _unit_words(metric.unit):
-        if suffix not in words:
-            words.append(suffix)
+    words += [suffix for suffix in _unit_suffixes(metric.unit) if suffix and suffix not in words]
     if metric.kind is Kind.COUNTER:
         words = [word for word in words if word != "total"] + ["total"]
     elif metric.unit == "1" and metric.kind is Kind.GAUGE:
@@ -38,16 +40,20 @@ def prometheus_name(metric: Metric) -> str:
 
 
 def label_name(attribute: str) -> str:
-    """Prometheus label of an attribute key: `rl.run.id` becomes `rl_run_id`."""
-    return _NOT_NAME.sub("_", attribute)
+    """Prometheus label of an attribute key: `rl.run.id` becomes `rl_run_id`.
+
+    >>> label_name("2xx"), label_name("_hidden"), label_name("__kept__")
+    ('key_2xx', 'key_hidden', '__kept__')
+    """
+    name = _NOT_LABEL.sub("_", attribute)
+    if name[:1].isdigit():
+        return f"key_{name}"
+    return f"key{name}" if name.startswith("_") and not name.startswith("__") else name
 
 
-def _unit_words(unit: str) -> list[str]:
-    """Suffix words of a UCUM unit; annotations in braces add nothing."""
-    main, _, per = unit.partition("/")
-    words = []
-    if main and "{" not in main and main != "1":
-        words.append(_UNITS.get(main, _NOT_NAME.sub("", main)))
-    if per and "{" not in per:
-        words += ["per", _PER.get(per, _UNITS.get(per, per))]
-    return words
+def _unit_suffixes(unit: str) -> tuple[str, str]:
+    """What a UCUM unit adds: its own word, and `per_` with another; annotations in braces add nothing."""
+    main, _, per = (part.strip() for part in unit.partition("/"))
+    first = "" if "{" in main else _UNITS.get(main, main)
+    second = "" if "{" in per or not per else f"per_{_PER.get(per, per)}"
+    return _NOT_NAME.sub("_", first).strip("_"), _NOT_NAME.sub("_", second).strip("_")

@@ -141,7 +141,11 @@ def _counters(plan: Plan) -> Iterator[Alert]:
         code="non-finite",
         area=Area.POLICY,
         severity="critical",
-        expr=f"{now} > ({before} or 0 * {now})",
+        # A value may be found to be none without a count of it: the finding stands beside the counter.
+        expr=(
+            f"{now} > ({before} or 0 * {now})\nor\n"
+            f'max {BY_RUN} (overwatch_run_findings{{code="non-finite"}}) > 0'
+        ),
         hold_s=plan.hold(15),
         summary="A value of a run that must be finite is not.",
         bad=(told(nan, "1"),),
