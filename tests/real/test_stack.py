@@ -1,5 +1,6 @@
 """`overwatch stack` with real servers: up, status, down, and what goes wrong in between."""
 
+import json
 import os
 import signal
 import socket
@@ -90,6 +91,9 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
         assert value(kl) == 0.01
         assert len(ask(url, "up == 1")) == 2
         assert ask(url, 'up{job="overwatch-collector"} == 1')
+        rules = json.loads(request(f"{url}/api/v1/rules").body)["data"]["groups"]
+        alerts = {rule["name"] for group in rules for rule in group["rules"]}
+        assert {"OverwatchCollectorDown", "OverwatchRunLost", "OverwatchTrustRegionBurnFast"} <= alerts
         active = request(f"{url}/api/v1/alertmanagers").body
         assert f"127.0.0.1:{command.ports['alertmanager']}".encode() in active
         assert command.run("status")[0] == 0

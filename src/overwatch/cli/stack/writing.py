@@ -76,13 +76,13 @@ def _texts(folder: Path, source: Path, wanted: Wanted) -> dict[Path, str]:
         provisioning / "datasources" / "overwatch.yaml": _datasources(source, wanted),
         provisioning / "dashboards" / "overwatch.yaml": _providers(folder, source),
     }
-    return {path: yaml.safe_dump(content, sort_keys=False) for path, content in made.items()}
+    texts = {path: yaml.safe_dump(content, sort_keys=False) for path, content in made.items()}
+    return texts | _rules(folder, source, wanted)
 
 
 def _prometheus(folder: Path, source: Path, wanted: Wanted) -> dict[str, Any]:
     config = _read(source / "prometheus" / "prometheus.yml")
-    rules = (source / "rules" / name for name in ("overwatch.yaml", f"windows-{wanted.windows}.yaml"))
-    config["rule_files"] = [str(path) for path in rules if path.is_file()]
+    config["rule_files"] = [str(path) for path in _rules(folder, source, wanted)]
     told = wanted.ports.get(ALERTMANAGER.name)
     if told is None:
         del config["alerting"]
@@ -98,12 +98,20 @@ def _prometheus(folder: Path, source: Path, wanted: Wanted) -> dict[str, Any]:
     return config
 
 
+def _rules(folder: Path, source: Path, wanted: Wanted) -> dict[Path, str]:
+    """The rules that hold for runs of this length, with links to the Grafana of this stack."""
+    target = folder / PROMETHEUS.name / "rules"
+    grafana = f"http://{LOOPBACK}:{wanted.ports.get(GRAFANA.name, GRAFANA.port)}/"
+    return {
+        target / name: (source / "rules" / name)
+        .read_text(encoding="utf-8")
+        .replace(f"http://{LOOPBACK}:{GRAFANA.port}/", grafana)
+        for name in ("overwatch.yaml", f"windows-{wanted.windows}.yaml")
+    }
+
+
 def _alertmanager(source: Path, wanted: Wanted) -> dict[str, Any]:
-    path = source / "alertmanager" / "alertmanager.yml"
-    if not path.is_file():
-        config: dict[str, Any] = {"route": {"receiver": "ticket"}, "receivers": [{"name": "ticket"}]}
-    else:
-        config = _read(path)
+    config = _read(source / "alertmanager" / "alertmanager.yml")
     hooks = {"webhook_configs": [{"url": wanted.webhook}]} if wanted.webhook else {}
     config["receivers"] = [{"name": receiver["name"], **hooks} for receiver in config["receivers"]]
     return config

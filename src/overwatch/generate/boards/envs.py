@@ -35,18 +35,21 @@ def _count(status: str, steps: tuple[Step, ...]) -> Panel:
     )
 
 
-def _total(title: str, about: str, expr: str, steps: tuple[Step, ...]) -> Panel:
+def _total(title: str, about: str, expr: str, steps: tuple[Step, ...], decimals: int = 0) -> Panel:
     return Panel(
         title=title,
         about=about,
         look=Look.NUMBER,
         queries=(Query(expr=expr, name=title),),
+        decimals=decimals,
         steps=steps,
         width=4,
         height=4,
     )
 
 
+_ANOMALY = f"{promql.worst(promql.of_run('overwatch_outlier_anomaly'), by=_RANKED)} > 0"
+_ENV = promql.worst(promql.of_run("overwatch_outlier_env"), by=_RANKED)
 _OUTLIERS = Panel(
     title="Envs far from the others, the worst first",
     about="The ten most unusual envs of each run by their id; a click on the run opens it, `overwatch "
@@ -54,8 +57,8 @@ _OUTLIERS = Panel(
     "why each one is here.",
     look=Look.TABLE,
     queries=(
-        Query(expr=promql.worst(promql.of_run("overwatch_outlier_anomaly"), by=_RANKED), name="anomaly"),
-        Query(expr=promql.worst(promql.of_run("overwatch_outlier_env"), by=_RANKED), name="env"),
+        Query(expr=_ANOMALY, name="anomaly"),
+        Query(expr=f"{_ENV} and on ({', '.join(_RANKED)}) {_ANOMALY}", name="env"),
     ),
     columns=(Column(unit="none", decimals=2), Column(unit="none", decimals=0)),
     keys={RUN_VARIABLE: "run", "rank": "rank"},
@@ -89,6 +92,7 @@ ENVS = Dashboard(
             "How many episodes end in a second; none for long means that nothing is learned from.",
             f"sum({promql.rate(promql.of_run(prometheus_name(EPISODES)))})",
             words.CALM,
+            decimals=1,
         ),
         _OUTLIERS,
         Panel(

@@ -34,7 +34,7 @@ def _of_host(row: Metric) -> str:
     return promql.worst(promql.of_run(prometheus_name(row)))
 
 
-def _lines(title: str, about: str, expr: str, name: str = _NAME) -> Panel:
+def _lines(title: str, about: str, expr: str, name: str = _NAME, width: int = 6) -> Panel:
     """A share of something, from 0 to 1."""
     return Panel(
         title=title,
@@ -43,7 +43,7 @@ def _lines(title: str, about: str, expr: str, name: str = _NAME) -> Panel:
         queries=(Query(expr=expr, name=name),),
         unit="percentunit",
         top=1,
-        width=8,
+        width=width,
         height=7,
         to=Board.RUN,
     )
@@ -150,12 +150,14 @@ LANES = Dashboard(
             "process help.",
             _of_host(CPU_BUSIEST),
             "{{rl_run_id}}",
+            width=8,
         ),
         _lines(
             "Host memory",
             "Used share of the host's memory; near the top the system kills processes, often the trainer.",
             f"{_of_host(RAM_USED)} / {_of_host(RAM_TOTAL)}",
             "{{rl_run_id}}",
+            width=8,
         ),
         _lines(
             "Data loader, filled",
@@ -163,6 +165,7 @@ LANES = Dashboard(
             "are too slow.",
             f"{_of_host(LOADER_DEPTH)} / {_of_host(LOADER_CAPACITY)}",
             "{{rl_run_id}}",
+            width=8,
         ),
     ),
 )

@@ -77,7 +77,7 @@ def _number(panel: Panel) -> stat.Panel:
 
 
 def _lines(panel: Panel) -> timeseries.Panel:
-    limits = look.GraphThresholdsStyleMode.DASHED if panel.steps else look.GraphThresholdsStyleMode.OFF
+    limits = look.GraphThresholdsStyleMode.DASHED_AND_AREA if panel.steps else look.GraphThresholdsStyleMode.OFF
     drawn = (
         timeseries.Panel()
         .tooltip(

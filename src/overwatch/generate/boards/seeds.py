@@ -81,7 +81,9 @@ SEEDS = Dashboard(
             look=Look.LINES,
             queries=(
                 Query(
-                    expr=promql.total(promql.of_run("overwatch_run_slots"), by=("seed_stage",)),
+                    expr=promql.total(
+                        promql.of_run("overwatch_run_slots", seed_stage="!=unknown"), by=("seed_stage",)
+                    ),
                     name="{{seed_stage}}",
                 ),
             ),
@@ -95,7 +97,9 @@ SEEDS = Dashboard(
             look=Look.BARS,
             queries=(
                 Query(
-                    expr=promql.total(promql.of_run("overwatch_run_slots"), by=("seed_stage",)),
+                    expr=promql.total(
+                        promql.of_run("overwatch_run_slots", seed_stage="!=unknown"), by=("seed_stage",)
+                    ),
                     name="{{seed_stage}}",
                 ),
             ),

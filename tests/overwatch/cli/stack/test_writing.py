@@ -43,6 +43,16 @@ def test_addresses_are_filled_in_and_nothing_else_changes(tmp_path: Path) -> Non
     assert made["alerting"]["alertmanagers"] == [{"static_configs": [{"targets": ["127.0.0.1:19093"]}]}]
 
 
+def test_the_rules_of_the_runs_length_link_to_this_grafana(tmp_path: Path) -> None:
+    """One file for all lengths and one for this one."""
+    write_all(tmp_path, wanted(windows="6h"))
+    files = [Path(name) for name in read(tmp_path / "prometheus" / "prometheus.yml")["rule_files"]]
+
+    assert [path.name for path in files] == ["overwatch.yaml", "windows-6h.yaml"]
+    assert "dashboard_url: http://127.0.0.1:13000/d/overwatch-collector" in files[0].read_text()
+    assert "127.0.0.1:3000" not in "".join(path.read_text() for path in files)
+
+
 def test_without_an_alertmanager_nobody_is_told(tmp_path: Path) -> None:
     """Prometheus does not try one that is not there."""
     write_all(tmp_path, wanted(ports={"prometheus": 19090}))
