@@ -89,7 +89,7 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
         url = command.url("prometheus")
         kl = eventually(lambda: ask(url, 'overwatch_policy_kl_divergence{rl_run_id="stacked"}'), 45)
         assert value(kl) == 0.01
-        assert len(ask(url, "up == 1")) == 2
+        eventually(lambda: ask(url, "count(up == 1) == 2"), 45)
         assert ask(url, 'up{job="overwatch-collector"} == 1')
         rules = json.loads(request(f"{url}/api/v1/rules").body)["data"]["groups"]
         alerts = {rule["name"] for group in rules for rule in group["rules"]}
