@@ -77,7 +77,8 @@ def _number(panel: Panel) -> stat.Panel:
 
 
 def _lines(panel: Panel) -> timeseries.Panel:
-    limits = look.GraphThresholdsStyleMode.DASHED_AND_AREA if panel.steps else look.GraphThresholdsStyleMode.OFF
+    styles = look.GraphThresholdsStyleMode
+    limits = styles.DASHED_AND_AREA if panel.steps else styles.OFF
     drawn = (
         timeseries.Panel()
         .tooltip(
