@@ -1,6 +1,7 @@
 """`overwatch tui`: the live screen, a recording, or one snapshot printed."""
 
 import importlib.util
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from overwatch import codec
 from overwatch.cli.opening import read_stories, saying
 from overwatch.cli.viewclient import fetch_snapshot, view_url
 from overwatch.feeds.baseline import read_baseline
-from overwatch.feeds.inputs import open_input
+from overwatch.feeds.inputs import STDIN, open_input
 from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.snapshot import Snapshot, View
@@ -84,6 +85,8 @@ def watch(source: Source, settings_file: Path | None = None) -> int:
     if source.recording is None:
         return run_tui([_address(one) for one in source.connect or (None,)], source.run_id, settings)
     player = _player(source, source.recording)
+    if source.recording == STDIN:
+        _keys_from_terminal()
     player.paused = source.at_s is not None
     return run_replay(player, source.run_id, settings, _beside(source))
 
@@ -191,6 +194,16 @@ def _player(source: Source, path: Path) -> AnyPlayer:
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
     return player
+
+
+def _keys_from_terminal() -> None:
+    """Take keys from the terminal itself, as standard input was the recording."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise click.ClickException("there is no terminal to take keys from; name a file instead") from error
+    os.dup2(terminal, 0)
+    os.close(terminal)
 
 
 def need_textual() -> None:

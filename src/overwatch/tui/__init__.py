@@ -26,7 +26,7 @@ from overwatch.tui.screens.whole import draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.svg import svg
-from overwatch.tui.text import Line
+from overwatch.tui.text import Line, clean
 from overwatch.tui.theme import Look
 
 if TYPE_CHECKING:
@@ -87,7 +87,16 @@ def run_replay(
     where = str(player.recording.folder)
     app = OverwatchApp(feed, where, settings, Deck(feed))
     app.session.compare_with(beside)
+    app.session.notice = first_word(player.recording.remarks())
     return _show(app)
+
+
+def first_word(remarks: Sequence[str]) -> str | None:
+    """What the screen of a recording says first of what is not in it; `None` where nothing must be said."""
+    if not remarks:
+        return None
+    more = f" (and {len(remarks) - 1} more: overwatch replay tells all)" if len(remarks) > 1 else ""
+    return clean(remarks[0]) + more
 
 
 def _show(app: "OverwatchApp") -> int:

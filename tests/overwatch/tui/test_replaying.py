@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from overwatch import discovery
+from overwatch.feeds.inputs import open_input
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import open_recording
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.snapshot import View
-from overwatch.tui import recording_of
+from overwatch.tui import first_word, recording_of
 from tests import fakes
 from tests.overwatch.collector.running import eventually, http, running
+from tests.overwatch.feeds import otlpfiles
 from tests.overwatch.tui import ptys, scenario
 from tests.overwatch.tui.pressing import Terminal
 
@@ -25,6 +27,21 @@ def test_r_leaves_for_the_recording_where_one_is_known() -> None:
 
     assert terminal.session.replaying
     assert terminal.session.leaving
+
+
+def test_the_screen_says_first_what_could_not_be_read(tmp_path: Path) -> None:
+    """The first remark, how many more there are, and nothing that moves the terminal's cursor."""
+    (tmp_path / "a\x1b[2J.json").write_bytes(otlpfiles.lines([otlpfiles.logs(1)]) + b"garbage\n")
+    remarks = open_input(tmp_path).remarks()
+    opened = open_input(tmp_path)
+    assert list(opened.recorded())
+    said = first_word(opened.remarks()) or ""
+
+    assert not remarks
+    assert "newest time" in said
+    assert "(and 1 more: overwatch replay tells all)" in said
+    assert "\x1b" not in said
+    assert first_word(()) is None
 
 
 def test_r_says_what_to_type_where_no_recording_is_known() -> None:
