@@ -6,10 +6,14 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from prometheus_client.parser import text_string_to_metric_families as plain_text
+
 from overwatch.catalog import Scope
 from overwatch.collector import Service
 from overwatch.collector.telemetry import MOST_CAPPED, capped
 from overwatch.events import Measured, scalars
+from overwatch.serve.families import Text
+from overwatch.serve.families import page as families_page
 from overwatch.state.overflow import Overflow
 from tests.overwatch.collector.running import eventually, http, run_started, running, told
 
@@ -52,9 +56,10 @@ def test_names_beyond_a_cap_are_counted_and_named(tmp_path: Path) -> None:
         url = f"{service.context.board.url('otlp_http')}/v1/logs"
         body = told("run-flood", [run_started(), flood])
         assert http(url, body, content_type="application/x-protobuf").status == 200
-        series = 'overwatch_tower_capped_total{kind="metric",rl_run_id="run-flood"}'
+        series = 'overwatch_tower_capped_total{rl_run_id="run-flood",kind="metric"}'
         eventually(lambda: figure(service, series) == 44)
-        assert 'overwatch_tower_offender_total{kind="metric",name="overwatch.custom.n0' in page(service)
+        labels = 'rl_run_id="run-flood",kind="metric",name="overwatch.custom.n0256"'
+        assert figure(service, f"overwatch_tower_offender_total{{{labels}}}") == 1
 
 
 def test_only_the_worst_runs_are_listed() -> None:
@@ -62,7 +67,7 @@ def test_only_the_worst_runs_are_listed() -> None:
     runs = {f"run-{number:02}": Overflow() for number in range(40)}
     for number, overflow in enumerate(runs.values()):
         overflow.note("env", "x" * 500, number + 1)
-    counts, names = capped(runs)
+    counts, names = plain_text(families_page(capped(runs), Text.PLAIN).decode())
 
     listed = [sample.labels["rl_run_id"] for sample in counts.samples]
     assert listed == [f"run-{number:02}" for number in reversed(range(40 - MOST_CAPPED, 40))]
