@@ -215,7 +215,7 @@ def _with_places(body: bytes, slots: Sequence[Slot]) -> bytes:
 
 
 def _columns(said: Decoded, moments: _Places) -> tuple[_Columns, ...] | None:
-    """The measurements of a body that holds places; `None` where it tells anything else."""
+    """The measurements of a body that holds places; `None` where it tells anything else, or ends a value."""
     if said.series is not None and said.series.moments.ends:
         return None
     found: list[_Columns] = []
@@ -223,11 +223,10 @@ def _columns(said: Decoded, moments: _Places) -> tuple[_Columns, ...] | None:
         event = record.event
         if not isinstance(event, Measured):
             return None
-        places = {
-            name: one.array().astype(np.intp) for name, one in event.values.items() if one.labels is None
-        }
-        if not all(map(len, places.values())):
+        numbers = {name: one.array() for name, one in event.values.items() if one.labels is None}
+        if not all(len(one) and np.isfinite(one).all() for one in numbers.values()):
             return None
+        places = {name: one.astype(np.intp) for name, one in numbers.items()}
         some = int(next(iter(places.values()))[0])
         found.append(_Columns(origin=record.origin, moment=int(moments[some]), event=event, places=places))
     return tuple(found)

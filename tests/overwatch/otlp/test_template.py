@@ -227,3 +227,19 @@ def test_histograms_have_no_template() -> None:
     metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="overwatch.policy.update_time")
     metric.histogram.data_points.add(time_unix_nano=T, count=3, sum=1.5, bucket_counts=[3])
     assert learn(request.SerializeToString()) is None
+
+
+def test_values_that_end_have_no_template() -> None:
+    """A point without a recorded value is no number."""
+    request = fleet(10)
+    for point in request.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points:
+        point.flags = 1
+    assert learn(request.SerializeToString()) is None
+    lane = ExportMetricsServiceRequest()
+    lane.CopyFrom(fleet(0))
+    gauge = lane.resource_metrics[0].scope_metrics[0].metrics.add(name="hw.gpu.utilization").gauge
+    gauge.data_points.add(
+        attributes=to_pairs({"overwatch.lane.id": "GPU-a"}), time_unix_nano=T, as_double=1.0, flags=1
+    )
+    assert decode(Signal.METRICS, lane.SerializeToString()).records
+    assert learn(lane.SerializeToString()) is None
