@@ -60,7 +60,7 @@ def test_without_a_second_to_begin_at_it_plays(folder: Path) -> None:
     [
         (["--replay", ".", "--connect", "ws://x:1"], "exclude one another"),
         (["--at", "3"], "--at is a second of a recording"),
-        (["--replay", "."], "is no recording"),
+        (["--replay", "."], "holds nothing that can be replayed"),
     ],
 )
 def test_what_cannot_be_replayed_is_said(options: list[str], said: str, tmp_path: Path) -> None:

@@ -76,9 +76,10 @@ def run_demo(options: DemoOptions) -> int:
         _announce(endpoints, out)
         trainer = Child("trainer", _trainer_command(options, endpoints, run_id, out), out, {})
         last = _headless(options, endpoints, trainer) if headless else _screen(endpoints, run_id)
+        # The numbers of a run are on the page while it lives.
+        (out / "metrics.prom").write_bytes(fetch(f"{endpoints.metrics}/metrics"))
         trainer.stop(STOP_S)
         last = _snapshot(endpoints) or last
-        (out / "metrics.prom").write_bytes(fetch(f"{endpoints.metrics}/metrics"))
     finally:
         if trainer is not None:
             trainer.stop(STOP_S)

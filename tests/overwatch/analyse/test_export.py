@@ -137,7 +137,7 @@ def test_openmetrics_escapes_what_a_run_is_called(story: Story) -> None:
     text = "\n".join(line for line, _ in openmetrics(broken)) + "\n"
 
     families = {family.name: family for family in _families(text)}
-    assert families["overwatch_custom_0_my_own_"].samples[0].labels["rl_run_id"] == hostile
+    assert families["overwatch_custom_0_my_own"].samples[0].labels["rl_run_id"] == hostile
 
 
 def test_prometheus_makes_blocks_of_it(storm: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from overwatch.sdk.rings.layout import (
 _REASON: Final = {reason: W_DROPPED + place for place, reason in enumerate(REASONS)}
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One record as it goes into a ring."""
 
     kind: int
