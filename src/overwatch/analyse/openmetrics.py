@@ -9,7 +9,7 @@ from typing import Final
 
 from overwatch.analyse.samples import Series, samples, series
 from overwatch.analyse.story import Story
-from overwatch.catalog import label_name, prometheus_name
+from overwatch.catalog import label_name, plain_name, prometheus_name
 from overwatch.serve.families import labels_text
 from overwatch.serve.prometheus import RUN_LABEL
 
@@ -49,9 +49,7 @@ def _lane(story: Story, name: str) -> str:
 def _name(one: Series) -> str:
     row = one.curve.row
     known = row is not None and row.name == one.name
-    name = prometheus_name(row) if known and row is not None else label_name(one.name)
-    name = "".join(each if each.isascii() and (each.isalnum() or each in "_:") else "_" for each in name)
-    name = f"_{name}" if name[:1].isdigit() else name
+    name = prometheus_name(row) if known and row is not None else plain_name(one.name)
     return name.removesuffix("_total") if one.counts else name
 
 

@@ -38,7 +38,7 @@ from overwatch.catalog.metric import (
     Scope,
     Side,
 )
-from overwatch.catalog.names import label_name, prometheus_name
+from overwatch.catalog.names import label_name, plain_name, prometheus_name
 from overwatch.catalog.policy import KL
 from overwatch.catalog.stages import Stage, parse_stage
 
@@ -69,6 +69,7 @@ __all__ = [
     "label_name",
     "of_scope",
     "parse_stage",
+    "plain_name",
     "prometheus_name",
 ]  # fmt: skip
 

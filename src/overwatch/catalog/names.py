@@ -29,12 +29,29 @@ def prometheus_name(metric: Metric) -> str:
     >>> prometheus_name(KL)
     'overwatch_policy_kl_divergence'
     """
-    words = [word for word in _NOT_NAME.split(metric.name) if word]
+    words = _words(metric.name)
     words += [suffix for suffix in _unit_suffixes(metric.unit) if suffix and suffix not in words]
     if metric.kind is Kind.COUNTER:
         words = [word for word in words if word != "total"] + ["total"]
     elif metric.unit == "1" and metric.kind is Kind.GAUGE:
         words = [word for word in words if word != "ratio"] + ["ratio"]
+    return _joined(words)
+
+
+def plain_name(name: str) -> str:
+    """Prometheus name of a number that has no row, and so no unit.
+
+    >>> plain_name("0 my.own %")
+    '_0_my_own'
+    """
+    return _joined(_words(name))
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in _NOT_NAME.split(name) if word]
+
+
+def _joined(words: list[str]) -> str:
     name = "_".join(words)
     return f"_{name}" if name[:1].isdigit() else name
 
