@@ -24,6 +24,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.geometry import Size
 from textual.timer import Timer
+from textual.worker import Worker
 
 from overwatch import discovery
 from overwatch.feeds.live import Connection, Update
@@ -132,7 +133,7 @@ class OverwatchApp(App[int]):
         """Start following, and leave the terminal in order whoever ends us."""
         self.set_interval(1.0, self._every_second)
         self._list_soon()
-        self.run_worker(self._follow, exit_on_error=True)
+        _: Worker[None] = self.run_worker(self._follow, exit_on_error=True)
         if not self.is_headless:
             gc.freeze()  # what start-up made lives as long as we do; to search it would hold up a frame
             loop = asyncio.get_running_loop()
@@ -217,7 +218,8 @@ class OverwatchApp(App[int]):
         return f"written: {path.expanduser().absolute()}"
 
     def _list_soon(self) -> None:
-        self.run_worker(self._list, group="runs", exclusive=True)
+        # A function: what is replaced before it began must not be a coroutine that nobody awaited.
+        _: Worker[None] = self.run_worker(self._list, group="runs", exclusive=True)
 
     async def _list(self) -> None:
         self.session.runs = await self._feed.runs()
