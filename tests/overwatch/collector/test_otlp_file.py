@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.journal import Batch, Signal
+from overwatch.journal.cursors import CursorFile, Place
 from overwatch.otlp.decode import decode
 from overwatch.otlp.jsonl import from_json
 from overwatch.recordings.index import Entry, Located, Raised
@@ -218,6 +220,7 @@ ROTATING = (
     "exporters.otlp_file.rotation.max_minutes=0.001",
 )
 
+ROTATING_NS = 60_000_000
 PATIENCE_S = 80.0
 """The process that packs has the lowest priority: on a busy machine its turn comes late."""
 
@@ -241,6 +244,38 @@ def test_what_was_rotated_is_packed_beside_and_replays_as_it_was_live(tmp_path: 
     assert [codec.encode(snapshot) for snapshot in recording.recorded()] == live
     assert [e.sequence for e in all_entries(tmp_path) if isinstance(e, Located)] == list(range(2, 41))
     assert recording.bad_batches == recording.bad_lines == 0
+
+
+def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart can go back over one rotation, so a backlog that needs several keeps its place at each."""
+    done, gate = list[str](), threading.Event()
+    rotate, write, save = RecordingWriter.rotate, RecordingWriter.write, CursorFile.save
+
+    def rotated(writer: RecordingWriter) -> None:
+        done.append("rotate")
+        rotate(writer)
+
+    def written(writer: RecordingWriter, batch: Batch) -> None:
+        gate.wait(PATIENCE_S)
+        write(writer, batch)
+
+    def saved(file: CursorFile, place: Place, *, sync: bool = False) -> None:
+        if "otlp_file" in file._name:
+            done.append("keep")
+        save(file, place, sync=sync)
+
+    monkeypatch.setattr(RecordingWriter, "rotate", rotated)
+    monkeypatch.setattr(RecordingWriter, "write", written)
+    monkeypatch.setattr(CursorFile, "save", saved)
+    with running(tmp_path, *ROTATING) as service:
+        for seq in range(1, 6):
+            send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+            began = time.time_ns()
+            eventually(lambda began=began: time.time_ns() - began > ROTATING_NS)
+        gate.set()
+        eventually(lambda: done.count("rotate") >= 3, PATIENCE_S)
+
+    assert ("rotate", "rotate") not in list(pairwise(done))
 
 
 def own_metrics(service: Service) -> bytes:

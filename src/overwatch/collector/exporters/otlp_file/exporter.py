@@ -77,6 +77,8 @@ class OtlpFileExporter:
         """The files are what they were at the place that was kept, and there is one."""
         self._is_dirty = False
         """Something was written since the place was kept."""
+        self._is_rotated = False
+        """Files were rotated since then."""
         self._stopping = threading.Event()
         self._end: int | None = None
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
@@ -173,12 +175,14 @@ class OtlpFileExporter:
         rotation, writer = self._config.rotation, self._writer
         is_full = writer.size >= rotation.max_megabytes * _MIB
         is_old = writer.began is not None and stamp - writer.began > rotation.max_minutes * _MINUTE_NS
-        if is_full or is_old:
+        if (is_full or is_old) and not self._is_rotated:
             writer.rotate()
-            self._keep_at = 0.0
-            self._is_dirty = self._kept is not None
+            self._is_rotated = self._is_dirty = self._kept is not None
             if self._kept is None:
                 self._give()
+        if self._is_rotated:
+            # A restart goes back over one rotation: before the next, this one must be behind the place.
+            self._keep()
 
     def _give(self) -> None:
         """Every piece so far may be rewritten."""
@@ -232,7 +236,7 @@ class OtlpFileExporter:
             note = msgspec.json.encode(_Note(folder=self._folder, marks=self._writer.marks()))
             self._kept.save(Place(position=self._written, note=note), sync=True)
             self._cursor.keep(self._written)
-        self._is_dirty = False
+        self._is_dirty = self._is_rotated = False
         self._give()
 
     def _guarded(self, write: Callable[[], None]) -> bool:
