@@ -48,5 +48,4 @@ class Indexed:
         """The request of an entry."""
         if entry.length > MOST_BYTES:
             raise MalformedJson(f"$: a line of {entry.length} bytes; at most {MOST_BYTES} are read")
-        line = self._files.read(entry.file, entry.offset, entry.length)
-        return from_json(entry.signal, line.rstrip(b"\r\n"))
+        return from_json(entry.signal, self._files.line(entry).rstrip(b"\r\n"))

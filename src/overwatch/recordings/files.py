@@ -1,38 +1,49 @@
 """The files of a recording: its index line by line over all pieces, and the bytes that a line points at.
 
 Rules: a piece's lines name files as they were called while they were written; which file that is now is
-decided here. A collector may rotate and pack while the recording is read: what was read of the index stays
-good until its piece is thinned. Must not know what lines and batches mean.
+decided here. A collector may rotate, pack, join and thin while the recording is read: what was read of the
+index stays good, and a batch is found again by its sequence and stamp. Must not know what lines and batches
+mean.
 """
 
 import os
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from overwatch.otlp.grain import Grain
-from overwatch.recordings.index import Header, RecordingError, read_entry
-from overwatch.recordings.packed import PackedReader, unpacked_lines
+from overwatch.recordings.index import Header, Located, RecordingError, read_entry
+from overwatch.recordings.packed import PackedReader, unpacked
 from overwatch.recordings.pieces import INDEX, PACKED, Inventory, Piece, inventory
 
 LIVE: Final = "index.jsonl"
 _KEPT_READERS: Final = 2
-_TRIES: Final = 5
+_KEPT_PLACES: Final = 2
+_MOST_HELD: Final = 256
+"""Pieces, the newest, whose index is open before the first line is given, and so stays readable."""
+_TRIES: Final = 20
+_CHUNK_BYTES: Final = 1 << 20
+
+_Places: TypeAlias = dict[tuple[int, int], tuple[int, int]]
+"""Offset and length by sequence and stamp."""
 
 
 class RecordingFiles:
-    """One folder; `lines` says what `read` may be asked for. Not safe for several threads at once."""
+    """One folder; `lines` says what `line` may be asked for. Not safe for several threads at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._number = 1
         """Of the files that were written to when the index was read."""
-        self._live: tuple[int, int] | None = None
-        """Which file the live index was then."""
+        self._live: int | None = None
+        """Descriptor of what was the live index then; open, so that no other file gets its inode."""
+        self._let_go: Callable[[], object] = _nothing
         self._readers: OrderedDict[str, PackedReader] = OrderedDict()
+        self._places: OrderedDict[Piece, _Places] = OrderedDict()
 
     def list(self) -> Inventory:
         """What lies in the folder now. Raises `OSError`."""
@@ -40,12 +51,14 @@ class RecordingFiles:
 
     def lines(self) -> Iterator[tuple[Piece | None, bytes]]:
         """Every line of the index in order, with its piece; `None` is being written to. Raises `OSError`."""
-        found = self._settle()
-        for piece in found.pieces:
-            for line in piece_lines(self.folder, piece):
-                yield piece, line
-        for line in live_lines(self.folder):
-            yield None, line
+        with ExitStack() as held:
+            pieces, files = self._hold(held)
+            for piece in pieces:
+                for line in _lines_of(self.folder, piece, files.get(piece)):
+                    yield piece, line
+            if self._live is not None:
+                for line in _lines_at(self._live):
+                    yield None, line
 
     def stored(self, piece: Piece | None, file: str) -> str:
         """Where the bytes of a file that a line names lie. Raises `RecordingError` for one elsewhere."""
@@ -53,43 +66,102 @@ class RecordingFiles:
             raise RecordingError(f"{self.folder / LIVE} points outside of its folder: {file!r}")
         return file if piece is None else piece.name(file.removesuffix(".jsonl"))
 
+    def line(self, entry: Located) -> bytes:
+        """The line of a batch, newline excluded, wherever it lies by now; its `file` is as `stored` gave it.
+
+        Raises `OSError`, `FileNotFoundError` too where nothing of the batch was kept.
+        """
+        if not self._is_moved(entry.file):
+            with suppress(FileNotFoundError):
+                return self.read(entry.file, entry.offset, entry.length)
+        tried = None
+        while (piece := self._holding(entry.file)) != tried:
+            tried = piece
+            with suppress(FileNotFoundError):
+                return self._read_from(piece, entry)
+        raise FileNotFoundError(f"{self.folder / entry.file}: batch {entry.sequence} is not there any more")
+
     def read(self, stored: str, offset: int, length: int) -> bytes:
-        """Bytes of a stored file's plain stream. Raises `OSError`."""
+        """Bytes of the plain stream of a stored file that has not moved. Raises `OSError`."""
         if stored.endswith(PACKED):
             return self._packed(stored).read(offset, length)
-        try:
-            with (self.folder / stored).open("rb") as file:
-                moved = "-" not in stored and self._live != _identity(self.folder / LIVE)
-                if not moved:
-                    return os.pread(file.fileno(), length, offset)
-        except FileNotFoundError:
-            if "-" not in stored and self._live == _identity(self.folder / LIVE):
-                raise
-        return self._packed(self._moved(stored)).read(offset, length)
+        with (self.folder / stored).open("rb") as file:
+            if self._is_moved(stored):
+                raise FileNotFoundError(f"{stored} was rotated since the index was read")
+            return os.pread(file.fileno(), length, offset)
+
+    def _hold(self, held: ExitStack) -> tuple[tuple[Piece, ...], dict[Piece, BinaryIO]]:
+        """The pieces that count, and the newest ones' index files; they belong to the live index of now."""
+        for attempt in range(_TRIES):
+            found = self._settle()
+            files: dict[Piece, BinaryIO] = {}
+            with ExitStack() as opening:
+                try:
+                    for piece in found.pieces[-_MOST_HELD:]:
+                        path = self.folder / piece.name(INDEX)
+                        files[piece] = opening.enter_context(path.open("rb"))
+                except FileNotFoundError:
+                    if attempt == _TRIES - 1:
+                        raise
+                    continue
+                held.push(opening.pop_all())
+                return found.pieces, files
+        raise AssertionError("the last attempt returns or raises")
 
     def _settle(self) -> Inventory:
         """A listing and a live index that belong together, whatever is rotated meanwhile."""
         found = self.list()
         for _ in range(_TRIES):
-            self._number, self._live = found.number, _identity(self.folder / LIVE)
+            self._number = found.number
+            self._take_live()
             again = self.list()
             if again.number == found.number and not again.rotating:
                 return again
             found = again
         return found
 
-    def _moved(self, stored: str) -> str:
-        """The packed file that has the bytes of one that was rotated since. Raises `OSError`."""
-        kind, _, numbers = stored.removesuffix(".jsonl").partition("-")
+    def _take_live(self) -> None:
+        self._let_go()
+        self._live = None
+        with suppress(FileNotFoundError):
+            self._live = os.open(self.folder / LIVE, os.O_RDONLY | os.O_CLOEXEC)
+            self._let_go = weakref.finalize(self, os.close, self._live)
+
+    def _is_moved(self, stored: str) -> bool:
+        """Whether a file that was written to when the index was read has another name now."""
+        return "-" not in stored and self._live_then() != _identity(self.folder / LIVE)
+
+    def _live_then(self) -> tuple[int, int] | None:
+        if self._live is None:
+            return None
+        known = os.fstat(self._live)
+        return known.st_dev, known.st_ino
+
+    def _holding(self, stored: str) -> Piece:
+        """The piece that holds by now what a file held when the index was read. Raises `OSError`."""
+        numbers = stored.partition(".")[0].partition("-")[2]
         number = int(numbers.partition("-")[0]) if numbers else self._number
-        for piece in self.list().pieces:
-            if piece.first <= number <= piece.last:
-                if not piece.is_packed:
-                    return piece.name(kind)
-                shares = header_of(self.folder, piece).runs.values()
-                if piece.first == piece.last and all(share.grain is Grain.WHOLE for share in shares):
-                    return piece.name(kind)
-        raise FileNotFoundError(f"{stored} was thinned since the index was read")
+        there = (piece for piece in self.list().pieces if piece.first <= number <= piece.last)
+        return next(there, Piece(first=number, last=number))
+
+    def _read_from(self, piece: Piece, entry: Located) -> bytes:
+        """A batch out of a piece. Raises `OSError`, `FileNotFoundError` where it was thinned."""
+        name = piece.name(entry.signal.value)
+        if piece.generation == 0:
+            return self.read(name, entry.offset, entry.length)
+        place = self._places_of(piece).get((entry.sequence, entry.stamp))
+        if place is None:
+            raise FileNotFoundError(name)
+        return self.read(name, *place)
+
+    def _places_of(self, piece: Piece) -> _Places:
+        places = self._places.get(piece)
+        if places is None:
+            places = self._places[piece] = _placed(self.folder, piece)
+            if len(self._places) > _KEPT_PLACES:
+                self._places.popitem(last=False)
+        self._places.move_to_end(piece)
+        return places
 
     def _packed(self, stored: str) -> PackedReader:
         reader = self._readers.get(stored)
@@ -99,6 +171,34 @@ class RecordingFiles:
                 self._readers.popitem(last=False)
         self._readers.move_to_end(stored)
         return reader
+
+
+def _nothing() -> None:
+    """There is no descriptor yet."""
+
+
+def _lines_at(fd: int) -> Iterator[bytes]:
+    """The lines of an open file, wherever it stands. Raises `OSError`."""
+    at, rest = 0, b""
+    while chunk := os.pread(fd, _CHUNK_BYTES, at):
+        at += len(chunk)
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def _placed(folder: Path, piece: Piece) -> _Places:
+    """Where the batches of a piece lie. Raises `OSError`."""
+    places: _Places = {}
+    for line in piece_lines(folder, piece):
+        try:
+            entry = read_entry(line)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(entry, Located):
+            places[entry.sequence, entry.stamp] = entry.offset, entry.length
+    return places
 
 
 def live_lines(folder: Path) -> Iterator[bytes]:
@@ -112,12 +212,19 @@ def live_lines(folder: Path) -> Iterator[bytes]:
 
 def piece_lines(folder: Path, piece: Piece) -> Iterator[bytes]:
     """The lines of a piece's index. Raises `OSError`."""
+    return _lines_of(folder, piece, None)
+
+
+def _lines_of(folder: Path, piece: Piece, file: BinaryIO | None) -> Iterator[bytes]:
+    """The lines of a piece's index, of which a file may be open. Raises `OSError`."""
     path = folder / piece.name(INDEX)
-    if piece.is_packed:
-        yield from unpacked_lines(path)
-        return
-    with path.open("rb") as lines:
-        yield from lines
+    if file is None:
+        with path.open("rb") as opened:
+            yield from _lines_of(folder, piece, opened)
+    elif piece.is_packed:
+        yield from unpacked(file, path)
+    else:
+        yield from file
 
 
 def header_of(folder: Path, piece: Piece) -> Header:

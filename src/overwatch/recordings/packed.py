@@ -174,15 +174,20 @@ def _created(path: Path) -> BinaryIO:
 
 def unpacked_lines(path: Path) -> Iterator[bytes]:
     """The lines of a zstd file of anybody's, newlines included; raises `OSError` where it is damaged."""
-    rest = b""
     with path.open("rb") as file:
-        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        try:
-            while chunk := stream.read(_CHUNK_BYTES):
-                *whole, rest = (rest + chunk).split(b"\n")
-                yield from (line + b"\n" for line in whole)
-        except zstandard.ZstdError as error:
-            _damaged(path, str(error))
+        yield from unpacked(file, path)
+
+
+def unpacked(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """The same of a file that is open; errors name the path."""
+    rest = b""
+    stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
+    try:
+        while chunk := stream.read(_CHUNK_BYTES):
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+    except zstandard.ZstdError as error:
+        _damaged(path, str(error))
     if rest:
         yield rest
 

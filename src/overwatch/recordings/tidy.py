@@ -41,6 +41,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """Around a finding all numbers are kept: from so long before it was true..."""
     after_s: float = 30.0
     """...to so long after it opened."""
+    parent: int | None = None
+    """The process that waits for this one; once it has gone one job at most is done. `None`: nobody waits."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +79,6 @@ class _Tidying:
         self._gone: dict[Piece, list[Gone]] = {}
         self._bad: set[Piece] = set()
         self._error: str | None = None
-        self._parent = os.getppid()
 
     def run(self) -> Report:
         """Jobs until none is due, or nobody waits for them any more."""
@@ -85,7 +86,7 @@ class _Tidying:
         self._raised[None] = [e for e in _entries(self._folder, None) if isinstance(e, Raised)]
         while True:
             held = self._look()
-            if os.getppid() != self._parent:
+            if jobs and self._orders.parent not in (None, os.getppid()):
                 break
             job = next_job(held, self._orders.rules, self._orders.now, self._live_bytes())
             if job is None:

@@ -6,6 +6,7 @@ process does.
 """
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -68,6 +69,7 @@ class Tidying:
             rules=self._config.rules,
             before_s=thinning.before_s,
             after_s=thinning.after_s,
+            parent=os.getpid(),
         )
         command = [sys.executable, "-m", "overwatch.recordings", msgspec.json.encode(orders).decode()]
         self._process = subprocess.Popen(
