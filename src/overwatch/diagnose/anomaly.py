@@ -46,6 +46,7 @@ FACTORS: Final[tuple[Rule, ...]] = (
 )  # fmt: skip
 STATUSES: Final = ("ok", "degraded", "stalled", "diverging", "crashed")
 """Better ones first; the place is the code."""
+_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ class Anomalies:
 
     def of_status(self, status: str) -> Ints:
         """Rows of envs of one status, in table order."""
+        if all(factor.status != status for factor in self.factors):
+            return _NONE
         return np.flatnonzero(self.codes == STATUSES.index(status))
 
 

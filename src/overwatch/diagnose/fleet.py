@@ -30,7 +30,7 @@ class Fleet:
     @property
     def newest_at(self) -> int:
         """Producer's time of the newest env record; 0 when there is none."""
-        return int(self.state.envs.seen_at[: self.n].max(initial=0))
+        return int(np.maximum.reduce(self.state.envs.seen_at[: self.n], initial=0))
 
     @property
     def lively_at(self) -> int:

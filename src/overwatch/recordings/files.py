@@ -16,6 +16,7 @@ from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 
+from overwatch.recordings.handles import Handles
 from overwatch.recordings.index import Header, Located, RecordingError, read_entry
 from overwatch.recordings.packed import PackedReader, unpacked
 from overwatch.recordings.pieces import INDEX, PACKED, Inventory, Piece, inventory
@@ -37,6 +38,9 @@ class RecordingFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._root = f"{folder}{os.sep}"
+        self._handles = Handles()
+        """Of plain files; what a descriptor was opened for stays readable whatever becomes of its name."""
         self._number = 1
         """Of the files that were written to when the index was read."""
         self._live: int | None = None
@@ -71,9 +75,8 @@ class RecordingFiles:
 
         Raises `OSError`, `FileNotFoundError` too where nothing of the batch was kept.
         """
-        if not self._is_moved(entry.file):
-            with suppress(FileNotFoundError):
-                return self.read(entry.file, entry.offset, entry.length)
+        with suppress(FileNotFoundError):
+            return self.read(entry.file, entry.offset, entry.length)
         tried = None
         while (piece := self._holding(entry.file)) != tried:
             tried = piece
@@ -85,10 +88,13 @@ class RecordingFiles:
         """Bytes of the plain stream of a stored file that has not moved. Raises `OSError`."""
         if stored.endswith(PACKED):
             return self._packed(stored).read(offset, length)
-        with (self.folder / stored).open("rb") as file:
-            if self._is_moved(stored):
-                raise FileNotFoundError(f"{stored} was rotated since the index was read")
-            return os.pread(file.fileno(), length, offset)
+        path = self._root + stored
+        is_new = path not in self._handles
+        fd = self._handles.of(path)
+        if is_new and self._is_moved(stored):
+            self._handles.forget(path)
+            raise FileNotFoundError(f"{path} was rotated since the index was read")
+        return os.pread(fd, length, offset)
 
     def _hold(self, held: ExitStack) -> tuple[tuple[Piece, ...], dict[Piece, BinaryIO]]:
         """The pieces that count, and the newest ones' index files; they belong to the live index of now."""
@@ -123,6 +129,7 @@ class RecordingFiles:
     def _take_live(self) -> None:
         self._let_go()
         self._live = None
+        self._handles = Handles()
         with suppress(FileNotFoundError):
             self._live = os.open(self.folder / LIVE, os.O_RDONLY | os.O_CLOEXEC)
             self._let_go = weakref.finalize(self, os.close, self._live)

@@ -15,10 +15,13 @@ class Handles:
     """Descriptors by path; those used longest ago are closed. Not safe for several threads at once."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[Path, int] = OrderedDict()
+        self._open: OrderedDict[Path | str, int] = OrderedDict()
         weakref.finalize(self, _close_all, self._open)
 
-    def of(self, path: Path) -> int:
+    def __contains__(self, path: Path | str) -> bool:
+        return path in self._open
+
+    def of(self, path: Path | str) -> int:
         """A descriptor of a file, good until the next call. Raises `OSError`."""
         known = self._open.get(path)
         if known is None:
@@ -29,7 +32,7 @@ class Handles:
             self._open.move_to_end(path)
         return known
 
-    def forget(self, path: Path) -> None:
+    def forget(self, path: Path | str) -> None:
         """Open the file anew next time: another may have its name."""
         known = self._open.pop(path, None)
         if known is not None:
@@ -60,7 +63,7 @@ class Scratch:
             self.append(chunk)
 
 
-def _close_all(known: OrderedDict[Path, int]) -> None:
+def _close_all(known: OrderedDict[Path | str, int]) -> None:
     for fd in known.values():
         with contextlib.suppress(OSError):
             os.close(fd)

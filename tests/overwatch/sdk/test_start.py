@@ -75,7 +75,7 @@ def test_a_preset_is_the_arguments_or_the_environments(
     """An environment that spells it wrong stops no training."""
     monkeypatch.setenv("OVERWATCH_PRESET", wanted)
     with http_sink() as sink:
-        overwatch.sdk.start(preset=given, endpoint=sink.endpoint, sample=False).close()
+        overwatch.sdk.start(preset=given, endpoint=sink.endpoint, sample=False).close(timeout=60)
         (start,) = sink.events(RunStarted)
 
     assert start.preset == judge

@@ -23,7 +23,7 @@ def action_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """
     actions, n = fleet.state.envs.actions, fleet.n
     streak = actions.streak[:n]
-    top = int(streak.max(initial=0))
+    top = int(np.maximum.reduce(streak, initial=0))
     if top < limits.least_repeats:
         return None
     told = int((streak > 0).sum())

@@ -59,7 +59,7 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     if not fleet.n:
         return None
     seen_at = fleet.state.envs.seen_at[: fleet.n]
-    if (fleet.newest_at - int(seen_at.min())) / 1e9 < limits.silent_s:
+    if (fleet.newest_at - int(np.minimum.reduce(seen_at))) / 1e9 < limits.silent_s:
         return None
     quiet_s: Floats = (fleet.lively_at - seen_at) / 1e9
     mute = (quiet_s >= limits.silent_s) & (fleet.state.envs.crashed_at[: fleet.n] == 0)
