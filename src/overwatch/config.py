@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
 
+from overwatch.collector.exporters.further import KEY, Further, section_of, type_of
 from overwatch.collector.secrets import Secret, redact, texts_in
-from overwatch.collector.settings import CollectorConfig, problems
+from overwatch.collector.settings import CollectorConfig, Exporters, problems
 
+_S = TypeVar("_S", bound=msgspec.Struct)
 _ROOTS: Final = ("receivers", "exporters", "extensions", "service", "diagnosis")
 _WHOLE: Final = frozenset({"service.pipelines", "service.extensions"})
 """Sections that a user's file replaces rather than amends."""
@@ -41,20 +43,39 @@ def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
         data = _merge(data, _one(item), "", replace=False)
     kind = msgspec.inspect.type_info(CollectorConfig)
     _known(data, kind, "")
-    expanded = _expand_all(data, kind, "")
-    try:
-        config = msgspec.convert(expanded, CollectorConfig, strict=True, dec_hook=_typed)
-    except msgspec.ValidationError as error:
-        raise ConfigError(_said(str(error))) from error
+    config = _made(_expand_all(data, kind, ""))
     found = [f"{where}: {what}" for where, what in problems(config)]
     if found:
         raise ConfigError("\n".join(found))
     return config
 
 
+def _made(data: Any) -> CollectorConfig:
+    """The configuration of plain values; raises `ConfigError`."""
+    given = data.get("exporters")
+    exporters = given if isinstance(given, dict) else {}
+    plain = {key: value for key, value in exporters.items() if "/" not in str(key)}
+    config = _converted({**data, "exporters": plain} if exporters else data, CollectorConfig, "")
+    named: dict[str, dict[str, Any]] = {}
+    for key in [key for key in exporters if key not in plain]:
+        section = _converted(exporters[key] or {}, section_of(key), f"exporters.{key}")
+        named.setdefault(type_of(key), {})[key] = section
+    replace = msgspec.structs.replace
+    return replace(config, exporters=replace(config.exporters, further=Further(**named)))
+
+
+def _converted(data: Any, kind: type[_S], path: str) -> _S:
+    try:
+        return msgspec.convert(data, kind, strict=True, dec_hook=_typed)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_said(str(error), path)) from error
+
+
 def as_yaml(config: CollectorConfig) -> str:
     """The whole configuration as it holds, with a placeholder for each secret."""
     data = _without_none(msgspec.to_builtins(config, enc_hook=str))
+    for sections in data["exporters"].pop(KEY).values():
+        data["exporters"] |= sections
     return redact(yaml.safe_dump(data, sort_keys=False), texts_in(config))
 
 
@@ -157,7 +178,12 @@ def _known(data: Any, kind: msgspec.inspect.Type, path: str) -> None:
     fields = {field.encode_name: field.type for field in kind.fields}
     for key, value in data.items():
         here = f"{path}.{key}" if path else str(key)
-        if key not in fields:
+        if kind.cls is Exporters and "/" in str(key):
+            try:
+                fields[key] = msgspec.inspect.type_info(section_of(str(key)))
+            except ValueError as error:
+                raise ConfigError(f"{here}: {error}") from error
+        elif key not in fields:
             near = difflib.get_close_matches(str(key), fields, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted(fields))}"
             raise ConfigError(f"{here}: unknown key; {hint}")
@@ -192,6 +218,8 @@ def _below(kind: msgspec.inspect.Type, key: object) -> msgspec.inspect.Type:
     """The type of a field, or of the items of a list or mapping."""
     kind = _plain(kind)
     if isinstance(kind, msgspec.inspect.StructType):
+        if kind.cls is Exporters and "/" in str(key):
+            return msgspec.inspect.type_info(section_of(str(key)))
         return next((field.type for field in kind.fields if field.encode_name == key), _ANY)
     if isinstance(kind, msgspec.inspect.VarTupleType):
         return kind.item_type
@@ -265,9 +293,9 @@ def _typed(kind: type, value: Any) -> Any:
     raise TypeError(f"{value!r} is not a path")
 
 
-def _said(message: str) -> str:
-    """The message of msgspec with the path first, as in the file."""
+def _said(message: str, path: str) -> str:
+    """The message of msgspec with the path first, as in the file; `path` is where its `$` stands."""
     what, found, where = message.rpartition(" - at `$")
     if not found:
-        return message
-    return f"{where.rstrip('`').lstrip('.') or 'the top'}: {what}"
+        return f"{path}: {message}" if path else message
+    return f"{(path + where.rstrip('`')).lstrip('.') or 'the top'}: {what}"

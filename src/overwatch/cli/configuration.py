@@ -60,6 +60,7 @@ def components() -> None:
     import yaml
 
     from overwatch.collector import CollectorConfig
+    from overwatch.collector.exporters.further import KEY
 
     listed: dict[str, Any] = {"buildinfo": {"command": "overwatch", "version": __version__}}
     for field in msgspec.structs.fields(CollectorConfig):
@@ -67,7 +68,10 @@ def components() -> None:
             continue
         said = described(field.type)
         listed[field.name] = {
-            one.name: {"about": said.get(one.name, ""), "settings": dict(_settings(one.type, ""))}
+            one.encode_name: {
+                "about": said.get(one.name, ""),
+                "settings": described(one.type) if one.encode_name == KEY else dict(_settings(one.type, "")),
+            }
             for one in msgspec.structs.fields(field.type)
         }
     click.echo(yaml.safe_dump(listed, sort_keys=False, width=110), nl=False)
@@ -84,7 +88,19 @@ def schema(of: str) -> None:
         return {"type": "string"}
 
     kind = CollectorConfig if of == "collector" else Settings
-    click.echo(json.dumps(msgspec.json.schema(kind, schema_hook=text), indent=2))
+    said = msgspec.json.schema(kind, schema_hook=text)
+    if of == "collector":
+        _allow_several(said["$defs"])
+    click.echo(json.dumps(said, indent=2))
+
+
+def _allow_several(defined: dict[str, Any]) -> None:
+    """Exporters of one type by several names, as they are written."""
+    from overwatch.collector.exporters.further import KEY, patterns
+
+    exporters = defined["Exporters"]
+    del exporters["properties"][KEY], defined["Further"]
+    exporters["patternProperties"] = patterns({name: {"$ref": f"#/$defs/{name}"} for name in defined})
 
 
 def _load(path: Path | None, sets: tuple[str, ...]) -> "CollectorConfig":

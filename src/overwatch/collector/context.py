@@ -73,8 +73,6 @@ class Context:
     bell: Bell
     signals: frozenset[Signal]
     """Signals that a pipeline takes in."""
-    recorded: frozenset[Signal]
-    """Signals that a pipeline writes to files."""
     exporting: Callable[[str], frozenset[Signal]]
     """Signals that pipelines give to an exporter."""
     crowds: dict[str, Crowd] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import importlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -19,6 +19,7 @@ from overwatch import __version__, discovery
 from overwatch.aggregator import Aggregator, FrameSink, Resumed
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
+from overwatch.collector.exporters.further import type_of
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.collector.guard import Guard
 from overwatch.collector.handover import Handover
@@ -103,7 +104,6 @@ class Service:
             guard=Guard(config.service.security, health, tally),
             bell=Bell(),
             signals=config.signals,
-            recorded=config.exporting("otlp_file"),
             exporting=config.exporting,
         )
         self._started: list[Component] = []
@@ -128,7 +128,7 @@ class Service:
     @property
     def endpoints(self) -> discovery.Endpoints:
         """What this collector listens on."""
-        url, files = self._context.board.url, self._config.exporters.otlp_file
+        url = self._context.board.url
         return discovery.Endpoints(
             pid=os.getpid(),
             otlp_http=url("otlp_http"),
@@ -137,9 +137,16 @@ class Service:
             metrics=url("metrics"),
             telemetry=url("telemetry"),
             health=url("health"),
-            recording=str(files.path.absolute()) if self._config.exporting("otlp_file") else None,
+            recording=self._recording,
             tokens=self._context.guard.announced,
         )
+
+    @property
+    def _recording(self) -> str | None:
+        """The folder that a replay would read: of several the first."""
+        files = self._config.exporters.every("otlp_file")
+        named = [name for name in files if name in self._config.signal_exporters]
+        return str(files[named[0]].path.absolute()) if named else None
 
     def start(self) -> None:
         """Start everything; raises `StartError` and leaves nothing behind when a part cannot."""
@@ -166,10 +173,7 @@ class Service:
             checked = self._config.extensions.health_check
             self._begin(self._make(EXTENSIONS["health_check"], checked, self._context))
         sinks: list[_SnapshotExporter] = []
-        pipeline = self._config.service.pipelines.snapshots
-        for name in () if pipeline is None else pipeline.exporters:
-            made = self._make(SNAPSHOT_EXPORTERS[name], getattr(self._config.exporters, name), self._context)
-            sinks.append(made)
+        sinks += [self._make_exporter(name, SNAPSHOT_EXPORTERS) for name in self._config.snapshot_exporters]
         if self._config.exporting("aggregator"):
             self._aggregator = self._make_aggregator([*sinks, self._context.bell])
             self._context = replace(self._context, aggregator=self._aggregator)
@@ -210,10 +214,8 @@ class Service:
         return CountingCursor(cursor, self._context.tally, _FOLD, signals)
 
     def _start_pipelines(self) -> None:
-        exporters = [name for name in EXPORTERS if self._config.exporting(name)]
-        for name in exporters:
-            made = self._make(EXPORTERS[name], getattr(self._config.exporters, name), self._context)
-            self._begin(made)
+        for name in self._config.signal_exporters:
+            self._begin(self._make_exporter(name, EXPORTERS))
         life = LifeStarted(
             version=__version__,
             pid=os.getpid(),
@@ -236,10 +238,14 @@ class Service:
         self._started.append(component)
         component.start()
 
+    def _make_exporter(self, name: str, table: Mapping[str, str]) -> Any:
+        return self._make(table[type_of(name)], self._config.exporters.section(name), self._context, name)
+
     @staticmethod
-    def _make(target: str, section: object, context: Context) -> Any:
-        module, _, name = target.partition(":")
-        return getattr(importlib.import_module(module), name)(section, context)
+    def _make(target: str, section: object, context: Context, *name: str) -> Any:
+        """A component; exporters, of which there may be several, are told their whole name."""
+        module, _, made = target.partition(":")
+        return getattr(importlib.import_module(module), made)(section, context, *name)
 
     def announce(self) -> None:
         """Say where the collector listens: in the discovery file, and in the file that was asked for."""

@@ -6,7 +6,8 @@ Component sections are defined beside their components. Must not know YAML, file
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +18,7 @@ from overwatch.collector.exporters.forward_config import (
     OtlpExporterConfig,
     OtlpHttpExporterConfig,
 )
+from overwatch.collector.exporters.further import KEY, Further, type_of
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
@@ -82,6 +84,16 @@ class Exporters(_Section, frozen=True, kw_only=True):
     """Findings as messages to a server of yours; needs a `url`."""
     snapshots: SnapshotsConfig
     """Snapshots as a file."""
+    further: Further = msgspec.field(default=Further(), name=KEY)
+    """More of a type, each with settings of its own: `otlp/second`, `webhook/chat`, `otlp_file/copy`."""
+
+    def every(self, kind: str) -> dict[str, Any]:
+        """The sections of a type, by whole names; the one without a name comes first."""
+        return {kind: getattr(self, kind), **getattr(self.further, kind, {})}
+
+    def section(self, name: str) -> Any:
+        """The section of an exporter, by its whole name; raises `KeyError` where there is none."""
+        return self.every(type_of(name))[name]
 
 
 class Extensions(_Section, frozen=True, kw_only=True):
@@ -179,6 +191,19 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
         found = ((signal, pipelines.of(signal)) for signal in SIGNALS)
         return frozenset(signal for signal, line in found if line is not None and exporter in line.exporters)
 
+    @property
+    def signal_exporters(self) -> tuple[str, ...]:
+        """Exporters of batches that some pipeline has, by whole names, the fold aside."""
+        lines = [line for signal in SIGNALS if (line := self.service.pipelines.of(signal)) is not None]
+        named = dict.fromkeys(name for line in lines for name in line.exporters)
+        return tuple(sorted((name for name in named if name != "aggregator"), key=_rank))
+
+    @property
+    def snapshot_exporters(self) -> tuple[str, ...]:
+        """Exporters of snapshots, by whole names."""
+        line = self.service.pipelines.snapshots
+        return () if line is None else line.exporters
+
     def digest(self) -> str:
         """A short name of this configuration, for the start record."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic", enc_hook=str)).hexdigest()[:16]
@@ -194,6 +219,7 @@ def problems(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     yield from _undefined(config)
     yield from _wiring(config)
     yield from _forwarding(config)
+    yield from _apart(config)
     for listener in listeners(config):
         yield from _reach(config.service.security, listener)
 
@@ -212,12 +238,12 @@ class Listener:
 def listeners(config: CollectorConfig) -> Iterator[Listener]:
     """Every address of the configuration, with its path."""
     protocols, shared = config.receivers.otlp.protocols, config.service.security.tls
-    metrics, own = config.exporters.prometheus, config.service.telemetry.metrics
+    own, pages = config.service.telemetry.metrics, config.exporters.every("prometheus")
     view, health = config.extensions.view, config.extensions.health_check
     for path, endpoint, tls, role in (
         ("receivers.otlp.protocols.http.endpoint", protocols.http.endpoint, protocols.http.tls, Role.INGEST),
         ("receivers.otlp.protocols.grpc.endpoint", protocols.grpc.endpoint, protocols.grpc.tls, Role.INGEST),
-        ("exporters.prometheus.endpoint", metrics.endpoint, metrics.tls, Role.READ),
+        *((f"exporters.{name}.endpoint", one.endpoint, one.tls, Role.READ) for name, one in pages.items()),
         ("extensions.view.endpoint", view.endpoint, view.tls, Role.READ),
         ("service.telemetry.metrics.address", own.address, own.tls, Role.READ),
     ):
@@ -252,7 +278,8 @@ def _undefined(config: CollectorConfig) -> Iterator[tuple[str, str]]:
         here = f"service.pipelines.{name}"
         snapshots = name == SNAPSHOTS
         receivers = ("aggregator",) if snapshots else ("otlp",)
-        exporters = SNAPSHOT_EXPORTERS if snapshots else SIGNAL_EXPORTERS
+        kinds = SNAPSHOT_EXPORTERS if snapshots else SIGNAL_EXPORTERS
+        exporters = tuple(one for kind in kinds for one in config.exporters.every(kind))
         yield from _unknown(f"{here}.receivers", line.receivers, receivers)
         yield from _unknown(f"{here}.exporters", line.exporters, exporters)
     yield from _unknown("service.extensions", config.service.extensions, EXTENSIONS)
@@ -260,7 +287,7 @@ def _undefined(config: CollectorConfig) -> Iterator[tuple[str, str]]:
 
 def forwards(config: CollectorConfig) -> dict[str, ForwardConfig]:
     """The exporters that send to other servers, by name."""
-    return {"otlp": config.exporters.otlp, "otlphttp": config.exporters.otlphttp}
+    return {**config.exporters.every("otlp"), **config.exporters.every("otlphttp")}
 
 
 def _forwarding(config: CollectorConfig) -> Iterator[tuple[str, str]]:
@@ -279,6 +306,28 @@ def _forwarding(config: CollectorConfig) -> Iterator[tuple[str, str]]:
         if signals and forward.sending_queue.storage and "file_storage" not in config.service.extensions:
             where = f"exporters.{name}.sending_queue.storage"
             yield where, "file_storage does not run; add it to service.extensions, or leave `storage` out"
+
+
+def _apart(config: CollectorConfig) -> Iterator[tuple[str, str]]:
+    """Which exporters would write to the same place."""
+    named, taken = (*config.signal_exporters, *config.snapshot_exporters), dict[Path, str]()
+    for name, section in (
+        *config.exporters.every("otlp_file").items(),
+        *config.exporters.every("snapshots").items(),
+    ):
+        if name in named:
+            first = taken.setdefault(section.path, name)
+            if first != name:
+                yield (
+                    f"exporters.{name}.path",
+                    f"{first} writes to {section.path} already; name another place",
+                )
+
+
+def _rank(name: str) -> int:
+    """The place of an exporter's type, by which exporters start."""
+    kind = type_of(name)
+    return SIGNAL_EXPORTERS.index(kind) if kind in SIGNAL_EXPORTERS else len(SIGNAL_EXPORTERS)
 
 
 def _unknown(path: str, names: tuple[str, ...], known: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -301,9 +350,9 @@ def _wiring(config: CollectorConfig) -> Iterator[tuple[str, str]]:
             "service.pipelines.metrics.exporters",
             "metrics are folded wherever logs are; add `aggregator`, or leave the pipeline out",
         )
-    told = pipelines.snapshots is not None and "webhook" in pipelines.snapshots.exporters
-    if told and config.exporters.webhook.url is None:
-        yield "exporters.webhook.url", "the webhook has no address; give one, e.g. ${env:WEBHOOK_URL}"
+    for name, hook in config.exporters.every("webhook").items():
+        if name in config.snapshot_exporters and hook.url is None:
+            yield f"exporters.{name}.url", "the webhook has no address; give one, e.g. ${env:WEBHOOK_URL}"
     needs_frames = pipelines.snapshots is not None or "view" in config.service.extensions
     if needs_frames and not folded:
         yield "service.pipelines", "snapshots and `view` need exporter `aggregator` in pipeline `logs`"

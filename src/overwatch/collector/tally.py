@@ -6,6 +6,7 @@ counted.
 
 import threading
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Final
 
 from overwatch.serve.families import Family, FamilyKind
@@ -52,7 +53,8 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._levels: dict[str, tuple[str, dict[str, float]]] = {}
+        self._levels: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
+        """By name and exporter."""
         self._counts: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
 
     def add(self, name: str, amount: float, **labels: str) -> None:
@@ -67,25 +69,33 @@ class Tally:
         with self._lock:
             return self._counts.get(name, {}).get(tuple(sorted(labels.items())), 0)
 
-    def show(self, name: str, value: float) -> None:
-        """Set a level. `name` is a key of `LEVELS`."""
-        self.show_each(name, "", {"": value})
-
-    def show_each(self, name: str, label: str, values: Mapping[str, float]) -> None:
-        """Set all series of a level, by the value of their one label; others of it are forgotten."""
+    def show(self, name: str, value: float, *, exporter: str) -> None:
+        """Set an exporter's level. `name` is a key of `LEVELS`."""
         with self._lock:
-            self._levels[name] = (label, dict(values))
+            self._levels[name, exporter] = ("", {"": value})
+
+    def show_each(self, name: str, label: str, values: Mapping[str, float], *, exporter: str) -> None:
+        """Set all series of an exporter's level, by the value of one label; others of it are forgotten."""
+        with self._lock:
+            self._levels[name, exporter] = (label, dict(values))
 
     def families(self) -> Iterator[Family]:
         """All counters, then all levels, in order of name and labels."""
         yield from self._counters()
+        yield from self._gauges()
+
+    def _gauges(self) -> Iterator[Family]:
         with self._lock:
-            levels = dict(self._levels)
-        for name, (label, values) in sorted(levels.items()):
-            gauge = Family(name, FamilyKind.GAUGE, LEVELS[name], labels=[label] if label else [])
-            for word, value in sorted(values.items()):
-                gauge.add([word] if label else [], value)
-            yield gauge
+            levels = sorted(self._levels.items())
+        for name, shown in groupby(levels, key=lambda level: level[0][0]):
+            gauge: Family | None = None
+            for (_, exporter), (label, values) in shown:
+                labels = ["exporter", *([label] if label else [])]
+                gauge = gauge or Family(name, FamilyKind.GAUGE, LEVELS[name], labels=labels)
+                for word, value in sorted(values.items()):
+                    gauge.add([exporter, word] if label else [exporter], value)
+            if gauge is not None:
+                yield gauge
 
     def _counters(self) -> Iterator[Family]:
         with self._lock:

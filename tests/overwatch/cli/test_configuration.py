@@ -154,7 +154,7 @@ def test_components_lists_every_section_with_a_word_on_each_setting() -> None:
     assert result.exit_code == 0
     for kind in ("receivers", "exporters", "extensions", "service"):
         section = next(field.type for field in msgspec.structs.fields(CollectorConfig) if field.name == kind)
-        assert set(listed[kind]) == {field.name for field in msgspec.structs.fields(section)}
+        assert set(listed[kind]) == {field.encode_name for field in msgspec.structs.fields(section)}
         for name, about in listed[kind].items():
             assert about["about"], name
             assert [key for key, text in about["settings"].items() if text.startswith(" ")] == []

@@ -23,9 +23,11 @@ _NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs
 
 def disks(config: CollectorConfig, spool: Path, shared: Path = SHARED) -> Iterator[Verdict]:
     """One verdict for each place that is written to."""
-    storage, files = config.extensions.file_storage, config.exporters.otlp_file
+    storage = config.extensions.file_storage
     yield from _room("journal", storage.directory, storage.max_size_mib * _MIB, is_log=True)
-    yield from _room("recordings", files.path, files.budget.folder_mib * _MIB)
+    for name, files in config.exporters.every("otlp_file").items():
+        what = "recordings" if name == "otlp_file" else f"recordings of {name}"
+        yield from _room(what, files.path, files.budget.folder_mib * _MIB)
     yield from _room("snapshots", config.exporters.snapshots.path.parent, LEAST)
     yield from _room("spool", spool, LEAST)
     if shared.is_dir():

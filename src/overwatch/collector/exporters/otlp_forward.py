@@ -214,12 +214,12 @@ class _Forwarder:
 class OtlpExporter(_Forwarder):
     """The component `otlp`: over gRPC."""
 
-    def __init__(self, config: OtlpExporterConfig, context: Context) -> None:
-        super().__init__("otlp", config, context)
+    def __init__(self, config: OtlpExporterConfig, context: Context, name: str = "otlp") -> None:
+        super().__init__(name, config, context)
 
 
 class OtlpHttpExporter(_Forwarder):
     """The component `otlphttp`: over HTTP with protobuf."""
 
-    def __init__(self, config: OtlpHttpExporterConfig, context: Context) -> None:
-        super().__init__("otlphttp", config, context)
+    def __init__(self, config: OtlpHttpExporterConfig, context: Context, name: str = "otlphttp") -> None:
+        super().__init__(name, config, context)

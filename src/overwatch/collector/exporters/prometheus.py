@@ -1,5 +1,6 @@
 """The exporter `prometheus`: the latest frame as a page for scrapers."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from overwatch.aggregator import Frame
 
 
+NAME: Final = "prometheus"
 _ENTRY: Final = Entry(name="metrics", reads=Role.READ, acts=Role.READ, answer=plain)
 
 
@@ -58,14 +60,15 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class PrometheusExporter:
     """A frame sink behind a door; the page is made when somebody asks, once a frame."""
 
-    def __init__(self, config: PrometheusConfig, context: Context) -> None:
+    def __init__(self, config: PrometheusConfig, context: Context, name: str = NAME) -> None:
+        self._listener = name.replace(NAME, _ENTRY.name, 1)
         self._context = context
         self._frame: Frame | None = None
-        page = RunPage(config.limits)
+        page, entry = RunPage(config.limits), replace(_ENTRY, name=self._listener)
         exposition = Exposition(
             Source(families=lambda _: page.families(self._frame), version=lambda: self._frame)
         )
-        self._door = context.door(config.endpoint, exposition.app(), _ENTRY, config.tls)
+        self._door = context.door(config.endpoint, exposition.app(), entry, config.tls)
 
     def publish(self, frame: "Frame") -> None:
         """Keep the latest frame."""
@@ -73,7 +76,7 @@ class PrometheusExporter:
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note("metrics", "http", self._door.open(), secure=self._door.secure)
+        self._context.board.note(self._listener, "http", self._door.open(), secure=self._door.secure)
 
     def stop(self) -> None:
         """Serve no more."""

@@ -24,7 +24,8 @@ class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class SnapshotsExporter:
     """A frame sink that records."""
 
-    def __init__(self, config: SnapshotsConfig, context: Context) -> None:
+    def __init__(self, config: SnapshotsConfig, context: Context, name: str = NAME) -> None:
+        self._name = name
         self._tally = context.tally
         self._health = context.health
         self._recorder = Recorder(config.path, self._report)
@@ -32,7 +33,7 @@ class SnapshotsExporter:
     def start(self) -> None:
         """Begin to write."""
         for name in ("overwatch_exporter_written_lines", "overwatch_exporter_lost_lines"):
-            self._tally.add(name, 0, exporter=NAME)
+            self._tally.add(name, 0, exporter=self._name)
         self._recorder.start()
 
     def publish(self, frame: "Frame") -> None:
@@ -48,9 +49,9 @@ class SnapshotsExporter:
         self._recorder.close()
 
     def _report(self, written: int, lost: int, error: str | None) -> None:
-        self._tally.add("overwatch_exporter_written_lines", written, exporter=NAME)
-        self._tally.add("overwatch_exporter_lost_lines", lost, exporter=NAME)
+        self._tally.add("overwatch_exporter_written_lines", written, exporter=self._name)
+        self._tally.add("overwatch_exporter_lost_lines", lost, exporter=self._name)
         if error is None:
-            self._health.recovered(NAME)
+            self._health.recovered(self._name)
         else:
-            self._health.failed(NAME, error)
+            self._health.failed(self._name, error)

@@ -50,7 +50,8 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class WebhookExporter:
     """A frame sink that tells findings."""
 
-    def __init__(self, config: WebhookConfig, context: Context) -> None:
+    def __init__(self, config: WebhookConfig, context: Context, name: str = NAME) -> None:
+        self._name = name
         self._tally = context.tally
         self._health = context.health
         self._webhook = Webhook(config.hook(), self._report, config.limits())
@@ -58,7 +59,7 @@ class WebhookExporter:
     def start(self) -> None:
         """Begin to send."""
         for name in ("overwatch_exporter_sent_notices", "overwatch_exporter_lost_notices"):
-            self._tally.add(name, 0, exporter=NAME)
+            self._tally.add(name, 0, exporter=self._name)
         self._webhook.start()
 
     def publish(self, frame: "Frame") -> None:
@@ -74,9 +75,9 @@ class WebhookExporter:
         self._webhook.close()
 
     def _report(self, sent: int, lost: int, error: str | None) -> None:
-        self._tally.add("overwatch_exporter_sent_notices", sent, exporter=NAME)
-        self._tally.add("overwatch_exporter_lost_notices", lost, exporter=NAME)
+        self._tally.add("overwatch_exporter_sent_notices", sent, exporter=self._name)
+        self._tally.add("overwatch_exporter_lost_notices", lost, exporter=self._name)
         if error is None:
-            self._health.recovered(NAME)
+            self._health.recovered(self._name)
         else:
-            self._health.failed(NAME, error)
+            self._health.failed(self._name, error)

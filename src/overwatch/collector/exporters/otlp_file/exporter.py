@@ -29,8 +29,6 @@ from overwatch.serve.files import Mark
 from overwatch.serve.recording import RecordingWriter
 
 NAME: Final = "otlp_file"
-COMPACTION: Final = "otlp_file/compaction"
-"""Its name in health."""
 
 _WAIT_S: Final = 0.25
 _KEEP_S: Final = 2.0
@@ -51,7 +49,10 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
 class OtlpFileExporter:
     """Writes `<signal>.jsonl` and `index.jsonl` in a folder, and keeps the folder small."""
 
-    def __init__(self, config: OtlpFileConfig, context: Context) -> None:
+    def __init__(self, config: OtlpFileConfig, context: Context, name: str = NAME) -> None:
+        self._name = name
+        self._cleaning = f"{name}/compaction"
+        """The name of the clean-up in health."""
         self._config = config
         self._context = context
         self._noticing = Noticing(context.bell)
@@ -61,14 +62,14 @@ class OtlpFileExporter:
         self._given = 0
         """The newest piece that a restart does not cut any more."""
         self._folder = str(config.path)
-        self._lines = Lines(lambda: context.journal.lag(NAME).unread > _LATE)
-        self._writer = RecordingWriter(config.path, context.recorded, self._lines.to_json)
-        self._kept: CursorFile | None = context.journal.place(NAME)
+        self._lines = Lines(lambda: context.journal.lag(name).unread > _LATE)
+        self._writer = RecordingWriter(config.path, context.exporting(name), self._lines.to_json)
+        self._kept: CursorFile | None = context.journal.place(name)
         place = None if self._kept is None else self._kept.place
         if self._kept is None:
-            self._cursor = context.journal.cursor(NAME)
+            self._cursor = context.journal.cursor(name)
         else:
-            self._cursor = context.journal.cursor(NAME, 0 if place is None else place.position)
+            self._cursor = context.journal.cursor(name, 0 if place is None else place.position)
         self._written = self._cursor.position
         """Sequence of the first batch that is not in the files."""
         self._keep_at = 0.0
@@ -81,17 +82,21 @@ class OtlpFileExporter:
         """Files were rotated since then."""
         self._stopping = threading.Event()
         self._end: int | None = None
-        self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin to write."""
         for signal in self._writer.signals:
             for verb in ("sent", "send_failed"):
                 items = WIRES[signal].items
-                self._context.tally.add(f"otelcol_exporter_{verb}_{items}", 0, exporter=NAME)
+                self._context.tally.add(f"otelcol_exporter_{verb}_{items}", 0, exporter=self._name)
         budget = self._config.budget
-        self._context.tally.show("overwatch_recording_budget_bytes", budget.folder_mib * _MIB)
-        self._context.tally.show("overwatch_recording_run_budget_bytes", budget.run_mib * _MIB)
+        self._context.tally.show(
+            "overwatch_recording_budget_bytes", budget.folder_mib * _MIB, exporter=self._name
+        )
+        self._context.tally.show(
+            "overwatch_recording_run_budget_bytes", budget.run_mib * _MIB, exporter=self._name
+        )
         self._thread.start()
 
     def end_at(self, tick: int | None) -> None:
@@ -200,19 +205,19 @@ class OtlpFileExporter:
         try:
             self._tidying.look(self._newest, self._given)
         except OSError as error:
-            self._context.health.failed(COMPACTION, str(error))
+            self._context.health.failed(self._cleaning, str(error))
 
     def _tidied(self, report: Report) -> None:
         """The border to the process that cleans up: what it could not do is said."""
         if report.error is None:
-            self._context.health.recovered(COMPACTION)
+            self._context.health.recovered(self._cleaning)
         else:
-            self._context.health.failed(COMPACTION, report.error)
+            self._context.health.failed(self._cleaning, report.error)
         tally = self._context.tally
-        tally.show("overwatch_recording_bytes", report.bytes + self._writer.size)
-        tally.show("overwatch_recording_pieces", report.pieces)
-        tally.show_each("overwatch_recording_run_bytes", "rl_run_id", report.runs)
-        tally.show_each("overwatch_recording_gone_records", "rl_run_id", report.gone)
+        tally.show("overwatch_recording_bytes", report.bytes + self._writer.size, exporter=self._name)
+        tally.show("overwatch_recording_pieces", report.pieces, exporter=self._name)
+        tally.show_each("overwatch_recording_run_bytes", "rl_run_id", report.runs, exporter=self._name)
+        tally.show_each("overwatch_recording_gone_records", "rl_run_id", report.gone, exporter=self._name)
 
     def _is_left(self) -> bool:
         """Whether what could not be written is left to the next life."""
@@ -220,7 +225,7 @@ class OtlpFileExporter:
 
     def _count(self, batch: Batch, verb: str) -> None:
         name = f"otelcol_exporter_{verb}_{WIRES[batch.signal].items}"
-        self._context.tally.add(name, items_of(batch), exporter=NAME)
+        self._context.tally.add(name, items_of(batch), exporter=self._name)
 
     def _patiently(self, batch: Batch) -> bool:
         """Try until it is written, the collector stops, or the journal needs the room."""
@@ -245,7 +250,7 @@ class OtlpFileExporter:
             write()
         except OSError as error:
             place = error.filename or self._writer.index
-            self._context.health.failed(NAME, f"{place}: {error.strerror or error}")
+            self._context.health.failed(self._name, f"{place}: {error.strerror or error}")
             return False
-        self._context.health.recovered(NAME)
+        self._context.health.recovered(self._name)
         return True

@@ -1,0 +1,200 @@
+"""Several exporters of one kind: each with settings, a place, counters and a condition of its own."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from overwatch.cli.configuration import config as config_command
+from overwatch.collector import Service
+from overwatch.config import ConfigError, as_yaml, load
+from overwatch.feeds.recording import Recording
+from tests import fakes
+from tests.overwatch.collector.forwarding import counted, eventually, give, line, sets, trouble
+from tests.overwatch.collector.running import http, running, told
+from tests.overwatch.collector.test_otlp_forward import RUN, lines, numbered, shown
+from tests.overwatch.delivery.evil import OK, evil, serving
+from tests.overwatch.delivery.test_http import SLOW
+from tests.overwatch.sdk.sink import free_port
+from tests.overwatch.serve.test_webhook import receiver
+
+TEXT = """
+exporters:
+  otlp/second: {endpoint: "127.0.0.1:9", tls: {insecure: true}}
+  otlphttp/b: {endpoint: "http://127.0.0.1:9", headers: {authorization: "${env:CANARY}"}}
+  otlp_file/copy: {path: COPY}
+  webhook/chat: {url: "http://127.0.0.1:9/x", shape: slack}
+  webhook/unused:
+  snapshots/copy: {path: COPY.jsonl}
+  prometheus/teams: {endpoint: "127.0.0.1:0", per_env: 3}
+service:
+  pipelines:
+    logs: {receivers: [otlp], exporters: [aggregator, otlp_file, otlp_file/copy, otlp/second, otlphttp/b]}
+    snapshots: {receivers: [aggregator], exporters: [webhook/chat, snapshots/copy, prometheus/teams]}
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with a named exporter of every kind."""
+    monkeypatch.setenv("CANARY", "s3cr3t-canary")
+    path = tmp_path / "collector.yaml"
+    path.write_text(TEXT.replace("COPY", str(tmp_path / "copy")))
+    return path
+
+
+def test_what_is_printed_is_what_was_written_and_can_be_read_again(written: Path) -> None:
+    """Each stands under its own name, with the defaults of its kind, and no secret."""
+    found = load(written, [])
+    printed = as_yaml(found)
+
+    shown = yaml.safe_load(printed)["exporters"]
+    assert list(yaml.safe_load(TEXT)["exporters"]) == [name for name in shown if "/" in name]
+    assert shown["otlp/second"]["timeout"] == "5s"
+    assert shown["prometheus/teams"]["per_env"] == 3
+    assert shown["webhook"].get("url") is None
+    assert "s3cr3t" not in printed
+    again = written.with_name("printed.yaml")
+    again.write_text(printed.replace("[REDACTED]", "http://127.0.0.1:9/x"))
+    assert list(load(again, []).exporters.every("webhook")) == ["webhook", "webhook/chat", "webhook/unused"]
+    assert load(written, []).digest() == found.digest()
+    assert load(written, ["exporters.otlp/second.timeout=6s"]).digest() != found.digest()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("exporters.otlp/second.endpont=1", "exporters.otlp/second.endpont: unknown key; did you"),
+        ("exporters.otlp/second.timeout=301s", "exporters.otlp/second: timeout 301s"),
+        ("exporters.otlp_file/copy.budget.run_mib=x", "exporters.otlp_file/copy.budget.run_mib: Exp"),
+        ("exporters.foo/x.a=1", "exporters.foo/x: there are no several exporters of type 'foo'"),
+        ("exporters.aggregator/x.a=1", "exporters.aggregator/x: there are no several"),
+        ("exporters.otlp/.a=1", "exporters.otlp/: '' is no name"),
+        ("exporters.otlp/a b.endpoint=1", "exporters.otlp/a b: 'a b' is no name"),
+        ("exporters.otlp/a/b.endpoint=1", "exporters.otlp/a/b: 'a/b' is no name"),
+        ("exporters.type/name.otlp=1", "exporters.type/name: there are no several exporters of type 'type'"),
+        ("exporters.otlp_file/more.compression=none", "missing required field `path`"),
+        ("service.pipelines.logs.exporters=[aggregator, otlp/third]", "'otlp/third' is not defined here"),
+        ("service.pipelines.snapshots.exporters=[webhook/unused]", "exporters.webhook/unused.url: "),
+        ("exporters.otlphttp/b.endpoint=http://127.0.0.1:4318", "exporters.otlphttp/b.endpoint: the"),
+        ("exporters.prometheus/teams.endpoint=0.0.0.0:1", "exporters.prometheus/teams.endpoint: 0"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said_with_its_whole_name(written: Path, setting: str, said: str) -> None:
+    """A wrong name, a wrong key, a wrong value, one that is nowhere defined."""
+    with pytest.raises(ConfigError) as refused:
+        load(written, [setting])
+    assert said in str(refused.value)
+
+
+def test_two_that_would_write_to_one_place_are_refused(written: Path, tmp_path: Path) -> None:
+    """Before one damages the files of the other."""
+    with pytest.raises(ConfigError, match=r"exporters\.otlp_file/copy\.path: otlp_file writes to"):
+        load(written, [f"exporters.otlp_file.path={tmp_path / 'copy'}"])
+
+
+def test_the_schema_of_the_configuration_knows_them(written: Path) -> None:
+    """As patterns of keys, so that an editor accepts what the collector does."""
+    said = json.loads(CliRunner().invoke(config_command, ["schema"]).output)
+    patterns = said["$defs"]["Exporters"]["patternProperties"]
+    assert {pattern.partition("/")[0].lstrip("^") for pattern in patterns} == {
+        name.partition("/")[0] for name in yaml.safe_load(TEXT)["exporters"]
+    }
+    assert {one["$ref"].rpartition("/")[2] for one in patterns.values()} <= said["$defs"].keys()
+    listed = CliRunner().invoke(config_command, ["components"]).output
+    assert yaml.safe_load(listed)["exporters"]["type/name"]["settings"]["webhook"]
+
+
+@pytest.mark.parametrize("script", [*SLOW[:1], None])
+def test_a_dead_one_holds_up_no_other_of_its_kind(script: object, tmp_path: Path) -> None:
+    """A target that hangs or is not there: its lines wait for it alone, and health names it alone."""
+    names = ("otlphttp", "otlphttp/second")
+    with evil(serving(OK)) as good, evil(script if callable(script) else serving(OK)) as hung:
+        dead = f"http://127.0.0.1:{free_port()}" if script is None else hung.endpoint
+        more = (
+            *sets("otlphttp", dead, "exporters.otlphttp.timeout=200ms"),
+            *sets("otlphttp/second", good.endpoint),
+            f"exporters.otlp_file/copy.path={tmp_path / 'copy'}",
+            "service.pipelines.logs.exporters=[aggregator, otlp_file, otlp_file/copy, "
+            + ", ".join(names) + "]",
+        )  # fmt: skip
+        with running(tmp_path, *more) as service:
+            for number in range(1, 21):
+                give(service, line(RUN, number))
+            eventually(lambda: counted(service, "sent", name=names[1]) == 20)
+            eventually(lambda: counted(service, "sent", name="otlp_file/copy") == 20)
+            assert eventually(lambda: len(shown(service)) >= 20 and shown(service)[-20:]) == numbered(1, 20)
+            assert eventually(lambda: trouble(service, names[0]))
+            assert trouble(service, names[1]) == ""
+            assert counted(service, "sent", name=names[0]) == 0
+            assert lines(good) == numbered(1, 20)
+            _each_is_on_the_page(service, (*names, "otlp_file", "otlp_file/copy"))
+        assert (tmp_path / "journal" / "otlphttp%2Fsecond.cursor").exists()
+        with (
+            evil(serving(OK)) as back,
+            running(tmp_path, *more, f"exporters.otlphttp.endpoint={back.endpoint}"),
+        ):
+            back.wait(lambda it: len(lines(it)) == 20)
+            assert lines(back) == numbered(1, 20)
+    assert lines(good) == numbered(1, 20)
+    for folder in ("otlp", "copy"):
+        assert Recording(tmp_path / folder).bad_batches == 0
+        assert (tmp_path / folder / "logs.jsonl").read_text().count('"line ') == 20
+
+
+def _each_is_on_the_page(service: Service, names: tuple[str, ...]) -> None:
+    """A queue and counters of its own."""
+    page = http(f"{service.endpoints.telemetry}/metrics").body.decode()
+    for name in names:
+        assert f'otelcol_exporter_queue_size{{exporter="{name}"}}' in page
+        assert f'otelcol_exporter_sent_log_records_total{{exporter="{name}"}}' in page
+    for name in ("otlp_file", "otlp_file/copy"):
+        assert f'overwatch_recording_budget_bytes{{exporter="{name}"}}' in page
+    health = json.loads(http(f"{service.context.board.url('health')}/").body)
+    told = health["components"]["pipeline:logs"]["components"]
+    assert not told["exporter:otlphttp"]["healthy"]
+    assert told["exporter:otlphttp/second"]["healthy"]
+
+
+def test_two_webhooks_tell_the_same_and_one_that_refuses_is_named(tmp_path: Path) -> None:
+    """The other's messages arrive, in a shape of their own."""
+    with receiver() as good, receiver() as refusing:
+        refusing.statuses = [403]
+        more = (
+            "service.pipelines.snapshots.exporters=[webhook/chat, webhook/pager]",
+            f"exporters.webhook/pager.url={refusing.url}",
+            f"exporters.webhook/chat={{url: '{good.url}', shape: slack}}",
+        )
+        with running(tmp_path, *more) as service:
+            at = time.time_ns()
+            give(
+                service,
+                told("crashing", [fakes.envs(at, range(4), 1, reward=[1.0] * 4), fakes.crashed(at, 2)]),
+            )
+            good.wait(1)
+            refusing.wait(1)
+            eventually(lambda: "webhook/pager" in service.context.health.degraded)
+            assert "webhook/chat" not in service.context.health.degraded
+            tally = service.context.tally
+            assert eventually(lambda: tally.get("overwatch_exporter_sent_notices", exporter="webhook/chat"))
+            assert tally.get("overwatch_exporter_lost_notices", exporter="webhook/pager")
+    assert "text" in good.bodies[0]
+
+
+def test_a_second_page_of_metrics_has_an_address_of_its_own(tmp_path: Path) -> None:
+    """With limits of its own, announced under its own name."""
+    more = (
+        "service.pipelines.snapshots.exporters=[prometheus, prometheus/teams, snapshots/copy]",
+        "exporters.prometheus/teams={endpoint: '127.0.0.1:0', per_env: 16}",
+        f"exporters.snapshots/copy.path={tmp_path / 'copy.jsonl'}",
+    )
+    with running(tmp_path, *more) as service:
+        give(service, told("two", [fakes.envs(time.time_ns(), range(4), 1, reward=[1.0] * 4)]))
+        urls = [str(service.context.board.url(name)) for name in ("metrics", "metrics/teams")]
+        eventually(lambda: b'rl_run_id="two"' in http(f"{urls[0]}/metrics").body)
+        pages = [http(f"{url}/metrics").body for url in urls]
+        assert [b'overwatch_env_id="' in page for page in pages] == [False, True]
+        eventually((tmp_path / "copy.jsonl").exists)
