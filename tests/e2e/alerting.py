@@ -38,6 +38,8 @@ START_NS = 1_800_000_000 * SECOND
 BEYOND_S = 12
 """Seconds that a silent or finished run is watched for."""
 SENT_EVERY_S = 0.2
+SENT_AGAIN = 30
+"""Times that a request is sent while the collector is busy with what came before."""
 PLAN = Plan(divisor=DIVISOR, scrape_s=EVERY_S)
 Fired = set[tuple[str, str]]
 """Alert and run."""
@@ -61,11 +63,20 @@ def play(runs: Iterable[Settings], endpoint: str) -> None:
             # Requests of one kind, one after another, are one request: that is how protobuf repeats a field.
             body = b"".join(one.body for one in together)
             time.sleep(max(0.0, ((number + 1) * slice_ns - time.time_ns()) / SECOND))
-            link.request("POST", "/v1/logs", body, {"Content-Type": "application/x-protobuf"})
-            answer = link.getresponse()
-            answer.read()
-            assert answer.status == 200, answer.status
+            _send(link, body)
     link.close()
+
+
+def _send(link: http.client.HTTPConnection, body: bytes) -> None:
+    """One request, again and again while the collector says that it is busy: as every OTLP client does."""
+    for _ in range(SENT_AGAIN):
+        link.request("POST", "/v1/logs", body, {"Content-Type": "application/x-protobuf"})
+        answer = link.getresponse()
+        answer.read()
+        if answer.status not in (429, 503):
+            break
+        time.sleep(1)
+    assert answer.status == 200, answer.status
 
 
 def _told(run: Settings, start: int) -> Iterator[Told]:

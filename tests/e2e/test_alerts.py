@@ -8,10 +8,11 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pytest
 
 from overwatch.catalog.alerts import alert_name, told_codes
 from overwatch.simulate import Settings
-from overwatch.simulate.corpus import Case
+from overwatch.simulate.corpus import CASES, Case
 from overwatch.simulate.faults import Planned
 from tests.e2e.alerting import BEYOND_S, DIVISOR, Fired, alerting, case_of, fired, play, sampled
 from tests.e2e.collecting import collecting, until
@@ -24,6 +25,13 @@ LONGER_S = 40
 BY_STATE = {"run-failed", "telemetry-stale", "run-lost", "non-finite"}
 """Codes whose alerts ask for a state or a counter."""
 ALERTING = set(told_codes()) | BY_STATE
+LEAN = (
+    "service.pipelines.logs.exporters=[aggregator]",
+    "service.pipelines.metrics.exporters=[aggregator]",
+    "service.pipelines.traces.exporters=[aggregator]",
+    "service.pipelines.snapshots.exporters=[prometheus]",
+)
+"""Nothing is written to files: dozens of runs at once are enough for a small machine."""
 NOISY = ("noisy-updates", "early-stops", "sparse-rewards", "healthy-1")
 
 
@@ -51,7 +59,7 @@ def prove(folder: Path, runs: list[Settings], wanted: dict[str, set[str]]) -> Fi
     seconds = max(watched_s(run) for run in runs)
     own = f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:
-        ends = stack.enter_context(collecting(folder, f"service.telemetry.metrics.address={own}"))
+        ends = stack.enter_context(collecting(folder, *LEAN, f"service.telemetry.metrics.address={own}"))
         pages = ends.metrics.removeprefix("http://"), own
         url, hook = stack.enter_context(alerting(folder, *pages))
         until(lambda: ask(url, "count(up == 1) == 2"), "both pages", 60)
@@ -96,3 +104,21 @@ def test_a_nan_pages_and_a_healthy_run_does_not(tmp_path: Path) -> None:
     live = prove(tmp_path, runs, {"poisoned": {"OverwatchNonFinite"}})
 
     assert {run for _, run in live} == {"poisoned"}
+
+
+WAVES = 1
+QUIET = {"entropy-collapse"}
+"""Faults that stand for too short a time: with its return at its best a policy of little entropy has converged."""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("wave", range(WAVES))
+def test_alerting_faults_arrive_and_health_does_not(tmp_path: Path, wave: int) -> None:
+    """All faults that have an alert, a third of them at once, beside noisy healthy runs, which stay silent."""
+    faults = [case for case in CASES if expected(case) and case.label not in QUIET]
+    healthy = [case for case in CASES if case.label in NOISY]
+    cases = faults[wave::WAVES] + healthy[wave::WAVES]
+    live = prove(tmp_path, [settings(case) for case in cases], {one.label: expected(one) for one in cases})
+
+    assert {alert for alert in live if alert[1] in NOISY} == set()

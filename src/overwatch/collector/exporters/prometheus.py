@@ -10,7 +10,7 @@ from overwatch.collector.context import Context
 from overwatch.collector.durations import Duration, seconds
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.tls import TlsConfig
-from overwatch.serve.exposition import Exposition, Source
+from overwatch.serve.exposition import Ahead, Exposition, Source
 from overwatch.serve.lifetime import Lifetimes
 from overwatch.serve.prometheus import MOST_ENVS, MOST_SERIES, PageLimits, RunPage
 
@@ -58,7 +58,7 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class PrometheusExporter:
-    """A frame sink behind a door; the page is made when somebody asks, once a frame."""
+    """A frame sink behind a door; the page is made ahead of who asks, of the frame that is newest then."""
 
     def __init__(self, config: PrometheusConfig, context: Context, name: str = NAME) -> None:
         self._listener = name.replace(NAME, _ENTRY.name, 1)
@@ -68,6 +68,7 @@ class PrometheusExporter:
         exposition = Exposition(
             Source(families=lambda _: page.families(self._frame), version=lambda: self._frame)
         )
+        self._ahead = Ahead(exposition)
         self._door = context.door(config.endpoint, exposition.app(), entry, config.tls)
 
     def publish(self, frame: "Frame") -> None:
@@ -77,9 +78,11 @@ class PrometheusExporter:
     def start(self) -> None:
         """Serve."""
         self._context.board.note(self._listener, "http", self._door.open(), secure=self._door.secure)
+        self._ahead.start()
 
     def stop(self) -> None:
         """Serve no more."""
+        self._ahead.stop()
         self._door.close()
 
     def close(self) -> None:
