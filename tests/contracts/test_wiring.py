@@ -47,8 +47,8 @@ NOT_SCRAPED: Final = {
 }  # fmt: skip
 """Series for each env and slot would be without end, words are no numbers: these are counted or ranked."""
 
-NOT_TOLD: Final = {"learner.sample_latency", "learner.checkpoint_duration"}
-"""Distributions of a service that is not there yet."""
+NOT_TOLD: Final = {"learner.sample_latency", "learner.checkpoint_duration", "overwatch.run.phase.duration"}
+"""Distributions: of a service that is not there yet, and one that follows from facts."""
 
 COUNTED: Final = {"updates": 1, "episodes": 1, "steps": 1, "non_finite": 2, "crashes": 1, "gpu_idle": 0}
 """What the fold itself counts of what `_tell` says."""

@@ -48,8 +48,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def prometheus(folder: Path, service: Service) -> Iterator[str]:
-    """A Prometheus that scrapes a collector; yields its URL."""
+def prometheus(folder: Path, service: Service, *more: str) -> Iterator[str]:
+    """A Prometheus, with `more` options, that scrapes a collector; yields its URL."""
     config = folder / "prometheus.yml"
     ends = service.context.board.urls
     targets = {"runs": ends["metrics"], "own": ends["telemetry"]}
@@ -60,6 +60,7 @@ def prometheus(folder: Path, service: Service) -> Iterator[str]:
         f"--config.file={config}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address={address}",
+        *more,
     ]
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -32,6 +32,9 @@ class Phase(Enum):
     """Waiting for data."""
 
 
+DURATION_ENDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+"""Upper ends of what a phase's durations are counted by, in seconds; one more holds what takes longer."""
+
 _OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
     Phase.ROLLOUT: ("collect", "collection", "collect_rollouts", "sample", "sampling", "generation"),
     Phase.ENV_WAIT: ("env", "env_step", "step_wait"),

@@ -72,6 +72,19 @@ GPU_IDLE: Final = Metric(
 )
 """In `/metrics` with the label `bound`; the sum over it is what the snapshot counts."""
 
+PHASE_DURATION: Final = Metric(
+    name="overwatch.run.phase.duration",
+    short="phase_duration",
+    kind=Kind.HISTOGRAM,
+    unit="s",
+    scope=Scope.RUN,
+    asks="How long did each phase of training take?",
+    label="phase",
+    depends_on=("event:phase_ended",),
+    feeds=("field:phases",),
+)
+"""In `/metrics` with the label `phase`; a bucket names the newest span in it where spans are sent."""
+
 SDK_DROPPED: Final = Metric(
     name="overwatch.sdk.dropped",
     short="sdk_dropped",
@@ -98,4 +111,4 @@ DATA_AGE: Final = Metric(
     feeds=("field:link.state",),
 )
 
-ROWS: Final = (UPDATES, EPISODES, STEPS, NON_FINITE, GPU_IDLE, SDK_DROPPED, DATA_AGE)
+ROWS: Final = (UPDATES, EPISODES, STEPS, NON_FINITE, GPU_IDLE, PHASE_DURATION, SDK_DROPPED, DATA_AGE)

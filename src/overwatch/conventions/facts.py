@@ -17,12 +17,10 @@ from overwatch.catalog import ROWS, Kind, Metric, Scope, Stage
 from overwatch.conventions import named
 from overwatch.conventions.documented import described
 from overwatch.conventions.model import Attribute, EventDef, Level, Member, Ref
-from overwatch.events import Column, Event, LogLine, Measured
+from overwatch.events import Column, Event, Measured
 from overwatch.otlp import wire
 
 _PLAIN: Final = {str: "string", bool: "boolean", int: "int", float: "double", bytes: "any"}
-_OWN_PLACE: Final = frozenset({"message", "severity", "trace_id", "span_id"})
-"""Fields of a log line that OTLP has places of its own for."""
 _ENTITIES: Final = {"env_id": "overwatch.env", "slot": "overwatch.slot"}
 ONE_SUBJECT: Final = frozenset(
     {Scope.RUN, Scope.POLICY, Scope.HOST, Scope.LEARNER, Scope.ROLLOUTS, Scope.TOWER}
@@ -63,7 +61,7 @@ def attributes() -> Iterator[Attribute]:
 def numbers() -> Iterator[Metric]:
     """The rows whose values are attributes of a measurement."""
     for row in ROWS:
-        if row.scope in ONE_SUBJECT and row.kind is not Kind.STATE:
+        if row.scope in ONE_SUBJECT and row.kind not in (Kind.STATE, Kind.HISTOGRAM):
             yield row
 
 
@@ -117,9 +115,7 @@ def _told(kind: type[Event]) -> list[msgspec.structs.FieldInfo]:
     return [
         field
         for field in msgspec.structs.fields(kind)
-        if field.name != "at"
-        and Column not in _parts(field.type)
-        and not (kind is LogLine and field.name in _OWN_PLACE)
+        if field.name != "at" and Column not in _parts(field.type) and field.name not in wire.OWN_PLACES[kind]
     ]
 
 

@@ -158,6 +158,10 @@ class PhaseEnded(Fact, frozen=True, kw_only=True, tag="phase_ended"):
     duration_s: float
     """Seconds that it took."""
     update: int | None = None
+    trace_id: str | None = None
+    """Of its span, 32 hex digits."""
+    span_id: str | None = None
+    """16 hex digits."""
 
 
 class LogLine(Fact, frozen=True, kw_only=True, tag="log_line"):

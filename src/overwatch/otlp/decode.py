@@ -15,7 +15,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from overwatch.catalog import Scope
-from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, Record, RunFinished
+from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, PhaseEnded, Record, RunFinished
 from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.entities import Alive
@@ -206,14 +206,15 @@ def _measured(said: _Said, at: int) -> Event:
 
 def _fact(kind: type[Event], said: _Said, at: int) -> Event:
     log = said.log
+    span: dict[str, Value] = {"trace_id": log.trace_id.hex() or None, "span_id": log.span_id.hex() or None}
     if kind is LogLine:
         line: dict[str, Value] = {
             "message": to_text(to_python(log.body)),
             "severity": wire.severity_of(log.severity_number).value,
-            "trace_id": log.trace_id.hex() or None,
-            "span_id": log.span_id.hex() or None,
         }
-        return _convert(kind, said, at, line)
+        return _convert(kind, said, at, {**line, **span})
+    if kind is PhaseEnded:
+        return _convert(kind, said, at, span)
     return _convert(kind, said, at, _body(log) if kind in wire.COLUMNAR else {})
 
 

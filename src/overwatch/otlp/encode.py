@@ -25,6 +25,7 @@ from overwatch.events import (
     Measured,
     NonFiniteSeen,
     Origin,
+    PhaseEnded,
     Record,
     Severity,
 )
@@ -54,24 +55,22 @@ def encode(event: Event) -> Pieces:
         attributes, body = _measured(event)
         return Pieces(event_name=name, severity=_severity(event), attributes=attributes, body=body)
     attributes, columns = {}, {}
+    elsewhere = wire.OWN_PLACES[type(event)]
     for field in wire.FIELDS[type(event)]:
         value = getattr(event, field)
         if isinstance(value, Column):
             columns[field] = _column(value)
-        elif value is not None and value not in ((), {}):
+        elif value is not None and value not in ((), {}) and field not in elsewhere:
             attributes[wire.attribute_of(field)] = _plain(value)
-    if isinstance(event, LogLine):
-        for field in ("message", "severity", "trace_id", "span_id"):
-            attributes.pop(wire.attribute_of(field), None)
-        return Pieces(
-            event_name=name,
-            severity=_severity(event),
-            attributes=attributes,
-            body=event.message,
-            trace_id=_hex(event.trace_id, 16),
-            span_id=_hex(event.span_id, 8),
-        )
-    return Pieces(event_name=name, severity=_severity(event), attributes=attributes, body=columns or None)
+    is_in_span = isinstance(event, LogLine | PhaseEnded)
+    return Pieces(
+        event_name=name,
+        severity=_severity(event),
+        attributes=attributes,
+        body=event.message if isinstance(event, LogLine) else columns or None,
+        trace_id=_hex(event.trace_id, 16) if is_in_span else b"",
+        span_id=_hex(event.span_id, 8) if is_in_span else b"",
+    )
 
 
 def request(records: Iterable[Record], resource: Mapping[str, Value]) -> bytes:

@@ -106,6 +106,13 @@ BY_ATTRIBUTE: Final = {
 COLUMNAR: Final = frozenset({EpisodeEnded, ActionTaken, CurriculumChanged, EnvsRemoved})
 """Facts with a row an env: their columns travel in the body."""
 
+_IN_SPAN: Final = frozenset({"trace_id", "span_id"})
+OWN_PLACES: Final[dict[type[Event], frozenset[str]]] = dict.fromkeys(EVENT_TYPES, frozenset()) | {
+    LogLine: _IN_SPAN | {"message", "severity"},
+    PhaseEnded: _IN_SPAN,
+}
+"""Fields of an event that OTLP has places of its own for."""
+
 SEVERITY_NUMBER: Final = {
     Severity.DEBUG: 5,
     Severity.INFO: 9,

@@ -11,6 +11,7 @@ from overwatch.diagnose import Judged
 from overwatch.projection.board import BoardRows, board
 from overwatch.projection.detail import detail
 from overwatch.projection.feed import feed_rate, feed_view
+from overwatch.projection.phases import phase_times
 from overwatch.projection.policy import readings, services
 from overwatch.projection.rollups import aggregates
 from overwatch.projection.run import link_view, run_view
@@ -68,6 +69,7 @@ def _shared(rows: BoardRows) -> Snapshot:
         feed=feed_view(state),
         feed_rate=feed_rate(state),
         counters=_counters(state, judged),
+        phases=phase_times(state.phases),
     )
 
 

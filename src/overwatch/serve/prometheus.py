@@ -8,16 +8,18 @@ HTTP or how a snapshot came about.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from overwatch.catalog import KL, ROWS, Kind, Metric, Scope, Stage, find, label_name, of_scope
 from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
-from overwatch.catalog.run import GPU_IDLE
-from overwatch.serve.families import Family, FamilyKind, labels_text
+from overwatch.catalog.phases import DURATION_ENDS_S
+from overwatch.catalog.run import GPU_IDLE, PHASE_DURATION
+from overwatch.serve.families import Family, FamilyKind, exemplar_text, labels_text
 from overwatch.serve.lifetime import Lifetimes, Part, is_told, part_of
-from overwatch.serve.sheet import Sheet, States, known
-from overwatch.snapshot import Env, Lane, Reading, Snapshot, View
+from overwatch.serve.sheet import Buckets, Sheet, States, known
+from overwatch.snapshot import Env, Lane, PhaseTimes, Reading, Snapshot, View
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
@@ -45,6 +47,7 @@ _STAGES: Final = known("seed_stage", (stage.value for stage in Stage))
 _CODES: Final = known("code", told_codes())
 _BOUNDS: Final = known("bound", (state.label for state in BoundState))
 _COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNTER}
+_ENDS: Final = (*map(str, DURATION_ENDS_S), "+Inf")
 _ENV_FIELDS: Final = {"return": "episode_return", "step_time": "step_time_s"}
 """Fields of a snapshot's env that are not called as their row."""
 
@@ -120,6 +123,7 @@ class RunPage:
         if part is Part.STATE:
             return
         _counters(sheet, labels, snapshot)
+        _phases(sheet, labels, snapshot)
         for short, reading in snapshot.policy.items():
             self._breached(sheet, labels, (run_id, short), reading)
         if part is Part.END:
@@ -244,6 +248,22 @@ def _counters(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
     for short, value in snapshot.counters.items():
         if short in _COUNTER_ROWS and short != GPU_IDLE.short:
             sheet.row(_COUNTER_ROWS[short], labels, value)
+
+
+def _phases(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+    for told in snapshot.phases:
+        sheet.histogram(PHASE_DURATION, f"{labels},{labels_text({'phase': told.name})}", _buckets(told))
+
+
+def _buckets(told: PhaseTimes) -> Buckets:
+    exemplars = {}
+    for one in told.exemplars:
+        span = {"trace_id": one.trace_id, "span_id": one.span_id}
+        text = exemplar_text(span, one.duration_s, one.at)
+        if text is not None:
+            exemplars[one.bucket] = text
+    cumulated = dict(zip(_ENDS, accumulate(told.counts), strict=True))
+    return Buckets(cumulated=cumulated, total=told.total_s, exemplars=exemplars)
 
 
 def _policy(sheet: Sheet, labels: str, short: str, reading: Reading) -> None:

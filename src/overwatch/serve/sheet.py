@@ -6,6 +6,7 @@ know snapshots.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from overwatch.catalog import ROWS, Kind, Metric, label_name, prometheus_name
@@ -54,6 +55,21 @@ class Sheet:
             family = self._families[name] = Family(name, FamilyKind.COUNTER, asks)
         family.put(labels, value)
 
+    def histogram(self, row: Metric, labels: str, told: "Buckets") -> None:
+        """Add a histogram of a row: one series a bucket, its sum and its count; all of it or nothing."""
+        series = len(told.cumulated) + 2
+        if self._room < series:
+            self.dropped += series
+            return
+        self._room -= series
+        name = _NAMES.get(row.name) or prometheus_name(row)
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = Family(name, FamilyKind.HISTOGRAM, row.asks)
+        first = family.n
+        family.put_histogram(labels, told.cumulated, told.total)
+        family.exemplars.update({first + place: text for place, text in told.exemplars.items()})
+
     def info(self, name: str, asks: str, labels: str) -> None:
         """Add what something is; the name is without `_info`."""
         if not self._room:
@@ -81,6 +97,18 @@ class Sheet:
         """All families in order of name."""
         for name in sorted(self._families):
             yield self._families[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """What a histogram holds."""
+
+    cumulated: Mapping[str, int]
+    """Counts up to an upper end as text, `+Inf` last."""
+    total: float
+    """Sum of all that was observed."""
+    exemplars: Mapping[int, str] = field(default_factory=dict)
+    """By place of their bucket, as of `exemplar_text`."""
 
 
 class States:

@@ -24,7 +24,18 @@ from overwatch.snapshot.board import (
 )
 from overwatch.snapshot.findings import FeedLine, Finding, Subject
 from overwatch.snapshot.policy import Limit, Reading
-from overwatch.snapshot.run import Baseline, Link, Metric, Modes, Run, Source, Throughput, Verdict
+from overwatch.snapshot.run import (
+    Baseline,
+    Exemplar,
+    Link,
+    Metric,
+    Modes,
+    PhaseTimes,
+    Run,
+    Source,
+    Throughput,
+    Verdict,
+)
 from overwatch.snapshot.runs import RunLine, RunList
 from overwatch.snapshot.system import Anomaly, Bound, Host, Lane, Spread, System
 
@@ -38,6 +49,7 @@ __all__ = [
     "Bound",
     "Detail",
     "Env",
+    "Exemplar",
     "FeedLine",
     "Finding",
     "Group",
@@ -48,6 +60,7 @@ __all__ = [
     "Link",
     "Metric",
     "Modes",
+    "PhaseTimes",
     "Reading",
     "Reason",
     "Run",
@@ -117,4 +130,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     feed_rate: float | None = None
     counters: dict[str, float] = {}
     """Run counters by short catalogue name; present at 0 from the run's first snapshot."""
+    phases: tuple[PhaseTimes, ...] = ()
+    """The phases that took most of the run's time, at most eight, by name."""
     timing: Timing | None = None

@@ -47,6 +47,32 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """The run it is compared with, where that counts in the same unit."""
 
 
+class Exemplar(msgspec.Struct, frozen=True, kw_only=True):
+    """One end of a phase that a trace shows."""
+
+    bucket: int
+    """Its place in the counts."""
+    duration_s: float
+    at: float
+    """When it ended, Unix seconds of the producer."""
+    trace_id: str
+    """32 hex digits."""
+    span_id: str
+    """16 hex digits."""
+
+
+class PhaseTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a phase took each time, over all ranks."""
+
+    name: str
+    counts: tuple[int, ...]
+    """How many took up to 1, 3, 10, 30, 100, 300 ms, 1, 3, 10, 30, 100, 300 s and longer; not cumulated."""
+    total_s: float
+    """All durations together."""
+    exemplars: tuple[Exemplar, ...] = ()
+    """The newest that a trace shows, at most one a place."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Identity and progress."""
 

@@ -267,7 +267,8 @@ def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
         state.overflow.note("phase", event.phase)
         return
     phase = state.phases.setdefault(source.rank, phases).setdefault(event.phase, Phase())
-    phase.push(event.at, event.duration_s)
+    span = (event.trace_id, event.span_id) if event.trace_id and event.span_id else None
+    phase.push(event.at, event.duration_s, span)
     state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
 
 

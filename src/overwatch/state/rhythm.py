@@ -4,10 +4,12 @@ Rules: producer's time only, so a spool that drains fast changes nothing; a rank
 Must not know when a phase is late.
 """
 
+from bisect import bisect_left
 from typing import Final
 
 import msgspec
 
+from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.state.ring import Ring
 
 PHASES: Final = 16
@@ -23,6 +25,16 @@ MAX_PAIRS: Final = 256
 """Pairs of phases of one rank whose gaps are remembered."""
 
 
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """One end of a phase that has a span."""
+
+    duration_s: float
+    at: int
+    """Producer's time of its end."""
+    trace_id: str
+    span_id: str
+
+
 class Phase(msgspec.Struct, kw_only=True):
     """One phase of one rank."""
 
@@ -35,13 +47,24 @@ class Phase(msgspec.Struct, kw_only=True):
     marks: Ring[tuple[int, float]] = msgspec.field(default_factory=lambda: Ring(MARKS))
     """(end, total up to it), for the phase's share of the time."""
     at: int = 0
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATION_ENDS_S) + 1))
+    """How many took how long, by `DURATION_ENDS_S`."""
+    traced: dict[int, Traced] = msgspec.field(default_factory=dict)
+    """By place in `counts`, the newest that has a span."""
 
-    def push(self, at: int, duration_s: float) -> None:
-        """Note one that ended at `at`; a duration that is no length of time counts as none."""
+    def push(self, at: int, duration_s: float, span: tuple[str, str] | None = None) -> None:
+        """Note one that ended at `at`, of a span (its trace's id and its own) where it has one.
+
+        A duration that is no length of time counts as none.
+        """
         duration_s = duration_s if 0 <= duration_s < float("inf") else 0.0
         self.seconds.push(duration_s)
         self.ends.push(at)
         self.total_s += duration_s
+        place = bisect_left(DURATION_ENDS_S, duration_s)
+        self.counts[place] += 1
+        if span is not None:
+            self.traced[place] = Traced(duration_s=duration_s, at=at, trace_id=span[0], span_id=span[1])
         self.at = max(self.at, at)
         if not self.marks.items or at - self.marks.items[-1][0] >= MARK_NS:
             self.marks.push((at, self.total_s))

@@ -14,7 +14,7 @@ from overwatch.conventions.model import MetricDef, Registry
 from overwatch.conventions.named import RESOURCE
 from overwatch.conventions.policies import check
 from overwatch.conventions.registry import SEMCONV_VERSION
-from overwatch.events import LogLine, Measured, RunStarted
+from overwatch.events import Measured, RunStarted
 from overwatch.generate.registry import FILES
 from overwatch.otlp import wire
 from overwatch.sdk.exporter.resource import _SCHEDULER, Revision, resource, scheduler
@@ -61,8 +61,7 @@ def test_every_event_and_its_fields_are_registered() -> None:
     for kind in wire.EVENT_TYPES:
         event = held.events[f"{wire.EVENT_PREFIX}{wire.TAGS[kind]}"]
         said = {ref.key for ref in event.attributes} | set(event.columns)
-        own_place = {"message", "severity", "trace_id", "span_id"}
-        told = set(wire.FIELDS[kind]) - (own_place if kind is LogLine else set())
+        told = set(wire.FIELDS[kind]) - wire.OWN_PLACES[kind]
         for field in told if kind is not Measured else ():
             assert field in said or wire.attribute_of(field) in said, (event.name, field)
 

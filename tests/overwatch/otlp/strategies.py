@@ -215,7 +215,15 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         duration_s=_opt(FLOATS),
     ),
     st.builds(FindingAcknowledged, at=TIMES, finding=WORDS, by=_opt(WORDS)),
-    st.builds(PhaseEnded, at=TIMES, phase=WORDS, duration_s=FLOATS, update=_opt(INTS)),
+    st.builds(
+        PhaseEnded,
+        at=TIMES,
+        phase=WORDS,
+        duration_s=FLOATS,
+        update=_opt(INTS),
+        trace_id=_opt(st.just("0af7651916cd43dd8448eb211c80319c")),
+        span_id=_opt(st.just("b7ad6b7169203331")),
+    ),
     st.builds(
         LogLine,
         at=TIMES,

@@ -282,6 +282,8 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     body = next(body for path, body in sink.bodies if path == "/v1/traces")
     spans = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
     assert [span.name for span in spans] == ["learn"]
+    (ended,) = sink.events(PhaseEnded)
+    assert (ended.trace_id, ended.span_id) == (spans[0].trace_id.hex(), spans[0].span_id.hex())
 
 
 @pytest.mark.parametrize("state", ["dead", "silent"])
@@ -429,7 +431,10 @@ def test_the_environments_headers_and_compression_are_honoured(
     monkeypatch.setenv("OTEL_SERVICE_NAME", "my-trainer")
     run = overwatch.sdk.start(sample=False)
     run.log("hello")
+    with run.phase("learn"):
+        pass
     assert run.close(5.0).delivered
+    assert sink.events(PhaseEnded)[0].trace_id is None
     assert all(h["x-token"] == "abc" and h["content-encoding"] == "gzip" for h in sink.headers)
     assert {path for path, _ in sink.bodies} == {"/v1/logs"}
     assert b"my-trainer" in sink.bodies[0][1]

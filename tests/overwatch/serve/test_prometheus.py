@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain_tex
 from overwatch.aggregator import Frame
 from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
-from overwatch.events import Column, EarlyStopped, EnvsRemoved, FindingAcknowledged
+from overwatch.events import Column, EarlyStopped, EnvsRemoved, FindingAcknowledged, PhaseEnded
 from overwatch.serve.exposition import Exposition, Source
 from overwatch.serve.families import Family
 from overwatch.serve.lifetime import Lifetimes
@@ -294,6 +294,64 @@ def test_a_lane_is_in_exactly_one_bound() -> None:
     }
 
     assert found == {state.label: float(state is BoundState.IDLE) for state in BoundState}
+
+
+def phase_ended(at: int, duration_s: float, span: str | None = None) -> PhaseEnded:
+    """An end of `update`, of a span that ends in these digits where it has one."""
+    trace = None if span is None else span * 8
+    return PhaseEnded(at=at, phase="update", duration_s=duration_s, trace_id=trace, span_id=span and span * 4)
+
+
+def test_phases_are_a_histogram_that_names_spans() -> None:
+    """Cumulated counts, their sum, and the newest span of each bucket, by OpenMetrics' own parser."""
+    frames = Frames()
+    frames.tell("run-1", [fakes.started(frames.now)])
+    at = frames.now
+    ends = [(0.02, "aaaa"), (0.025, "bbbb"), (0.2, None), (0.2, "cccc"), (0.25, None), (999.0, None)]
+    frame = frames.tell("run-1", [phase_ended(at + n, *end) for n, end in enumerate(ends)])
+    (family,) = (
+        one
+        for one in open_metrics(page(frame, OPEN_METRICS))
+        if one.name == "overwatch_run_phase_duration_seconds"
+    )
+    told = {(one.name.rpartition("_")[2], one.labels.get("le")): one for one in family.samples}
+
+    assert family.type == "histogram"
+    assert {one.labels["phase"] for one in family.samples} == {"update"}
+    assert [told["bucket", le].value for le in ("0.01", "0.03", "0.1", "0.3", "300.0", "+Inf")] == [
+        0, 2, 2, 5, 5, 6,
+    ]  # fmt: skip
+    assert (told["count", None].value, told["sum", None].value) == (6, pytest.approx(999.695))
+    found = {le: one.exemplar for (_, le), one in told.items() if one.exemplar is not None}
+    assert {le: (one.labels["trace_id"], one.labels["span_id"], one.value) for le, one in found.items()} == {
+        "0.03": ("b" * 32, "b" * 16, 0.025),
+        "0.3": ("c" * 32, "c" * 16, 0.2),
+    }
+    assert float(found["0.03"].timestamp) == (at + 1) / 1e9
+
+
+def test_phases_have_bounded_room() -> None:
+    """The eight that took most of the time, of all ranks; a histogram is on a page whole or not at all."""
+    frames = Frames()
+    at = frames.now
+    ends = [PhaseEnded(at=at + n, phase=f"p{n}", duration_s=1.0 + n) for n in range(12)]
+    frame = frames.tell("run-1", [fakes.started(at), *ends])
+    name = "overwatch_run_phase_duration_seconds"
+
+    def shown(limits: PageLimits) -> list[str]:
+        found = read(frame, limits)
+        return sorted(dict(labels)["phase"] for one, labels in found if one == f"{name}_count")
+
+    assert shown(PageLimits()) == sorted(f"p{n}" for n in range(4, 12))
+    whole = len(samples(frame)) - len(ABOUT)
+    for room in range(whole - 20, whole):
+        found = read(frame, PageLimits(most_series=room))
+        series = [labels for one, labels in found if one.startswith(name)]
+        assert len(series) % 15 == 0
+        assert (
+            found["overwatch_prometheus_series", ()] + found["overwatch_prometheus_series_dropped", ()]
+            == whole
+        )
 
 
 def life(frame: Frame, limits: PageLimits | None = None) -> set[str]:

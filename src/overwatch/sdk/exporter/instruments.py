@@ -10,6 +10,7 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import Final
 
+import msgspec
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -36,7 +37,8 @@ class Instruments:
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         self._meter = self._meters.get_meter(_NAME)
         self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-        if Signal.TRACES in wanted:
+        self._sends_spans = Signal.TRACES in wanted
+        if self._sends_spans:
             self._tracers.add_span_processor(BatchSpanProcessor(SpanSpooler(store)))
         self._tracer = self._tracers.get_tracer(_NAME)
         self.late = 0
@@ -57,8 +59,6 @@ class Instruments:
             self._add(EPISODES, len(event.env_id))
         elif isinstance(event, NonFiniteSeen):
             self._non_finite.add(max(event.count, 0))
-        elif isinstance(event, PhaseEnded):
-            self._span(event)
 
     def flush(self, timeout_s: float) -> None:
         """Send what there is, for at most `timeout_s`."""
@@ -122,10 +122,18 @@ class Instruments:
         else:
             self._meter.create_observable_gauge(row.name, [observe], **said)
 
-    def _span(self, event: PhaseEnded) -> None:
+    def traced(self, event: PhaseEnded) -> PhaseEnded:
+        """Say a phase as a span too, where spans are sent; the event then names its span."""
         begin = event.at - int(event.duration_s * 1e9)
         attributes = {} if event.update is None else {"overwatch.update": event.update}
-        self._tracer.start_span(event.phase, start_time=begin, attributes=attributes).end(event.at)
+        span = self._tracer.start_span(event.phase, start_time=begin, attributes=attributes)
+        span.end(event.at)
+        context = span.get_span_context()
+        if not (self._sends_spans and context.trace_flags.sampled):
+            return event
+        return msgspec.structs.replace(
+            event, trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}"
+        )
 
 
 def _reader(store: Store) -> PeriodicExportingMetricReader:

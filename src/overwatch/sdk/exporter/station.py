@@ -29,7 +29,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_conte
 import overwatch
 from overwatch.catalog import Scope
 from overwatch.catalog.run import SDK_DROPPED
-from overwatch.events import Event, Measured, RunStarted, scalars
+from overwatch.events import Event, Measured, PhaseEnded, RunStarted, scalars
 from overwatch.otlp import wire
 from overwatch.otlp.encode import Pieces, encode
 from overwatch.sdk.exporter.instruments import Instruments
@@ -143,6 +143,8 @@ class Station:
     def take(self, event: Event, place: Place, *, size: int, counted: int) -> None:
         """Take an event that the trainer said; it stands for `counted` records."""
         with self._lock:
+            if isinstance(event, PhaseEnded):
+                event = self._instruments.traced(event)
             self._window.add(event, size=size, counted=counted)
             self._note(event)
             self._rings[place.ring] = place.sequence
