@@ -1,4 +1,4 @@
-"""Every question of the shipped dashboards gets an answer from a real Prometheus that scraped a run."""
+"""Every question of the shipped dashboards and rules is answered by a real Prometheus that scraped a run."""
 
 import json
 import subprocess
@@ -12,9 +12,10 @@ import pytest
 
 from overwatch.collector import Service
 from overwatch.generate.boards.uids import Board
+from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
 from tests import promql
 from tests.overwatch.collector.running import eventually, http, running
-from tests.real.servers import ask, need, prometheus
+from tests.real.servers import ask, free_port, need, prometheus
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 40
@@ -30,6 +31,17 @@ def asked() -> dict[str, str]:
             for target in panel["targets"]:
                 where = f"{board.uid}: {panel['title']} {target['refId']}"
                 found[where] = promql.filled(target["expr"])
+    return found
+
+
+def needed() -> dict[str, str]:
+    """All series that all rules stand on, as questions, by alert; that each rule can fire, promtool shows."""
+    plan = Plan(collector_job="collector")
+    found = {}
+    for alert in (*steady_alerts(plan), *windowed_alerts(plan)):
+        for number, one in enumerate(promql.selected(alert.expr)):
+            labels = ",".join(f'{label}=~"{word}"' for label, word in one.labels.items())
+            found[f"{alert.name}: series {number}"] = f"{one.name}{{{labels}}}"
     return found
 
 
@@ -63,8 +75,12 @@ def exported(service: Service) -> set[str]:
 def test_every_question_has_an_answer(tmp_path: Path) -> None:
     """Only what is exported is asked for, and all of it comes back with data."""
     need("prometheus")
-    questions = asked()
-    with running(tmp_path) as service, prometheus(tmp_path, service) as url, stormy(service):
+    questions = asked() | needed()
+    sets = (
+        f"exporters.otlphttp.endpoint=http://127.0.0.1:{free_port()}",
+        "service.pipelines.logs.exporters=[aggregator, otlphttp]",
+    )
+    with running(tmp_path, *sets) as service, prometheus(tmp_path, service) as url, stormy(service):
         eventually(lambda: ask(url, 'overwatch_policy_status{rl_run_id="stormy"}'), 40)
         unanswered = set(questions)
         deadline = time.monotonic() + SECONDS
@@ -76,4 +92,4 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
     assert {where: questions[where] for where in unanswered} == {}
     named = {one.name for expr in questions.values() for one in promql.selected(expr)}
     assert named - known == set()
-    assert len(questions) > 60
+    assert len(questions) > 120

@@ -16,7 +16,7 @@ from overwatch.catalog.machine import (
     TEMPERATURE,
     UTILIZATION,
 )
-from overwatch.catalog.run import GPU_IDLE
+from overwatch.catalog.run import GPU_IDLE, PHASE_DURATION
 from overwatch.generate.boards import promql, words
 from overwatch.generate.boards.of_runs import RUN_ALERTS, RUN_VARIABLES
 from overwatch.generate.boards.spec import Column, Dashboard, Look, Panel, Query
@@ -94,6 +94,28 @@ _REST = Panel(
     height=9,
 )
 
+_PHASES = Panel(
+    title="How long each phase takes, at its slowest twentieth",
+    about="The 95th percentile of each phase of training: the one that grew is where the time went, and a "
+    "mark names the trace of one that took so long.",
+    look=Look.LINES,
+    queries=(
+        Query(
+            expr=promql.quantile(
+                0.95,
+                promql.of_run(f"{prometheus_name(PHASE_DURATION)}_bucket"),
+                by=(RUN_VARIABLE, "phase"),
+            ),
+            name="{{phase}} {{rl_run_id}}",
+            has_exemplars=True,
+        ),
+    ),
+    unit="s",
+    width=24,
+    height=7,
+    to=Board.RUN,
+)
+
 _BOUND = Panel(
     title="What holds each lane back",
     about="The verdict on each GPU over time: red ones are faults to repair, blue ones say where the "
@@ -118,6 +140,7 @@ LANES = Dashboard(
         _BOUND,
         _TABLE,
         _REST,
+        _PHASES,
         _lines(
             "GPU utilisation",
             "Share of the time in which anything ran: a sawtooth means it waits in turn, a low line that "

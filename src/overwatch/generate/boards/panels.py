@@ -172,6 +172,8 @@ def _query(query: Query, kind: Look, place: int) -> prometheus.Dataquery:
     if kind is Look.TABLE:
         return drawn.instant().format(PromQueryFormat.TABLE)
     drawn.legend_format(query.name)
+    if query.has_exemplars:
+        drawn.exemplar(True)
     return drawn.instant() if kind is Look.BARS else drawn.range()
 
 

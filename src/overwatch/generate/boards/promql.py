@@ -63,6 +63,11 @@ def increase(series: str, over: str = RANGE) -> str:
     return f"increase({series}[{over}])"
 
 
+def quantile(share: float, histogram: str, by: Iterable[str]) -> str:
+    """What a share of the observations of each group is at most; `histogram` is a selector of its buckets."""
+    return f"histogram_quantile({share:g}, {total(rate(histogram), by=('le', *by))})"
+
+
 def coded(name: str, label: str, codes: Mapping[str, int], by: Iterable[str], **labels: str) -> str:
     """One number a group: the code of the state whose series is 1, of several the largest.
 

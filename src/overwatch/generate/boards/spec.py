@@ -52,6 +52,8 @@ class Query:
     expr: str
     name: str = ""
     """Legend of its series, with labels in double braces."""
+    has_exemplars: bool = False
+    """Whether its series name traces, which are then marked beside the lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

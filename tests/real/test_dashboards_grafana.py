@@ -1,0 +1,77 @@
+"""The shipped dashboards as values of Grafana's own types, of each line that they are said to load on.
+
+npm fetches what `grafana_types/package-lock.json` names; without npm, or where it reaches no registry, the
+tests are skipped and say so. No Grafana is started: none can be had as a package of Debian, PyPI or npm.
+"""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(__file__).parent / "grafana_types"
+VERSIONS = ("grafana-10", "grafana-11", "grafana-12", "grafana-13")
+FETCH_S, JUDGE_S = 120, 120
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program and Grafana's types."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("node and npm are not installed")
+    folder = tmp_path_factory.mktemp("types") / "grafana"
+    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("node_modules", "made"))
+    fetch = [npm, "ci", "--no-audit", "--no-fund", "--fetch-retries=1"]
+    try:
+        fetched = subprocess.run(
+            fetch, cwd=folder, capture_output=True, text=True, timeout=FETCH_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"npm reached no registry within {FETCH_S} s")
+    if fetched.returncode:
+        pytest.skip(f"npm could not fetch Grafana's types: {fetched.stderr[-300:]}")
+    return folder
+
+
+def judge(program: Path, boards: Path, *versions: str) -> tuple[int, str]:
+    """Exit code and what the compiler says of a folder of dashboards."""
+    done = subprocess.run(
+        ["node", "judge.mjs", str(boards), *versions],
+        cwd=program, capture_output=True, text=True, timeout=JUDGE_S, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_each_dashboard_is_one_to_grafana_10_to_13(program: Path) -> None:
+    """Panels, targets, mappings, thresholds, variables: all are of the types that Grafana publishes."""
+    code, said = judge(program, ROOT / "dashboards/grafana", *VERSIONS)
+
+    assert (code, said.splitlines()[-1]) == (0, f"{6 * len(VERSIONS)} files, 0 errors"), said
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (("panels", 0, "fieldConfig", "defaults", "color", "mode"), "colour"),
+        (("refresh",), "42"),
+    ],
+    ids=["a word that Grafana does not know", "a number for a text"],
+)
+def test_a_broken_dashboard_is_seen(
+    program: Path, tmp_path: Path, broken: tuple[str | int, ...], says: str
+) -> None:
+    """A value of the wrong kind anywhere in it is an error."""
+    board = json.loads((ROOT / "dashboards/grafana/run.json").read_text(encoding="utf-8"))
+    inside = board
+    for key in broken[:-1]:
+        inside = inside[key]
+    inside[broken[-1]] = int(says) if says.isdecimal() else says
+    (tmp_path / "run.json").write_text(json.dumps(board))
+
+    assert judge(program, tmp_path, VERSIONS[-1])[0] == 1
