@@ -35,7 +35,7 @@ def victoria_metrics(folder: Path) -> Iterator[str]:
         pytest.skip("victoria-metrics is not installed; apt-get install victoria-metrics")
     said = subprocess.run([found, "-help"], capture_output=True, text=True, check=False)
     if NAMING not in said.stdout + said.stderr:
-        pytest.skip(f"this victoria-metrics has no -{NAMING}: it is older than 1.107; Debian 13's takes OTLP")
+        pytest.skip(f"this victoria-metrics has no -{NAMING}: Debian 13's 1.112 has")
     address = f"127.0.0.1:{free_port()}"
     command = [found, f"-storageDataPath={folder / 'vm'}", f"-httpListenAddr={address}", f"-{NAMING}"]
     with (folder / "victoria-metrics.log").open("wb") as log:
