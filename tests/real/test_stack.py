@@ -93,6 +93,11 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
         assert ask(url, 'up{job="overwatch-collector"} == 1')
         rules = json.loads(request(f"{url}/api/v1/rules").body)["data"]["groups"]
         alerts = {rule["name"] for group in rules for rule in group["rules"]}
+        leads = {rule["annotations"]["runbook_url"] for group in rules for rule in group["rules"]}
+        runbooks = tmp_path / "data/stack/runbooks.md"
+        assert {lead.partition("#")[0] for lead in leads} == {runbooks.as_uri()}
+        headings = {line[3:] for line in runbooks.read_text().splitlines() if line.startswith("## ")}
+        assert {code for lead in leads if "{{" not in (code := lead.partition("#")[2])} <= headings
         assert {"OverwatchCollectorDown", "OverwatchRunLost", "OverwatchTrustRegionBurnFast"} <= alerts
         active = request(f"{url}/api/v1/alertmanagers").body
         assert f"127.0.0.1:{command.ports['alertmanager']}".encode() in active

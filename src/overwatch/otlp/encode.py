@@ -62,14 +62,16 @@ def encode(event: Event) -> Pieces:
             columns[field] = _column(value)
         elif value is not None and value not in ((), {}) and field not in elsewhere:
             attributes[wire.attribute_of(field)] = _plain(value)
-    is_in_span = isinstance(event, LogLine | PhaseEnded)
+    trace_id, span_id = (
+        (event.trace_id, event.span_id) if isinstance(event, LogLine | PhaseEnded) else (None, None)
+    )
     return Pieces(
         event_name=name,
         severity=_severity(event),
         attributes=attributes,
         body=event.message if isinstance(event, LogLine) else columns or None,
-        trace_id=_hex(event.trace_id, 16) if is_in_span else b"",
-        span_id=_hex(event.span_id, 8) if is_in_span else b"",
+        trace_id=_hex(trace_id, 16),
+        span_id=_hex(span_id, 8),
     )
 
 

@@ -61,6 +61,7 @@ def write_all(folder: Path, wanted: Wanted) -> None:
         for target, text in _texts(folder, source, wanted).items():
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             target.write_text(_MADE + text, encoding="utf-8")
+        (folder / "runbooks.md").write_text(_runbooks(), encoding="utf-8")
         _copy_boards(source / "grafana", folder / GRAFANA.name / "dashboards")
     except OSError as error:
         raise StackError(
@@ -78,6 +79,13 @@ def _texts(folder: Path, source: Path, wanted: Wanted) -> dict[Path, str]:
     }
     texts = {path: yaml.safe_dump(content, sort_keys=False) for path, content in made.items()}
     return texts | _rules(folder, source, wanted)
+
+
+def _runbooks() -> str:
+    """What the alerts lead to; beside the rules, since a machine without the internet has no other copy."""
+    from overwatch.generate.runbooks_page import runbooks_page
+
+    return runbooks_page()
 
 
 def _prometheus(folder: Path, source: Path, wanted: Wanted) -> dict[str, Any]:
@@ -99,13 +107,14 @@ def _prometheus(folder: Path, source: Path, wanted: Wanted) -> dict[str, Any]:
 
 
 def _rules(folder: Path, source: Path, wanted: Wanted) -> dict[Path, str]:
-    """The rules that hold for runs of this length, with links to the Grafana of this stack."""
+    """The rules that hold for runs of this length, with links to this stack's Grafana and runbooks."""
     target = folder / PROMETHEUS.name / "rules"
     grafana = f"http://{LOOPBACK}:{wanted.ports.get(GRAFANA.name, GRAFANA.port)}/"
     return {
         target / name: (source / "rules" / name)
         .read_text(encoding="utf-8")
         .replace(f"http://{LOOPBACK}:{GRAFANA.port}/", grafana)
+        .replace("runbook_url: docs/", f"runbook_url: {folder.as_uri()}/")
         for name in ("overwatch.yaml", f"windows-{wanted.windows}.yaml")
     }
 
