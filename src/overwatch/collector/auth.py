@@ -87,12 +87,15 @@ class Tokens:
         self._fresh = Secret(secrets.token_urlsafe(32))
         self._held: Mapping[Role, tuple[Secret, ...]] = {}
         self._digests: tuple[tuple[Role, bytes], ...] = ()
+        self.loads = 0
+        """How often the tokens were read; judgements of before the last time may not hold any more."""
 
     def load(self) -> None:
         """Read all tokens anew; raises `OSError` or `ValueError`, and then those of before hold on."""
         held = {role: tuple(self._read(role)) for role in Role}
         digests = tuple((role, _digest(one.reveal())) for role in Role for one in held[role])
         self._held, self._digests = held, digests
+        self.loads += 1
 
     def guards(self, role: Role) -> bool:
         """Whether a role needs a token."""

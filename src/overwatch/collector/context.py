@@ -11,7 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from overwatch.aggregator import Aggregator
-from overwatch.collector.crowd import Crowd
+from overwatch.collector.crowd import Ahead, Crowd
 from overwatch.collector.guard import Entry, Guard
 from overwatch.collector.health import Health
 from overwatch.collector.intake import Intake
@@ -81,12 +81,22 @@ class Context:
     """Set for the components that are made after the aggregator."""
 
     def door(
-        self, endpoint: str, app: web.Application, entry: Entry, tls: TlsConfig | None, *, shared: bool = True
+        self,
+        endpoint: str,
+        app: web.Application,
+        entry: Entry,
+        tls: TlsConfig | None,
+        *,
+        shared: bool = True,
+        ahead: Ahead | None = None,
     ) -> Door:
-        """A guarded door; `shared` takes the TLS of all listeners where it has none of its own."""
+        """A guarded door; `shared` takes the TLS of all listeners where it has none of its own.
+
+        Who stands `ahead` lets in only what the guard let in before.
+        """
         wanted = parse(endpoint)
         certificates = self.guard.certificates(tls, shared=shared)
         guarded = self.guard.protect(app, entry, wanted)
-        door = Door(self.loop, wanted, guarded, certificates, entry.crowd)
+        door = Door(self.loop, wanted, guarded, certificates, entry.crowd, ahead=ahead)
         self.crowds[entry.name] = door.crowd
         return door

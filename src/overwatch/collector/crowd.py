@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 from aiohttp import web
@@ -18,6 +18,8 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _HANDSHAKE_S: Final = 10.0
 _BACKLOG: Final = 512
+LINGER_S: Final = 2.0
+"""How long open requests may take to end when an application is taken down, in seconds."""
 
 
 class CrowdConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,6 +96,18 @@ class Crowd:
         watched = self._watched.get(transport)
         if watched is not None:
             watched.begin(None)
+
+    def begin(self, transport: asyncio.BaseTransport) -> None:
+        """The headers of a request are here."""
+        watched = self._watched.get(transport)
+        if watched is not None:
+            watched.begin(self.config.request_timeout_s)
+
+    def end(self, transport: asyncio.BaseTransport) -> None:
+        """The answer to it is made."""
+        watched = self._watched.get(transport)
+        if watched is not None:
+            watched.end()
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
         """A connection ended."""
@@ -193,14 +207,32 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
+class Ahead(Protocol):
+    """What stands before a web server's connections and may answer by itself."""
+
+    def before(self, inner: asyncio.Protocol, crowd: Crowd) -> asyncio.Protocol:
+        """Stand before one connection."""
+        ...
+
+    async def rest(self, within_s: float) -> None:
+        """Return once no request is being answered here, or after so many seconds."""
+        ...
+
+
 class CrowdedSite(web.SockSite):
     """A site whose connections are watched."""
 
     def __init__(
-        self, runner: web.AppRunner, sock: socket.socket, context: ssl.SSLContext | None, crowd: Crowd
+        self,
+        runner: web.AppRunner,
+        sock: socket.socket,
+        context: ssl.SSLContext | None,
+        crowd: Crowd,
+        ahead: Ahead | None = None,
     ) -> None:
         super().__init__(runner, sock, ssl_context=context, backlog=_BACKLOG)
         self._watching = crowd
+        self._ahead = ahead
 
     async def start(self) -> None:
         """Accept connections."""
@@ -209,9 +241,18 @@ class CrowdedSite(web.SockSite):
         if server is None:
             raise RuntimeError("the runner was not set up")
         self._server = await asyncio.get_running_loop().create_server(
-            self._watching.around(server),
+            self._watching.around(lambda: self._stand_before(server())),
             sock=self._sock,
             ssl=self._ssl_context,
             backlog=_BACKLOG,
             ssl_handshake_timeout=None if self._ssl_context is None else _HANDSHAKE_S,
         )
+
+    async def stop(self) -> None:
+        """Accept no more; what is being answered before the web server is answered."""
+        await super().stop()
+        if self._ahead is not None:
+            await self._ahead.rest(LINGER_S)
+
+    def _stand_before(self, inner: asyncio.Protocol) -> asyncio.Protocol:
+        return inner if self._ahead is None else self._ahead.before(inner, self._watching)

@@ -10,7 +10,7 @@ who waits for an answer comes first. Must not know what records mean.
 import threading
 import time
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
 from overwatch.journal import Signal
 from overwatch.otlp.decode import Decoded, decode
@@ -18,6 +18,8 @@ from overwatch.otlp.templates import Templates
 
 MOST_BYTES: Final = 2 << 20
 """Most bytes of bodies whose records are kept; records take several times as much."""
+_COLUMNS: Final = 8
+"""As many times more of what templates read: they make columns, which are smaller than a body."""
 
 
 _TURN_S: Final = 0.001
@@ -29,13 +31,25 @@ LARGE_BYTES: Final = 256 << 10
 """Bodies of more bytes than this wait for each other."""
 
 
+class _Kept(NamedTuple):
+    """A body, and what it was decoded to."""
+
+    body: bytes
+    decoded: Decoded
+    known: bool
+
+    @property
+    def cost(self) -> int:
+        return len(self.body) // (_COLUMNS if self.known else 1)
+
+
 class Handover:
     """Decoded bodies on their way; safe from any thread."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[int, tuple[bytes, Decoded]] = OrderedDict()
+        self._held: OrderedDict[int, _Kept] = OrderedDict()
         self._templates = Templates()
         self._bytes = 0
         self._large = threading.Lock()
@@ -55,12 +69,13 @@ class Handover:
         with self._large:
             return decode(signal, body)
 
-    def put(self, body: bytes, decoded: Decoded) -> None:
-        """Keep what `body`, this very object, was decoded to."""
+    def put(self, body: bytes, decoded: Decoded, *, known: bool = False) -> None:
+        """Keep what `body`, this very object, was decoded to; `known` says that its shape was."""
+        kept = _Kept(body, decoded, known)
         with self._lock:
             self._drop(id(body))
-            self._held[id(body)] = body, decoded
-            self._bytes += len(body)
+            self._held[id(body)] = kept
+            self._bytes += kept.cost
             while self._bytes > self._most:
                 self._drop(next(iter(self._held)))
 
@@ -70,7 +85,9 @@ class Handover:
         with self._lock:
             kept = self._drop(id(body))
         # A body that is held keeps its id: whoever has it, it is the same object.
-        said = self.decode(signal, body) if kept is None else kept
+        if kept is not None and kept.known:
+            return kept.decoded
+        said = self.decode(signal, body) if kept is None else kept.decoded
         self._templates.study(signal, body)
         return said
 
@@ -80,7 +97,8 @@ class Handover:
             time.sleep(_REST_S)
             self._rested_at = time.monotonic()
 
-    def _drop(self, key: int) -> Decoded | None:
-        body, decoded = self._held.pop(key, (b"", None))
-        self._bytes -= len(body)
-        return decoded
+    def _drop(self, key: int) -> _Kept | None:
+        kept = self._held.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept.cost
+        return kept

@@ -6,6 +6,7 @@ turns, and who sends most is refused first. Must not know HTTP or gRPC.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -130,16 +131,57 @@ class Intake:
 
     def admit(self, transport: str, peer: str | None = None) -> None:
         """Whether a body may be read at all, in the loop that of a `peer`; raises `RefusedError`."""
+        found = self._objection(peer)
+        if found is not None:
+            raise self._refused(*found, transport)
+
+    def admits(self, peer: str) -> bool:
+        """Whether `admit` would let a body be read; nothing is counted."""
+        return self._objection(peer) is None
+
+    def _objection(self, peer: str | None) -> tuple[Reason, str] | None:
         if not self._open:
-            raise self._refused(Reason.STOPPING, "the collector is not accepting", transport)
+            return Reason.STOPPING, "the collector is not accepting"
         problem = self._memory.problem()
         if problem is not None:
-            raise self._refused(Reason.MEMORY, problem, transport)
+            return Reason.MEMORY, problem
         if peer is not None and self._shares.is_large(peer):
             lag_s = self._fold_lag_s()
             if lag_s > self._limits.max_fold_lag_s:
                 said = f"the fold needs {lag_s:.1f} s for what waits, and you sent more of it than others"
-                raise self._refused(Reason.BUSY, said, transport)
+                return Reason.BUSY, said
+        return None
+
+    def take_at_once(self, body: Body, tell: Callable[[Accepted | RefusedError], None]) -> bool:
+        """As `take`, without a task: where its shape is known and no other body waits for a turn; else false.
+
+        What became of it is told later, in this loop. Raises `RefusedError` where that is known now.
+        """
+        known = None
+        if self._turns.is_free and not body.json:
+            known = self._handover.recognise(body.signal, body.data)
+        if known is None:
+            return False
+        self._turns.pass_by()
+        self._shares.spend(body.peer, len(body.data))
+        checked = self._check(body, known)
+        loop = asyncio.get_running_loop()
+
+        def written(done: Future[Batch]) -> None:
+            self._count(checked, accepted=done.exception() is None)
+            # A loop that was stopped has no connections left to tell.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(lambda: tell(self._outcome(checked, done)))
+
+        self._submit(checked).add_done_callback(written)
+        return True
+
+    def _outcome(self, checked: _Checked, done: Future[Batch]) -> Accepted | RefusedError:
+        error = done.exception()
+        if error is None:
+            return checked.answer
+        reason = Reason.FULL if isinstance(error, JournalFullError) else Reason.FAULT
+        return self._refused(reason, str(error), checked.body.transport)
 
     async def take(self, body: Body, pool: Executor | None) -> Accepted:
         """Accept a body in its peer's turn: one that is small or of a known shape here, another in a thread.
@@ -199,7 +241,7 @@ class Intake:
         """The body as protobuf, and what is in it, unless that is known; raises `RefusedError`."""
         self.admit(body.transport)
         if known is not None:
-            return self._checked(body, body.data, known, is_light=True)
+            return self._checked(body, body.data, known, known=True)
         limit, data = self._limits.max_elements, body.data
         try:
             if body.json:
@@ -211,12 +253,12 @@ class Intake:
             raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:
             raise self._refused(Reason.MALFORMED, str(error), body.transport) from error
-        return self._checked(body, data, decoded, is_light=len(data) <= SMALL_BYTES)
+        return self._checked(body, data, decoded)
 
-    def _checked(self, body: Body, data: bytes, decoded: Decoded, *, is_light: bool) -> _Checked:
+    def _checked(self, body: Body, data: bytes, decoded: Decoded, *, known: bool = False) -> _Checked:
         """A body that was decoded, which is kept for the fold where that takes little memory."""
-        if self._is_folded and is_light:
-            self._handover.put(data, decoded)
+        if self._is_folded and (known or len(data) <= SMALL_BYTES):
+            self._handover.put(data, decoded, known=known)
         return _Checked(body=body, data=data, counts=validate.counts_of(decoded))
 
     def refuse(self, reason: Reason, message: str, transport: str) -> RefusedError:

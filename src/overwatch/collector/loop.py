@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
-from overwatch.collector.crowd import Crowd, CrowdConfig, CrowdedSite
+from overwatch.collector.crowd import LINGER_S, Ahead, Crowd, CrowdConfig, CrowdedSite
 from overwatch.collector.net import Address, Listening, listen
 from overwatch.collector.tls import Certificates
 
@@ -20,8 +20,6 @@ T = TypeVar("T")
 _CALL_S: Final = 30.0
 _UNREAD_S: Final = 1.0
 """How long the rest of a refused body is read on, so that its sender sees the answer, in seconds."""
-_LINGER_S: Final = 2.0
-"""How long open requests may take to end when an application is taken down, in seconds."""
 
 
 class LoopThread:
@@ -41,11 +39,16 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
 
     async def host(
-        self, runner: web.AppRunner, listening: Listening, context: ssl.SSLContext | None, crowd: Crowd
+        self,
+        runner: web.AppRunner,
+        listening: Listening,
+        context: ssl.SSLContext | None,
+        crowd: Crowd,
+        ahead: Ahead | None = None,
     ) -> None:
         """Serve an application at a socket, in plain text without a `context`; runs in the loop."""
         await runner.setup()
-        await CrowdedSite(runner, listening.sock, context, crowd).start()
+        await CrowdedSite(runner, listening.sock, context, crowd, ahead).start()
         self._hosted.add(runner)
 
     async def drop(self, runner: web.AppRunner) -> None:
@@ -91,10 +94,13 @@ class Door:
         app: web.Application,
         certificates: Certificates | None,
         crowd: CrowdConfig | None = None,
+        *,
+        ahead: Ahead | None = None,
     ) -> None:
         self._loop = loop
         self._wanted = wanted
         self._certificates = certificates
+        self._ahead = ahead
         self.crowd = Crowd(crowd or CrowdConfig())
         """Its connections."""
         self.crowd.watch(app)
@@ -104,7 +110,7 @@ class Door:
             auto_decompress=False,
             handler_cancellation=True,
             keepalive_timeout=75.0,
-            shutdown_timeout=_LINGER_S,
+            shutdown_timeout=LINGER_S,
             lingering_time=_UNREAD_S,
         )
         self._opened = False
@@ -119,7 +125,8 @@ class Door:
         listening = listen(self._wanted)
         try:
             context = None if self._certificates is None else self._certificates.context()
-            self._loop.call(self._loop.host(self._runner, listening, context, self.crowd))
+            hosted = self._loop.host(self._runner, listening, context, self.crowd, self._ahead)
+            self._loop.call(hosted)
         except BaseException:
             listening.sock.close()
             raise

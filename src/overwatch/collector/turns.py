@@ -60,6 +60,16 @@ class Turns:
         finally:
             self._end(heavy=heavy)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a small body would have its turn at once."""
+        return False not in self._busy and all(heavy for _, heavy in self._lines)
+
+    def pass_by(self) -> None:
+        """Have a small body's turn, where it is free; it ends by itself once the sockets were looked at."""
+        self._busy.add(False)
+        self._end(heavy=False)
+
     def _end(self, *, heavy: bool) -> None:
         """The next one's turn, once the sockets were looked at: who came meanwhile is in it too."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from overwatch.otlp.value import to_pairs
+from overwatch.otlp.value import Value, to_pairs
 
 GAUGES = ("overwatch.env.reward", "overwatch.env.metric", "overwatch.env.rent", "overwatch.env.step_time")
 LANES = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
@@ -45,7 +45,11 @@ def _otlp(envs: list[int], round_: int) -> bytes:
     for gauge, name in enumerate(GAUGES):
         points = scope.metrics.add(name=name).gauge.data_points
         for env in envs:
-            pairs = {"overwatch.env.id": env, "overwatch.lane.id": LANES[env % 4], "bench": "doors"}
+            pairs: dict[str, Value] = {
+                "overwatch.env.id": env,
+                "overwatch.lane.id": LANES[env % 4],
+                "bench": "doors",
+            }
             points.add(
                 attributes=to_pairs(pairs),
                 time_unix_nano=BEGAN_NS + round_ * STEP_NS,

@@ -55,9 +55,14 @@ class OtlpReceiver:
         in_flight = config.limits.max_in_flight_mib << 20
         # Two of the largest bodies fit a peer's half, so that who may send one is never refused for good.
         room = Room(in_flight, max(in_flight // 2, 2 * self._config.http.max_request_body_size))
-        http = OtlpHttp(self._config.http, context.intake, context.signals, room)
+        tokens = context.guard.tokens
+        http = OtlpHttp(self._config.http, context.intake, context.signals, room, lambda: tokens.loads)
         entry = replace(_ENTRY, crowd=self._config.http.connections)
-        self._http = context.door(self._config.http.endpoint, http.app(), entry, self._config.http.tls)
+        self.express = http.express
+        """Answers ahead of the web server."""
+        self._http = context.door(
+            self._config.http.endpoint, http.app(), entry, self._config.http.tls, ahead=http.express
+        )
 
     def start(self) -> None:
         """Open both transports and accept."""

@@ -6,6 +6,7 @@ success is answered after the journal has the bytes. Must not know gRPC or what 
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
@@ -17,8 +18,9 @@ from google.protobuf.message import Message
 from overwatch.collector.crowd import CrowdConfig
 from overwatch.collector.guard import Refused, expected
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Reason, RefusedError
-from overwatch.collector.limits import Hold, LimitsConfig, NoRoomError, Room
+from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.receivers import bodies, status
+from overwatch.collector.receivers.otlp_express import Express, Manners, Said
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, Wire, response
 from overwatch.collector.tls import TlsConfig
@@ -87,12 +89,26 @@ class OtlpHttp:
     """The handler of all OTLP/HTTP requests."""
 
     def __init__(
-        self, config: HttpConfig, intake: Intake, signals: frozenset[Signal], room: Room | None = None
+        self,
+        config: HttpConfig,
+        intake: Intake,
+        signals: frozenset[Signal],
+        room: Room,
+        epoch: Callable[[], int],
     ) -> None:
+        """`epoch` is another number whenever who was let in before must be judged anew."""
         self._config = config
-        self._room = room or Room(LimitsConfig().max_in_flight_mib << 20)
+        self._room = room
         self._intake = intake
-        self._reading = 0
+        manners = Manners(
+            transport=TRANSPORT,
+            limit=config.max_request_body_size,
+            most=config.max_concurrent_requests,
+            say=_said,
+            epoch=epoch,
+        )
+        self.express = Express(manners, intake, room)
+        """Stands before the application."""
         self._wires = {WIRES[signal].path: WIRES[signal] for signal in signals}
         for signal in signals:
             intake.know(signal, TRANSPORT)
@@ -105,16 +121,20 @@ class OtlpHttp:
 
     async def _answer(self, request: web.Request) -> web.Response:
         encoding = _encoding(request)
+        taken: Signal | None = None
         try:
             wire = self._route(request)
             encoding = _required(request)
             accepted = await self._accept(request, wire, encoding)
+            taken = wire.signal if encoding is Encoding.PROTOBUF else None
         except Refusal as refusal:
             return _write(refusal.answer, encoding or Encoding.JSON)
         except Exception:  # noqa: BLE001 the door's border: a fault of ours is told in OTLP's words and counted
             _log.exception("a request to %s failed", request.path)
             said = str(self._intake.refuse(Reason.FAULT, "the collector failed; its log says why", TRANSPORT))
             return _write(Answer(status=500, code=Code.INTERNAL, message=said), encoding or Encoding.JSON)
+        finally:
+            self.express.judged(request, taken)
         return _succeed(wire, accepted, encoding)
 
     def _route(self, request: web.Request) -> Wire:
@@ -134,10 +154,10 @@ class OtlpHttp:
         return wire
 
     async def _accept(self, request: web.Request, wire: Wire, encoding: Encoding) -> Accepted:
-        if self._reading >= self._config.max_concurrent_requests:
-            said = f"{self._reading} requests are being read already"
+        if self.express.reading >= self._config.max_concurrent_requests:
+            said = f"{self.express.reading} requests are being read already"
             raise _refusal(self._intake.refuse(Reason.BUSY, said, TRANSPORT))
-        self._reading += 1
+        self.express.reading += 1
         peer = request.remote or ""
         hold = Hold(self._room, peer)
         try:
@@ -150,7 +170,7 @@ class OtlpHttp:
             raise _refusal(error) from error
         finally:
             hold.end()
-            self._reading -= 1
+            self.express.reading -= 1
 
     async def _body(self, request: web.Request, hold: Hold) -> bytes:
         limit = self._config.max_request_body_size
@@ -241,6 +261,13 @@ def _succeed(wire: Wire, accepted: Accepted, encoding: Encoding) -> web.Response
             "errorMessage": accepted.message,
         }
     return web.Response(body=msgspec.json.encode(said), content_type=encoding.value)
+
+
+def _said(signal: Signal, said: Said) -> web.Response:
+    """What became of a body, in protobuf."""
+    if isinstance(said, Accepted):
+        return _succeed(WIRES[signal], said, Encoding.PROTOBUF)
+    return _write(_refusal(said).answer, Encoding.PROTOBUF)
 
 
 def _write(answer: Answer, encoding: Encoding) -> web.Response:
