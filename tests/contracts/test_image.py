@@ -38,8 +38,10 @@ def test_images_begin_where_they_are_told_and_end_without_root() -> None:
     names = {stage.split()[2]: stage for stage in STAGES}
 
     assert {name: stage.split()[0] for name, stage in names.items()} == {
-        "build": "${BASE}", "build-rl": "build", "base": "${BASE}", "rl": "base", "tower": "base",
+        "sources": "${BASE}", "build": "sources", "build-rl": "sources",
+        "base": "${BASE}", "rl": "base", "tower": "base",
     }  # fmt: skip
+    assert all("ARG PIP_FLAGS" in names[name] for name in ("build", "build-rl"))  # a stage inherits none
     assert "USER 10001:10001" in names["base"]
     assert not any("USER" in names[name] for name in ("rl", "tower"))
 

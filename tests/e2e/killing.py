@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -91,10 +92,18 @@ class Collector:
         self._process = None
 
 
+class Reached(Protocol):
+    """Something that trainers send to."""
+
+    @property
+    def endpoints(self) -> Endpoints | None:
+        """Where it listens; `None` while nobody knows."""
+
+
 class Sender:
     """One trainer that tells numbered lines; a request is repeated until it is acknowledged."""
 
-    def __init__(self, name: str, collector: Collector) -> None:
+    def __init__(self, name: str, collector: Reached, **headers: str) -> None:
         self.run_id = name
         self.acknowledged = 0
         """Lines 1 to this one were acknowledged."""
@@ -103,6 +112,7 @@ class Sender:
         self.refusals: Counter[int] = Counter()
         """Statuses other than 200."""
         self._collector = collector
+        self._headers = {"Content-Type": "application/x-protobuf", **headers}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
 
@@ -130,7 +140,7 @@ class Sender:
             return False
         try:
             self.attempts[first] += 1
-            connection.request("POST", "/v1/logs", body, {"Content-Type": "application/x-protobuf"})
+            connection.request("POST", "/v1/logs", body, self._headers)
             answer = connection.getresponse()
             answer.read()
         except (OSError, http.client.HTTPException):

@@ -13,6 +13,7 @@ from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids, places
 from overwatch.cli.livecheck import live_check
+from overwatch.cli.registry import registry_group
 
 _FORMAT = click.option(
     "--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -26,6 +27,7 @@ def catalog() -> None:
 
 
 catalog.add_command(live_check)
+catalog.add_command(registry_group)
 
 
 @catalog.command()

@@ -56,13 +56,15 @@ def check(registry: Registry) -> list[Broken]:
 
 
 def compare(before: Registry, after: Registry) -> list[Broken]:
-    """What somebody who uses `before` would miss, or misread, in `after`."""
+    """What somebody who uses `before` would miss, or misread, in `after`; what is imported is others'."""
     found: list[Broken] = []
     for key, old in before.attributes.items():
-        found += _changed_attribute(old, after.attributes.get(key))
+        if not old.imported:
+            found += _changed_attribute(old, after.attributes.get(key))
     held: dict[tuple[str, str], Signal] = {(kind, one.name): one for kind, one in after.signals()}
     for kind, signal in before.signals():
-        found += _changed_signal(kind, signal, held.get((kind, signal.name)))
+        if not signal.imported:
+            found += _changed_signal(kind, signal, held.get((kind, signal.name)))
     return sorted(found)
 
 
@@ -170,7 +172,7 @@ def _stability(registry: Registry) -> Iterator[Broken]:
 def _entities(registry: Registry) -> Iterator[Broken]:
     for _, signal in registry.signals():
         if isinstance(signal, EntityDef):
-            if not signal.identity:
+            if not signal.identity and not signal.imported:
                 yield Broken("entity_identity", signal.name, "nothing identifies it")
             continue
         for name in signal.entities:

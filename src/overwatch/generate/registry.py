@@ -1,4 +1,4 @@
-"""The registry as files in Weaver's second format, and reading such files back.
+"""The registry as files in Weaver's second format.
 
 Owns the layout of `otel/registry/`. Rules: what OpenTelemetry defines is imported or referred to, never
 defined again. Must not know what Overwatch measures.
