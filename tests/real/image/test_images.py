@@ -20,7 +20,7 @@ from tests.e2e.killing import PER_REQUEST, Sender, told
 from tests.overwatch.collector.running import Reply
 from tests.overwatch.collector.running import http as ask
 from tests.real.helm.charts import CHART
-from tests.real.image.pod import Pod, token
+from tests.real.image.pod import Pod
 from tests.real.image.podman import Podman, absent
 
 pytestmark = [
@@ -131,14 +131,14 @@ def test_the_pod_takes_telemetry_and_shows_it(pod: Pod) -> None:
     send, scrape = ends.otlp_http or "", ends.metrics or ""
     env = {
         **os.environ, "SEND_URL": send, "SCRAPE_URL": scrape.removesuffix("/metrics"),
-        "INGEST_TOKEN": token("ingest"), "READ_TOKEN": token("read"),
+        "INGEST_TOKEN": pod.token("ingest"), "READ_TOKEN": pod.token("read"),
     }  # fmt: skip
     command = [sys.executable, str(CHART / "files/tests/roundtrip.py")]
     found = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=90)
 
     assert found.returncode == 0, found.stderr
     assert ask(scrape).status == 401
-    assert ask(f"{send}/v1/logs", b"{}", authorization=f"Bearer {token('read')}").status in (401, 403)
+    assert ask(f"{send}/v1/logs", b"{}", authorization=f"Bearer {pod.token('read')}").status in (401, 403)
 
 
 def test_the_pod_is_nobody_and_can_write_to_its_volumes_only(pod: Pod) -> None:
@@ -156,7 +156,7 @@ def test_the_pod_is_nobody_and_can_write_to_its_volumes_only(pod: Pod) -> None:
 
 def test_what_is_acknowledged_outlives_kills_and_the_pod(pod: Pod) -> None:
     """SIGKILL under load, over and over, then another pod on the claim: no line is missing or altered."""
-    headers = {"Authorization": f"Bearer {token('ingest')}"}
+    headers = {"Authorization": f"Bearer {pod.token('ingest')}"}
     senders = [Sender(f"run-{number}", pod, **headers) for number in range(3)]
     for sender in senders:
         sender.start()
@@ -189,7 +189,7 @@ def test_what_is_acknowledged_outlives_kills_and_the_pod(pod: Pod) -> None:
 
 def _shown(pod: Pod, lines: dict[str, int]) -> None:
     """Wait until the collector tells of every run."""
-    scrape, headers = pod.endpoints.metrics or "", {"authorization": f"Bearer {token('read')}"}
+    scrape, headers = pod.endpoints.metrics or "", {"authorization": f"Bearer {pod.token('read')}"}
 
     def told_all() -> bool:
         reply = _get(scrape, **headers)
