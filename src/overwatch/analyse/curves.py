@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from overwatch.catalog import Metric, Scope, find
+from overwatch.events.adding import added
 from overwatch.snapshot import Reading, Snapshot
 
 Axis = Literal["update", "time", "steps"]
@@ -148,7 +149,7 @@ class Curves:
         self._take_value(STEPS_PER_S, Scope.RUN, snapshot.run.steps_per_s, place)
         medians = [group.median_metric for group in snapshot.board.groups if group.median_metric is not None]
         self._take_value(
-            TASK_METRIC, Scope.ENV, sum(medians) / len(medians) if medians else None, place
+            TASK_METRIC, Scope.ENV, added(medians) / len(medians) if medians else None, place
         )  # fmt: skip
 
         counts = snapshot.board.counts

@@ -19,6 +19,7 @@ from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.returns import Returns
 from overwatch.diagnose.robust import far, median_of, most_events, spread_low
 from overwatch.diagnose.usual import LEAST_REPORTING
+from overwatch.events.adding import added
 from overwatch.state.arrays import Ints
 from overwatch.state.places import Mask, Rows
 
@@ -91,7 +92,7 @@ def score_lanes(
         said = [one for factor in FACTORS if (one := factor(lane)) is not None]
         said.sort(key=lambda one: -one[0])
         found[name] = LaneScore(
-            score=sum(weight for weight, _ in said), reasons=tuple(reason for _, reason in said[:REASONS])
+            score=added(weight for weight, _ in said), reasons=tuple(reason for _, reason in said[:REASONS])
         )
     return found
 

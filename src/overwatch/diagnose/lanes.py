@@ -15,6 +15,7 @@ from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.memory import MemoryTrend
 from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
 from overwatch.diagnose.usual import kind_of
+from overwatch.events.adding import added
 from overwatch.state.ring import median
 from overwatch.state.run import Gauge, RunState
 
@@ -178,7 +179,7 @@ def _level(gauge: Gauge | None) -> float | None:
     if gauge is None:
         return None
     recent = [value for value in gauge.history.items[-SMOOTH:] if value is not None]
-    return sum(recent) / len(recent) if recent else gauge.value
+    return added(recent) / len(recent) if recent else gauge.value
 
 
 def _share(part: float | None, whole: float | None) -> float | None:

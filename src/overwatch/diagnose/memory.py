@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.events.adding import added
 from overwatch.state.run import Gauge
 from overwatch.state.usage import Peaks
 
@@ -92,7 +93,7 @@ def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend 
     if rise < LEAST_RISE * total or line.slope < SURE_SOON * line.error or newer.slope < STILL * line.slope:
         return None
     older = [] if peaks is None else _older(peaks, gauge.at - BEFORE_NS)
-    if older and sum(values[-LEVEL:]) / LEVEL <= max(older):
+    if older and added(values[-LEVEL:]) / LEVEL <= max(older):
         return None
     left = max(0.0, total - max(line.end, values[-1]))
     return MemoryTrend(rate=line.slope, oom_s=left / line.slope, confidence=QUICK_CONFIDENCE)
@@ -100,7 +101,7 @@ def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend 
 
 def _jump(values: Sequence[float]) -> int:
     """Where values are best cut in a lower and a higher part: one step up, which is no climb, is there."""
-    total, before, best, place = sum(values), 0.0, 0.0, len(values) // 2
+    total, before, best, place = added(values), 0.0, 0.0, len(values) // 2
     for size, value in enumerate(values[:-1], start=1):
         before += value
         apart = (total - before) / (len(values) - size) - before / size
@@ -118,13 +119,13 @@ def _line(times: Sequence[int], values: Sequence[float]) -> _Line:
     """Least squares; a line through fewer than three points is sure of nothing."""
     n = len(values)
     xs = [(at - times[-1]) / 1e9 for at in times]
-    mean_x, mean_y = sum(xs) / n, sum(values) / n
-    square_x = sum((x - mean_x) * (x - mean_x) for x in xs)
+    mean_x, mean_y = added(xs) / n, added(values) / n
+    square_x = added((x - mean_x) * (x - mean_x) for x in xs)
     if n < 3 or square_x <= 0:
         return _Line(0.0, values[-1], float("inf"), 0.0)
-    both = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, values, strict=True))
+    both = added((x - mean_x) * (y - mean_y) for x, y in zip(xs, values, strict=True))
     slope = both / square_x
-    square_y = sum((y - mean_y) * (y - mean_y) for y in values)
+    square_y = added((y - mean_y) * (y - mean_y) for y in values)
     rest = max(0.0, square_y - slope * both)
     error = (rest / (n - 2) / square_x) ** 0.5
     fit = 1.0 - rest / square_y if square_y > 0 else 0.0

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.events.adding import added
 from overwatch.state.run import Gauge
 
 SWING: Final = 0.4
@@ -38,7 +39,7 @@ def sawtooth(gauge: Gauge | None) -> Sawtooth | None:
         return None
     ordered = sorted(values)
     quarter = max(1, len(ordered) // 4)
-    low, high = sum(ordered[:quarter]) / quarter, sum(ordered[-quarter:]) / quarter
+    low, high = added(ordered[:quarter]) / quarter, added(ordered[-quarter:]) / quarter
     if high - low < SWING:
         return None
     middle = (low + high) / 2

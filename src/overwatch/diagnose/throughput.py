@@ -11,6 +11,7 @@ import msgspec
 
 from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
 from overwatch.diagnose.robust import NORMAL
+from overwatch.events.adding import added
 from overwatch.snapshot import Baseline
 from overwatch.state.pace import Pace, Stretch
 from overwatch.state.ring import median
@@ -88,7 +89,7 @@ def _a_piece(stretches: Sequence[Stretch]) -> dict[str, float]:
     names = sorted({name for stretch in stretches for name in stretch.phases})
     if not pieces:
         return {}
-    return {name: sum(stretch.phases.get(name, 0.0) for stretch in stretches) / pieces for name in names}
+    return {name: added(stretch.phases.get(name, 0.0) for stretch in stretches) / pieces for name in names}
 
 
 def regressions(told: Throughput | None, baseline: Baseline | None) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ import msgspec
 
 from overwatch.catalog import CUSTOM_PREFIX, Scope
 from overwatch.events import LogLine, Origin, Record, Severity
+from overwatch.events.adding import added
 from overwatch.otlp.distribution import Distribution
 from overwatch.otlp.moments import Moments
 from overwatch.otlp.result import Decoded, Problem
@@ -75,7 +76,7 @@ class _Settling:
         """A total as its producer tells it: all parts of one moment together."""
         parts = self._sums.setdefault(_place(point), {})
         parts[point.told.part] = total
-        value = total if len(parts) == 1 else sum(parts.values())
+        value = total if len(parts) == 1 else added(parts.values())
         self._moments.put(point.origin, point.told.at, point.row, point.subject, value)
 
     def _spread(self, point: Point, newest: Distribution) -> None:

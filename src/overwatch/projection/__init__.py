@@ -8,6 +8,7 @@ import numpy as np
 
 from overwatch.catalog import Kind, Scope, of_scope
 from overwatch.diagnose import Judged
+from overwatch.events.adding import added
 from overwatch.projection.board import BoardRows, board
 from overwatch.projection.detail import detail
 from overwatch.projection.feed import feed_rate, feed_view
@@ -81,7 +82,7 @@ def _counters(state: RunState, judged: Judged) -> dict[str, float]:
         "steps": state.steps,
         "non_finite": state.non_finite,
         "crashes": state.crashes,
-        "gpu_idle": sum(judged.assessment.watched.waste.of_all().values()),
+        "gpu_idle": added(judged.assessment.watched.waste.of_all().values()),
         "sdk_dropped": state.tower.get("sdk_dropped", 0),
     }
     return {short: max(float(known[short]), state.told_counts.get(short, 0.0)) for short in _COUNTERS}

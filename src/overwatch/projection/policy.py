@@ -8,6 +8,7 @@ import msgspec
 from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Direction, Limit, Limits, Metric, Scope, Side, of_scope
 from overwatch.catalog.policy import ENTROPY
 from overwatch.diagnose import Judged
+from overwatch.events.adding import added
 from overwatch.projection.text import safe
 from overwatch.snapshot import Limit as LimitView
 from overwatch.snapshot import Reading
@@ -151,12 +152,12 @@ def trend(history: list[float | None]) -> str | None:
     n = len(values)
     if n < TREND_NEEDS:
         return None
-    middle, mean = (n - 1) / 2, sum(values) / n
-    spread = sum((i - middle) * (i - middle) for i in range(n))
-    slope = sum((i - middle) * (value - mean) for i, value in enumerate(values)) / spread
+    middle, mean = (n - 1) / 2, added(values) / n
+    spread = added((i - middle) * (i - middle) for i in range(n))
+    slope = added((i - middle) * (value - mean) for i, value in enumerate(values)) / spread
     apart = [value - mean - slope * (i - middle) for i, value in enumerate(values)]
     # A product that is too large is infinite, a power raises.
-    residual = sum(distance * distance for distance in apart)
+    residual = added(distance * distance for distance in apart)
     scatter = (residual / n) ** 0.5
     rise = slope * (n - 1)
     if abs(rise) <= max(TREND_RESIDUALS * scatter, 0.02 * abs(mean)):

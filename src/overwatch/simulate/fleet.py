@@ -9,6 +9,7 @@ import numpy as np
 
 from overwatch.catalog import Scope, find
 from overwatch.events import Column, EnvCrashed, EpisodeEnded, Event, Measured, NonFiniteSeen
+from overwatch.events.adding import added
 from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice, Floats, Ints
 from overwatch.simulate.seeds import words
@@ -88,7 +89,7 @@ class Fleet:
     def take_return(self) -> float | None:
         """Mean return of the episodes that ended since the last call; `None` of none."""
         returns, self._returns = self._returns, []
-        return sum(returns) / len(returns) if returns else None
+        return added(returns) / len(returns) if returns else None
 
     def _ail(self, step: int, at: int, reward: Floats, now: Conditions) -> list[Event]:
         """What the ailing env, the last, does at this step; its reward is changed in place."""

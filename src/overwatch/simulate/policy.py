@@ -8,6 +8,7 @@ from typing import Final
 
 from overwatch.catalog import CUSTOM_PREFIX, Scope, find
 from overwatch.events import EarlyStopped, Event, Measured, NonFiniteSeen, PhaseEnded, scalars
+from overwatch.events.adding import added
 from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice
 from overwatch.simulate.settings import Settings
@@ -86,7 +87,7 @@ class Policy:
             "learning_rate": 3e-4 * (1 - 0.9 * min(1.0, update / (self._settings.seconds + 1))),
             "policy_loss": -0.02 + 0.001 * next(noise),
             "value_loss": (0.5 - 0.3 * done) * (1 + 8 * gone),
-            "update_time": UPDATE_S + sum(self._waits(now)),
+            "update_time": UPDATE_S + added(self._waits(now)),
         }
 
     def _waits(self, now: Conditions) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from overwatch.catalog import KL, Metric
 from overwatch.catalog.moves import KL_DRIFT, KL_JOINT, TRUST_REGION
 from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Measured
+from overwatch.events.adding import added
 from overwatch.state.policy import new_series, observe, share_above
 from overwatch.state.run import RunState
 
@@ -49,6 +50,6 @@ def _derived(state: RunState, event: Measured) -> Iterator[tuple[Metric, float]]
 
 def slope(values: Sequence[float]) -> float:
     """Least-squares slope of equally spaced values, at least two of them, from one to the next."""
-    middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
-    spread = sum((i - middle) * (i - middle) for i in range(len(values)))
-    return sum((i - middle) * (value - mean) for i, value in enumerate(values)) / spread
+    middle, mean = (len(values) - 1) / 2, added(values) / len(values)
+    spread = added((i - middle) * (i - middle) for i in range(len(values)))
+    return added((i - middle) * (value - mean) for i, value in enumerate(values)) / spread

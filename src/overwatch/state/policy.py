@@ -5,6 +5,7 @@ import math
 import msgspec
 
 from overwatch.catalog import Limits, Metric, NonFinite
+from overwatch.events.adding import added
 from overwatch.state.judge import Judgement, Status, judge
 from overwatch.state.ring import Ring, median
 
@@ -201,7 +202,7 @@ def _judged(series: Series, row: Metric, limits: Limits, own_median: float | Non
     newest = series.window.items[-row.mean_of :]
     if len(newest) < row.mean_of:
         return None
-    return judge(sum(newest) / len(newest), limits, own_median)
+    return judge(added(newest) / len(newest), limits, own_median)
 
 
 def _own_median(series: Series) -> float | None:

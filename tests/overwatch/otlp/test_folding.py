@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overwatch.catalog import KL, Scope
@@ -109,6 +109,7 @@ ROWS = st.lists(
 
 
 @given(rows=ROWS, cut=st.integers(0, 12))
+@example(rows=[{0: 0.0}, {0: 0.0, 1: -0.0}, {0: 0.0}], cut=2)
 @settings(deadline=None)
 def test_folding_in_parts_is_folding_at_once(rows: list[dict[int, float]], cut: int) -> None:
     """Every env's last value, extremes and the breaches are the same, however the steps were parted."""
@@ -125,11 +126,11 @@ def test_folding_in_parts_is_folding_at_once(rows: list[dict[int, float]], cut: 
 
 
 def _by_env(events: list[Measured]) -> dict[int, tuple[str, str, str, int]]:
-    """Last, least, most and time of each env; extremes of one value are that value."""
+    """Last, least, most and time of each env; extremes of one value are that value, zeros have one sign."""
     found = {}
     for event in events:
         values = event.values[REWARD].array()
-        finite = np.where(np.isfinite(values), values, np.nan)
+        finite = np.where(np.isfinite(values), values, np.nan) + np.float32(0.0)
         many = event.conflated
         low = finite if many is None or REWARD not in many.low else many.low[REWARD].array()
         high = finite if many is None or REWARD not in many.high else many.high[REWARD].array()
