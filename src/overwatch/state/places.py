@@ -6,7 +6,7 @@ Must not know what is folded.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -73,6 +73,8 @@ class Cells:
 class _Known:
     told: tuple[object, ...]
     found: At | Cells
+    said: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    """What they were last told of themselves, by what it is of, that is still so."""
 
 
 class Places(Derived):
@@ -81,8 +83,6 @@ class Places(Derived):
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Known] = {}
         self._subjects = 0
-        self._told: dict[tuple[str, int], tuple[object, ...]] = {}
-        """What sets of subjects were last told of themselves, that is still so."""
         self._lane: Ints = np.zeros(0, dtype=np.int64)
         self._by_lane: dict[int, Rows] = {}
         self._order: Ints | None = None
@@ -93,23 +93,24 @@ class Places(Derived):
         """Rows have moved, or there are more of them."""
         self._known.clear()
         self._subjects = 0
-        self._told.clear()
         self._by_lane = {}
 
     def repeats(self, what: str, where: At | Cells, column: Column, codes: bytes = b"") -> bool:
         """Whether these subjects were last told just this, and nobody was told anything else since."""
-        return self._told.get((what, id(where))) == (column.dtype, column.data, column.labels, codes)
+        known = self._of(where)
+        told = (column.dtype, column.data, column.labels, codes)
+        return known is not None and known.said.get(what) == told
 
     def note(self, what: str, where: At | Cells, column: Column, codes: bytes = b"") -> None:
         """These subjects are as they were told."""
-        # Only what is remembered anyway lives on, so that no other may ever be at its place.
-        if any(known.found is where for known in self._known.values()):
-            self._told[what, id(where)] = (column.dtype, column.data, column.labels, codes)
+        known = self._of(where)
+        if known is not None:
+            known.said[what] = (column.dtype, column.data, column.labels, codes)
 
     def changed(self, what: str) -> None:
         """Somebody is not as before: what any were told is not known to hold any more."""
-        for key in [key for key in self._told if key[0] == what]:
-            del self._told[key]
+        for known in self._known.values():
+            known.said.pop(what, None)
         if what == LANE:
             self._by_lane = {}
 
@@ -153,14 +154,15 @@ class Places(Derived):
             self._order, self._lane_order = order, tuple(_first_seen(self._lane[order]))
         return self._lane_order
 
+    def _of(self, where: At | Cells) -> _Known | None:
+        """What is known of these very subjects."""
+        return next((known for known in self._known.values() if known.found is where), None)
+
     def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found, there: int) -> Found:
         if len(self._known) >= MOST or self._subjects + found.rows.size > TIMES * there:
             self.forget()
         replaced = self._known.get(key)
         if replaced is not None:
-            # What comes to lie at its place in memory was not told what it was.
-            self._told.pop((LANE, id(replaced.found)), None)
-            self._told.pop((STAGE, id(replaced.found)), None)
             self._subjects -= replaced.found.rows.size
         self._known[key] = _Known(told, found)
         self._subjects += found.rows.size
