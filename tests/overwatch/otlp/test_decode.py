@@ -362,3 +362,17 @@ def test_the_name_of_an_event_may_be_an_attribute() -> None:
     assert phase == PHASE
     assert isinstance(line, LogLine)
     assert (line.message, line.fields) == ("app.saved", {"event.name": "app.saved"})
+
+
+@pytest.mark.parametrize("text", ["", "WARN", "info", "FATAL4"])
+def test_a_severity_is_its_number_whatever_its_text(text: str) -> None:
+    """Ranges of four numbers each; what is unspecified is information."""
+    expected = [("info", {0, *range(9, 13)}), ("debug", set(range(1, 9))), ("warning", set(range(13, 17)))]
+    by_number = {number: word for word, numbers in expected for number in numbers}
+    message = logs(rl__run__id="r")
+    for number in range(25):
+        first_log(message).severity_number = number
+        first_log(message).severity_text = text
+        line = decode_logs(message).records[0].event
+        assert isinstance(line, LogLine)
+        assert line.severity.value == by_number.get(number, "critical")

@@ -143,3 +143,16 @@ def test_calls_that_are_taken_back_at_once_cost_nothing(endpoints: Endpoints) ->
     process = psutil.Process(endpoints.pid)
     process.cpu_percent()
     until(lambda: time.sleep(1) or process.cpu_percent() < 50, "an idle processor", 15)
+
+
+def test_a_connection_that_is_old_enough_is_asked_to_come_anew(tmp_path: Path) -> None:
+    """So that long-lived clients spread over collectors behind one name; who comes anew is served."""
+    with collecting(tmp_path, "receivers.otlp.protocols.grpc.max_connection_age_s=0.5") as endpoints:
+        with socket.create_connection(("127.0.0.1", port_of(endpoints.otlp_grpc)), timeout=60) as old:
+            old.sendall(h2.whole_call(LOGS, b""))
+            said = b""
+            while piece := old.recv(4096):
+                said += piece
+        # A frame of type 7, GOAWAY, on stream 0.
+        assert b"\x07\x00\x00\x00\x00\x00" in said
+        assert served(endpoints, "otlp_grpc")
