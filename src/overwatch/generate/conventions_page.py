@@ -18,6 +18,9 @@ cannot disagree with them. Names of OpenTelemetry's semantic conventions {SEMCON
 not defined again; all of ours are at stability `development`.
 
     weaver registry check -r otel/registry            # where Weaver is installed
+    overwatch catalog registry check [FOLDER]         # the same policies without it
+    overwatch catalog registry diff BEFORE [AFTER]    # what users of BEFORE would miss, or misread
+    overwatch catalog registry write FOLDER           # this version's names as files
     overwatch catalog live-check RECORDING            # a recording's folder, or files of OTLP JSON lines
     overwatch catalog live-check http://127.0.0.1:4318 grpc://127.0.0.1:4317   # listen, Ctrl-C to end
 
@@ -27,9 +30,11 @@ registry's, an *improvement* works but could be better, an *information* is wort
 without violations, 1 with, 2 where nothing could be read. `--format json` is for programs, `--fail-on`
 moves the limit.
 
-Policies that need no Weaver are checked by Overwatch's own tests, with the ids of Weaver's policy
-packages: names, namespaces, constants that would collide, units, types, entities, stability, and
-compatibility between two versions of the registry.
+Policies are checked without Weaver too, with the ids of its policy packages: names, namespaces, constants
+that would collide, units, types, entities and stability by `registry check`, compatibility by `registry
+diff`: what is removed, renamed, retyped or less stable is a violation and makes the status 1, what is new
+is only named. Without FOLDER or AFTER the registry is this version's; any other in Weaver's second format is
+read from its files, where keys of namespaces that it does not define are taken to be its dependencies'.
 """
 
 

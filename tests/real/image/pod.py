@@ -35,7 +35,7 @@ class Pod:
         self.ports = {name: free_port() for name in _ports(_stateful())}
         self._podman, self._file = podman, folder / "pod.yaml"
         self._objects = self._made(image)
-        self._claimed = False
+        self._claimed = self._playing = False
 
     @property
     def container(self) -> str:
@@ -68,10 +68,13 @@ class Pod:
         wanted = [one for one in self._objects if one["kind"] not in left_out]
         self._file.write_text(yaml.safe_dump_all(wanted))
         self._podman.call("kube", "play", str(self._file))
-        self._claimed = True
+        self._claimed = self._playing = True
 
     def down(self) -> None:
-        """Delete the pod and all that goes with it; the claim stays."""
+        """Delete the pod and all that goes with it, which podman does with SIGKILL; the claim stays."""
+        if not self._playing:
+            return
+        self._playing = False
         self._podman.call("kube", "down", str(self._file))
         self._podman.tried("secret", "rm", f"{self.name}-tokens")
         volumes = self._podman.call("volume", "ls", "--quiet").split()
@@ -84,6 +87,11 @@ class Pod:
         pid = self.pid
         os.kill(pid, signal.SIGKILL)
         until(lambda: self.pid not in (0, pid), "another collector", 60)
+
+    def stop(self) -> None:
+        """SIGTERM, and the time that the chart gives."""
+        grace = str(_stateful()["spec"]["template"]["spec"]["terminationGracePeriodSeconds"])
+        self._podman.call("stop", "--time", grace, self.container)
 
     def remove(self) -> None:
         """Delete everything."""

@@ -96,13 +96,13 @@ def test_an_image_has_its_command_and_nothing_to_build_with(
 ) -> None:
     """It runs as a user of its own; neither a compiler nor an installer is there."""
     name = request.getfixturevalue(image)
-    look = f"id -u; for one in {' '.join(FORBIDDEN)}; do command -v $one; done; {shell} --version"
+    look = f"id -u; for one in {' '.join(FORBIDDEN)}; do command -v $one; done; {shell} --help"
 
     said = podman.call(*READ_ONLY, "--entrypoint", "sh", name, "-c", look)
 
     assert said.splitlines()[0] == "10001"
     assert [line for line in said.splitlines()[1:] if line.startswith("/")] == []
-    assert "0.1.0" in said
+    assert "Usage:" in said
     assert podman.tried(*READ_ONLY, "--entrypoint", "python", name, "-m", "pip").returncode
 
 
@@ -116,7 +116,7 @@ def test_the_image_of_training_trains(rl: str, podman: Podman) -> None:
 def test_a_container_says_whether_it_is_healthy(tower: str, podman: Podman) -> None:
     """By the image's own health check."""
     ran = ("run", "-d", "--read-only", "--network", "none", "--tmpfs", "/tmp")
-    run = ("--tmpfs", "/run/overwatch:uid=10001,mode=0700")
+    run = ("--tmpfs", "/run/overwatch:mode=1777")
     container = podman.call(*ran, *run, tower)
     try:
         healthy = lambda: podman.tried("healthcheck", "run", container).returncode == 0  # noqa: E731 one look
@@ -176,7 +176,8 @@ def test_what_is_acknowledged_outlives_kills_and_the_pod(pod: Pod) -> None:
             sender.stop()
     lines = {sender.run_id: sender.acknowledged for sender in senders}
     _shown(pod, lines)
-    pod.down()
+    pod.stop()
+    assert "everything that was accepted is written" in pod.log
 
     copies = Counter(told(next(pod.data.rglob("index.jsonl")).parent))
     for sender in senders:
