@@ -121,15 +121,17 @@ def webhook() -> Iterator[Webhook]:
 
 
 @contextmanager
-def alerting(folder: Path, runs_page: str, own_page: str) -> Iterator[tuple[str, Webhook]]:
-    """Prometheus and Alertmanager beside a collector's pages: Prometheus' URL, and what arrived."""
+def alerting(
+    folder: Path, runs_pages: Sequence[str], own_pages: Sequence[str]
+) -> Iterator[tuple[str, Webhook]]:
+    """Prometheus and Alertmanager beside the pages of collectors: Prometheus' URL, and what arrived."""
     with ExitStack() as stack:
         hook = stack.enter_context(webhook())
         manager, prom = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         (folder / "rules.yaml").write_text(rules())
         (folder / "alertmanager.yml").write_text(_alertmanager(hook.url))
         (folder / "prometheus.yml").write_text(
-            yaml.safe_dump(_prometheus(folder, manager, (runs_page, own_page)))
+            yaml.safe_dump(_prometheus(folder, manager, (runs_pages, own_pages)))
         )
         for command in (
             [need("prometheus-alertmanager"), f"--config.file={folder / 'alertmanager.yml'}",
@@ -152,9 +154,11 @@ def _alertmanager(url: str) -> str:
     return text.replace("http://127.0.0.1:9095", url)
 
 
-def _prometheus(folder: Path, manager: str, pages: tuple[str, str]) -> Mapping[str, object]:
-    def job(name: str, target: str, **more: bool) -> Mapping[str, object]:
-        return {"job_name": name, **more, "static_configs": [{"targets": [target]}]}
+def _prometheus(
+    folder: Path, manager: str, pages: tuple[Sequence[str], Sequence[str]]
+) -> Mapping[str, object]:
+    def job(name: str, targets: Sequence[str], **more: bool) -> Mapping[str, object]:
+        return {"job_name": name, **more, "static_configs": [{"targets": [*targets]}]}
 
     return {
         "global": {"scrape_interval": f"{EVERY_S}s", "evaluation_interval": f"{EVERY_S}s"},
@@ -208,10 +212,10 @@ def _sampled(run: Settings, seconds: int) -> dict[str, list[float | None]]:
     return series
 
 
-def sampled_all(runs: Sequence[Settings], seconds: int) -> dict[str, list[float | None]]:
-    """The same of several runs, by as many processes as this machine has cores."""
+def sampled_all(runs: Sequence[Settings], seconds: Sequence[int]) -> dict[str, list[float | None]]:
+    """The same of several runs, each for its seconds, by as many processes as this machine has cores."""
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = pool.map(sampled, runs, [seconds] * len(runs))
+        found = pool.map(sampled, runs, seconds)
         return {name: values for series in found for name, values in series.items()}
 
 

@@ -4,7 +4,6 @@ npm fetches what `foreign_js/package-lock.json` names; without npm, or where it 
 tests are skipped and say so.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,29 +12,16 @@ import pytest
 from overwatch.discovery import Endpoints
 from overwatch.snapshot import Snapshot
 from tests.e2e.collecting import collecting, snapshot_of, until
+from tests.packages import fetched
 
 SOURCE = Path(__file__).parent / "foreign_js"
-FETCH_S, REPORT_S = 120, 60
+REPORT_S = 60
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the program and all that it imports."""
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        pytest.skip("node and npm are not installed")
-    folder = tmp_path_factory.mktemp("js") / "foreign"
-    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("node_modules"))
-    fetch = [npm, "ci", "--no-audit", "--no-fund", "--fetch-retries=1"]
-    try:
-        fetched = subprocess.run(
-            fetch, cwd=folder, capture_output=True, text=True, timeout=FETCH_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"npm reached no registry within {FETCH_S} s")
-    if fetched.returncode:
-        pytest.skip(f"npm could not fetch the SDK: {fetched.stderr[-300:]}")
-    return folder
+    return fetched(SOURCE, tmp_path_factory.mktemp("js") / "foreign")
 
 
 def report(folder: Path, endpoints: Endpoints, encoding: str, temporality: str, kl: float) -> None:

@@ -62,13 +62,20 @@ def prometheus(folder: Path, service: Service, *more: str) -> Iterator[str]:
         f"--web.listen-address={address}",
         *more,
     ]
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
+    with started(command, folder):
         yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait(20)
+
+
+@contextmanager
+def started(command: list[str], folder: Path) -> Iterator[None]:
+    """A server that runs while the block lasts; what it says is in a log in the folder."""
+    with (folder / f"{Path(command[0]).name}.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
 def ask(url: str, query: str) -> list[dict[str, object]]:

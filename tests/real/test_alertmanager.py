@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ import yaml
 
 from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
 from tests.overwatch.collector.running import eventually, http
-from tests.real.servers import free_port, need
+from tests.real.servers import free_port, need, started
 
 CONFIG = Path(__file__).parents[2] / "dashboards/alertmanager/alertmanager.yml"
 ALERTS = {alert.name: alert for alert in (*steady_alerts(Plan()), *windowed_alerts(Plan()))}
@@ -28,14 +27,9 @@ def alertmanager(folder: Path) -> Iterator[str]:
         need("prometheus-alertmanager"), f"--config.file={CONFIG}", f"--storage.path={folder / 'am'}",
         f"--web.listen-address={address}", "--cluster.listen-address=",
     ]  # fmt: skip
-    with (folder / "alertmanager.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            eventually(lambda: _is_ready(f"http://{address}"), 30)
-            yield f"http://{address}"
-        finally:
-            process.terminate()
-            process.wait(20)
+    with started(command, folder):
+        eventually(lambda: _is_ready(f"http://{address}"), 30)
+        yield f"http://{address}"
 
 
 def _is_ready(url: str) -> bool:

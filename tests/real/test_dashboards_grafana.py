@@ -5,36 +5,23 @@ tests are skipped and say so. No Grafana is started: none can be had as a packag
 """
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.packages import fetched
+
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parent / "grafana_types"
 VERSIONS = ("grafana-10", "grafana-11", "grafana-12", "grafana-13")
-FETCH_S, JUDGE_S = 120, 120
+JUDGE_S = 120
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the program and Grafana's types."""
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        pytest.skip("node and npm are not installed")
-    folder = tmp_path_factory.mktemp("types") / "grafana"
-    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("node_modules", "made"))
-    fetch = [npm, "ci", "--no-audit", "--no-fund", "--fetch-retries=1"]
-    try:
-        fetched = subprocess.run(
-            fetch, cwd=folder, capture_output=True, text=True, timeout=FETCH_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"npm reached no registry within {FETCH_S} s")
-    if fetched.returncode:
-        pytest.skip(f"npm could not fetch Grafana's types: {fetched.stderr[-300:]}")
-    return folder
+    return fetched(SOURCE, tmp_path_factory.mktemp("types") / "grafana")
 
 
 def judge(program: Path, boards: Path, *versions: str) -> tuple[int, str]:

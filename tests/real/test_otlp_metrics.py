@@ -10,7 +10,7 @@ import pytest
 
 import overwatch.sdk
 from tests.overwatch.collector.running import eventually, http, running
-from tests.real.servers import ask, free_port, value
+from tests.real.servers import ask, free_port, started, value
 
 ONLY_SCRAPED = (
     "overwatch_findings", "overwatch_outlier_", "overwatch_policy_status",
@@ -38,13 +38,8 @@ def victoria_metrics(folder: Path) -> Iterator[str]:
         pytest.skip(f"this victoria-metrics has no -{NAMING}: Debian 13's 1.112 has")
     address = f"127.0.0.1:{free_port()}"
     command = [found, f"-storageDataPath={folder / 'vm'}", f"-httpListenAddr={address}", f"-{NAMING}"]
-    with (folder / "victoria-metrics.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            yield f"http://{address}"
-        finally:
-            process.terminate()
-            process.wait(20)
+    with started(command, folder):
+        yield f"http://{address}"
 
 
 def named(url: str, run_id: str) -> dict[str, dict[str, str]]:
