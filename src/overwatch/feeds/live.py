@@ -5,6 +5,7 @@ the collector does becomes a `Connection`, counted, and never an exception in th
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class LiveConfig:
     """How long one attempt to connect may take."""
     heartbeat_s: float = 5.0
     """A collector that answers no ping for half as long again is gone."""
+    close_s: float = 0.5
+    """How long a collector that is left may take to say goodbye."""
 
     def __post_init__(self) -> None:
         if not 0 < self.first_wait_s <= self.longest_wait_s:
@@ -134,13 +137,14 @@ class Live:
         self._selected.clear()
         view = self.view
         token = discovery.token_to_read(self.address)
-        async with session.ws_connect(
+        socket = await session.ws_connect(
             f"{self.address}/api/v1/stream",
             params={"run": self.run_id or "", **query_of(view)},
             headers={} if token is None else {"Authorization": f"Bearer {token}"},
             heartbeat=self.config.heartbeat_s,
             max_msg_size=_MOST_BYTES,
-        ) as socket:
+        )
+        try:
             self._good = view
             if self.connection.state != "up":
                 self.connection = Connection(state="up")
@@ -150,6 +154,11 @@ class Live:
                     snapshot = self._read(message.data)
                     if snapshot is not None:
                         yield snapshot
+        finally:
+            # Who goes on sending instead of answering would be listened to for ever.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.config.close_s):
+                    await socket.close()
 
     async def _messages(
         self, socket: aiohttp.ClientWebSocketResponse

@@ -35,6 +35,8 @@ class Server:
         """A parameter that this server does not take."""
         self.hold = True
         """Keep the socket open after the last message."""
+        self.pause_s = 0.0
+        """After each message."""
 
     async def stream(self, request: web.Request) -> web.WebSocketResponse:
         """One reader."""
@@ -45,6 +47,7 @@ class Server:
         await socket.prepare(request)
         for message in self.messages:
             await (socket.send_str(message) if isinstance(message, str) else socket.send_bytes(message))
+            await asyncio.sleep(self.pause_s)
         if self.hold:
             async for _ in socket:
                 continue
@@ -242,3 +245,24 @@ def test_a_url_that_is_no_address_is_refused_with_the_fix(url: str) -> None:
     """A typing error shows at once and not as a collector that never answers."""
     with pytest.raises(ValueError, match=r"use ws://HOST:PORT"):
         Live(url)
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_another_view_comes_from_a_collector_that_never_says_goodbye(after: int) -> None:
+    """One that sends on and reads nothing is left all the same, before its first snapshot or later."""
+
+    async def scenario() -> None:
+        server = Server([codec.encode(_snapshot(1))] * 100_000)
+        server.pause_s = 0.1
+        async with server.running() as port:
+            live = Live(f"ws://127.0.0.1:{port}", config=QUICK)
+            async with asyncio.timeout(DEADLINE_S), aclosing(live.updates()) as updates:
+                async for _ in updates:
+                    if live.received == after:
+                        live.select(View(env_id=7))
+                    if live.received > after and len(server.queries) == 2:
+                        break
+
+        assert server.queries[1]["env"] == "7"
+
+    asyncio.run(scenario())
