@@ -11,7 +11,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMes
 
 from overwatch.events import Origin
 from overwatch.otlp import wire
-from overwatch.otlp.value import PLAIN, Value, attributes_to_python, to_python
+from overwatch.otlp.value import Value, attributes_to_python, to_python
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +72,10 @@ def first_values(pairs: Iterable[KeyValue]) -> dict[str, Value]:
         key = pair.key
         if key in values:
             continue
-        # This line is where a request's time goes: what is plain is read without a call.
-        value = pair.value
-        kind = value.WhichOneof("value")
-        values[key] = getattr(value, kind) if kind in PLAIN else to_python(value)
+        # These lines are where a request's time goes: a field that is not empty is the one that is set.
+        said = pair.value
+        plain = said.string_value or said.int_value or said.double_value or said.bool_value
+        values[key] = plain or to_python(said)
     return values
 
 

@@ -6,16 +6,12 @@ attribute a value belongs to.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
 Value: TypeAlias = "str | bool | int | float | bytes | Sequence[Value] | Mapping[str, Value] | None"
-
-
-PLAIN: Final = frozenset({"string_value", "bool_value", "int_value", "double_value", "bytes_value"})
-"""Kinds of AnyValue that are read as they are."""
 
 
 def to_python(value: AnyValue) -> Value:

@@ -1,5 +1,6 @@
 """Lines of a recording by another process: the same bytes, whatever becomes of that process."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -72,6 +73,13 @@ def test_a_process_makes_the_same_line(lines: Lines, of: Signal, data: bytes) ->
     before = lines.answered
     assert lines.to_json(of, data) == to_json(of, data)
     assert lines.answered == before + 1
+
+
+def test_a_process_takes_the_core_from_nobody(lines: Lines) -> None:
+    """Of a lower priority, and it waits for its turn when it gets something to do."""
+    lines.to_json(Signal.LOGS, body(100))
+    assert child().nice() > psutil.Process().nice()
+    assert os.sched_getscheduler(child().pid) == os.SCHED_BATCH
 
 
 def test_a_process_that_is_killed_costs_no_line(lines: Lines) -> None:
