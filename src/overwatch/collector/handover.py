@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
+from overwatch.collector.calm import Calm, Patience
 from overwatch.journal import Signal
 from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.templates import Templates
@@ -25,7 +26,7 @@ _COLUMNS: Final = 8
 _TURN_S: Final = 0.001
 """So long the fold may work on end, in seconds..."""
 _REST_S: Final = 0.0005
-"""...before it rests for so long: without a rest it takes half of the interpreter while doors wait."""
+"""...before it rests for so long, and until doors have taken in what they are at."""
 
 LARGE_BYTES: Final = 256 << 10
 """Bodies of more bytes than this wait for each other."""
@@ -47,6 +48,9 @@ class Handover:
     """Decoded bodies on their way; safe from any thread."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self.calm = Calm()
+        """Whether doors take something in."""
+        self._patience = Patience(self.calm)
         self._most = most_bytes
         self._lock = threading.Lock()
         self._held: OrderedDict[int, _Kept] = OrderedDict()
@@ -95,6 +99,7 @@ class Handover:
         now = time.monotonic()
         if now - self._rested_at > _TURN_S:
             time.sleep(_REST_S)
+            self._patience.rest()
             self._rested_at = time.monotonic()
 
     def _drop(self, key: int) -> _Kept | None:

@@ -105,6 +105,8 @@ class Intake:
         self._memory = MemoryLimiter(self._limits)
         self._turns, self._shares = Turns(), Shares()
         self._fold_lag_s: Callable[[], float] = lambda: 0.0
+        self.calm = self._handover.calm
+        """Whether somebody waits for a body to be taken in."""
         self._large: ThreadPoolExecutor | None = None
         self._open = False
 
@@ -193,9 +195,10 @@ class Intake:
         self._shares.spend(body.peer, size)
         known = None if body.json else self._handover.recognise(body.signal, body.data)
         if known is not None or size <= min(SMALL_BYTES, self._limits.large_body_size):
-            async with self._turns.turn(body.peer, size, heavy=False):
-                checked = self._check(body, known)
-                written = self._submit(checked)
+            with self.calm.disturbed():
+                async with self._turns.turn(body.peer, size, heavy=False):
+                    checked = self._check(body, known)
+                    written = self._submit(checked)
             written.add_done_callback(lambda done: self._count(checked, accepted=done.exception() is None))
             try:
                 await asyncio.wrap_future(written)

@@ -19,8 +19,8 @@ from overwatch.otlp.jsonl import to_json
 REQUEST: Final = struct.Struct("<BI")
 ANSWER: Final = struct.Struct("<I")
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
-_NICE: Final = 5
-"""Whoever waits for an answer comes first, but a quarter of a busy core is left for what this does."""
+_NICE: Final = 10
+"""Whoever waits for an answer comes first, but a tenth of a busy core is left for what this does."""
 
 
 def main() -> int:

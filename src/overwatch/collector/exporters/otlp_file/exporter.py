@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.collector.calm import Patience
 from overwatch.collector.context import Context
 from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
 from overwatch.collector.exporters.otlp_file.lines import Lines
@@ -33,7 +34,7 @@ NAME: Final = "otlp_file"
 _WAIT_S: Final = 0.25
 _KEEP_S: Final = 2.0
 """Time between two places that are kept: what a restart writes again at most."""
-_LATE: Final = 0.5
+_LATE: Final = 0.125
 """From this share of the room for batches that wait on, lines have no lower priority than answers."""
 _MIB: Final = 1 << 20
 _MINUTE_NS: Final = 60_000_000_000
@@ -63,6 +64,7 @@ class OtlpFileExporter:
         """The newest piece that a restart does not cut any more."""
         self._folder = str(config.path)
         self._lines = Lines(lambda: context.journal.lag(name).unread > _LATE)
+        self._patience = Patience(context.intake.calm)
         self._writer = RecordingWriter(config.path, context.exporting(name), self._lines.to_json)
         self._kept: CursorFile | None = context.journal.place(name)
         place = None if self._kept is None else self._kept.place
@@ -172,6 +174,7 @@ class OtlpFileExporter:
         if batch.signal is Signal.START:
             self._writer.start(batch)
         elif batch.signal in self._writer.signals:
+            self._patience.rest()
             self._writer.write(batch)
         self._newest = batch.stamp
 
