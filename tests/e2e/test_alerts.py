@@ -37,6 +37,7 @@ LEAN = (
 """Nothing is written to files: dozens of runs at once are enough for a small machine."""
 ENTROPY = {"OverwatchPolicyEntropy", "OverwatchPolicyCollapse"}
 FOLLOWS = {
+    "policy-collapse": {"OverwatchKlSpike"},
     "gradient-explosion": {"OverwatchSlowDrift"},
     "critic-failure": {"OverwatchSlowDrift"},
     "clip-creep": {"OverwatchPolicyClipFraction"},
@@ -44,6 +45,8 @@ FOLLOWS = {
     "explained-variance-creep": {"OverwatchPolicyExplainedVariance"},
 }
 """What a fault brings besides its own alert: a number that creeps passes its limit, too."""
+BRIEF = {("OverwatchKlSpike", "policy-collapse")}
+"""What stands for about as long as two scrapes are apart: whether both see it is chance, live alone."""
 NOISY = ("noisy-updates", "early-stops", "sparse-rewards", "healthy-1")
 
 
@@ -117,7 +120,8 @@ def prove(folder: Path, runs: list[Settings], wanted: dict[str, set[str]]) -> Fi
         told = {one for one in hook.told["page"] | hook.told["ticket"] if one[1]}
     print(f"\n{len(runs)} runs, {len(live)} alerts, holds divided by {DIVISOR}: {sorted(live)}")
     assert told <= live
-    (folder / "case.yaml").write_text(case_of(sampled_all(runs, [*map(watched_s, runs)]), live, seconds))
+    series = sampled_all(runs, [*map(watched_s, runs)])
+    (folder / "case.yaml").write_text(case_of(series, live - BRIEF, seconds))
     done = subprocess.run(
         ["promtool", "test", "rules", "case.yaml"], cwd=folder, capture_output=True, text=True, check=False
     )
