@@ -5,7 +5,7 @@ VictoriaMetrics' imports in the same way, with the same points. CPU is the serve
 from the end of a short warm-up until every point can be queried, which is checked: values of the last round.
 Shapes repeat, or never do. Prints, gates nothing.
 
-    python tests/bench/bench_doors.py [--quick] [--pairs 3]
+    python tests/bench/bench_doors.py [--quick] [--pairs 3] [--points 8192]
 """
 
 import argparse
@@ -57,6 +57,8 @@ REMOTE = {
 }
 WARM_UP = 10
 """Requests that come before the measurement."""
+SIZES = ((250, 800), (500, 400), (2048, 120), (5000, 60))
+"""Envs and requests: as shipped remote write sends 2,000 samples at once, OpenTelemetry batches 8,192."""
 LAST_ENV = 7
 """Whose values of the last round are asked for."""
 
@@ -313,12 +315,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one pair, few requests")
     parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--points", type=int, help="points a request, one of 1000, 2000, 8192 and 20000")
     options = parser.parse_args()
     pairs = 1 if options.quick else options.pairs
+    chosen = [len(shapes.GAUGES) * envs for envs, _ in SIZES]
+    if options.points not in {None, *chosen}:
+        parser.error(f"--points {options.points}: there are {', '.join(map(str, chosen))}")
     print(f"{platform.platform()}, Python {platform.python_version()}, load {os.getloadavg()}")
     for name in ("prometheus", "victoria-metrics"):
         print(f"{name}: {which(name) or 'not installed'}")
-    for envs, most in ((250, 800), (2500, 120)):
+    for envs, most in SIZES:
+        if options.points and options.points != envs * len(shapes.GAUGES):
+            continue
         rounds = most // 4 if options.quick else most
         print(f"\n{envs * len(shapes.GAUGES)} points a request, {rounds} requests, {pairs} rounds of all")
         decoding(envs)

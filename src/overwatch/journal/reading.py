@@ -1,7 +1,8 @@
 """Reading a journal on disk: from memory while a reader keeps up, from the files when it does not.
 
 Rules: a batch is shown once it is durable. A reader that falls behind costs no memory: what it has not read
-is let go and read again from the files. What is damaged is passed over and counted. Must not know who reads.
+is let go, the oldest first, and read again from the files. What is damaged is passed over and counted.
+Must not know who reads.
 """
 
 import logging
@@ -145,13 +146,12 @@ class DurableCursor:
     def offer(self, batch: Batch) -> None:
         """A batch became readable; the caller holds the lock."""
         self.owed += len(batch.body)
-        if self._reader is not None:
-            return
-        if self._pending_bytes + len(batch.body) > PENDING_BYTES and self._pending:
-            self._fall_behind()
-            return
         self._pending.append(batch)
         self._pending_bytes += len(batch.body)
+        while self._pending_bytes > PENDING_BYTES and len(self._pending) > 1:
+            if self._reader is None:
+                self._fall_behind()
+            self._pending_bytes -= len(self._pending.popleft().body)
 
     def _take(self, wanted: Callable[[Batch, int], bool]) -> list[Batch]:
         taken: list[Batch] = []
@@ -164,10 +164,13 @@ class DurableCursor:
 
     def _next(self) -> Batch | None:
         """The next batch, not yet passed."""
-        if self._reader is not None:
-            batch = self._from_files(self._shared.visible)
-            if batch is not None or not self._catch_up():
+        while self._reader is not None:
+            with self._shared.lock:
+                before = self._on_disk_before()
+            batch = self._from_files(before)
+            if batch is not None:
                 return batch
+            self._catch_up()
         with self._shared.lock:
             if self._pending:
                 return self._pending[0]
@@ -180,12 +183,12 @@ class DurableCursor:
             self._position = batch.sequence + 1
             if self._peeked is batch:
                 self._peeked = None
-            elif self._pending and self._pending[0] is batch:
+            elif self._reader is not None:
+                # This reader fell behind while it was on its way; it is not read again.
+                self._reader.position = self._position
+            if self._pending and self._pending[0] is batch:
                 self._pending.popleft()
                 self._pending_bytes -= len(batch.body)
-            elif self._reader is not None:
-                # It was let go of from memory while it was on its way; it is not read again.
-                self._reader.position = self._position
             if batch.sequence >= self._shared.opened_at:
                 self.owed -= len(batch.body)
             if not self._own_keeping:
@@ -193,23 +196,26 @@ class DurableCursor:
                 self._released()
 
     def _fall_behind(self) -> None:
-        self._pending.clear()
-        self._pending_bytes = 0
+        """Read from the files up to what memory still has: the newest that came."""
         self._reader = self._shared.log.reader(self._position)
 
-    def _catch_up(self) -> bool:
+    def _on_disk_before(self) -> int:
+        """Where the files need not be read any more; the caller holds the lock."""
+        return self._pending[0].sequence if self._pending else self._shared.visible
+
+    def _catch_up(self) -> None:
         """Read from memory again if there is nothing more to read from the files."""
         shared = self._shared
         with shared.lock:
-            reader = self._reader
-            if reader is None or self._peeked is not None or reader.position < shared.visible:
-                return False
-            self._position = max(self._position, shared.visible)
-            self._reader = None
-            self.owed = 0
+            reader, before = self._reader, self._on_disk_before()
+            ahead = self._peeked
+            if reader is None or (reader.position if ahead is None else ahead.sequence) < before:
+                return
+            self._position = max(self._position, before)
+            self._reader = self._peeked = None
+            self.owed = self._pending_bytes
         with shared.files:
             reader.close()
-        return True
 
     def _from_files(self, before: int) -> Batch | None:
         """The next batch in the files numbered below `before`."""

@@ -154,6 +154,25 @@ def test_a_reader_that_falls_behind_reads_from_the_files_and_catches_up(tmp_path
         assert slow.lost == 0
 
 
+def test_a_reader_that_fell_behind_reads_from_memory_again_while_more_comes(tmp_path: Path) -> None:
+    """It need not wait for a pause: what memory has is not read from the files; order and count hold."""
+    roomy = JournalLimits(segment_bytes=4 << 20, held_bytes=1 << 30)
+    with Opened(tmp_path / "j", limits=roomy) as journal:
+        cursor = journal.cursor("fold")
+        sent = [journal.submit(Signal.LOGS, bytes(PENDING_BYTES // 20), 1).result() for _ in range(50)]
+        got = cursor.seal(sent[-2].stamp)
+        # Only who reads from memory knows how many items a batch has.
+        assert got[0].items is None
+        for _ in range(5):
+            sent += [journal.submit(Signal.LOGS, b"more", 1).result() for _ in range(3)]
+            newest = cursor.seal(sent[-2].stamp)
+            assert [batch.items for batch in newest] == [1] * 3
+            got += newest
+        got += cursor.wait(0)
+        assert [batch.sequence for batch in got] == [batch.sequence for batch in sent]
+        assert journal.held_bytes == cursor.lost == 0
+
+
 def test_files_go_once_every_reader_let_go_of_them(tmp_path: Path) -> None:
     """A reader that must find its batches again after a restart holds them until it says so."""
     with Opened(tmp_path / "j") as journal:
