@@ -1,5 +1,6 @@
 """Rendering the chart in tests: by `helm`, else by Helm's engine from a package, else not at all."""
 
+import hashlib
 import json
 import os
 import re
@@ -17,6 +18,8 @@ CI: Final = sorted(CHART.glob("ci/*-values.yaml"))
 VARIABLE: Final = "OVERWATCH_HELM_PYTHON"
 """Names a Python that has the package helm-sdkpy, where none on the path has."""
 APIS: Final = ("monitoring.coreos.com/v1",)
+HEAD: Final = "# What Helm makes of the values and of a chart of digest {digest}; see tests/real/helm.\n"
+"""How kept manifests begin: where Helm is not, the digest says whether they are of today's chart."""
 RELEASE, NAMESPACE = "tower", "rl"
 _RENDER: Final = Path(__file__).with_name("render.py")
 _TIMEOUT_S: Final = 120
@@ -90,7 +93,17 @@ def steady(found: list[dict[str, Any]]) -> str:
             shown = {**one, "spec": {"groups": [{"name": name, "rules": []} for name in groups]}}
         kept.append(shown)
     text = yaml.safe_dump_all(kept, sort_keys=True, width=110)
-    return "# What Helm makes of the values; see tests/real/helm.\n" + re.sub(r" +\n", "\n", text)
+    return HEAD.format(digest=digest()) + re.sub(r" +\n", "\n", text)
+
+
+def digest() -> str:
+    """Of all that Helm makes kept manifests of; contents of boards and rules are not in them."""
+    paths = [CHART / "Chart.yaml", CHART / "values.yaml", *CI, *CHART.glob("files/tests/*")]
+    paths += [path for path in CHART.rglob("templates/**/*") if path.is_file()]
+    made = hashlib.sha256()
+    for path in sorted(paths):
+        made.update(f"{path.relative_to(CHART).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return made.hexdigest()[:16]
 
 
 def rendered(values: Path) -> Path:

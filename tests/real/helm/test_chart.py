@@ -16,8 +16,10 @@ from overwatch.collector.settings import problems
 from tests.real.helm.charts import (
     CHART,
     CI,
+    HEAD,
     NO_ENGINE,
     ChartRefusedError,
+    digest,
     engine,
     objects,
     render,
@@ -67,6 +69,17 @@ def test_the_kept_manifests_are_what_helm_makes(
         rendered(values).write_text(made)
 
     assert rendered(values).read_text() == made
+
+
+@each_file
+def test_the_kept_manifests_are_of_this_chart(values: Path) -> None:
+    """Whoever changes a template without Helm hears of it; `OVERWATCH_KEEP_RENDERED=1` with Helm mends it."""
+    assert rendered(values).read_text().startswith(HEAD.format(digest=digest()))
+
+
+def test_every_values_file_has_its_manifests_and_no_other_is_kept() -> None:
+    """A file that went leaves nothing behind."""
+    assert sorted((CHART / "ci/rendered").iterdir()) == sorted(map(rendered, CI))
 
 
 @each_file
