@@ -21,7 +21,7 @@ demo: $(VENV)/.installed  ## train a real policy on this machine and watch it
 	$(BIN)/overwatch demo $(DEMO_FLAGS)
 
 test: $(VENV)/.installed  ## every test but the long ones
-	$(BIN)/pytest -m "not long" -n 2 --dist worksteal $(PYTEST_FLAGS)
+	$(BIN)/pytest -m "not long" -n 3 --dist worksteal $(PYTEST_FLAGS)
 
 check: lint types imports test  ## what CI runs
 
