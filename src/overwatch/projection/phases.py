@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from overwatch.catalog.phases import DURATION_ENDS_S
+from overwatch.events.adding import added
 from overwatch.projection.text import safe
 from overwatch.snapshot import Exemplar, PhaseTimes
 from overwatch.state.rhythm import Phase
@@ -27,7 +28,7 @@ def _times(name: str, ranks: list[Phase]) -> PhaseTimes:
     return PhaseTimes(
         name=safe(name),
         counts=tuple(map(sum, zip(*(phase.counts for phase in ranks), strict=True))),
-        total_s=sum(phase.total_s for phase in ranks),
+        total_s=added(phase.total_s for phase in ranks),
         exemplars=tuple(_exemplars(ranks)),
     )
 
