@@ -65,9 +65,9 @@ class Handover:
 
     def decode(self, signal: Signal, body: bytes) -> Decoded:
         """As `decode`, a large body that has no template in its turn; raises `MalformedBody`."""
-        said = self.recognise(signal, body)
-        if said is not None:
-            return said
+        return self.recognise(signal, body) or self._decode(signal, body)
+
+    def _decode(self, signal: Signal, body: bytes) -> Decoded:
         if len(body) <= LARGE_BYTES:
             return decode(signal, body)
         with self._large:
@@ -89,10 +89,12 @@ class Handover:
         with self._lock:
             kept = self._drop(id(body))
         # A body that is held keeps its id: whoever has it, it is the same object.
-        if kept is not None and kept.known:
-            return kept.decoded
-        said = self.decode(signal, body) if kept is None else kept.decoded
-        self._templates.study(signal, body)
+        if kept is not None:
+            said, known = kept.decoded, kept.known
+        else:
+            recognised = self.recognise(signal, body)
+            said, known = recognised or self._decode(signal, body), recognised is not None
+        self._templates.study(signal, body, known=known)
         return said
 
     def _rest(self) -> None:

@@ -243,10 +243,13 @@ class Intake:
     def _check(self, body: Body, known: Decoded | None = None) -> _Checked:
         """The body as protobuf, and what is in it, unless that is known; raises `RefusedError`."""
         self.admit(body.transport)
-        if known is not None:
-            return self._checked(body, body.data, known, known=True)
         limit, data = self._limits.max_elements, body.data
         try:
+            if known is not None:
+                if body.signal is Signal.LOGS:
+                    # Records that are known each may be more together than a request may hold.
+                    elements.check_protobuf(body.signal, data, limit)
+                return self._checked(body, data, known, known=True)
             if body.json:
                 elements.check_json(data, limit)
                 data = jsonl.from_json(body.signal, data)

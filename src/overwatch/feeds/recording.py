@@ -16,8 +16,9 @@ from overwatch.feeds.segments import Lives, Segment
 from overwatch.feeds.source import Source
 from overwatch.fold import FAST_NS, Fold, Frame
 from overwatch.journal import Batch, Signal
-from overwatch.otlp.decode import Decoded, decode
+from overwatch.otlp.decode import Decoded
 from overwatch.otlp.jsonl import MalformedJson
+from overwatch.otlp.templates import TemplateReader
 from overwatch.otlp.wire import MalformedBody
 from overwatch.recordings.index import (
     Ended,
@@ -50,6 +51,7 @@ class Recording:
         """What throughput is compared with, instead of what was when it was recorded."""
         self.notes = Notes()
         """What the index tells beside batches; known once `segments` was asked."""
+        self._reader = TemplateReader()
         self._unreadable: set[tuple[str, int]] = set()
 
     @property
@@ -104,7 +106,9 @@ class Recording:
 
     def fold(self, saved: bytes | None = None) -> Fold:
         """A fold to replay this with: an empty one, or that of a checkpoint."""
-        return Fold(baseline=self.baseline) if saved is None else Fold.load(saved, self.baseline)
+        fold = Fold(baseline=self.baseline) if saved is None else Fold.load(saved, self.baseline)
+        fold.read = self._reader.read
+        return fold
 
     def batches(self) -> Iterator[Batch]:
         """Every batch that can be read, with its receive time as `stamp`, in the order of replay."""
@@ -116,7 +120,7 @@ class Recording:
         """Receive time in Unix nanoseconds and records of every batch, in the order of replay."""
         for batch in self.batches():
             try:
-                yield batch.stamp, decode(batch.signal, batch.body)
+                yield batch.stamp, self._reader.read(batch.signal, batch.body)
             except MalformedBody:
                 self._unreadable.add((batch.signal.value, batch.sequence))
 

@@ -27,7 +27,8 @@ from overwatch.otlp.wire import MalformedBody
 
 __all__ = ["Decoded", "MalformedBody", "Problem", "decode", "measurement"]
 
-_LAST_TIME: Final = (1 << 63) - 1
+LAST_TIME: Final = (1 << 63) - 1
+"""Latest time of a record, Unix nanoseconds."""
 _LONGEST_S: Final = 1 << 30
 """Longest interval of reports that is waited for, in seconds."""
 
@@ -72,36 +73,81 @@ class _Said(NamedTuple):
 
 
 def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
-    records: list[Record] = []
-    alive: list[Alive] = []
-    problems: list[Problem] = []
-    unattributed = items = 0
+    gathering = LogGathering()
     for resource, scope_name, log in _logs(message):
-        items += 1
+        gathering.add(resource, scope_name, log)
+    return gathering.result()
+
+
+class LogGathering:
+    """Log records of one request on their way to what they say."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+        self._alive: list[Alive] = []
+        self._problems: list[Problem] = []
+        self._unattributed = self._items = 0
+
+    def add(self, resource: Resource, scope_name: str, log: LogRecord) -> None:
+        """Take the next log record."""
+        self._items += 1
         said = first_values(log.attributes)
         run_id = run_id_in(resource, said.get(wire.RUN_ID))
         if run_id is None:
-            unattributed += 1
-            continue
+            self._unattributed += 1
+            return
         try:
             told = _entity(resource, run_id, _Said(log, said))
             if told is None:
-                records.append(_record(resource, run_id, scope_name, _Said(log, said)))
+                self._records.append(_record(resource, run_id, scope_name, _Said(log, said)))
             elif isinstance(told, Alive):
-                alive.append(told)
+                self._alive.append(told)
             else:
-                records.extend(told)
+                self._records.extend(told)
         except _RejectedError as rejected:
             # Details beyond what anybody reads would cost many times the bytes they came in.
-            known = problems[-1] if len(problems) >= DETAILED else rejected.problem
-            problems.append(known)
-    return Decoded(
-        items=items,
-        records=tuple(records),
-        problems=tuple(problems),
-        unattributed=unattributed,
-        alive=tuple(alive),
-    )
+            known = self._problems[-1] if len(self._problems) >= DETAILED else rejected.problem
+            self._problems.append(known)
+
+    def add_spoken(self, resource: Resource, said: "Spoken") -> None:
+        """Take the next log record, whose event is known."""
+        self._items += 1
+        run_id = run_id_in(resource, said.run_id)
+        if run_id is None:
+            self._unattributed += 1
+            return
+        self._records.append(Record(origin=with_run(resource, run_id), event=said.event, seq=said.seq))
+
+    def result(self) -> Decoded:
+        """Everything taken."""
+        return Decoded(
+            items=self._items,
+            records=tuple(self._records),
+            problems=tuple(self._problems),
+            unattributed=self._unattributed,
+            alive=tuple(self._alive),
+        )
+
+
+class Spoken(NamedTuple):
+    """What a log record of ours says, whoever says it."""
+
+    run_id: Value
+    """Its own attribute, which goes before its resource's."""
+    event: Event
+    seq: int | None
+
+
+def spoken(log: LogRecord) -> Spoken | None:
+    """A log record as an event of ours; `None` where it is anything else, or malformed."""
+    said = _Said(log, first_values(log.attributes))
+    kind = wire.BY_EVENT_NAME.get(said.name)
+    if kind is None:
+        return None
+    try:
+        return Spoken(said.attributes.get(wire.RUN_ID), _event(kind, said, _time(log)), _seq(said))
+    except _RejectedError:
+        return None
 
 
 def count_spans(message: ExportTraceServiceRequest) -> int:
@@ -124,11 +170,14 @@ def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Re
         if name.startswith(wire.EVENT_PREFIX):
             raise _RejectedError("unknown_event", f"{name} is no event of this version")
         return Record(origin=origin, event=_foreign(resource, scope_name, log, at))
+    return Record(origin=origin, event=_event(kind, said, at), seq=_seq(said))
+
+
+def _event(kind: type[Event], said: _Said, at: int) -> Event:
     try:
-        event = _measured(said, at) if kind is Measured else _fact(kind, said, at)
+        return _measured(said, at) if kind is Measured else _fact(kind, said, at)
     except (ValueError, msgspec.ValidationError) as error:
-        raise _RejectedError("malformed", f"{name}: {error}") from None
-    return Record(origin=origin, event=event, seq=_seq(said))
+        raise _RejectedError("malformed", f"{said.name}: {error}") from None
 
 
 def measurement(resource: Resource, log: LogRecord) -> Record | None:
@@ -145,7 +194,7 @@ def measurement(resource: Resource, log: LogRecord) -> Record | None:
 
 def _time(log: LogRecord) -> int:
     at: int = log.time_unix_nano or log.observed_time_unix_nano
-    if not 0 < at <= _LAST_TIME:
+    if not 0 < at <= LAST_TIME:
         raise _RejectedError(
             "no_time", f"record {log.event_name or 'without a name'} has time {at}; set Timestamp"
         )

@@ -21,14 +21,13 @@ import numpy.typing as npt
 from overwatch.events import Column, Measured, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
+from overwatch.otlp.mask import Bytes, Mask
 from overwatch.otlp.result import Decoded
 from overwatch.otlp.series import Point, Series
 from overwatch.otlp.slots import WIDTH, Slot, slots_of
 
 MAX_POINTS: Final = 1 << 18
 """Points of the largest body that is read so; more are no shape that repeats."""
-_PIECE: Final = 32 << 10
-"""Bytes that are compared at once."""
 _LAST_TIME: Final = (1 << 63) - 1
 
 _Places: TypeAlias = npt.NDArray[np.intp]
@@ -85,7 +84,7 @@ class _Layout:
             values[self.ints] = _at(body, self.values[self.ints], np.int64)
         return _Numbers(starts=starts, times=_at(body, self.times, np.uint64), values=values)
 
-    def mask(self, length: int) -> npt.NDArray[np.uint8]:
+    def mask(self, length: int) -> Bytes:
         """Of every byte whether it must be the same: all ones where it must, zero in a number."""
         mask = np.full(length, 0xFF, np.uint8)
         for where in (self.starts, self.times, self.values):
@@ -119,9 +118,8 @@ class Template:
     """What bodies of one shape say."""
 
     length: int
-    mask: npt.NDArray[np.uint8]
-    fixed: npt.NDArray[np.uint8]
-    """The bytes, zero in a number."""
+    mask: Mask
+    """Everything but the numbers."""
     layout: _Layout
     moments: _Places
     """Of every point, which of the request's times it is of."""
@@ -140,17 +138,7 @@ class Template:
 
     def fits(self, body: bytes) -> bool:
         """Whether a body is of this shape."""
-        if len(body) != self.length:
-            return False
-        came = np.frombuffer(body, np.uint8)
-        # Pieces that stay in the processor's cache: an array of the whole size costs more than to compare it.
-        scratch = np.empty(min(_PIECE, self.length), np.uint8)
-        for start in range(0, self.length, _PIECE):
-            here = slice(start, start + _PIECE)
-            masked = np.bitwise_and(came[here], self.mask[here], out=scratch[: self.length - start])
-            if masked.tobytes() != self.fixed[here].tobytes():
-                return False
-        return True
+        return self.mask.fits(np.frombuffer(body, np.uint8))
 
     def read(self, body: bytes) -> Decoded | None:
         """What a body says; `None` where it is not of this shape, or its numbers need the general path."""
@@ -201,12 +189,10 @@ def learn(body: bytes) -> Template | None:
     columns = _columns(said, moments)
     if columns is None:
         return None
-    mask = layout.mask(len(body))
     points = () if said.series is None else said.series.points
     return Template(
         length=len(body),
-        mask=mask,
-        fixed=np.frombuffer(body, np.uint8) & mask,
+        mask=Mask.of(body, layout.mask(len(body))),
         layout=layout,
         moments=moments.ravel(),
         firsts=firsts,

@@ -6,7 +6,7 @@ from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
 from overwatch.journal import MemoryJournal, Signal
 from overwatch.otlp.decode import Decoded, decode
-from overwatch.otlp.templates import LEARN_AT
+from overwatch.otlp.lengths import LEARN_AT
 from tests.overwatch.collector.running import run_started, told
 from tests.overwatch.otlp.test_template import T, fleet
 

@@ -4,7 +4,8 @@ import random
 
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
-from overwatch.otlp.templates import LEARN_AT, MORE_SELDOM, MOST_LENGTHS, MOST_OF_ONE, Templates
+from overwatch.otlp.lengths import LEARN_AT, MORE_SELDOM, MOST_LENGTHS, MOST_OF_ONE
+from overwatch.otlp.templates import Templates
 from tests.overwatch.otlp.test_template import T, fleet
 
 METRICS = Signal.METRICS

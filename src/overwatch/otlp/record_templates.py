@@ -1,0 +1,188 @@
+"""Requests of log records read record by record: those of known shapes by template, the others by the parser.
+
+A request holds now two records and now five, but each of them is like one of before. The frame around them
+(resources, scopes, where each record begins) is walked; what is written in any other than the one plain way
+is left to the general path as a whole.
+
+Rules: gives exactly what the general path would, or nothing. A request in which nothing is known is given
+back after a few records. Must not know what a record says.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
+
+from overwatch.otlp.decode import LogGathering, Spoken
+from overwatch.otlp.elements import read_varint
+from overwatch.otlp.lengths import Lengths
+from overwatch.otlp.origin import Resource, resource_of
+from overwatch.otlp.record_template import RecordTemplate, learn_record
+from overwatch.otlp.result import Decoded
+
+LEAST_BYTES: Final = 128
+"""Smaller records are read as fast by the general path."""
+LARGEST_BYTES: Final = 4 << 20
+"""Larger requests are left to the general path, which may refuse them."""
+PATIENCE: Final = 4
+"""So many records may be strange before the first one that is known."""
+MOST_STRANGE_BYTES: Final = 32 << 10
+"""Bytes of strange records that are read beside known ones: who asks expects an answer at once."""
+_MOST_WAITING: Final = 64
+_MOST_FRAMES: Final = 256
+_LONGEST_FRAME: Final = 8 << 10
+_FIRST, _SECOND, _SCHEMA = 0x0A, 0x12, 0x1A
+
+_Read = TypeVar("_Read")
+
+
+class _Odd(Exception):  # noqa: N818 an answer, not a failure
+    """A request that is not written plainly."""
+
+
+class _Piece(NamedTuple):
+    """One log record of a request."""
+
+    resource: bytes
+    scope: bytes
+    start: int
+    stop: int
+
+
+class RecordTemplates:
+    """Reads requests of log records whose shapes are known."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._shapes: Lengths[RecordTemplate] = Lengths(most_bytes)
+        self._strange: deque[bytes] = deque(maxlen=_MOST_WAITING)
+        """Records of requests that are known for the most part, until somebody learns."""
+        self._resources = _Interned(_resource)
+        self._scopes = _Interned(_scope)
+
+    @property
+    def learned(self) -> int:
+        """Templates made so far."""
+        return self._shapes.learned
+
+    def read(self, body: bytes) -> Decoded | None:
+        """As `decode` reads it, where templates can read some of its records; else `None`."""
+        if not self.learned or len(body) > LARGEST_BYTES:
+            return None
+        gathering, known, strange, size = LogGathering(), 0, 0, 0
+        try:
+            for piece in _pieces(body):
+                record = body[piece.start : piece.stop]
+                resource = self._resources.of(piece.resource)
+                said = self._spoken(record)
+                if said is not None:
+                    known += 1
+                    gathering.add_spoken(resource, said)
+                    continue
+                strange, size = strange + 1, size + len(record)
+                if size > MOST_STRANGE_BYTES or (not known and strange >= PATIENCE):
+                    return None
+                gathering.add(resource, self._scopes.of(piece.scope), LogRecord.FromString(record))
+                if len(record) >= LEAST_BYTES:
+                    self._strange.append(record)
+        except (_Odd, DecodeError):
+            return None
+        return gathering.result() if known else None
+
+    def _spoken(self, record: bytes) -> Spoken | None:
+        for place, shape in enumerate(self._shapes.of(len(record))):
+            said = shape.read(record)
+            if said is not None:
+                if place:
+                    self._shapes.put_first(shape)
+                return said
+        return None
+
+    def study(self, body: bytes, *, known: bool) -> None:
+        """Take note of a request that could be read, by templates if `known`; learn what pays."""
+        if known:
+            while self._strange:
+                self._note(self._strange.popleft())
+            return
+        try:
+            for number, piece in enumerate(_pieces(body)):
+                if number >= _MOST_WAITING:
+                    break
+                self._note(body[piece.start : piece.stop])
+        except _Odd:
+            return
+
+    def _note(self, record: bytes) -> None:
+        if len(record) < LEAST_BYTES or any(shape.fits(record) for shape in self._shapes.of(len(record))):
+            return
+        made = learn_record(record) if self._shapes.is_due(len(record)) else None
+        if made is not None:
+            self._shapes.keep(made)
+
+
+class _Interned(Generic[_Read]):
+    """What some bytes say that come again and again; bounded."""
+
+    def __init__(self, read: Callable[[bytes], _Read]) -> None:
+        self._read = read
+        self._known: dict[bytes, _Read] = {}
+
+    def of(self, data: bytes) -> _Read:
+        """What these bytes say; raises `DecodeError`."""
+        found = self._known.get(data)
+        if found is None:
+            found = self._read(data)
+            if len(data) <= _LONGEST_FRAME:
+                if len(self._known) >= _MOST_FRAMES:
+                    self._known = {}
+                self._known[data] = found
+        return found
+
+
+def _resource(data: bytes) -> Resource:
+    return resource_of(ResourceMessage.FromString(data))
+
+
+def _scope(data: bytes) -> str:
+    name: str = InstrumentationScope.FromString(data).name
+    return name
+
+
+def _pieces(body: bytes) -> Iterator[_Piece]:
+    """The log records of a request; raises `_Odd`."""
+    for tag, start, stop in _fields(body, 0, len(body)):
+        if tag != _FIRST:
+            raise _Odd
+        resource = b""
+        for place, (inner, begin, end) in enumerate(_fields(body, start, stop)):
+            if inner == _FIRST and not place:
+                resource = body[begin:end]
+            elif inner == _SECOND:
+                yield from _records(body, begin, end, resource)
+            elif inner != _SCHEMA or not body[begin:end].isascii():
+                raise _Odd
+
+
+def _records(body: bytes, start: int, stop: int, resource: bytes) -> Iterator[_Piece]:
+    scope = b""
+    for place, (tag, begin, end) in enumerate(_fields(body, start, stop)):
+        if tag == _FIRST and not place:
+            scope = body[begin:end]
+        elif tag == _SECOND:
+            yield _Piece(resource, scope, begin, end)
+        elif tag != _SCHEMA or not body[begin:end].isascii():
+            raise _Odd
+
+
+def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Fields that hold bytes, all tags of one byte: the tag, and where what it holds begins and ends."""
+    while at < end:
+        tag = body[at]
+        size, at = read_varint(body, at + 1, end)
+        if tag & 0x87 != 2 or at + size > end:
+            raise _Odd
+        yield tag, at, at + size
+        at += size

@@ -1,0 +1,118 @@
+"""Requests of known records are read as the general path reads them."""
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from overwatch.events import Event, LogLine, Origin, Record, Severity
+from overwatch.journal import Signal
+from overwatch.otlp.decode import decode
+from overwatch.otlp.encode import request
+from overwatch.otlp.lengths import LEARN_AT
+from overwatch.otlp.record_templates import MOST_STRANGE_BYTES, PATIENCE
+from overwatch.otlp.templates import TemplateReader, Templates
+from overwatch.otlp.wire import MalformedBody
+from tests.overwatch.otlp.test_record_template import T, envs, policy
+
+LOGS = Signal.LOGS
+ORIGIN = Origin(run_id="run-1", epoch="e", ours=True)
+
+
+def body(*events: Event, origin: Origin = ORIGIN, seq: int = 1000) -> bytes:
+    """One request of the SDK."""
+    return request([Record(origin=origin, event=event, seq=seq + i) for i, event in enumerate(events)], {})
+
+
+def taught() -> Templates:
+    """Templates that know updates of a policy and steps of envs."""
+    templates = Templates()
+    for number in range(LEARN_AT):
+        told = body(policy(number), envs(number))
+        assert templates.read(LOGS, told) is None
+        templates.study(LOGS, told)
+    assert templates.learned == 2
+    return templates
+
+
+def test_known_records_are_read_in_any_company() -> None:
+    """However many, in whatever order, of whatever producer, beside records that are strange."""
+    templates, other = taught(), Origin(run_id="run-2", rank=3, epoch="f", ours=True)
+    line = LogLine(at=T, severity=Severity.INFO, message="hello", subsystem="x")
+    for told in (
+        body(policy(7), envs(7)),
+        body(envs(9)),
+        body(envs(9), line, policy(8), envs(10), line),
+        body(line, policy(8), origin=other),
+        body(policy(8), origin=other) + body(envs(9)),
+    ):
+        said = templates.read(LOGS, told)
+        assert said is not None
+        assert said == decode(LOGS, told)
+
+
+def test_a_record_may_name_its_own_run_or_none() -> None:
+    """The resource's run counts where the record has none; without either it is counted, not read."""
+    templates = taught()
+    nameless = ExportLogsServiceRequest.FromString(body(policy(7), envs(7)))
+    del nameless.resource_logs[0].resource.attributes[:]
+    told = nameless.SerializeToString()
+    said = templates.read(LOGS, told)
+    assert said == decode(LOGS, told)
+    assert said is not None
+    assert said.unattributed == 2
+
+
+def test_strange_records_beside_known_ones_are_learned_too() -> None:
+    """A run that begins to say more is soon known again."""
+    templates = Templates()
+    for number in range(LEARN_AT):
+        templates.study(LOGS, body(policy(number)))
+    for number in range(LEARN_AT):
+        said = templates.read(LOGS, body(policy(number), envs(number)))
+        templates.study(LOGS, body(policy(number), envs(number)), known=said is not None)
+    assert templates.learned == 2
+    assert templates.read(LOGS, body(envs(9))) == decode(LOGS, body(envs(9)))
+
+
+def test_a_shape_that_changes_in_the_middle_of_a_request_is_never_read_wrongly() -> None:
+    """Unknown fields, names in another order, parts that come twice: as the parser says, or nothing."""
+    templates = taught()
+    message = ExportLogsServiceRequest.FromString(body(policy(7), envs(7), policy(8)))
+    records = message.resource_logs[0].scope_logs[0].log_records
+    records[1].attributes.reverse()
+    told = message.SerializeToString()
+    assert templates.read(LOGS, told) == decode(LOGS, told)
+    plain = body(policy(7))
+    resource = ExportLogsServiceRequest.FromString(plain).resource_logs[0]
+    again = ExportLogsServiceRequest.FromString(plain)
+    again.resource_logs[0].scope_logs[0].scope.name = "x" * 200
+    for odd in (
+        plain + b"\x58\x01",
+        plain + b"\x0a\x03\x12\x01\x58",
+        plain + b"\x0a\x05\x1a\x03\xff\xfe\xfd",
+        plain + ExportLogsServiceRequest(resource_logs=[resource]).SerializeToString()[:-1],
+        again.SerializeToString(),
+        plain[:-3],
+    ):
+        said = templates.read(LOGS, odd)
+        if said is not None:
+            assert said == decode(LOGS, odd)
+
+
+def test_requests_of_strangers_are_given_back_soon() -> None:
+    """Nothing known among the first few, or too much that is strange: the general path has it all."""
+    templates = taught()
+    line = LogLine(at=T, severity=Severity.INFO, message="hello", subsystem="x")
+    assert templates.read(LOGS, body(*[line] * PATIENCE, policy(1))) is None
+    assert templates.read(LOGS, body(*[line] * (PATIENCE - 1), policy(1))) is not None
+    long = LogLine(at=T, severity=Severity.INFO, message="x" * MOST_STRANGE_BYTES, subsystem="x")
+    assert templates.read(LOGS, body(policy(1), long)) is None
+
+
+def test_a_reader_of_many_bodies_learns_as_it_goes() -> None:
+    """Replay reads what it read before without a parser, and what is no message is said."""
+    reader = TemplateReader()
+    for number in range(2 * LEARN_AT):
+        told = body(policy(number), envs(number))
+        assert reader.read(LOGS, told) == decode(LOGS, told)
+    with pytest.raises(MalformedBody):
+        reader.read(LOGS, b"\x0a\xff")
