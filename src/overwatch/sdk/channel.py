@@ -25,6 +25,7 @@ from overwatch.sdk.device import DeviceValues
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link, Outcome
 from overwatch.sdk.packing import Tensor, is_tensor
+from overwatch.sdk.rings.written import Latest
 from overwatch.sdk.values import (
     Numbers,
     Numeric,
@@ -106,8 +107,7 @@ class Channel:
         self._link = link
         self._device = DeviceValues(self._drop, self._refuse)
         self._n_envs = n_envs
-        self.last_update: int | None = None
-        """Number of the newest update."""
+        self._latest = Latest()
         self._names = {row.short: row.name for row in of_scope(Scope.POLICY)}
         self._custom: set[str] = set()
         self._env_ids = Column(dtype="<i4", data=b"")
@@ -117,6 +117,11 @@ class Channel:
         self._closing = threading.Lock()
         if link is not None:
             _OPEN.add(self)
+
+    @property
+    def last_update(self) -> int | None:
+        """Number of the newest update."""
+        return self._latest.update
 
     @property
     def exporter_pid(self) -> int | None:

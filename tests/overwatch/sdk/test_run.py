@@ -238,6 +238,28 @@ def test_columns_that_come_again_take_the_shortest_way_and_tensors_after_them_ar
     assert told[-1].values["overwatch.env.reward"].array().tolist() == [6.0] * 3
 
 
+def test_an_updater_says_by_place_what_update_says_by_name(sink: Sink) -> None:
+    """Known, custom and odd names; ints, tensors and too many values: all that can be told arrives."""
+    torch = pytest.importorskip("torch")
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    report = run.updater("kl_divergence", "my_number", "a/b")
+    report(0.01, 2.0, 3.0, update=1)
+    report(0.02, 2, np.float32(3.0), update=2)
+    report(0.03, 2.0, 3.0, 4.0, update=3)
+    report(0.04, update=4)
+    report(torch.tensor(0.0625), 2.0, 3.0, update=5)
+    report(0.06, 2.0, 3.0, update=6)
+    run.updater("kl_divergence", "kl_divergence", 7, [], "update")(0.07, 0.07, 1.0, 1.0, 1.0, update=7)  # type: ignore[arg-type]
+    assert run.last_update == 7
+    report_of = run.close(5.0)
+    report(0.08, 2.0, 3.0, update=8)
+    assert report_of.delivered
+    assert (report_of.accepted, report_of.refused) == (7 + 1, 2)
+    told = [event for event in sink.events(Measured) if KL.name in event.values]
+    assert sum(1 if event.conflated is None else event.conflated.n for event in told) == 7
+    assert told[-1].values[KL.name].first() == 0.07
+
+
 def test_a_nan_travels_as_it_is_and_as_a_fact(sink: Sink) -> None:
     """Critical rows yield one fact a metric with the envs concerned; undefined rows yield none."""
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)

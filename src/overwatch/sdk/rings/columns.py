@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol
 
 from overwatch.catalog import Scope
 from overwatch.events import MAX_ROWS
-from overwatch.sdk.rings.fast import is_parameter
 from overwatch.sdk.rings.file import FENCE
 from overwatch.sdk.rings.layout import (
     ALIGN,
@@ -35,6 +34,7 @@ from overwatch.sdk.rings.layout import (
 from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.writer import Entry
+from overwatch.sdk.rings.written import is_parameter
 from overwatch.sdk.values import RefusedError
 
 MAX_FORMS: Final = 1024

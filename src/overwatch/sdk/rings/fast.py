@@ -1,71 +1,41 @@
 """The short way of `run.update`: twelve numbers into the ring in about a microsecond.
 
-Owns what makes it short. Names that come again are a form, so a record holds numbers only. msgspec writes
-exact floats as nine bytes each and refuses what it does not know without running its code; so where every
-ninth byte says "float", all values were floats, none had to be asked, and no device was waited for. For the
-form in use a function is written with the names as its parameters: binding them costs a third of a dict.
+Names that come again are a form, so a record holds numbers only. msgspec writes exact floats as nine bytes
+each and refuses what it does not know without running its code; so where every ninth byte says "float", all
+values were floats, none had to be asked, and no device was waited for. For the form in use a function is
+written, see `written`.
 
 Rules: everything unusual goes to `slow`, which must end in `RingSet.put`. Never raises by itself but for what
 `slow` raises. Must not know the catalogue.
 """
 
-import builtins
 import contextlib
 import functools
-import keyword
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from struct import Struct
+from collections.abc import Callable, Mapping, Sized
+from dataclasses import dataclass
 from time import time_ns
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from overwatch.sdk.rings.file import FENCE
-from overwatch.sdk.rings.layout import (
-    ALIGN,
-    HEAD,
-    INDEXED,
-    ONE,
-    PRIME,
-    W_PUBLISHED,
-    Kind,
-    padded,
-    summing,
-    tag,
-)
-from overwatch.sdk.rings.records import NUMBER, Form, first_number
+from overwatch.sdk.rings.layout import INDEXED, Kind
+from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import BusyError, RingSet
+from overwatch.sdk.rings.stamped import NUMBER, first_number
 from overwatch.sdk.rings.writer import Entry
+from overwatch.sdk.rings.written import MAX_WRITTEN, Latest, Named, Update, Updater, by_name, by_place
 from overwatch.sdk.values import RefusedError
 
 MAX_FORMS: Final = 1024
 """Sets of names that are remembered; a run has a handful."""
-MAX_WRITTEN: Final = 64
-"""Names of the largest update that a function is written for."""
 _WRITE_AT: Final = 2
 _WRITE_EVERY: Final = 256
 _PLAIN: Final = int(Kind.UPDATE)
 _INDEXED: Final = Kind.UPDATE | INDEXED
 _MAX_INDEX: Final = 1 << 62
 _FLOAT: Final = b"\xcb"
-_PREFIX: Final = "_ow_"
 _encode: Final = msgspec.msgpack.Encoder().encode
-
-
-class Update(Protocol):
-    """`run.update`."""
-
-    def __call__(self, /, *, update: int | None = None, **values: Any) -> None:
-        """Numbers of one policy update, by their short names."""
-
-
-class Owner(Protocol):
-    """Whose updates they are."""
-
-    last_update: int | None
-    """Number of the last update; set at each."""
 
 
 @dataclass(slots=True)
@@ -79,10 +49,6 @@ class _Known:
     """Where the first value's tag is in the payload."""
     tags: bytes
     uses: int = 0
-    length: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.length = self.first + NUMBER * len(self.names)
 
 
 class Fast:
@@ -95,13 +61,13 @@ class Fast:
     def __init__(
         self,
         rings: RingSet,
-        owner: Owner,
+        latest: Latest,
         resolve: Callable[[str], str],
         slow: Callable[[int | None, Mapping[str, Any]], None],
         install: Callable[[Update], None],
     ) -> None:
         self._rings = rings
-        self._owner = owner
+        self._latest = latest
         self._resolve = resolve
         self._slow = slow
         self._install = install
@@ -116,7 +82,7 @@ class Fast:
         if known is None or data is None or not _is_index(update):
             self._slow(update, values)
             return
-        self._owner.last_update = update
+        self._latest.update = update
         kind = _PLAIN if update is None else _INDEXED
         self._rings.numbers.put(Entry(kind, at, data, update or 0, known.number))
         known.uses += 1
@@ -147,7 +113,18 @@ class Fast:
     def _write(self, known: _Known) -> None:
         """Write and install the function for a form."""
         if len(known.names) <= MAX_WRITTEN:
-            self._install(_written(known, self._rings, self._owner, self.update))
+            form = Named(known.names, known.number)
+            self._install(by_name(form, self._rings, self._latest, self.update))
+
+    def updater(self, names: tuple[str, ...], waiting: Sized, other: Updater) -> Updater | None:
+        """A function that takes numbers of these names by place; `None` where none can be written now.
+
+        It leaves to `other` what it was not written for, and everything while anything is in `waiting`.
+        """
+        known = self._known.get(names) or self._find(names)
+        if known is None or len(names) > MAX_WRITTEN:
+            return None
+        return by_place(Named(names, known.number), self._rings, self._latest, waiting, other)
 
 
 def _is_index(update: object) -> bool:
@@ -177,90 +154,3 @@ def _plain_types(has_numpy: bool) -> frozenset[type]:  # noqa: FBT001
 
         plain |= {np.dtype(letter).type for letter in "?bBhHiIlLqQefdg"}
     return frozenset(plain)
-
-
-_BODY: Final = """
-def update(*, update=None, {parameters}**_ow_more):
-    _ow_at = _ow_now()
-    {odd}
-    if update is None:
-        _ow_index, _ow_kind, _ow_tag = 0, _ow_plain, _ow_plain_tag
-    elif type(update) is int and _ow_least < update < _ow_limit:
-        _ow_index, _ow_kind, _ow_tag = update, _ow_indexed, _ow_indexed_tag
-    else:
-        _ow_kind = 0
-    try:
-        _ow_data = _ow_encode(({names},))
-    except Exception:
-        _ow_kind = 0
-    if not _ow_kind or _ow_more or _ow_data[_ow_every] != _ow_tags:
-        _ow_values = {{{pairs}}}
-        return _ow_other(
-            update=update, **{{k: v for k, v in _ow_values.items() if v is not _ow_missing}}, **_ow_more
-        )
-    _ow_owner.last_update = update
-    try:
-        del _ow_token[0]
-    except IndexError:
-        return _ow_chute.set_aside(_ow_entry(_ow_kind, _ow_at, _ow_data, _ow_index, _ow_form))
-    try:
-        _ow_off = _ow_ring.off
-        _ow_end = _ow_off + _ow_size
-        if _ow_end > _ow_ring.limit:
-            _ow_chute.take(_ow_entry(_ow_kind, _ow_at, _ow_data, _ow_index, _ow_form))
-        else:
-            _ow_word = _ow_ring.word + _ow_step
-            _ow_pack(
-                _ow_view, _ow_off, _ow_length, _ow_sum(_ow_data, (_ow_at + _ow_index + _ow_tag) % _ow_prime),
-                _ow_word, _ow_at, _ow_index, _ow_tag, _ow_data,
-            )
-            {fence}
-            _ow_words[_ow_published] = _ow_word
-            _ow_ring.word = _ow_word
-            _ow_ring.off = _ow_end
-    except BaseException:
-        _ow_chute.recover()
-        raise
-    finally:
-        _ow_token.append(None)
-    if _ow_chute.aside:
-        _ow_chute.flush()
-"""
-
-
-def _written(known: _Known, rings: RingSet, owner: Owner, other: Update) -> Update:
-    """The function for one form; values it was not written for go to `other`."""
-    ring = rings.numbers.ring
-    places = {name: name if is_parameter(name) else f"_ow_{i}" for i, name in enumerate(known.names)}
-    source = _BODY.format(
-        parameters="".join(f"{name}=_ow_missing, " for name in known.names if is_parameter(name)),
-        odd="; ".join(
-            f"{place} = _ow_more.pop({name!a}, _ow_missing)"
-            for name, place in places.items()
-            if not is_parameter(name)
-        ),
-        names=", ".join(places.values()),
-        pairs=", ".join(f"{name!a}: {place}" for name, place in places.items()),
-        fence="" if FENCE is None else "_ow_fence()",
-    )
-    length = HEAD.size + known.length
-    scope = {
-        "now": time_ns, "encode": _encode, "sum": summing(known.length), "entry": Entry, "fence": FENCE,
-        "missing": msgspec.Raw(b"\xc0"), "other": other, "owner": owner, "limit": _MAX_INDEX,
-        "least": -_MAX_INDEX, "every": slice(known.first, None, NUMBER), "tags": known.tags,
-        "form": known.number, "plain": _PLAIN, "plain_tag": tag(_PLAIN, known.number, 0), "prime": PRIME,
-        "indexed": _INDEXED, "indexed_tag": tag(_INDEXED, known.number, 0),
-        "chute": rings.numbers, "ring": ring, "token": ring.token, "view": ring.view, "words": ring.words,
-        "pack": Struct(f"{HEAD.format}{known.length}s").pack_into, "length": length,
-        "size": padded(length), "step": ONE + padded(length) // ALIGN, "published": W_PUBLISHED,
-    }  # fmt: skip
-    made: dict[str, Any] = {f"{_PREFIX}{name}": value for name, value in scope.items()}
-    exec(source, made)  # noqa: S102 the text is ours; the names in it are identifiers
-    written: Update = made["update"]
-    return written
-
-
-def is_parameter(name: str) -> bool:
-    """Whether a name can be a parameter and hides nothing that a written function uses."""
-    plain = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
-    return plain and name[0] != "_" and not hasattr(builtins, name)

@@ -76,6 +76,8 @@ class Kind(IntEnum):
     """Raw columns of the form, one behind the other."""
     FOLDED = 4
     """Msgpack `Folded`; the index is how many updates have been folded up to it."""
+    STAMPED = 5
+    """An update with moment and index in its payload, see `stamped`; rows are its numbers."""
 
 
 INDEXED: Final = 0x100

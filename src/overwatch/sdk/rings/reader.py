@@ -15,6 +15,7 @@ from overwatch.sdk.rings.layout import (
     FORM,
     HEAD,
     HEADER_BYTES,
+    INDEXED,
     LAP,
     LENGTH,
     W_CLOSED,
@@ -32,6 +33,7 @@ from overwatch.sdk.rings.layout import (
     sequence_of,
     untagged,
 )
+from overwatch.sdk.rings.stamped import opened
 from overwatch.sdk.rings.writer import Entry
 
 _LOOKS: Final = 3
@@ -108,11 +110,17 @@ class RingReader:
         if length < HEAD.size or end > self._file.size or at_mark != mark(sequence, end - self._file.data):
             return None
         payload = bytes(self._file.view[start + HEAD.size : start + length])
-        if checksum(payload, seed(at, index, which)) != crc:
-            return None
         kind, form, rows = untagged(which)
+        if kind == Kind.STAMPED:
+            entry = _unstamped(payload, which, crc)
+        elif checksum(payload, seed(at, index, which)) == crc:
+            entry = Entry(kind, at, payload, index, form, rows)
+        else:
+            entry = None
+        if entry is None:
+            return None
         self._pass(at_mark, index if kind == Kind.FOLDED else 0)
-        return sequence, Entry(kind, at, payload, index, form, rows)
+        return sequence, entry
 
     def _start(self) -> int:
         """Where the next record is."""
@@ -186,3 +194,14 @@ class RingReader:
             if len(data) == length and checksum(data, 0) == crc:
                 return data
         raise RingError(f"{self._file.path} has no form {number}")
+
+
+def _unstamped(payload: bytes, which: int, crc: int) -> Entry | None:
+    """An update that carries its moment and index, as one that does not; `None` when it is not whole."""
+    _, form, names = untagged(which)
+    found = opened(payload, names, which, crc)
+    if found is None:
+        return None
+    if found.index is None:
+        return Entry(Kind.UPDATE, found.at, found.numbers, 0, form)
+    return Entry(Kind.UPDATE | INDEXED, found.at, found.numbers, found.index, form)

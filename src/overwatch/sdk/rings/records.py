@@ -17,6 +17,7 @@ from overwatch.events import Column, Measured
 from overwatch.sdk.conflate import Folded, Span
 from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Update
 from overwatch.sdk.rings.layout import INDEXED, Kind
+from overwatch.sdk.rings.stamped import NUMBER, first_number
 from overwatch.sdk.rings.writer import Entry
 
 
@@ -38,8 +39,6 @@ Said: TypeAlias = Frame | Folded
 """What a record says."""
 Forms: TypeAlias = Callable[[int], Form]
 
-NUMBER: Final = 9
-"""Bytes of one number of an update: its tag, and a double."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 _doubles: Final = msgspec.msgpack.Decoder(list[float]).decode
 _frame: Final = msgspec.msgpack.Decoder(Frame).decode
@@ -109,11 +108,6 @@ def spans(entries: Sequence[Entry], names: int) -> list[Span]:
     return [
         Span(ordered=ordered, n=len(entries), last=last) for ordered, last in zip(table, lasts, strict=True)
     ]
-
-
-def first_number(names: int) -> int:
-    """Where the first number begins in an update's payload."""
-    return 1 if names < 16 else 3 if names < 1 << 16 else 5
 
 
 def frame_update(entry: Entry) -> Update | None:

@@ -1,7 +1,11 @@
 """The short way of `run.update`: the same frames as the long way, and never a value asked."""
 
 import math
+import signal
+import time
+from collections import deque
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,7 @@ from overwatch.sdk.frames import Update
 from overwatch.sdk.rings.fast import MAX_FORMS, Fast
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
+from overwatch.sdk.rings.written import Latest
 from overwatch.sdk.values import RefusedError
 
 
@@ -22,11 +27,11 @@ class Trainer:
 
     def __init__(self, rings: RingSet) -> None:
         self.rings = rings
-        self.last_update: int | None = None
+        self.latest = Latest()
         self.slow: list[tuple[int | None, dict[str, Any]]] = []
         self.written = 0
         self.source = RingSource(rings.path)
-        self.fast = Fast(rings, self, self._resolve, self._slow, self._install)
+        self.fast = Fast(rings, self.latest, self._resolve, self._slow, self._install)
         self.update: Any = self.fast.update
 
     def _resolve(self, name: str) -> str:
@@ -157,9 +162,9 @@ def test_a_number_of_the_update_that_is_no_small_int_goes_the_long_way(warm: Tra
 def test_the_owner_knows_the_last_update(warm: Trainer) -> None:
     """Each call sets it, also to none."""
     warm.update(update=41, kl=0.5, loss=0.5)
-    assert warm.last_update == 41
+    assert warm.latest.update == 41
     warm.update(kl=0.5, loss=0.5)
-    assert warm.last_update is None
+    assert warm.latest.update is None
 
 
 ODD = [
@@ -277,3 +282,119 @@ def test_after_the_end_the_written_function_is_harmless(warm: Trainer) -> None:
     warm.rings.close(0.0)
     warm.update(kl=1.0, loss=2.0)
     assert warm.slow == []
+
+
+class Placed:
+    """An updater of `kl` and `loss`, and what it left to others."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.waiting: deque[int] = deque()
+        self.others: list[tuple[tuple[Any, ...], int | None]] = []
+        made = trainer.fast.updater(("kl", "loss"), self.waiting, self._other)
+        assert made is not None
+        self.report = made
+
+    def _other(self, *values: Any, update: int | None = None) -> None:
+        self.others.append((values, update))
+
+
+def test_an_updater_says_what_update_says(trainer: Trainer) -> None:
+    """By place, with a number and without; in one order with what comes by name."""
+    report = Placed(trainer).report
+    for index in range(4):
+        report(0.5 + index, -1.5, update=index)
+        trainer.update(update=index, kl=0.5 + index, loss=-1.5)
+    assert trainer.latest.update == 3
+    report(0.5, math.inf)
+    assert trainer.latest.update is None
+    said = trainer.said()
+    expected = [(index, 0.5 + index, -1.5) for index in range(4) for _ in range(2)] + [(None, 0.5, math.inf)]
+    assert [(one.index, *one.values.values()) for one in said] == expected
+    assert [one.at for one in said] == sorted(one.at for one in said)
+    assert all(list(one.values) == ["full.kl", "full.loss"] for one in said)
+
+
+@pytest.mark.parametrize(
+    ("values", "update"),
+    [
+        ((), None), ((0.5,), 1), ((0.5, 1.0, 2.0), 1), ((0.5, 1), None), ((0.5, "12345678"), 1),
+        ((Asked(), 0.5), 1), ((0.5, OwnFloat(1.0)), 1), ((0.5, 0.5), True), ((0.5, 0.5), 1 << 70),
+        ((0.5, 0.5), np.int64(3)), ((0.5, 0.5), Asked()), ((np.float64(0.5), np.float32(1.0)), 1),
+    ],
+)  # fmt: skip
+def test_an_updater_leaves_everything_odd_to_others(
+    trainer: Trainer, values: tuple[Any, ...], update: Any
+) -> None:
+    """Too few, too many, no floats, a number that is none: as they are, unasked."""
+    placed = Placed(trainer)
+    placed.report(*values, update=update)
+    ((others, index),) = placed.others
+    assert len(others) == len(values)
+    assert all(one is other for one, other in zip(others, values, strict=True))
+    assert index is update
+    assert trainer.said() == []
+
+
+def test_an_updater_overtakes_nothing_that_a_device_computes(trainer: Trainer) -> None:
+    """While something is waited for, others take what it is told."""
+    placed = Placed(trainer)
+    placed.waiting.append(1)
+    placed.report(0.5, 1.0, update=1)
+    placed.waiting.clear()
+    placed.report(0.5, 1.0, update=2)
+    assert placed.others == [((0.5, 1.0), 1)]
+    assert [one.index for one in trainer.said()] == [2]
+
+
+def test_an_updater_of_a_full_ring_folds_and_after_the_end_it_is_harmless(trainer: Trainer) -> None:
+    """Each of its updates is told or folded."""
+    report = Placed(trainer).report
+    for index in range(1000):
+        report(float(index), 1.0, update=index)
+    said = trainer.said()
+    report(1000.0, 1.0, update=1000)
+    said += trainer.said()
+    assert sum(one.n if isinstance(one, Folded) else 1 for one in said) == 1001
+    assert trainer.rings.account().dropped == {}
+    trainer.rings.close(0.0)
+    report(1.0, 2.0)
+
+
+class _InterruptError(BaseException):
+    """As KeyboardInterrupt, but only ours."""
+
+
+def test_an_interruption_anywhere_in_a_written_function_leaves_the_ring_open(warm: Trainer) -> None:
+    """It costs at most the update that it met; none is told twice, and others go on being told."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise _InterruptError
+
+    report = Placed(warm).report
+    before = signal.signal(signal.SIGALRM, interrupt)
+    said: list[Any] = []
+    thrown = at = 0
+    deadline = time.monotonic() + 60
+    try:
+        while thrown < 300:
+            assert time.monotonic() < deadline
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0001)
+                while True:
+                    at += 1
+                    warm.update(update=at, kl=0.5, loss=0.5)
+                    at += 1
+                    report(0.5, 0.5, update=at)
+            except _InterruptError:
+                thrown += 1
+            said += warm.said()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(warm.rings.numbers.ring.token) == 1
+    report(0.5, 0.5, update=at + 1)
+    said += warm.said()
+    told = [one.index for one in said if isinstance(one, Update)]
+    assert len(set(told)) == len(told)
+    assert warm.rings.account().dropped == {}
+    assert said[-1].index == at + 1

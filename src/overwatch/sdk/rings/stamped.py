@@ -1,0 +1,78 @@
+"""An update in one piece: its numbers, its moment and its index are one msgpack array behind the head.
+
+So one call encodes all of it and one sum covers all of it; moment and index in the head are 0, and the rows
+of its tag say how many numbers there are. The index has room for the largest: behind a shorter one lie zeros,
+which are not summed. Both sides share this. Pure. Must not know names or rings.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from overwatch.sdk.rings.layout import PRIME, summing
+
+NUMBER: Final = 9
+"""Bytes of one number of an update: its tag, and a double; so many have a moment and the largest index."""
+_MOMENT: Final = 0xCF
+_LONGER: Final = {0xCC: 1, 0xD0: 1, 0xCD: 2, 0xD1: 2, 0xCE: 4, 0xD2: 4, 0xCF: 8, 0xD3: 8}
+"""Bytes behind the first one of an index; none behind any other."""
+_NIL: Final = 0xC0
+_WHOLE: Final = struct.Struct(">Q")
+_index: Final = msgspec.msgpack.Decoder(int).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What lies in such a record."""
+
+    numbers: bytes
+    """The numbers alone, as a msgpack array."""
+    at: int
+    """Unix nanoseconds."""
+    index: int | None
+
+
+def first_number(names: int) -> int:
+    """Where the first number begins in a msgpack array of so many."""
+    return 1 if names < 16 else 3 if names < 1 << 16 else 5
+
+
+def room(names: int) -> int:
+    """Bytes of a payload with so many numbers."""
+    return first_number(names + 2) + NUMBER * (names + 2)
+
+
+def start(tag: int) -> int:
+    """What the sum of a record with this tag starts from."""
+    return tag % PRIME
+
+
+def opened(payload: bytes, names: int, tag: int, found: int) -> Opened | None:
+    """What a payload says; `None` when it is not one of so many numbers, or not of the sum that was found."""
+    first = first_number(names + 2)
+    moment = first + NUMBER * names
+    place = moment + NUMBER
+    if not 0 < names < 1 << 16 or len(payload) != place + NUMBER or payload[moment] != _MOMENT:
+        return None
+    end = place + 1 + _LONGER.get(payload[place], 0)
+    if summing(len(payload))(payload[:end], start(tag)) != found:
+        return None
+    numbers = _header(names) + payload[first:moment]
+    return Opened(numbers, _WHOLE.unpack_from(payload, moment + 1)[0], _read(payload[place:end]))
+
+
+def _header(names: int) -> bytes:
+    return bytes([0x90 | names]) if names < 16 else struct.pack(">BH", 0xDC, names)
+
+
+def _read(index: bytes) -> int | None:
+    """An index; `None` also for one that no 64 bits hold, as nothing else would be lost with it."""
+    if index[0] == _NIL:
+        return None
+    try:
+        found = _index(index)
+    except msgspec.MsgspecError:
+        return None
+    return found if found < 1 << 63 else None
