@@ -1,12 +1,13 @@
-"""Floods against a collector process, and a good client that goes on meanwhile."""
+"""What floods against a collector process are made of, and a good client that goes on meanwhile."""
 
+import asyncio
 import gzip
 import http.client
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from overwatch.otlp.encode import request
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 FLOODER = "127.0.0.9"
 """Where floods come from: not the address of the good client."""
-PACE_S = 0.02
+PACE_S = 0.01
 """Time between two requests of the good client."""
 
 
@@ -36,11 +37,15 @@ class Answers:
     """Requests whose connection ended before an answer."""
 
 
+def connected(url: str, source: str) -> http.client.HTTPConnection:
+    """A connection to a collector from an address."""
+    place = urlsplit(url)
+    return http.client.HTTPConnection(str(place.hostname), place.port, timeout=60, source_address=(source, 0))
+
+
 def post(url: str, path: str, body: bytes, source: str = "127.0.0.1", **headers: str) -> int:
     """One request on a connection of its own, from an address; its status."""
-    place = urlsplit(url)
-    own = source, 0
-    connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60, source_address=own)
+    connection = connected(url, source)
     try:
         connection.request("POST", path, body, {**PROTOBUF, **headers})
         answer = connection.getresponse()
@@ -72,13 +77,44 @@ def flood(url: str, path: str, bodies: Iterator[bytes], threads: int, **headers:
     return answers
 
 
+async def senders(url: str, body: bytes, *, count: int, each_s: float, for_s: float) -> Answers:
+    """So many senders of logs with a connection each that ask every `each_s` seconds, or as soon as answered.
+
+    They do not heed what they are told, and cost little themselves: their words were made before.
+    """
+    place, answers = urlsplit(url), Answers()
+    head = f"POST /v1/logs HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/x-protobuf\r\n"
+    words = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    end = time.monotonic() + for_s
+
+    async def send(number: int) -> None:
+        reader, writer = await asyncio.open_connection(place.hostname, place.port, local_addr=(FLOODER, 0))
+        due = time.monotonic() + each_s * number / count
+        while (now := time.monotonic()) < end:
+            await asyncio.sleep(max(0.0, due - now))
+            due = max(due, now) + each_s
+            writer.write(words)
+            told = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = next(
+                int(line[15:]) for line in told.split(b"\r\n") if line.startswith(b"content-length")
+            )
+            await reader.readexactly(length)
+            answers.statuses[int(told[9:12])] += 1
+        writer.close()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(send(number))
+    return answers
+
+
 class GoodClient:
     """A trainer that tells one line every few milliseconds over one connection."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, epoch: str) -> None:
         self._url = url
+        self._origin = Origin(run_id="good", epoch=epoch, ours=True)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
         self._told = 0
         self.waits_ms: list[float] = []
         """How long each answer took."""
@@ -88,29 +124,27 @@ class GoodClient:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Talk while the block runs."""
-        self._thread.start()
+        """Talk while the block runs; any number of times."""
+        self._stopping.clear()
+        thread = threading.Thread(target=self._run)
+        thread.start()
         try:
             yield
         finally:
             self._stopping.set()
-            self._thread.join(60)
-            assert not self._thread.is_alive()
+            thread.join(60)
+            assert not thread.is_alive()
 
     def _run(self) -> None:
-        place = urlsplit(self._url)
-        connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60)
+        connection = connected(self._url, "127.0.0.1")
         while not self._stopping.wait(PACE_S):
             self._told += 1
-            event = LogLine(at=time.time_ns(), severity=Severity.INFO, message=f"line {self._told}")
-            origin = Origin(run_id="good", epoch="1", ours=True)
-            asked = time.monotonic()
-            connection.request(
-                "POST",
-                "/v1/logs",
-                request([Record(origin=origin, event=event, seq=self._told)], {}),
-                PROTOBUF,
+            event = LogLine(
+                at=time.time_ns(), severity=Severity.INFO, message=f"line {self._origin.epoch}.{self._told}"
             )
+            body = request([Record(origin=self._origin, event=event, seq=self._told)], {})
+            asked = time.monotonic()
+            connection.request("POST", "/v1/logs", body, PROTOBUF)
             answer = connection.getresponse()
             answer.read()
             if answer.status == 200:
@@ -129,9 +163,9 @@ def most_memory_mib(pid: int) -> float:
     raise AssertionError(f"no VmHWM of {pid}")
 
 
-def label_values(count: int, per_request: int) -> Iterator[bytes]:
-    """Gauges of one run, each of a slot, an env and a host that nobody named before."""
-    for first in range(0, count, per_request):
+def label_values(start: int, count: int, per_request: int) -> Iterator[bytes]:
+    """Gauges of one run, each of a slot and a user of another number, from `start` on."""
+    for first in range(start, start + count, per_request):
         message = ExportMetricsServiceRequest()
         resource = message.resource_metrics.add()
         resource.resource.attributes.append(pair("rl.run.id", "flood"))
@@ -195,7 +229,3 @@ def slow_connections(url: str, count: int) -> Iterator[list[socket.socket]]:
         thread.join()
         for one in found:
             one.close()
-
-
-Flood = Callable[[str], str]
-"""Floods a collector at a URL; says what came of it."""

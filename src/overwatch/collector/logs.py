@@ -17,6 +17,11 @@ from structlog.typing import EventDict, Processor
 
 from overwatch.collector.secrets import redact
 
+_THEIRS: Final[dict[str, type[Exception]]] = {
+    "aiohttp.server": HttpProcessingError,
+    "grpc._cython.cygrpc": UnicodeDecodeError,
+}
+"""By logger: what it tells of a sender's mistake."""
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
@@ -83,4 +88,4 @@ def _one_line(_: object, __: str, event: EventDict) -> EventDict:
 def _is_ours(record: logging.LogRecord) -> bool:
     """Whether a line is not about bytes that are no HTTP: their sender is told, and could fill any disk."""
     error = record.exc_info[1] if record.exc_info else None
-    return not (record.name == "aiohttp.server" and isinstance(error, HttpProcessingError))
+    return not isinstance(error, _THEIRS.get(record.name, ()))

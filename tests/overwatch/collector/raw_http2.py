@@ -16,6 +16,15 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
 
 
+def kinds(heard: bytes) -> list[int]:
+    """The kinds of the whole frames that were heard."""
+    found, at = [], 0
+    while at + 9 <= len(heard) and (end := at + 9 + int.from_bytes(heard[at : at + 3])) <= len(heard):
+        found.append(heard[at + 3])
+        at = end
+    return found
+
+
 def _literal(name: str, value: str) -> bytes:
     """A header that no table needs to know; name and value are shorter than 127 bytes."""
     return b"\x00" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()

@@ -3,15 +3,21 @@
 import json
 import logging
 import signal
+import socket
 import stat
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from overwatch.collector.logs import formatter
 from overwatch.collector.secrets import SHOWN, Secret, redact, texts_in
 from overwatch.discovery import path as discovery_path
+from overwatch.journal import Signal
+from tests.e2e.collecting import collecting
+from tests.overwatch.collector import raw_http2 as h2
+from tests.overwatch.collector.receivers.fuzz_grpc import method
 from tests.overwatch.collector.running import config, eventually, http, run_started, told
 from tests.overwatch.collector.test_service import ready, spawn
 
@@ -73,6 +79,24 @@ def test_what_came_over_the_wire_starts_no_line() -> None:
 def test_redaction(text: str, shown: str) -> None:
     """Credentials go by their shape; too much is better than too little."""
     assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("word", "instead"), [(b"content-type", b"content-typ\xee"), (b"trailers", b"trailer\xee")]
+)
+def test_a_head_that_is_no_text_makes_no_line(tmp_path: Path, word: bytes, instead: bytes) -> None:
+    """What a client of gRPC says in bytes that are no text is its own mistake, and fills no disk."""
+    odd = h2.whole_call(method(Signal.LOGS), b"").replace(word, instead)
+    with collecting(tmp_path) as endpoints:
+        address = urlsplit(str(endpoints.otlp_grpc))
+        with socket.create_connection((str(address.hostname), address.port or 0), 10) as connection:
+            connection.sendall(odd)
+            heard = b""
+            # The call has an end: its head was read.
+            while not {h2.HEADERS, h2.RST_STREAM} & set(h2.kinds(heard)):
+                heard += connection.recv(1 << 16) or pytest.fail("the connection ended")
+    said = (tmp_path / "collector.log").read_text()
+    assert [mark for mark in ("Traceback", "Invalid", "hpack") if mark in said] == []
 
 
 def test_secrets_within_secrets_and_quotes_go_whole() -> None:
