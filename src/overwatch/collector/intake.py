@@ -164,7 +164,7 @@ class Intake:
             known = self._handover.recognise(body.signal, body.data)
         if known is None:
             return False
-        self._turns.pass_by()
+        self._turns.pass_by(body.peer, len(body.data))
         self._shares.spend(body.peer, len(body.data))
         checked = self._check(body, known)
         loop = asyncio.get_running_loop()

@@ -1,11 +1,15 @@
 """Inflating under a limit: equal to gzip's own, never beyond."""
 
+import asyncio
 import gzip
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overwatch.collector.limits import Hold, Room
+from overwatch.collector.receivers import bodies
 from overwatch.collector.receivers.bodies import BadGzipError, Inflater, TooLargeError
 
 LIMIT = 4096
@@ -56,3 +60,32 @@ def test_any_bytes_are_gzip_or_refused(data: bytes) -> None:
     except (BadGzipError, TooLargeError):
         return
     assert plain == gzip.decompress(data)
+
+
+def test_bodies_that_grow_are_inflated_a_slice_at_a_time_between_two_looks_at_the_sockets() -> None:
+    """Eight bodies of two MiB each hold up nobody for longer than it takes to inflate a slice."""
+    packed, count, size = gzip.compress(bytes(2 << 20)), 8, 2 << 20
+    room, steps = Room(1 << 30), list[int]()
+
+    async def run() -> list[bytes]:
+        slices = asyncio.Lock()
+
+        async def chunks() -> AsyncIterator[bytes]:
+            yield packed
+
+        async def watch() -> None:
+            while True:
+                before = room.taken
+                await asyncio.sleep(0)
+                steps.append(room.taken - before)
+
+        watching = asyncio.create_task(watch())
+        made = await asyncio.gather(*[bodies.read(chunks(), size, Hold(room), slices) for _ in range(count)])
+        watching.cancel()
+        return made
+
+    assert asyncio.run(run()) == [bytes(size)] * count
+    assert room.taken == sum(steps) == count * size
+    # What is free of waiting comes at once, of each body; the rest by slices.
+    assert sorted(steps)[-2] <= bodies._STEP
+    assert max(steps) <= count * bodies._FREE

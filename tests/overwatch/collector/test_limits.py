@@ -190,7 +190,7 @@ def test_a_body_without_room_is_not_read_on() -> None:
             while True:
                 yield bytes(100)
 
-        return await bodies.read(endless(), 1 << 30, Hold(Room(1000)), gzipped=False)
+        return await bodies.read(endless(), 1 << 30, Hold(Room(1000)), None)
 
     with pytest.raises(NoRoomError):
         asyncio.run(chunks())

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overwatch.collector.turns import QUANTUM, Turns
+from overwatch.collector.turns import Turns
 
 Bodies = list[tuple[str, int, bool]]
 """Peer, size and whether threads decode it."""
+MUCH = 64 << 10
+"""Bytes of a body of somebody who sends much."""
 
 
 def order_of(bodies: Bodies, cancelled: frozenset[int] = frozenset()) -> list[int]:
@@ -29,16 +31,38 @@ def order_of(bodies: Bodies, cancelled: frozenset[int] = frozenset()) -> list[in
         for place in cancelled:
             tasks[place].cancel()
         await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
-        assert not turns._lines
+        assert turns.is_free
+        assert not turns._heavy.waiting
         return done
 
     return asyncio.run(run())
 
 
-def test_one_body_of_a_good_peer_waits_for_a_round_not_for_a_flood() -> None:
-    """Forty that came before it from another address do not all go first."""
-    flood: Bodies = [("flood", QUANTUM, False)] * 40
-    assert order_of([*flood, ("good", 100, False)]).index(40) <= 3
+def test_who_asks_seldom_waits_for_the_body_that_is_taken_in_and_no_other() -> None:
+    """Forty that came before it from each of two addresses do not go first."""
+    floods: Bodies = [(peer, MUCH, False) for peer in ("one", "two") for _ in range(40)]
+    assert order_of([*floods, ("good", 100, False)]).index(80) <= 2
+
+
+def test_who_asks_again_as_soon_as_it_is_answered_has_no_more_than_others() -> None:
+    """One body at a time does not overtake a flood for ever: bytes are shared alike."""
+
+    async def run() -> list[str]:
+        turns, done = Turns(), list[str]()
+
+        async def take(peer: str) -> None:
+            async with turns.turn(peer, MUCH, heavy=False):
+                done.append(peer)
+
+        async def again(peer: str) -> None:
+            for _ in range(20):
+                await take(peer)
+
+        await asyncio.gather(*[take("flood") for _ in range(20)], again("again"))
+        return done
+
+    first = asyncio.run(run())[:20]
+    assert 9 <= first.count("again") <= 11
 
 
 def test_small_bodies_do_not_wait_for_one_that_threads_decode() -> None:
@@ -49,8 +73,8 @@ def test_small_bodies_do_not_wait_for_one_that_threads_decode() -> None:
 
 def test_peers_get_bytes_alike_whatever_their_sizes() -> None:
     """Over a while a peer of large bodies has no more taken in than one of small ones."""
-    large: Bodies = [("large", 4 * QUANTUM, False)] * 20
-    small: Bodies = [("small", QUANTUM // 4, False)] * 200
+    large: Bodies = [("large", 4 * MUCH, False)] * 20
+    small: Bodies = [("small", MUCH // 4, False)] * 200
     bodies = large + small
     taken = {"large": 0, "small": 0}
     for place in order_of(bodies)[:100]:

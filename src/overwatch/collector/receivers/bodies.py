@@ -1,18 +1,23 @@
 """Bodies that must not grow: reading and inflating a request under one limit.
 
-Rules: the limit holds before and after decompression, so a bomb costs no more than the limit. Must not
-know signals or answers.
+Rules: the limit holds before and after decompression, so a bomb costs no more than the limit; of what grows
+beyond a few slices, one slice is inflated between two looks at the sockets, however many such bodies come.
+Must not know signals or answers.
 """
 
+import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from overwatch.collector.limits import Hold
 
 _GZIP: Final = 31
 """zlib's window bits for a gzip container."""
-_STEP: Final = 1 << 18
+_STEP: Final = 1 << 17
+"""Most bytes of a slice..."""
+_FREE: Final = 2 * _STEP
+"""...and of a body that waits for nobody: most are no larger."""
 
 
 class TooLargeError(ValueError):
@@ -23,19 +28,40 @@ class BadGzipError(ValueError):
     """A body that is not whole, valid gzip."""
 
 
-async def read(chunks: AsyncIterator[bytes], limit: int, hold: Hold, *, gzipped: bool) -> bytes:
-    """All bytes of a body; raises `TooLargeError`, `BadGzipError` or `NoRoomError`."""
-    inflater = Inflater(limit) if gzipped else None
+async def read(chunks: AsyncIterator[bytes], limit: int, hold: Hold, slices: asyncio.Lock | None) -> bytes:
+    """All bytes of a body, which is gzip where there are `slices`: who holds it may inflate one.
+
+    Raises `TooLargeError`, `BadGzipError` or `NoRoomError`.
+    """
+    if slices is not None:
+        return await _inflate(chunks, Inflater(limit), hold, slices)
     plain = bytearray()
     async for chunk in chunks:
-        if inflater is not None:
-            hold.grow(inflater.feed(chunk))
-        elif len(plain) + len(chunk) > limit:
+        if len(plain) + len(chunk) > limit:
             raise too_large(limit)
-        else:
-            hold.grow(len(chunk))
-            plain += chunk
-    return bytes(plain) if inflater is None else inflater.finish()
+        hold.grow(len(chunk))
+        plain += chunk
+    return bytes(plain)
+
+
+async def _inflate(
+    chunks: AsyncIterator[bytes], inflater: "Inflater", hold: Hold, slices: asyncio.Lock
+) -> bytes:
+    free = _FREE
+    async for chunk in chunks:
+        left = inflater.slices(chunk)
+        while True:
+            if free <= 0:
+                async with slices:
+                    await asyncio.sleep(0)
+                    came = next(left, None)
+            else:
+                came = next(left, None)
+            if came is None:
+                break
+            hold.grow(came)
+            free -= came
+    return inflater.finish()
 
 
 def too_large(limit: int) -> TooLargeError:
@@ -57,14 +83,18 @@ class Inflater:
 
     def feed(self, data: bytes) -> int:
         """Take compressed bytes; returns how many came of them."""
-        before = len(self._out)
+        return sum(self.slices(data))
+
+    def slices(self, data: bytes) -> Iterator[int]:
+        """Take compressed bytes, slice by slice; yields how many came of each."""
         while data:
+            before = len(self._out)
             if self._member.eof:
                 self._member = zlib.decompressobj(_GZIP)
                 self._begun = False
             self._begun = True
             data = self._inflate(data)
-        return len(self._out) - before
+            yield len(self._out) - before
 
     def _inflate(self, data: bytes) -> bytes:
         """Inflate one step; returns what is still to be fed."""

@@ -32,6 +32,8 @@ FRESH_S: Final = 10.0
 """How long a judgement holds: so often a request goes to the web server, which closes what idles for long."""
 LATE_S: Final = 0.5
 """A body that takes longer is the web server's, with its deadlines."""
+INFLATED: Final = 1 << 20
+"""What inflates to more bytes is the web server's, which does it in slices."""
 _MOST_HEADS: Final = 4
 _MOST_HEAD_BYTES: Final = 8 << 10
 _MOST_DIGITS: Final = 9
@@ -286,7 +288,7 @@ class _Line(asyncio.Protocol):
         self._at, self._signal, self._raw = _At.BODY, head.signal, [data]
         self._begin, self._came, self._end = found[1], 0, found[0]
         self._hold = Hold(express.room, self._peer)
-        self._inflater = Inflater(manners.limit) if head.gzipped else None
+        self._inflater = Inflater(min(manners.limit, INFLATED)) if head.gzipped else None
         self._grow(data[self._begin :] if self._inflater is not None else memoryview(data)[self._begin :])
         return True
 

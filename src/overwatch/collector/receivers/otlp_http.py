@@ -100,6 +100,7 @@ class OtlpHttp:
         self._config = config
         self._room = room
         self._intake = intake
+        self._slices = asyncio.Lock()
         manners = Manners(
             transport=TRANSPORT,
             limit=config.max_request_body_size,
@@ -185,8 +186,8 @@ class OtlpHttp:
             if (request.content_length or 0) > limit:
                 raise bodies.too_large(limit)
             async with asyncio.timeout(self._config.read_timeout_s):
-                taken = bodies.read(request.content.iter_any(), limit, hold, gzipped=packed == "gzip")
-                return await taken
+                slices = self._slices if packed == "gzip" else None
+                return await bodies.read(request.content.iter_any(), limit, hold, slices)
         except bodies.TooLargeError as error:
             raise self._intake.refuse(Reason.TOO_LARGE, str(error), TRANSPORT) from error
         except (bodies.BadGzipError, web.RequestPayloadError) as error:
