@@ -31,6 +31,13 @@ PER_REQUEST = 50
 """Records of one request."""
 
 
+def compiled_in(folder: Path) -> dict[str, str]:
+    """The environment of processes that keep compiled code in a folder, as an installed package has it."""
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
+
+
 class Collector:
     """One data folder, and the processes that use it one after the other."""
 
@@ -62,7 +69,7 @@ class Collector:
         """Begin a life and wait until it accepts."""
         self._ready.unlink(missing_ok=True)
         environment = {
-            **os.environ,
+            **compiled_in(self.folder / "pycache"),
             "OVERWATCH_READY_FILE": str(self._ready),
             "XDG_RUNTIME_DIR": str(self.folder),
         }
