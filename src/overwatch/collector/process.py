@@ -24,7 +24,7 @@ from overwatch.collector.service import Service, StartError
 from overwatch.collector.settings import CollectorConfig
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-_SWITCH_S: Final = 0.0005
+_SWITCH_S: Final = 0.0001
 """Longest time that a thread which computes keeps others waiting, in seconds: an answer takes some turns."""
 _YOUNG: Final = (50_000, 20, 50)
 """Thresholds of the garbage collector: a request makes thousands of objects, none of them in a cycle."""

@@ -14,7 +14,7 @@ from overwatch.collector.limits import Hold
 
 _GZIP: Final = 31
 """zlib's window bits for a gzip container."""
-_STEP: Final = 1 << 17
+_STEP: Final = 1 << 15
 """Most bytes of a slice..."""
 _FREE: Final = 2 * _STEP
 """...and of a body that waits for nobody: most are no larger."""
