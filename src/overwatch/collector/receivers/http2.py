@@ -1,8 +1,9 @@
 """What a client says on one HTTP/2 connection, looked through frame by frame before gRPC reads it.
 
 gRPC's server for event loops ends for good, for every client, at a path that is no text, so none must reach
-it. Also bounded: how much head a request may have, and how many frames that carry nothing may come a second.
-Rules: never waits, keeps no more than one head, changes nothing of what it lets pass. Must not know calls.
+it, not in a head that is cut short either. Also bounded: how much head a request may have, and how many
+frames that carry nothing may come a second. Rules: never waits, keeps back no more than one head until it is
+whole, changes nothing of what it lets pass. Must not know calls.
 """
 
 import time
@@ -17,6 +18,7 @@ MAX_IDLE_FRAMES: Final = 1000
 
 _DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _PING, _CONTINUATION = 0, 1, 2, 3, 4, 6, 9
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITIZED = 0x1, 0x4, 0x8, 0x20
+_HEADS: Final = frozenset({_HEADERS, _CONTINUATION})
 _IDLE: Final = frozenset({_PRIORITY, _RST_STREAM, _SETTINGS, _PING})
 
 _PATHS: Final = frozenset({4, 5})
@@ -52,6 +54,8 @@ class Watch:
         self._head = bytearray()
         """The nine bytes before a frame's payload."""
         self._kind, self._flags, self._left = 0, 0, 0
+        self._held = bytearray()
+        """What came of a head that is not whole yet."""
         self._block: bytearray | None = None
         """The head of a request that is not whole yet."""
         self._payload = bytearray()
@@ -59,17 +63,27 @@ class Watch:
         self.asked = False
         """Whether a whole head has come."""
 
-    def feed(self, data: bytes) -> None:
-        """Look through what came; raises `Http2Error`."""
-        at = 0
+    def feed(self, data: bytes) -> bytes:
+        """Look through what came; returns what may pass, a head once it is whole. Raises `Http2Error`."""
+        at = passed = 0
         if self._preface:
             at = min(self._preface, len(data))
             done = len(PREFACE) - self._preface
             if data[:at] != PREFACE[done : done + at]:
                 raise Http2Error("this is no HTTP/2")
             self._preface -= at
+            passed = at
         while at < len(data):
             at = self._head_of(data, at) if not self._left else self._payload_of(data, at)
+            if self._block is None and not (self._left and self._kind in _HEADS):
+                passed = at
+        if passed == len(data) and not self._held:
+            return data
+        passing = bytes(self._held + data[:passed]) if passed else b""
+        if passed:
+            self._held.clear()
+        self._held += data[passed:]
+        return passing
 
     def _head_of(self, data: bytes, at: int) -> int:
         took = min(9 - len(self._head), len(data) - at)
@@ -85,7 +99,7 @@ class Watch:
 
     def _payload_of(self, data: bytes, at: int) -> int:
         took = min(self._left, len(data) - at)
-        if self._kind in {_HEADERS, _CONTINUATION}:
+        if self._kind in _HEADS:
             self._payload += data[at : at + took]
         self._left -= took
         if not self._left:
@@ -98,7 +112,7 @@ class Watch:
             self._count_idle()
         if (self._kind == _CONTINUATION) is not (self._block is not None):
             raise Http2Error("a head is not told in one piece")
-        if self._kind in {_HEADERS, _CONTINUATION}:
+        if self._kind in _HEADS:
             self._payload.clear()
             if len(self._block or b"") + self._left > MAX_HEAD:
                 raise Http2Error(f"a request's head is larger than {MAX_HEAD} bytes")

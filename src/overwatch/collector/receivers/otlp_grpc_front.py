@@ -1,8 +1,8 @@
 """The port of the gRPC door: who may connect, over which TLS, for how long without asking.
 
 What gRPC's own server has no limits for is judged here; what passes goes on to it through a socket that only
-this user can reach. Rules: bytes pass as they are; a side that reads slowly slows the other down; with either
-side the connection ends. Runs in the event loop only. Must not know calls, tokens or bodies.
+this user can reach. Rules: bytes pass as they are, a head in one piece; a side that reads slowly slows the
+other down; with either side the connection ends. Runs in the event loop only. Must not know calls, tokens or bodies.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ class _Client(asyncio.Protocol):
             return
         asked = self._watch.asked
         try:
-            self._watch.feed(data)
+            passing = self._watch.feed(data)
         except Http2Error:
             self._front.cut += 1
             transport.abort()
@@ -153,9 +153,10 @@ class _Client(asyncio.Protocol):
         if self._watch.asked and not asked:
             self._front.crowd.settle(transport)
         if self._server is not None:
-            self._server.write(data)
+            if passing:
+                self._server.write(passing)
             return
-        self._waiting += data
+        self._waiting += passing
         with contextlib.suppress(RuntimeError):
             transport.pause_reading()
 

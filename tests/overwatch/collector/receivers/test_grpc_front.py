@@ -116,6 +116,19 @@ def test_a_path_that_is_no_text_harms_no_one(tmp_path: Path) -> None:
         assert good(port)
 
 
+def test_a_head_that_is_cut_short_harms_no_one(tmp_path: Path) -> None:
+    """A client that leaves in the middle of a head whose path is no text: none of it is passed on."""
+    call, at = h2.whole_call(LOGS, b"").replace(b"LogsService", b"Logs\xf4ervice"), len(h2.PREFACE) + 9
+    cut = call[:at] + (int.from_bytes(call[at : at + 3]) + 600).to_bytes(3) + call[at + 3 :]
+    with crowded(tmp_path) as (service, port):
+        for _ in range(5):
+            with connect(port, cut):
+                assert good(port)
+            assert good(port)
+        refused = "overwatch_receiver_refused_requests"
+        assert service.context.tally.get(refused, reason="fault", transport="grpc") == 0
+
+
 FLOODS = {
     "resets": h2.frame(h2.RST_STREAM, 0, 1, struct.pack(">I", 8)),
     "pings": h2.frame(h2.PING, 0, 0, bytes(8)),

@@ -51,6 +51,21 @@ def test_a_good_call_passes_in_whatever_pieces(size: int, message: bytes) -> Non
     assert judged(h2.whole_call(METHOD, message), size).asked
 
 
+@given(st.integers(1, 400), st.binary(max_size=300))
+def test_a_head_passes_once_it_is_whole(size: int, message: bytes) -> None:
+    """All bytes pass, in order, and of a head that is cut short nothing but where its frame begins."""
+    call = h2.whole_call(METHOD, message)
+    begins = call.index(h2.frame(h2.SETTINGS, 0, 0, b"")) + 9
+    ends = begins + 9 + int.from_bytes(call[begins : begins + 3])
+    watch, passed = Watch(now=lambda: 0.0), b""
+    for at in range(0, len(call), size):
+        passed += watch.feed(call[at : at + size])
+        fed = min(at + size, len(call))
+        assert passed == call[: len(passed)]
+        assert len(passed) == fed or begins <= len(passed) < begins + 9 <= fed < ends
+    assert passed == call
+
+
 @given(st.binary(max_size=400))
 def test_whatever_is_said_is_passed_or_ended(data: bytes) -> None:
     """No bytes make the watch itself fail."""
