@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import yaml
 
-from overwatch.collector.exporters.further import KEY, Further, section_of, type_of
+from overwatch.collector.exporters.further import KEY, NEWER, Further, section_of, type_of
 from overwatch.collector.secrets import Secret, redact, texts_in
 from overwatch.collector.settings import CollectorConfig, Exporters, problems
 
@@ -38,9 +38,9 @@ def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
     """The shipped configuration, `path` over it, each `a.b.c=value` over that; raises `ConfigError`."""
     data = _parse(shipped(), "the shipped configuration")
     if path is not None:
-        data = _merge(data, _read(path), "")
+        data = _merge(data, _by_our_names(_read(path)), "")
     for item in sets:
-        data = _merge(data, _one(item), "", replace=False)
+        data = _merge(data, _by_our_names(_one(item)), "", replace=False)
     kind = msgspec.inspect.type_info(CollectorConfig)
     _known(data, kind, "")
     config = _made(_expand_all(data, kind, ""))
@@ -48,6 +48,34 @@ def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
     if found:
         raise ConfigError("\n".join(found))
     return config
+
+
+def _by_our_names(data: dict[str, Any]) -> dict[str, Any]:
+    """The same with each exporter by our name for it; raises `ConfigError` for one that is there twice."""
+    found = dict(data)
+    if isinstance(exporters := data.get("exporters"), dict):
+        found["exporters"] = {}
+        for key, section in exporters.items():
+            own = _our_name(key)
+            if own in found["exporters"]:
+                raise ConfigError(f"exporters.{key}: {own} is the same exporter; leave one of the two out")
+            found["exporters"][own] = section
+    service = data.get("service")
+    if isinstance(service, dict) and isinstance(lines := service.get("pipelines"), dict):
+        found["service"] = {**service, "pipelines": {name: _line(line) for name, line in lines.items()}}
+    return found
+
+
+def _line(line: Any) -> Any:
+    """A pipeline with its exporters by our names."""
+    if isinstance(line, dict) and isinstance(exporters := line.get("exporters"), list):
+        return {**line, "exporters": [_our_name(name) for name in exporters]}
+    return line
+
+
+def _our_name(name: Any) -> Any:
+    kind, slash, own = str(name).partition("/")
+    return f"{NEWER[kind]}{slash}{own}" if kind in NEWER else name
 
 
 def _made(data: Any) -> CollectorConfig:

@@ -74,6 +74,29 @@ def test_a_file_is_laid_over_the_shipped_one(tmp_path: Path) -> None:
     assert config.extensions.view.endpoint == "127.0.0.1:4380"
 
 
+def test_the_names_that_otelcol_has_for_exporters_now_are_read(tmp_path: Path) -> None:
+    """`otlp_grpc` and `otlp_http` are `otlp` and `otlphttp`, in sections, pipelines and sets."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "exporters: {otlp_grpc: {endpoint: 'a:1'}, otlp_http/two: {endpoint: 'http://b:2'}}\n"
+        "service: {pipelines: {logs: {receivers: [otlp], exporters: [aggregator, otlp_grpc, otlp_http/two]}}}"
+    )
+    config = load(file, ["exporters.otlp_grpc.timeout=7s"])
+
+    assert config.signal_exporters == ("otlp", "otlphttp/two")
+    assert config.exporters.otlp.endpoint == "a:1"
+    assert config.exporters.otlp.timeout == "7s"
+    assert config.exporters.section("otlphttp/two").endpoint == "http://b:2"
+
+
+def test_an_exporter_by_both_of_its_names_is_refused(tmp_path: Path) -> None:
+    """Which of the two would hold is not guessed."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("exporters: {otlphttp: {endpoint: 'http://a:1'}, otlp_http: {endpoint: 'http://b:1'}}")
+    with pytest.raises(ConfigError, match=r"exporters.otlp_http: otlphttp is the same exporter"):
+        load(file, [])
+
+
 def test_pipelines_of_a_file_replace_the_shipped_ones(tmp_path: Path) -> None:
     """What a file does not list does not run."""
     file = tmp_path / "mine.yaml"

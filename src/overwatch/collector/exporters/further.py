@@ -50,10 +50,15 @@ TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
 }
 """What there may be several of."""
 
+NEWER: Final[Mapping[str, str]] = {"otlp_grpc": "otlp", "otlp_http": "otlphttp"}
+"""The names that otelcol gave some types in 0.144, which are read too, and our own ones."""
+
 
 def patterns(refs: Mapping[str, object]) -> dict[str, object]:
     """What JSON Schema says of their keys; `refs` is what it says of a section, by the section's type."""
-    return {f"^{kind}/{_PATTERN}$": refs[section.__name__] for kind, section in TYPES.items()}
+    named = {f"^{kind}/{_PATTERN}$": refs[section.__name__] for kind, section in TYPES.items()}
+    newer = {f"^{kind}(/{_PATTERN})?$": refs[TYPES[own].__name__] for kind, own in NEWER.items()}
+    return named | newer
 
 
 def type_of(name: str) -> str:

@@ -2,7 +2,8 @@
 
 What gRPC's own server has no limits for is judged here; what passes goes on to it through a socket that only
 this user can reach. Rules: bytes pass as they are, a head in one piece; a side that reads slowly slows the
-other down; with either side the connection ends. Runs in the event loop only. Must not know calls, tokens or bodies.
+other down; with either side the connection ends. Runs in the event loop only. Must not know calls, tokens or
+bodies.
 """
 
 import asyncio
