@@ -1,9 +1,9 @@
-"""What telemetry costs training: calls, steps beside a collector in trouble, and how fast a backlog goes.
+"""What telemetry costs training: calls, steps beside a collector in trouble, a backlog, a burst of facts.
 
 Pinned, interleaved, with an A/A control; versions, load and stolen time are printed, and for each goal
 whether it was met. Gates nothing. wandb and TensorBoard are measured where they are installed.
 
-    python tests/bench/bench_sdk.py [--quick] [--case TITLE ...] [calls] [steps] [drain]
+    python tests/bench/bench_sdk.py [--quick] [--case TITLE ...] [calls] [steps] [drain] [burst]
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.bench.sdk import calls, drain, steps
+from tests.bench.sdk import burst, calls, drain, steps
 from tests.bench.sdk.host import Cores, Weather, about
 from tests.bench.sdk.stats import Goals, say
 
@@ -34,15 +34,17 @@ def main(arguments: list[str]) -> None:
                     steps.measure(
                         *((6, 100) if asked.quick else (30, 250)), *rest, only=frozenset(asked.case)
                     )
-                case _:
+                case "drain":
                     drain.measure(5.0 if asked.quick else 20.0, *rest)
+                case _:
+                    burst.measure(3 if asked.quick else 10, *rest)
             say(f"after: {weather.look()}")
     say("\n== goals")
     for line in goals.lines:
         say(line)
 
 
-SECTIONS = ("calls", "steps", "drain")
+SECTIONS = ("calls", "steps", "drain", "burst")
 
 
 def _asked(arguments: list[str]) -> argparse.Namespace:

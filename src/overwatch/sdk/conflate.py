@@ -196,9 +196,10 @@ class Conflator:
 
 def _reaches(limits: tuple[Limit, ...], low: float, high: float) -> bool:
     """Whether one of some values may cross a limit; these are their extremes."""
-    return any(
-        limit.side.crossed(low, limit.value) or limit.side.crossed(high, limit.value) for limit in limits
-    )
+    for limit in limits:
+        if limit.side.crossed(low, limit.value) or limit.side.crossed(high, limit.value):
+            return True
+    return False
 
 
 def _beyond(limits: tuple[Limit, ...], values: Sequence[float]) -> int:

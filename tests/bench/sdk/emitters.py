@@ -35,6 +35,8 @@ class Emitter:
     """Records that did not go the way of the others, by reason, so far."""
     pid: Callable[[], int | None] = lambda: None
     """The process that sends."""
+    flush: Callable[[float], bool] = field(default=lambda _: True)
+    """Wait so many seconds for the collector to have everything; whether it has."""
     fill: Callable[[float], str] = field(default=lambda _: "")
     """Use up what may wait for the collector, within seconds; what came of it."""
 
@@ -59,7 +61,7 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
 
     run = sdk.start(endpoint=endpoint, run_id="bench", task="bench", n_envs=ENVS)
     few = np.random.default_rng(0).random(ENVS)
-    scope: dict[str, object] = {"run": run, "few": few}
+    scope: dict[str, object] = {"run": run, "few": few, "report": run.updater(*NAMES)}
     columns = {}
     for dtype in ("f4", "f8"):
         many = {
@@ -70,10 +72,12 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
     update = f"run.update(update=i, {_numbers()})"
     lines = {
         "12": update,
+        "12 by place": f"report({', '.join(f'0.{i}' for i in range(1, len(NAMES) + 1))}, update=i)",
         "192": "run.envs(step=i, reward=few)",
         "12+192": f"{update}; run.envs(step=i, reward=few)",
         "8x4096 f4": f"run.envs(step=i, {columns['f4']})",
         "8x4096 f8": f"run.envs(step=i, {columns['f8']})",
+        "fact": "run.log('a line', subsystem='burst', index=i)",
         "12+192+fact": f"{update}; run.envs(step=i, reward=few); run.log('a line', loss=0.5)",
     }
     calls = {name: literal(line, scope) for name, line in lines.items()}
@@ -97,6 +101,7 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
         lambda: void(run.close(2.0)),
         dropped,
         lambda: run.exporter_pid,
+        run.flush,
         fill,
     )
 

@@ -104,16 +104,20 @@ class Worker:
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
         self._work = Work()
+        self._source = bytes(SCRATCH)
+        self._target = memoryview(bytearray(SCRATCH))
 
     def hello(self) -> object:
         """What is measured."""
         return {"version": self._emitter.version, "calls": sorted(self._emitter.calls)}
 
-    def time(self, call: str, calls: int) -> object:
-        """Nanoseconds of each of so many calls on end, and the clock's own."""
+    def time(self, call: str, calls: int, is_cold: bool = False) -> object:  # noqa: FBT001, FBT002 from JSON
+        """Nanoseconds of each of so many calls, and the clock's own; on end, or each with cold caches."""
         one = self._emitter.calls[call]
         took, empty = [0] * calls, [0] * calls
+        walk = self._walk if is_cold else void_piece
         for i in range(calls):
+            walk()
             began = _clock()
             one(i)
             took[i] = _clock() - began
@@ -121,6 +125,10 @@ class Worker:
             began = _clock()
             empty[i] = _clock() - began
         return {"took": took, "floor": sorted(empty)[calls // 2], "dropped": self._emitter.dropped()}
+
+    def _walk(self) -> None:
+        """Go through more memory than the caches nearest to a core hold."""
+        self._target[:] = self._source
 
     def work(self, kind: str, piece_ns: int) -> object:
         """Take up a kind of work, in pieces of so long."""
@@ -163,6 +171,15 @@ class Worker:
             one(updates)
             updates += 1
         return {"updates": updates, "dropped": self._emitter.dropped()}
+
+    def burst(self, call: str, calls: int, wait_s: float) -> object:
+        """So many calls on end: how long they took, and whether all reached the collector in time."""
+        one = self._emitter.calls[call]
+        began = _clock()
+        for i in range(calls):
+            one(i)
+        took = _clock() - began
+        return {"took": took, "delivered": self._emitter.flush(wait_s), "dropped": self._emitter.dropped()}
 
     def fill(self, seconds: float) -> object:
         """Use up what may wait."""

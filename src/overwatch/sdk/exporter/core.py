@@ -44,7 +44,9 @@ _RINGS: Final = (Ring.NUMBERS, Ring.FACTS)
 BACKLOG_S: Final = 1.0
 """How long they wait for company behind a backlog, which then drains in fewer requests."""
 _BUSY_S: Final = 0.01
-_IDLE_S: Final = 0.05
+_IDLE_S: Final = WINDOW_S
+_MUCH: Final = 128 << 10
+"""Bytes of one look into the rings after which the next one comes soon: the ring holds thirty times that."""
 _METRICS_S: Final = 1.0
 _STOP_S: Final = 0.05
 _READ: Final = 2048
@@ -104,13 +106,15 @@ class Exporter:
         deadline, pause = None, _BUSY_S
         while deadline is None:
             deadline = farewell.wait(pause)
-            pause = _BUSY_S if self._read() else min(pause * 1.5, _IDLE_S)
+            pause = _BUSY_S if self._read() > _MUCH else min(pause * 1.5, _IDLE_S)
             if time.monotonic() >= self._due:
                 self._close_window()
+            if self._items:
+                pause = min(pause, max(self._due - time.monotonic(), 0.001))
         self._finish(deadline)
 
     def _read(self) -> int:
-        """Take what the rings hold; how many records that were."""
+        """Take what the rings hold; how many bytes that were."""
         items = self._source.read(_READ)
         for item in items:
             self._items.append(item)
@@ -118,7 +122,7 @@ class Exporter:
                 self._take(item)
             if self._station.is_full:
                 self._export()
-        return len(items)
+        return sum(item.size for item in items)
 
     def _take(self, item: Item) -> None:
         place, counted = Place(_RINGS[item.ring], item.sequence), item.count

@@ -7,7 +7,7 @@ repeating the last one. Overwatch itself never reads these back. Must not know f
 import math
 import os
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -48,7 +48,7 @@ class Instruments:
         """By metric, then by lane (empty where the metric has one subject)."""
         self._step: int | None = None
         for row in (UPDATES, EPISODES, STEPS):
-            self._set(row, "", 0.0)
+            self._set(row, [""], [0.0])
         self._non_finite = self._meter.create_counter(NON_FINITE.name, NON_FINITE.unit, NON_FINITE.asks)
         # A counter born above 0 has risen to nobody's eyes.
         self._non_finite.add(0)
@@ -93,18 +93,21 @@ class Instruments:
             if row.kind is not Kind.GAUGE and not counted:
                 continue
             values = column.array().tolist() if len(lanes) > 1 else [column.first()]
-            for lane, value in zip(lanes, values, strict=False):
-                self._set(row, lane or "", value)
+            self._set(row, lanes, values)
 
     def _add(self, row: Metric, amount: float) -> None:
         with self._lock:
             self._newest[row.name][""] += amount
 
-    def _set(self, row: Metric, lane: str, value: float) -> None:
+    def _set(self, row: Metric, lanes: Sequence[str | None], values: Sequence[float]) -> None:
+        newest = self._newest.get(row.name)
         with self._lock:
-            is_new = row.name not in self._newest
-            self._newest.setdefault(row.name, {})[lane] = value
-        if is_new:
+            if newest is None:
+                self._newest[row.name] = {}
+            found = self._newest[row.name]
+            for lane, value in zip(lanes, values, strict=False):
+                found[lane or ""] = value
+        if newest is None:
             self._create(row)
 
     def _create(self, row: Metric) -> None:

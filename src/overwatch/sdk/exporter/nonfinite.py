@@ -36,9 +36,10 @@ def _many(event: Measured, name: str, column: Column) -> NonFiniteSeen | None:
     import numpy as np
 
     values = column.array()
-    bad = np.flatnonzero(~np.isfinite(values))
-    if not bad.size:
+    finite = np.isfinite(values)
+    if finite.all():
         return None
+    bad = np.flatnonzero(~finite)
     env_id = event.keys.get("env_id")
     envs = [] if env_id is None else env_id.array()[bad].tolist()
     return NonFiniteSeen(
