@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from overwatch.collector.calm import Calm, Patience
 from overwatch.journal import Signal
-from overwatch.otlp.decode import Decoded, decode
+from overwatch.otlp.decode import Decoded
 from overwatch.otlp.templates import Templates
 
 MOST_BYTES: Final = 2 << 20
@@ -69,9 +69,9 @@ class Handover:
 
     def _decode(self, signal: Signal, body: bytes) -> Decoded:
         if len(body) <= LARGE_BYTES:
-            return decode(signal, body)
+            return self._templates.decode(signal, body)
         with self._large:
-            return decode(signal, body)
+            return self._templates.decode(signal, body)
 
     def put(self, body: bytes, decoded: Decoded, *, known: bool = False) -> None:
         """Keep what `body`, this very object, was decoded to; `known` says that its shape was."""

@@ -7,7 +7,8 @@ it.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Final, TypeAlias
 
 import msgspec
@@ -33,7 +34,8 @@ from overwatch.otlp.subject import NEEDS, Subject, is_meant, subject_of
 from overwatch.otlp.totals import Told
 from overwatch.otlp.value import Value, attributes_to_python
 
-_LAST_TIME: Final = (1 << 63) - 1
+LAST_TIME: Final = (1 << 63) - 1
+"""Latest time of a point, Unix nanoseconds."""
 _DELTA: Final = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 _STALE: Final = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
 
@@ -42,14 +44,12 @@ _AnyPoint: TypeAlias = NumberDataPoint | SpreadPoint
 
 def decode_points(message: ExportMetricsServiceRequest) -> Decoded:
     """What a metrics request tells; records where it has gauges only, else series to settle."""
-    gathering = _Gathering()
+    gathering = Gathering()
     for resource_metrics in message.resource_metrics:
         resource = resource_of(resource_metrics.resource)
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:
-                gathering.items += count_points(metric)
-                if not resource.origin.ours:
-                    gathering.add(resource, metric)
+                gathering.take(resource, metric)
     return gathering.result()
 
 
@@ -69,7 +69,32 @@ class _Meaning(msgspec.Struct, frozen=True, kw_only=True):
     """The point's own."""
 
 
-class _Rejected(Exception):  # noqa: N818 an answer, not a failure
+class Lost(Enum):
+    """Why a point says nothing."""
+
+    UNATTRIBUTED = auto()
+    """It names no run."""
+    UNMAPPED = auto()
+    """No row is meant by it."""
+
+
+class Whom(msgspec.Struct, frozen=True, kw_only=True):
+    """Of whom a point is a value."""
+
+    origin: Origin
+    row: catalog.Metric
+    subject: Subject
+
+    def is_beside(self, other: "Whom") -> bool:
+        """Whether another one's values of the same time are certainly kept in the same place."""
+        same = self.origin is other.origin and self.row is other.row
+        return same and len(self.subject) == len(other.subject)
+
+
+Outcome: TypeAlias = Whom | Lost
+
+
+class RejectedError(Exception):
     """A point that cannot be used."""
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -77,7 +102,7 @@ class _Rejected(Exception):  # noqa: N818 an answer, not a failure
         self.problem = Problem(reason=reason, detail=detail)
 
 
-class _Gathering:
+class Gathering:
     """Points of one request."""
 
     def __init__(self) -> None:
@@ -89,13 +114,33 @@ class _Gathering:
         self._unattributed = 0
         self._unmapped = 0
 
-    def add(self, resource: Resource, metric: Metric) -> None:
-        """Gather one metric's points."""
+    def take(self, resource: Resource, metric: Metric) -> None:
+        """Gather one metric's points; of those that Overwatch's own SDK sends only how many there are."""
+        self.items += count_points(metric)
+        if not resource.origin.ours:
+            self._add(resource, metric)
+
+    def take_gauge(self, told: Sequence[tuple["Outcome", int, float]]) -> None:
+        """Gather the points of a gauge: of whom, when in Unix nanoseconds, and what."""
+        last: Whom | None = None
+        last_at, values = 0, dict[Subject, float]()
+        self.items += len(told)
+        for whom, at, value in told:
+            if isinstance(whom, Lost):
+                self._unattributed += whom is Lost.UNATTRIBUTED
+                self._unmapped += whom is Lost.UNMAPPED
+                continue
+            if at != last_at or last is None or not last.is_beside(whom):
+                last, last_at = whom, at
+                values = self._moments.name(whom.origin, at, whom.row.scope, whom.row.name, whom.subject)
+            values[whom.subject] = value
+
+    def _add(self, resource: Resource, metric: Metric) -> None:
         row = catalog.find(metric.name)
         for point in _points(metric):
             try:
                 self._add_point(resource, metric, row, point)
-            except _Rejected as rejected:
+            except RejectedError as rejected:
                 known = self._problems[-1] if len(self._problems) >= DETAILED else rejected.problem
                 self._problems.append(known)
 
@@ -114,8 +159,8 @@ class _Gathering:
             self._unmapped += 1
             return
         meaning = _meaning(resource, run_id, row, attributes)
-        if not 0 < point.time_unix_nano <= _LAST_TIME:
-            raise _Rejected("no_time", f"{row.name} has time {point.time_unix_nano}; set TimeUnixNano")
+        if not 0 < point.time_unix_nano <= LAST_TIME:
+            raise RejectedError("no_time", f"{row.name} has time {point.time_unix_nano}; set TimeUnixNano")
         if stale:
             self._moments.end(meaning.origin, point.time_unix_nano, row, meaning.subject)
         elif isinstance(point, NumberDataPoint):
@@ -126,15 +171,15 @@ class _Gathering:
     def _add_number(self, meaning: _Meaning, metric: Metric, point: NumberDataPoint) -> None:
         value = _number(point)
         if value is None:
-            raise _Rejected("malformed", f"{meaning.row.name} has a point without a value")
+            raise RejectedError("malformed", f"{meaning.row.name} has a point without a value")
         if metric.WhichOneof("data") == "gauge":
             self._moments.put(meaning.origin, point.time_unix_nano, meaning.row, meaning.subject, value)
             return
         _check_window(meaning.row.name, point)
         if metric.sum.aggregation_temporality == _DELTA and not math.isfinite(value):
-            raise _Rejected("malformed", f"{meaning.row.name} changed by {value}, which has no total")
+            raise RejectedError("malformed", f"{meaning.row.name} changed by {value}, which has no total")
         if metric.sum.is_monotonic and value < 0:
-            raise _Rejected("malformed", f"{meaning.row.name} only rises, and its point is {value}")
+            raise RejectedError("malformed", f"{meaning.row.name} only rises, and its point is {value}")
         self._series.append(_series_point(meaning, point, value, metric))
 
     def result(self) -> Decoded:
@@ -151,6 +196,19 @@ class _Gathering:
         )
 
 
+def outcome_of(resource: Resource, name: str, point: NumberDataPoint) -> Outcome:
+    """Of whom a point of this metric is, by its attributes alone; raises `RejectedError`."""
+    run_id = run_id_of(resource, point.attributes)
+    if run_id is None:
+        return Lost.UNATTRIBUTED
+    attributes = attributes_to_python(point.attributes)
+    row = catalog.find(name) or catalog.find_split(name, attributes)
+    if row is None or row.kind is Kind.STATE or not is_meant(row, attributes):
+        return Lost.UNMAPPED
+    meaning = _meaning(resource, run_id, row, attributes)
+    return Whom(origin=meaning.origin, row=row, subject=meaning.subject)
+
+
 def _points(metric: Metric) -> Iterable[_AnyPoint]:
     kind = metric.WhichOneof("data")
     found: Iterable[_AnyPoint] = () if kind is None else getattr(metric, kind).data_points
@@ -160,14 +218,14 @@ def _points(metric: Metric) -> Iterable[_AnyPoint]:
 def _meaning(resource: Resource, run_id: str, row: catalog.Metric, attributes: dict[str, Value]) -> _Meaning:
     subject = subject_of(row.scope, {**resource.attributes, **attributes})
     if subject is None:
-        raise _Rejected("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
+        raise RejectedError("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
     return _Meaning(origin=with_run(resource, run_id), row=row, subject=subject, attributes=attributes)
 
 
 def _check_window(name: str, point: _AnyPoint) -> None:
     start, at = point.start_time_unix_nano, point.time_unix_nano
     if start > at:
-        raise _Rejected("malformed", f"{name} begins at {start}, after its time {at}")
+        raise RejectedError("malformed", f"{name} begins at {start}, after its time {at}")
 
 
 def _distribution(name: str, point: SpreadPoint) -> Distribution:
@@ -175,7 +233,7 @@ def _distribution(name: str, point: SpreadPoint) -> Distribution:
     try:
         return distribution_of(point)
     except ValueError as error:
-        raise _Rejected("malformed", f"{name}: {error}") from None
+        raise RejectedError("malformed", f"{name}: {error}") from None
 
 
 def _number(point: NumberDataPoint) -> float | None:

@@ -18,7 +18,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
 
 from overwatch.otlp.decode import LogGathering, Spoken
-from overwatch.otlp.elements import read_varint
+from overwatch.otlp.frames import OddError, fields_of
 from overwatch.otlp.lengths import Lengths
 from overwatch.otlp.origin import Resource, resource_of
 from overwatch.otlp.record_template import RecordTemplate, learn_record
@@ -40,15 +40,12 @@ _FIRST, _SECOND, _SCHEMA = 0x0A, 0x12, 0x1A
 _Read = TypeVar("_Read")
 
 
-class _Odd(Exception):  # noqa: N818 an answer, not a failure
-    """A request that is not written plainly."""
-
-
 class _Piece(NamedTuple):
     """One log record of a request."""
 
-    resource: bytes
-    scope: bytes
+    resource: Resource
+    scope: str
+    """Its name."""
     start: int
     stop: int
 
@@ -74,21 +71,20 @@ class RecordTemplates:
             return None
         gathering, known, strange, size = LogGathering(), 0, 0, 0
         try:
-            for piece in _pieces(body):
+            for piece in self._pieces(body):
                 record = body[piece.start : piece.stop]
-                resource = self._resources.of(piece.resource)
                 said = self._spoken(record)
                 if said is not None:
                     known += 1
-                    gathering.add_spoken(resource, said)
+                    gathering.add_spoken(piece.resource, said)
                     continue
                 strange, size = strange + 1, size + len(record)
                 if size > MOST_STRANGE_BYTES or (not known and strange >= PATIENCE):
                     return None
-                gathering.add(resource, self._scopes.of(piece.scope), LogRecord.FromString(record))
+                gathering.add(piece.resource, piece.scope, LogRecord.FromString(record))
                 if len(record) >= LEAST_BYTES:
                     self._strange.append(record)
-        except (_Odd, DecodeError):
+        except (OddError, DecodeError):
             return None
         return gathering.result() if known else None
 
@@ -108,11 +104,11 @@ class RecordTemplates:
                 self._note(self._strange.popleft())
             return
         try:
-            for number, piece in enumerate(_pieces(body)):
+            for number, piece in enumerate(self._pieces(body)):
                 if number >= _MOST_WAITING:
                     break
                 self._note(body[piece.start : piece.stop])
-        except _Odd:
+        except (OddError, DecodeError):
             return
 
     def _note(self, record: bytes) -> None:
@@ -121,6 +117,30 @@ class RecordTemplates:
         made = learn_record(record) if self._shapes.is_due(len(record)) else None
         if made is not None:
             self._shapes.keep(made)
+
+    def _pieces(self, body: bytes) -> Iterator[_Piece]:
+        """The log records of a request; raises `OddError`, or `DecodeError` where its frame is no message."""
+        for tag, start, stop in fields_of(body, 0, len(body)):
+            if tag != _FIRST:
+                raise OddError
+            resource = self._resources.of(b"")
+            for place, (inner, begin, end) in enumerate(fields_of(body, start, stop)):
+                if inner == _FIRST and not place:
+                    resource = self._resources.of(body[begin:end])
+                elif inner == _SECOND:
+                    yield from self._of_scope(body, begin, end, resource)
+                elif inner != _SCHEMA or not body[begin:end].isascii():
+                    raise OddError
+
+    def _of_scope(self, body: bytes, start: int, stop: int, resource: Resource) -> Iterator[_Piece]:
+        scope = ""
+        for place, (tag, begin, end) in enumerate(fields_of(body, start, stop)):
+            if tag == _FIRST and not place:
+                scope = self._scopes.of(body[begin:end])
+            elif tag == _SECOND:
+                yield _Piece(resource, scope, begin, end)
+            elif tag != _SCHEMA or not body[begin:end].isascii():
+                raise OddError
 
 
 class _Interned(Generic[_Read]):
@@ -149,40 +169,3 @@ def _resource(data: bytes) -> Resource:
 def _scope(data: bytes) -> str:
     name: str = InstrumentationScope.FromString(data).name
     return name
-
-
-def _pieces(body: bytes) -> Iterator[_Piece]:
-    """The log records of a request; raises `_Odd`."""
-    for tag, start, stop in _fields(body, 0, len(body)):
-        if tag != _FIRST:
-            raise _Odd
-        resource = b""
-        for place, (inner, begin, end) in enumerate(_fields(body, start, stop)):
-            if inner == _FIRST and not place:
-                resource = body[begin:end]
-            elif inner == _SECOND:
-                yield from _records(body, begin, end, resource)
-            elif inner != _SCHEMA or not body[begin:end].isascii():
-                raise _Odd
-
-
-def _records(body: bytes, start: int, stop: int, resource: bytes) -> Iterator[_Piece]:
-    scope = b""
-    for place, (tag, begin, end) in enumerate(_fields(body, start, stop)):
-        if tag == _FIRST and not place:
-            scope = body[begin:end]
-        elif tag == _SECOND:
-            yield _Piece(resource, scope, begin, end)
-        elif tag != _SCHEMA or not body[begin:end].isascii():
-            raise _Odd
-
-
-def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields that hold bytes, all tags of one byte: the tag, and where what it holds begins and ends."""
-    while at < end:
-        tag = body[at]
-        size, at = read_varint(body, at + 1, end)
-        if tag & 0x87 != 2 or at + size > end:
-            raise _Odd
-        yield tag, at, at + size
-        at += size

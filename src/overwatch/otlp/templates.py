@@ -8,6 +8,7 @@ from typing import Final
 
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
+from overwatch.otlp.gauges import GaugeReader
 from overwatch.otlp.lengths import Lengths
 from overwatch.otlp.record_templates import RecordTemplates
 from overwatch.otlp.result import Decoded
@@ -25,6 +26,7 @@ class Templates:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._metrics: Lengths[Template] = Lengths(most_bytes)
         self._logs = RecordTemplates(most_bytes)
+        self._gauges = GaugeReader()
 
     @property
     def learned(self) -> int:
@@ -44,6 +46,11 @@ class Templates:
                     self._metrics.put_first(template)
                 return said
         return None
+
+    def decode(self, signal: Signal, body: bytes) -> Decoded:
+        """As `decode`, of a body whose shape is not known; raises `MalformedBody`."""
+        said = self._gauges.read(body) if signal is Signal.METRICS else None
+        return decode(signal, body) if said is None else said
 
     def study(self, signal: Signal, body: bytes, *, known: bool = False) -> None:
         """Take note of a body that could be read, by templates if `known`; learn its shape when that pays."""
@@ -73,6 +80,6 @@ class TemplateReader:
         said = self._templates.read(signal, body)
         known = said is not None
         if said is None:
-            said = decode(signal, body)
+            said = self._templates.decode(signal, body)
         self._templates.study(signal, body, known=known)
         return said

@@ -98,6 +98,19 @@ def test_a_shape_that_changes_in_the_middle_of_a_request_is_never_read_wrongly()
             assert said == decode(LOGS, odd)
 
 
+def test_lengths_that_are_written_too_long_are_left_to_the_parser() -> None:
+    """A parser refuses what more bytes than a length needs could still say."""
+    templates, told = taught(), body(policy(7))
+    size = len(told) - 3
+    assert told[1:3] == bytes([size & 0x7F | 0x80, size >> 7])
+    for more in range(1, 8):
+        long = bytes([size & 0x7F | 0x80, size >> 7 | 0x80, *[0x80] * (more - 1), 0])
+        odd = told[:1] + long + told[3:]
+        said = templates.read(LOGS, odd)
+        if said is not None:
+            assert said == decode(LOGS, odd)
+
+
 def test_requests_of_strangers_are_given_back_soon() -> None:
     """Nothing known among the first few, or too much that is strange: the general path has it all."""
     templates = taught()

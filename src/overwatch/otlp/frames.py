@@ -1,0 +1,39 @@
+"""The frame around the items of a request, walked without a parser.
+
+Must not know what lies in the fields.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from overwatch.otlp.elements import read_varint
+
+LONGEST_SIZE: Final = 4
+"""Bytes of the longest length that is understood here."""
+
+
+class OddError(Exception):
+    """Bytes that are not written in the one plain way; the general path reads them."""
+
+
+def fields_of(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Fields that hold bytes, all tags of one byte: the tag, and where what it holds begins and ends.
+
+    Raises `OddError`.
+    """
+    while at < end:
+        tag = body[at]
+        size, at = size_at(body, at + 1, end)
+        if tag & 0x87 != 2:
+            raise OddError
+        yield tag, at, at + size
+        at += size
+
+
+def size_at(body: bytes, at: int, end: int) -> tuple[int, int]:
+    """A length that ends before `end`, and where what has it begins; raises `OddError`."""
+    size, begin = read_varint(body, at, end)
+    # Parsers refuse lengths that are written longer than any needs to be.
+    if begin + size > end or begin - at > LONGEST_SIZE:
+        raise OddError
+    return size, begin
