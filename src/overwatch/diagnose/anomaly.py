@@ -17,10 +17,11 @@ An env's status is the worst of its factors':
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from overwatch.diagnose.factor import HARD, SOFT_CAP, Factor, Rule
@@ -32,7 +33,7 @@ from overwatch.diagnose.factors.seeds import cull_rate, gate_failures, rent_with
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits, Weights
 from overwatch.diagnose.plugins import Plugin, weigh
-from overwatch.state.arrays import Floats, Ints
+from overwatch.state.arrays import Floats, Ints, no_floats, no_ints
 
 __all__ = [
     "FACTORS", "HARD", "REASONS", "SOFT_CAP", "STATUSES", "Anomalies", "AnomalyLimits", "Factor", "Rule",
@@ -49,8 +50,7 @@ STATUSES: Final = ("ok", "degraded", "stalled", "diverging", "crashed")
 _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anomalies:
+class Anomalies(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet judged at one tick."""
 
     scores: Floats
@@ -58,7 +58,7 @@ class Anomalies:
     codes: Ints
     """Status of each env as its place in `STATUSES`, shape (n,)."""
     factors: tuple[Factor, ...]
-    off: Mapping[str, str] = field(default_factory=dict)
+    off: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Factors of others that failed in this run, with the reason."""
 
     def status(self, row: int) -> str:
@@ -102,8 +102,9 @@ def score_envs(
             if weighed.failed is not None:
                 failed[plugin.name] = weighed.failed
     factors = tuple(factor for factor in found if factor is not None)
-    scores = np.zeros(fleet.n)
-    codes = np.zeros(fleet.n, dtype=np.int64)
+    if not factors:
+        return Anomalies(scores=no_floats(fleet.n), codes=no_ints(fleet.n), factors=(), off=failed)
+    scores, codes = np.zeros(fleet.n), np.zeros(fleet.n, dtype=np.int64)
     for factor in factors:
         scores += factor.weight
         hit = factor.weight > 0

@@ -4,7 +4,6 @@ Ranks with hysteresis, findings with their first moment, bounds that are held li
 which is part of a checkpoint. Pure: the previous assessment comes in, the next goes out.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -68,8 +67,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
         return self.followed.open
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """An assessment with what only this tick's projection needs."""
 
     assessment: Assessment
@@ -154,6 +152,8 @@ def _second(
 
 def _carried(state: RunState, previous: Assessment, lives: Lives) -> tuple[Ranked, Followed]:
     """Ranks and findings of the envs that are there now, with what operators have seen."""
+    if lives is previous.lives and state.acks_total == previous.acks:
+        return previous.ranks, previous.followed
     ranks, lost = carried(previous.ranks, previous.lives, lives)
     return ranks, acknowledge(forget(previous.followed, lost), _acknowledged(state, previous.acks))
 

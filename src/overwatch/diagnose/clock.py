@@ -33,11 +33,11 @@ def advanced(before: DataClock, state: RunState, tick: int) -> DataClock:
     if not before.heard:
         first = {key: tick - source.at for key, source in state.sources.items()}
         return DataClock(now=tick, lead=tick, heard=tick, anchors=first)
-    anchors = {
-        key: before.anchors[key] if key in before.anchors else before.now - source.at
-        for key, source in state.sources.items()
-    }
-    told = max((anchors[key] + source.at for key, source in state.sources.items()), default=before.lead)
+    anchors, told = before.anchors, before.lead
+    if anchors.keys() != state.sources.keys():
+        anchors = {key: anchors.get(key, before.now - source.at) for key, source in state.sources.items()}
+    for key, source in state.sources.items():
+        told = max(told, anchors[key] + source.at)
     lead, heard = (told, tick) if told > before.lead else (before.lead, before.heard)
     now = max(before.now, lead + min(max(0, tick - heard), SILENCE_NS))
     return DataClock(now=now, lead=lead, heard=heard, anchors=anchors)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from overwatch.catalog import BY_NAME
@@ -35,8 +36,7 @@ MAX_ENV_FINDINGS: Final = 20
 """Envs named one by one; more of one kind become one finding about the fleet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """All that the rules may look at, at one tick."""
 
     state: RunState

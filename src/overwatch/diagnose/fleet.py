@@ -1,7 +1,6 @@
 """What the rules know of the fleet at one tick: its envs, and what is usual among them."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -11,8 +10,7 @@ from overwatch.state.arrays import Floats, Ints
 from overwatch.state.run import RunState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """The envs of one run at one tick; arrays have shape (n,)."""
 
     state: RunState

@@ -73,6 +73,8 @@ def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
 
     Patience is counted on the clock of the data; how long a cleared one can be read, on that of the reader.
     """
+    if not problems and not (before.open or before.waiting or before.cooling):
+        return before
     clock = now.clock
     current: dict[str, Open] = {}
     waiting: dict[str, Waiting] = {}

@@ -1,7 +1,6 @@
 """Findings where few can be found anew: of numbers that were thinned only the ends can be told. Pure."""
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import msgspec
 
@@ -19,4 +18,4 @@ def without_new(judged: Judged, before: Assessment, known: Collection[str]) -> J
         waiting={key: item for key, item in now.waiting.items() if key in known},
         cooling=now.cooling,
     )
-    return replace(judged, assessment=msgspec.structs.replace(judged.assessment, followed=followed))
+    return msgspec.structs.replace(judged, assessment=msgspec.structs.replace(judged.assessment, followed=followed))

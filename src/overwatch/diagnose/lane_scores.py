@@ -71,7 +71,7 @@ def score_lanes(
     """Score every lane that has envs or readings, by name, in order of first sight; `low` as `low_lanes`."""
     rows = fleet.state.envs.by_lane()
     none = np.zeros(0, dtype=np.int64)
-    crashed, unwell = _off(anomalies.codes)
+    crashed, unwell = _off(anomalies)
     found, num_lanes = {}, sum(code >= 0 for code in rows)
     for code, name in enumerate(fleet.state.lane_names.words):
         if code not in rows and name not in bounds:
@@ -107,9 +107,10 @@ def _unwell(lane: _Lane) -> _Said | None:
     return None if lane.unwell is None else _together(lane, lane.unwell, "not ok")
 
 
-def _off(codes: Ints) -> tuple[Mask | None, Mask | None]:
+def _off(anomalies: Anomalies) -> tuple[Mask | None, Mask | None]:
     """Which envs have crashed, and which are off otherwise."""
-    if not codes.any():
+    codes = anomalies.codes
+    if not anomalies.factors or not codes.any():
         return None, None
     crashed = codes == _CRASHED
     return crashed, (codes > 0) & ~crashed

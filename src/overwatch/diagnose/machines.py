@@ -5,7 +5,6 @@ Pure; must not know envs or the policy.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -37,8 +36,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     waste: Waste = Waste()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
+class Machines(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes and ranks at one tick."""
 
     watched: Watched

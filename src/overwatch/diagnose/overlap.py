@@ -19,10 +19,14 @@ TOGETHER_NS: Final = 5_000_000_000
 
 def overlapping(state: RunState, tick: int) -> tuple[str, ...]:
     """Keys of the sources that share a role and a rank with another one that lives, at `tick`."""
+    if len(state.sources) < 2:
+        return ()
     lives: dict[str, list[str]] = {}
-    for key, source in state.sources.items():
-        if _is_live(source, tick):
-            lives.setdefault(key.rpartition("/")[0], []).append(key)
+    for key in state.sources:
+        lives.setdefault(key.rpartition("/")[0], []).append(key)
+    for role, keys in lives.items():
+        if len(keys) > 1:
+            lives[role] = [key for key in keys if _is_live(state.sources[key], tick)]
     return tuple(
         key
         for keys in lives.values()

@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from overwatch.state.arrays import Floats, Ints, floats, ints
+from overwatch.state.arrays import Floats, Ints, floats, ints, no_floats
 from overwatch.state.envs import Envs
 
 MARGIN: Final = 0.5
@@ -25,17 +26,19 @@ JUMP: Final = 1.0
 
 
 class Lives(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose row each row is, at one tick; both of shape (n,)."""
+    """Whose row each row is, at one tick; both arrays of shape (n,)."""
 
+    moved: int = 0
+    """As the table counts it: while it is the same, so is all else."""
     numbers: Ints = msgspec.field(default_factory=lambda: ints(0))
     env_ids: Ints = msgspec.field(default_factory=lambda: ints(0))
 
 
 def lives_of(envs: Envs, before: Lives) -> Lives:
     """Whose rows they are now; as before where nothing moved."""
-    if before.numbers.size == envs.n and not np.count_nonzero(before.numbers != envs.lives[: envs.n]):
+    if before.moved == envs.moved:
         return before
-    return Lives(numbers=envs.lives[: envs.n].copy(), env_ids=envs.ids[: envs.n].copy())
+    return Lives(moved=envs.moved, numbers=envs.lives[: envs.n].copy(), env_ids=envs.ids[: envs.n].copy())
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +83,11 @@ def carried(before: Ranked, then: Lives, now: Lives) -> tuple[Ranked, frozenset[
 def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
     """The ranks at `tick` (ns) from its scores and the ranks before it, which may have fewer rows."""
     n, known = scores.size, before.held.size
-    if known == n and _is_calm(scores, before):
+    if before.held is scores:
         return before
+    if known == n and _is_calm(scores, before):
+        # Where nobody stands out the scores are one array for as long as that lasts.
+        return replace(before, held=scores, peak=scores) if scores is no_floats(n) else before
     held, peak, lower_at = scores.copy(), scores.copy(), ints(n)
     held[:known], lower_at[:known], peak[:known] = before.held, before.lower_at, before.peak
     fresh = np.isnan(held)

@@ -42,7 +42,7 @@ from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
 from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
-from overwatch.state.sources import Source, source_key
+from overwatch.state.sources import Source
 from overwatch.state.stops import settle_stops
 
 
@@ -57,7 +57,7 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
     if isinstance(event, FindingAcknowledged):
         _acknowledge(state, event)
         return True
-    source = source_of(state, source_key(origin), f"{origin.role} {origin.rank}", origin.rank)
+    source = source_of(state, origin)
     if not source.is_new(record.seq):
         return False
     source.heard(stamp, event.at)

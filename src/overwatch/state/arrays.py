@@ -4,7 +4,8 @@ Rules: capacity doubles, so growth is cheap; a grown row holds the fill value. M
 arrays mean.
 """
 
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 
+_SIZES: Final = 32
+"""Sizes of fleets of which shared arrays are kept."""
 LARGEST = 2**53
 """Where counters stop: up to it a double and a checkpoint hold every whole number."""
 
@@ -34,6 +37,22 @@ def floats(rows: int, *more: int) -> Floats:
 def ints(rows: int, *more: int, fill: int = 0) -> Ints:
     """An array of shape (rows, *more) filled with `fill`."""
     return np.full((rows, *more), fill, dtype=np.int64)
+
+
+@lru_cache(maxsize=_SIZES)
+def no_floats(rows: int) -> Floats:
+    """Zeros of shape (rows,) that nobody can write to: the same array each time."""
+    zeros = np.zeros(rows)
+    zeros.flags.writeable = False
+    return zeros
+
+
+@lru_cache(maxsize=_SIZES)
+def no_ints(rows: int) -> Ints:
+    """The same of whole numbers."""
+    zeros = ints(rows)
+    zeros.flags.writeable = False
+    return zeros
 
 
 def grown(array: np.ndarray, shape: tuple[int, ...], fill: float) -> np.ndarray:

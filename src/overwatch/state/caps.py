@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, NonFiniteSeen
+from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, NonFiniteSeen, Origin
 from overwatch.state.envs import ids_in
 from overwatch.state.run import RunState
-from overwatch.state.sources import Source
+from overwatch.state.sources import Source, source_key
 
 MAX_SOURCES: Final = 1024
 """Lives of producers remembered; the one that was silent for longest goes first."""
@@ -77,12 +77,13 @@ def _rows(column: Column, kept: np.ndarray) -> Column:
     return Column(dtype=column.dtype, data=column.array()[kept].tobytes(), labels=column.labels)
 
 
-def source_of(state: RunState, key: str, name: str, rank: int) -> Source:
+def source_of(state: RunState, origin: Origin) -> Source:
     """The life that speaks, new or known; one too many takes the place of the one silent for longest."""
+    key = source_key(origin)
     source = state.sources.get(key)
     if source is None:
         if len(state.sources) >= MAX_SOURCES:
             oldest = min(state.sources, key=lambda known: state.sources[known].stamp)
             state.overflow.note("producer", state.sources.pop(oldest).name)
-        source = state.sources[key] = Source(name=name, rank=rank)
+        source = state.sources[key] = Source(name=f"{origin.role} {origin.rank}", rank=origin.rank)
     return source

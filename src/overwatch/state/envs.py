@@ -16,7 +16,7 @@ from overwatch.catalog import Stage
 from overwatch.events import Column
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
 from overwatch.state.earned import RETURNS, Earned
-from overwatch.state.places import LANE, STAGE, At, Cells, Places, Rows
+from overwatch.state.places import LANE, STAGE, At, Cells, Codes, Places, Rows, looked_up
 from overwatch.state.tally import Tally
 from overwatch.state.trends import MEASURES, Actions, Trends
 
@@ -62,6 +62,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """Number of each row's life; an env that was removed and came back has another one."""
     lived: int = 0
     """Lives so far."""
+    moved: int = 0
+    """How often rows were given to envs, or taken from them."""
     gone: dict[int, int] = msgspec.field(default_factory=dict)
     """Producer's time at which each env was last removed, by env id; also of those that came back."""
     removed_at: int = 0
@@ -70,6 +72,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """Producer's time of the env's newest record."""
     born_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of the env's first record."""
+    newborn: bool = True
+    """Whether any may have none yet."""
     lane: Ints = msgspec.field(default_factory=lambda: ints(0, fill=-1))
     """Index into the run's lane names; -1 unknown."""
     values: dict[str, Floats] = msgspec.field(default_factory=lambda: {name: floats(0) for name in MEASURES})
@@ -124,7 +128,7 @@ class Envs(msgspec.Struct, kw_only=True):
         """Whether these ids were told before, and every one of them is still there."""
         return self.places.holds(column)
 
-    def cells(self, column: Column, slots: Column, codes: Ints) -> Cells:
+    def cells(self, column: Column, slots: Column, codes: Codes) -> Cells:
         """The cells of a column of env ids and one of slots, whose labels have these codes."""
         return self.places.slots(column, slots, codes, lambda: self.rows(ids_in(column)), self.n)
 
@@ -158,26 +162,29 @@ class Envs(msgspec.Struct, kw_only=True):
             return None
         return int(self.by_id[place])
 
-    def tell_lanes(self, told: At, column: Column, table: Ints) -> None:
-        """These envs are on the lanes in a column of words, whose labels have these numbers."""
-        if self.places.repeats(LANE, told, column, table.tobytes()):
+    def tell_lanes(self, told: At, column: Column, codes: Codes) -> None:
+        """These envs are on the lanes in a column of words, whose labels have these codes."""
+        if self.places.repeats(LANE, told, column, codes):
             return
-        lanes = table.take(column.array(), mode="wrap")
+        lanes = looked_up(column, codes)
         if not np.array_equal(self.lane[told.span], lanes):
             self.lane[told.span] = lanes
             self.places.changed(LANE)
-        self.places.note(LANE, told, column, table.tobytes())
+        self.places.note(LANE, told, column, codes)
 
     def touch(self, rows: Rows, at: int) -> None:
         """These envs were spoken of at `at`."""
-        born = self.born_at[rows]
-        if not born.all():
+        if self.newborn:
+            born = self.born_at[rows]
             self.born_at[rows] = np.where(born == 0, at, born)
+            self.newborn = not self.born_at[: self.n].all()
         self.seen_at[rows] = np.maximum(self.seen_at[rows], at)
 
     def report(self, rows: Rows, at: int) -> None:
         """These envs gave numbers at `at`; a crashed env that does lives again."""
         self.touch(rows, at)
+        if not self.crashes:
+            return
         crashed = self.crashed_at[rows]
         if crashed.any():
             self.crashed_at[rows] = np.where(crashed < at, 0, crashed)
@@ -348,6 +355,7 @@ class Envs(msgspec.Struct, kw_only=True):
             array[left : self.n] = fill
         self.n = left
         self.by_id = np.argsort(self.ids[:left], kind="stable")
+        self.moved += 1
         self.places.forget()
 
     def _add(self, env_ids: Ints) -> None:
@@ -359,7 +367,9 @@ class Envs(msgspec.Struct, kw_only=True):
         self.lives[self.n : need] = np.arange(self.lived, self.lived + env_ids.size)
         self.lived += env_ids.size
         self.n = need
+        self.newborn = True
         self.by_id = np.argsort(self.ids[:need], kind="stable")
+        self.moved += 1
         self.places.forget()
 
     def _resize(self, rows: int) -> None:

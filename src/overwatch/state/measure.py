@@ -13,7 +13,7 @@ from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive
-from overwatch.state.places import STAGE
+from overwatch.state.places import STAGE, looked_up
 from overwatch.state.policy import Many, new_series, observe, observe_conflated
 from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, Gauge, RunState, Throttle
@@ -135,7 +135,7 @@ def _envs(state: RunState, event: Measured, rank: int) -> None:
     told = state.envs.at(event.keys["env_id"])
     lane = event.values.get("lane")
     if lane is not None:
-        state.envs.tell_lanes(told, lane, _table(lane, state.lane_code))
+        state.envs.tell_lanes(told, lane, _numbered(lane, state.lane_code))
     for name, column in event.values.items():
         row = BY_NAME.get(name)
         if row is not None and row.short == "return":
@@ -168,7 +168,7 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
 def _slots(state: RunState, event: Measured) -> None:
     envs = state.envs
     told, slot = envs.at(event.keys["env_id"]), event.keys["slot"]
-    cells = envs.cells(event.keys["env_id"], slot, _table(slot, state.slot_names.code))
+    cells = envs.cells(event.keys["env_id"], slot, _numbered(slot, state.slot_names.code))
     envs.fit_slots(len(state.slot_names.words))
     stage = event.values.get("overwatch.slot.stage")
     if stage is not None and (envs.graded or not envs.places.repeats(STAGE, cells, stage)):
@@ -203,16 +203,14 @@ def stage_code(word: str) -> int:
 
 def codes(column: Column, code: Callable[[str], int]) -> Ints:
     """The run's own number of each word of a dictionary-coded column; -1 where absent."""
-    table = _table(column, code)
-    found: Ints = table.take(column.array(), mode="wrap")
-    return found
+    return looked_up(column, _numbered(column, code))
 
 
-def _table(column: Column, code: Callable[[str], int]) -> Ints:
-    """The run's own number of each label, and -1 for what is absent."""
+def _numbered(column: Column, code: Callable[[str], int]) -> tuple[int, ...]:
+    """The run's own number of each label."""
     if column.labels is None:
         raise ValueError("a column of words needs labels; this one holds bare numbers")
-    return np.array([*(code(label) for label in column.labels), -1], dtype=np.int64)
+    return tuple([code(label) for label in column.labels])
 
 
 def _lanes(state: RunState, event: Measured, stamp: int) -> None:

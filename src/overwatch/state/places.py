@@ -19,6 +19,9 @@ Rows: TypeAlias = slice | Ints
 """Rows of a table: each once, or, as an array, in any order."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
+Codes: TypeAlias = tuple[int, ...]
+"""The run's own number of each label of a column."""
+
 Found = TypeVar("Found", "At", "Cells")
 
 MOST: Final = 128
@@ -95,13 +98,13 @@ class Places(Derived):
         self._subjects = 0
         self._by_lane = {}
 
-    def repeats(self, what: str, where: At | Cells, column: Column, codes: bytes = b"") -> bool:
+    def repeats(self, what: str, where: At | Cells, column: Column, codes: Codes = ()) -> bool:
         """Whether these subjects were last told just this, and nobody was told anything else since."""
         known = self._of(where)
         told = (column.dtype, column.data, column.labels, codes)
         return known is not None and known.said.get(what) == told
 
-    def note(self, what: str, where: At | Cells, column: Column, codes: bytes = b"") -> None:
+    def note(self, what: str, where: At | Cells, column: Column, codes: Codes = ()) -> None:
         """These subjects are as they were told."""
         known = self._of(where)
         if known is not None:
@@ -129,15 +132,15 @@ class Places(Derived):
         return known is not None and known.told == (column.dtype, column.data)
 
     def slots(
-        self, column: Column, slots: Column, codes: Ints, find: Callable[[], Ints], there: int
+        self, column: Column, slots: Column, codes: Codes, find: Callable[[], Ints], there: int
     ) -> Cells:
         """The cells of a column of ids and one of slots, whose words have these codes."""
         key = (*_key(column), *_key(slots))
-        told = (column.dtype, column.data, slots.dtype, slots.data, codes.tobytes())
+        told = (column.dtype, column.data, slots.dtype, slots.data, codes)
         known = self._known.get(key)
         if known is not None and known.told == told and isinstance(known.found, Cells):
             return known.found
-        return self._keep(key, told, _cells(find(), codes[slots.array().astype(np.int64)]), there)
+        return self._keep(key, told, _cells(find(), looked_up(slots, codes)), there)
 
     def lanes(self, lane: Ints) -> dict[int, Rows]:
         """Rows of each lane, where `lane` is the one of each row."""
@@ -167,6 +170,13 @@ class Places(Derived):
         self._known[key] = _Known(told, found)
         self._subjects += found.rows.size
         return found
+
+
+def looked_up(column: Column, codes: Codes) -> Ints:
+    """The run's own number of each word of a column, shape (k,); -1 where absent."""
+    table = np.array([*codes, -1], dtype=np.int64)
+    found: Ints = table.take(column.array(), mode="wrap")
+    return found
 
 
 def span_of(rows: Ints) -> Rows:

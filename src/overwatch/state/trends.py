@@ -63,6 +63,9 @@ class Trends(msgspec.Struct, kw_only=True):
         span = told.span
         now = self.now[span] + 1 if step is None else np.maximum(self.now[span], step)
         self.now[span] = now
+        oldest = int(np.minimum.reduce(self.last_at[span], initial=at))
+        if oldest and at - oldest < STRIDE_NS:
+            return
         due = (at - self.last_at[span] >= STRIDE_NS) & (now - self.last_step[span] >= STRIDE)
         due |= self.count[span] == 0
         if due.any():

@@ -10,7 +10,7 @@ from overwatch.diagnose.limits import AnomalyLimits
 def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
     """The env died and has not spoken since."""
     envs = fleet.state.envs
-    if not np.count_nonzero(envs.crashed_at[: fleet.n]):
+    if not envs.crashes or not np.count_nonzero(envs.crashed_at[: fleet.n]):
         return None
     dead = envs.crashed_at[: fleet.n] > 0
     return Factor(
@@ -25,9 +25,9 @@ def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
 def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """A value of this env that must be finite was not, not long ago."""
     envs = fleet.state.envs
-    seen = envs.non_finite_at[: fleet.n]
-    if not np.count_nonzero(seen):
+    if not envs.non_finite:
         return None
+    seen = envs.non_finite_at[: fleet.n]
     recent = (seen > 0) & (fleet.state.last_at - seen <= int(limits.non_finite_hold_s * 1e9))
     if not recent.any():
         return None

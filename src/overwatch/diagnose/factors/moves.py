@@ -22,6 +22,8 @@ def action_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     usual length grows and the limit with it.
     """
     actions, n = fleet.state.envs.actions, fleet.n
+    if not fleet.state.op_names.words:
+        return None
     streak = actions.streak[:n]
     top = int(np.maximum.reduce(streak, initial=0))
     if top < limits.least_repeats:

@@ -59,7 +59,11 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     if not fleet.n:
         return None
     seen_at = fleet.state.envs.seen_at[: fleet.n]
-    if (fleet.newest_at - int(np.minimum.reduce(seen_at))) / 1e9 < limits.silent_s:
+    oldest_at = int(np.minimum.reduce(seen_at))
+    # The run's newest time is no older than its envs', and at hand.
+    if (fleet.state.last_at - oldest_at) / 1e9 < limits.silent_s:
+        return None
+    if (fleet.newest_at - oldest_at) / 1e9 < limits.silent_s:
         return None
     quiet_s: Floats = (fleet.lively_at - seen_at) / 1e9
     mute = (quiet_s >= limits.silent_s) & (fleet.state.envs.crashed_at[: fleet.n] == 0)
@@ -76,7 +80,7 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 def slow_lanes(pace: Pace, limits: AnomalyLimits) -> tuple[str, ...]:
     """Lanes whose usual step is well above that of the other lanes of their kind."""
-    return tuple(lane for lane, times in pace.times.items() if times >= limits.slow_lane)
+    return tuple([lane for lane, times in pace.times.items() if times >= limits.slow_lane])
 
 
 def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> npt.NDArray[np.bool_]:
