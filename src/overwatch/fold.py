@@ -307,6 +307,7 @@ class Fold:
             self._diagnosis, self._how = life.diagnosis, None
             for tracked in self._runs.values():
                 tracked.state.judged_by = life.preset
+                tracked.state.heeded += 1
 
     def _count(self, decoded: Decoded) -> None:
         self.tower.unattributed += decoded.unattributed

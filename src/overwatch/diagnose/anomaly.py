@@ -81,7 +81,7 @@ class Anomalies(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_status(self, status: str) -> Ints:
         """Rows of envs of one status, in table order."""
-        if all(factor.status != status for factor in self.factors):
+        if not self.factors or all(factor.status != status for factor in self.factors):
             return _NONE
         return np.flatnonzero(self.codes == STATUSES.index(status))
 

@@ -13,8 +13,8 @@ from overwatch.diagnose.anomaly import Anomalies, score_envs
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.clock import advanced
 from overwatch.diagnose.converged import has_converged
-from overwatch.diagnose.drift import Drift, drifts
 from overwatch.diagnose.findings import Evidence, problems
+from overwatch.diagnose.findings_policy import PolicyMemory, judge_policy
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.follow import Followed, Now, Open, acknowledge, follow, forget, standing
 from overwatch.diagnose.judging import Judging, own_problems
@@ -51,8 +51,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     watched: Watched = Watched()
     """What machines did over time."""
     followed: Followed = Followed()
-    drifts: dict[str, Drift] = {}
-    """What has added up of the policy's rows that may drift, by name."""
+    policy: PolicyMemory = PolicyMemory()
     acks: int = 0
     """Acknowledgements taken so far."""
     streaks: dict[str, Streak] = {}
@@ -104,6 +103,8 @@ def assess(
     link = judge_link(state, tick)
     machines = watch(fleet, previous.watched, tick, clock, how.limits)
     ranks, followed = _carried(state, previous, lives)
+    stand = standing(followed)
+    policy, remembered = judge_policy(state, fleet, how.limits, stand, previous.policy)
     seen = Evidence(
         state=state,
         fleet=fleet,
@@ -112,14 +113,24 @@ def assess(
         link=link,
         limits=how.limits,
         baseline=baseline,
-        standing=standing(followed),
-        drifts=drifts(state, previous.drifts),
+        standing=stand,
+        policy=policy,
     )
     ruled, streaks = judge_rules(how.rules, fleet, previous.streaks, tick)
     found = [*problems(seen), *own_problems(seen.state, how, anomalies, ruled, link)]
-    kept = Assessment(ranks=rank(anomalies.scores, ranks, tick), lives=lives, streaks=streaks, second=second)
     return Judged(
-        assessment=_outliving(seen, kept, tick, follow(followed, found, Now(tick, clock.now, state.updates))),
+        assessment=Assessment(
+            tick=tick,
+            ranks=rank(anomalies.scores, ranks, tick),
+            lives=lives,
+            watched=machines.watched,
+            followed=follow(followed, found, Now(tick, clock.now, state.updates)),
+            policy=remembered,
+            acks=state.acks_total,
+            streaks=streaks,
+            second=second,
+            off=dict(anomalies.off),
+        ),
         anomalies=anomalies,
         fleet=fleet,
         link=link,
@@ -156,19 +167,6 @@ def _carried(state: RunState, previous: Assessment, lives: Lives) -> tuple[Ranke
         return previous.ranks, previous.followed
     ranks, lost = carried(previous.ranks, previous.lives, lives)
     return ranks, acknowledge(forget(previous.followed, lost), _acknowledged(state, previous.acks))
-
-
-def _outliving(seen: Evidence, kept: Assessment, tick: int, followed: Followed) -> Assessment:
-    """What of all this outlives the tick, beside the ranks of envs and the streaks of rules."""
-    return msgspec.structs.replace(
-        kept,
-        tick=tick,
-        watched=seen.machines.watched,
-        followed=followed,
-        acks=seen.state.acks_total,
-        drifts=dict(seen.drifts),
-        off=dict(seen.anomalies.off),
-    )
 
 
 def _acknowledged(state: RunState, taken: int) -> set[str]:

@@ -5,7 +5,7 @@ within a collapse is counted by its cause and has no finding of its own. Livenes
 silent run is not judged by what it last said. Pure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +15,6 @@ import numpy as np
 from overwatch.catalog import BY_NAME
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits
 from overwatch.diagnose.converged import WARM_UP_UPDATES
-from overwatch.diagnose.drift import Drift
-from overwatch.diagnose.findings_policy import policy_problems
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.follow import LINGER_NS, Open
 from overwatch.diagnose.link import LinkJudgement
@@ -50,8 +48,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What the run's throughput is compared with, beside its own best."""
     standing: Mapping[str, Problem]
     """Problems that are open, with what was usual when they opened."""
-    drifts: Mapping[str, Drift]
-    """What has added up of the rows that may drift."""
+    policy: Sequence[Problem]
+    """What is wrong with the policy."""
 
 
 def problems(seen: Evidence) -> list[Problem]:
@@ -71,7 +69,7 @@ def problems(seen: Evidence) -> list[Problem]:
     found += _overflowed(state)
     found += machine_problems(state, fleet, seen.machines, limits, seen.baseline)
     found += cull_storms(fleet, seen.anomalies, seen.standing)
-    found += policy_problems(state, fleet, limits, seen.standing, seen.drifts)
+    found += seen.policy
     return found
 
 

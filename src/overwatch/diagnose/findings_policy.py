@@ -8,12 +8,14 @@ that kept KL near its target has worked: both are told as info, never as a warni
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from overwatch.catalog import KL
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.policy import ENTROPY, RETURN
 from overwatch.diagnose.compound import COLLAPSE, STEPS, collapse_of, joined
 from overwatch.diagnose.converged import WARM_UP_UPDATES, falls_fast, has_converged
-from overwatch.diagnose.drift import Drift, drift_problems
+from overwatch.diagnose.drift import Drift, drift_problems, drifts
 from overwatch.diagnose.factors.returns import fleet_fell
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
@@ -22,6 +24,7 @@ from overwatch.diagnose.policy_spikes import kl_spike
 from overwatch.diagnose.problem import STEADY, UPDATES, Problem
 from overwatch.diagnose.returns import Returns
 from overwatch.events import EarlyStopped
+from overwatch.state.arrays import Derived
 from overwatch.state.policy import Series
 from overwatch.state.run import RunState
 
@@ -31,12 +34,61 @@ _STOPPED: Final = "early-stop"
 _FALLEN: Final = f"reward-collapse:policy:{RETURN.short}"
 
 
+class Calm(Derived):
+    """That nothing was wrong with a policy, and what says that nothing can be yet."""
+
+    def __init__(self, heeded: int = -1, told: int = -1, by: tuple[object, object] | None = None) -> None:
+        self._heeded = heeded
+        self._told = told
+        self._by = by
+
+    def lasts(self, state: RunState, fleet: Fleet, limits: AnomalyLimits) -> bool:
+        """Whether all that the policy is judged by is as it was."""
+        by = self._by
+        if by is None or self._heeded != state.heeded or self._told != _told(state, fleet):
+            return False
+        return by[0] is fleet.usual and by[1] is limits
+
+
+def _told(state: RunState, fleet: Fleet) -> int:
+    """Without enough episodes to judge by, each one that ends may tell whether returns vary."""
+    return state.episodes if fleet.returns is None else -1
+
+
+class PolicyMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """What outlives a tick of what is judged of the policy."""
+
+    heeded: int = -1
+    """As the state counts it: while it is the same, so is all that the policy told."""
+    drifts: dict[str, Drift] = {}
+    """What has added up of the rows that may drift, by name."""
+    calm: Calm = msgspec.field(default_factory=Calm)
+
+
+def judge_policy(
+    state: RunState,
+    fleet: Fleet,
+    limits: AnomalyLimits,
+    standing: Mapping[str, Problem],
+    before: PolicyMemory,
+) -> tuple[list[Problem], PolicyMemory]:
+    """As `policy_problems`, which is not asked again while nothing is wrong and nothing new was told."""
+    if before.calm.lasts(state, fleet, limits):
+        return [], before
+    drifting = before.drifts if before.heeded == state.heeded else drifts(state, before.drifts)
+    found = policy_problems(state, fleet, limits, standing, drifting)
+    if found or any(":policy:" in key for key in standing):
+        return found, PolicyMemory(heeded=state.heeded, drifts=drifting)
+    calm = Calm(state.heeded, _told(state, fleet), (fleet.usual, limits))
+    return found, PolicyMemory(heeded=state.heeded, drifts=drifting, calm=calm)
+
+
 def policy_problems(
     state: RunState,
     fleet: Fleet,
     limits: AnomalyLimits,
     standing: Mapping[str, Problem],
-    drifts: Mapping[str, Drift],
+    drifting: Mapping[str, Drift],
 ) -> list[Problem]:
     """What is wrong with the policy, symptoms under their causes."""
     rows = list(row_problems(state, fleet, standing))
@@ -52,7 +104,7 @@ def policy_problems(
     told |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
     crept = [
         drift
-        for row, drift in drift_problems(state, drifts, standing)
+        for row, drift in drift_problems(state, drifting, standing)
         if row.short not in told and is_judged(state, fleet, row, state.policy[row.name])
     ]
     return [*joined([*rows, *spikes], standing), *fallen, *crept, *quiet]

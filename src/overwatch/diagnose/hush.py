@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-import msgspec
+from msgspec.structs import replace
 
 from overwatch.diagnose.assess import Assessment, Judged
 from overwatch.diagnose.follow import Followed
@@ -18,4 +18,4 @@ def without_new(judged: Judged, before: Assessment, known: Collection[str]) -> J
         waiting={key: item for key, item in now.waiting.items() if key in known},
         cooling=now.cooling,
     )
-    return msgspec.structs.replace(judged, assessment=msgspec.structs.replace(judged.assessment, followed=followed))
+    return replace(judged, assessment=replace(judged.assessment, followed=followed))

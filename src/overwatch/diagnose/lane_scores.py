@@ -20,7 +20,6 @@ from overwatch.diagnose.returns import Returns
 from overwatch.diagnose.robust import far, median_of, most_events, spread_low
 from overwatch.diagnose.usual import LEAST_REPORTING
 from overwatch.events.adding import added
-from overwatch.state.arrays import Ints
 from overwatch.state.places import Mask, Rows
 
 _CRASHED: Final = STATUSES.index("crashed")

@@ -25,8 +25,11 @@ CODE: Final = "kl-spike"
 
 def kl_spike(state: RunState) -> Iterator[Problem]:
     """The largest of the newest updates, where it stands out from the run and its target."""
-    series, limit = state.policy.get(KL.name), state.limits(KL).warning
-    if series is None or limit is None or state.updates < WARM_UP_UPDATES:
+    series = state.policy.get(KL.name)
+    if series is None or state.updates < WARM_UP_UPDATES:
+        return
+    limit = state.limits(KL).warning
+    if limit is None:
         return
     usual = median(series.window.items)
     newest = [value for value in series.history.items[-LATELY:] if value is not None]

@@ -5,7 +5,7 @@ nothing here reads a clock. A malformed event raises before it changes anything 
 """
 
 import math
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from overwatch.events import (
     EnvCrashed,
     EnvsRemoved,
     EpisodeEnded,
+    Event,
     FindingAcknowledged,
     GateEvaluated,
     LogLine,
@@ -44,6 +45,9 @@ from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
 from overwatch.state.sources import Source
 from overwatch.state.stops import settle_stops
+
+_SCOPES_APART: Final = (Scope.ENV, Scope.SLOT, Scope.GPU, Scope.HOST, Scope.TOWER)
+_APART: Final = (EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseEnded, LogLine)
 
 
 def new_run(record: Record) -> RunState:
@@ -71,6 +75,7 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
         record = msgspec.structs.replace(record, event=part)
     known = state.envs.n
     _fold(state, source, record, stamp)
+    state.heeded += not _is_apart(event)
     if state.envs.n != known:
         state.pace.restart()
     if state.envs.n > known and event.at <= state.envs.removed_at:
@@ -79,6 +84,11 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
     if entry is not None:
         _note_line(state, entry)
     return True
+
+
+def _is_apart(event: Event) -> bool:
+    """Whether no policy is judged by an event."""
+    return event.scope in _SCOPES_APART if isinstance(event, Measured) else isinstance(event, _APART)
 
 
 def _acknowledge(state: RunState, event: FindingAcknowledged) -> None:

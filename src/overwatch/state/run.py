@@ -208,6 +208,9 @@ class RunState(msgspec.Struct, kw_only=True):
     """Of the newest record of KL, the updates before its last; `None` where it tells one update."""
     checkpoint: CheckpointSaved | None = None
     """The newest one."""
+    heeded: int = 0
+    """Records folded so far that a policy may be judged by: all but those that tell of envs, lanes, phases
+    and the log alone."""
     task_changed_at: int = 0
     """Newest producer's time when most envs last got another task; 0 = none did."""
     feed: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FEED))

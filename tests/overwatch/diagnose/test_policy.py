@@ -238,7 +238,7 @@ def test_a_new_task_has_a_new_baseline() -> None:
     run.updates(range(61, 121), _from(1, **{"return": 40.0}))
 
     assert "slow-drift" not in run.opened
-    assert run.assessment.drifts[RETURN.name].baseline == pytest.approx(40.0)
+    assert run.assessment.policy.drifts[RETURN.name].baseline == pytest.approx(40.0)
 
 
 def test_a_baseline_is_frozen_after_the_warm_up() -> None:
@@ -246,9 +246,9 @@ def test_a_baseline_is_frozen_after_the_warm_up() -> None:
     early = Watched().updates(range(1, WARM_UP_UPDATES + BASELINE), _healthy).assessment
     later = Watched().updates(range(1, 91), _from(60, kl_divergence=0.009)).assessment
 
-    assert early.drifts == {}
-    assert later.drifts[KL.name].baseline == pytest.approx(0.007, rel=0.05)
-    assert later.drifts[KL.name].total > ALARM
+    assert early.policy.drifts == {}
+    assert later.policy.drifts[KL.name].baseline == pytest.approx(0.007, rel=0.05)
+    assert later.policy.drifts[KL.name].total > ALARM
 
 
 @pytest.mark.parametrize(("preset", "codes"), [("ppo", {"policy-ratio-max"}), ("ppo-continuous", set())])
