@@ -7,7 +7,7 @@ import msgspec
 
 from overwatch.feeds.source import Account
 from overwatch.otlp.jsonl import MalformedJson
-from overwatch.otlp.likeness import JsonReader
+from overwatch.otlp.jsonreader import JsonReader
 from overwatch.recordings.files import LIVE, RecordingFiles
 from overwatch.recordings.index import Entry, Located, RecordingError, read_entry
 from overwatch.recordings.pieces import Piece

@@ -1,71 +1,101 @@
-"""Lines of OTLP/JSON read by their likeness to an earlier one: the same text but for its numbers and bytes.
+"""Text of OTLP/JSON read by its likeness to an earlier one: the same but for its numbers, bytes and words.
 
-One exporter writes one shape for hours. Of a line that was read the general way, a shape keeps the text that
-must be the same, and where each number between goes in the protobuf body: found by reading the line again
-with one number changed at a time.
+Of a text that was read the general way a shape keeps what must be the same, and where each value between goes
+in the protobuf message: found by reading the text once more with values in it that occur nowhere else.
 
-Rules: a shape gives what `from_json` would, or nothing: other text, a number that takes another width, one
-that is not written plainly, are left to the general way. Must not know what a line means.
+Rules: a shape gives what the general way would, or nothing: other text, and a value that is not written
+plainly, are left to the general way. Must not know what a text means.
 """
 
 import binascii
 import math
+import random
 import re
 import struct
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from overwatch.journal import Signal
-from overwatch.otlp.jsonl import MalformedJson, from_json
-
-MAX_BYTES: Final = 1 << 20
-"""Longest line of which a shape is kept."""
-MAX_SHAPES: Final = 16
-_MAX_SEEN: Final = 256
-"""Texts that are remembered until they come again."""
-_FIRST_SHAPES: Final = 64
-_HITS_A_SHAPE: Final = 100
-"""So many shapes are learned without return; more only where so many lines were read by those known."""
-_TRIED: Final = 2000
-_LAST_NS: Final = (1 << 63) - 1
-
-_VARYING: Final = re.compile(
+_LAST: Final = (1 << 63) - 1
+_DOUBLE: Final = re.compile(rb"-?(?:0|[1-9]\d*)\.\d+(?:[eE][+-]?\d+)?")
+_PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
+_VALUE: Final = re.compile(
     rb'"(?:timeUnixNano|observedTimeUnixNano|startTimeUnixNano|asInt)":"(?P<fixed>\d{1,19})"'
-    rb'|"intValue":"(?P<whole>\d{1,19})"'
-    rb'|"bytesValue":"(?P<bytes>[A-Za-z0-9+/]+={0,2})"'
+    rb'|"(?:traceId|spanId|parentSpanId)":"(?P<id>[0-9a-fA-F]+)"'
+    rb'|"intValue":"(?P<whole>-?\d{1,19})"'
+    rb'|"bytesValue":"(?P<bytes>[A-Za-z0-9+/]*={0,2})"'
+    rb'|"stringValue":"(?P<words>[ !#-\[\]-~]*)"'
     rb'|"(?:doubleValue|asDouble)":(?P<double>-?(?:0|[1-9]\d*)\.\d+(?:[eE][+-]?\d+)?)(?=[},])'
 )
-_DOUBLE: Final = re.compile(rb"-?(?:0|[1-9]\d*)\.\d+(?:[eE][+-]?\d+)?")
+_VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5
 
 _Packing: TypeAlias = Callable[[bytes], bytes | None]
-"""What a written value is in the body; `None` where the general way must say."""
+"""What a written value is in the message, its length included; `None` where the general way must say."""
+_Parts: TypeAlias = "list[bytes | int | _Message]"
+"""Bytes as they are, values by their number, and messages with some in them."""
+
+
+class _Message(NamedTuple):
+    tag: bytes
+    parts: _Parts
+
+
+class Value(NamedTuple):
+    """A value in a text."""
+
+    kind: str
+    start: int
+    stop: int
+
+
+def varint(number: int) -> bytes:
+    """A number of at least 0 as protobuf writes it."""
+    if number < 0x80:
+        return _SMALL[number]
+    packed = bytearray()
+    while number > 0x7F:
+        packed.append(number & 0x7F | 0x80)
+        number >>= 7
+    packed.append(number)
+    return bytes(packed)
+
+
+_SMALL: Final = tuple(bytes([number]) for number in range(0x80))
 
 
 def _fixed(text: bytes) -> bytes | None:
     if not text.isdigit() or len(text) > 19:
         return None
     number = int(text)
-    return number.to_bytes(8, "little") if 0 < number <= _LAST_NS else None
+    return number.to_bytes(8, "little") if 0 < number <= _LAST else None
 
 
 def _whole(text: bytes) -> bytes | None:
-    if not text.isdigit() or len(text) > 19:
+    if not text.removeprefix(b"-").isdigit() or len(text) > 20:
         return None
-    number, packed = int(text), bytearray()
-    while number > 0x7F:
-        packed.append(number & 0x7F | 0x80)
-        number >>= 7
-    packed.append(number)
-    return bytes(packed) if len(packed) <= 9 else None
+    number = int(text)
+    if not -_LAST - 1 <= number <= _LAST:
+        return None
+    return varint(number if number >= 0 else number + (1 << 64))
+
+
+def _id(text: bytes) -> bytes | None:
+    try:
+        data = binascii.unhexlify(text)
+    except binascii.Error:
+        return None
+    return varint(len(data)) + data if data else None
 
 
 def _bytes(text: bytes) -> bytes | None:
     try:
-        return binascii.a2b_base64(text, strict_mode=True)
+        data = binascii.a2b_base64(text, strict_mode=True)
     except binascii.Error:
         return None
+    return varint(len(data)) + data
+
+
+def _words(text: bytes) -> bytes | None:
+    return None if _PLAIN.fullmatch(text) is None else varint(len(text)) + text
 
 
 def _double(text: bytes) -> bytes | None:
@@ -76,152 +106,212 @@ def _double(text: bytes) -> bytes | None:
 
 
 _PACKINGS: Final[dict[str, _Packing]] = {
-    "fixed": _fixed, "whole": _whole, "bytes": _bytes, "double": _double,
+    "fixed": _fixed, "whole": _whole, "id": _id, "bytes": _bytes, "words": _words, "double": _double,
 }  # fmt: skip
+SOME: Final = ("bytes", "words")
+"""Kinds of values that are mostly the same; those that are not have to be named."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Varying:
-    """A value that may differ."""
-
-    before: bytes
-    """Text between the value before it and this one."""
-    ends: bytes
-    """The one byte that follows it."""
-    packing: _Packing
-    start: int
-    """In the body, where its bytes begin..."""
-    stop: int
-    """...and end."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What lines of one shape say."""
+    """What texts of one shape say. Not safe for several threads at once."""
 
-    signal: Signal
-    varying: tuple[_Varying, ...]
-    after: bytes
-    """Text behind the last value."""
-    body: bytes
-    """Of the line that it was learned from."""
+    def __init__(self, text: bytes, values: Sequence[Value], parts: _Parts) -> None:
+        self._places = []
+        at = 0
+        for value in values:
+            self._places.append((text[at : value.start], text[value.stop : value.stop + 1]))
+            at = value.stop
+        self._packings = [_PACKINGS[value.kind] for value in values]
+        self._after = text[at:]
+        self._parts = parts
+        self._sizes: list[int] = []
+        """Bytes of each value in the message written last..."""
+        self._last = b""
+        """...which this is..."""
+        self._starts: list[int] = []
+        """...and where each begins in it."""
 
-    def read(self, line: bytes) -> bytes | None:
-        """The body of a line; `None` where it is not certainly of this shape."""
-        body, at = bytearray(self.body), 0
-        for one in self.varying:
-            if not line.startswith(one.before, at):
+    def read(self, text: bytes, at: int = 0) -> tuple[bytes, int] | None:
+        """The message of a text that begins at a place, and where it ends; `None` where it is not certain."""
+        told = []
+        for before, ends in self._places:
+            if not text.startswith(before, at):
                 return None
-            at += len(one.before)
-            end = line.find(one.ends, at)
-            packed = one.packing(line[at:end]) if end > at else None
-            if packed is None or len(packed) != one.stop - one.start:
+            start = at + len(before)
+            at = text.find(ends, start)
+            if at < 0:
                 return None
-            body[one.start : one.stop] = packed
-            at = end
-        return bytes(body) if line[at:] == self.after else None
+            told.append(text[start:at])
+        if not text.startswith(self._after, at):
+            return None
+        packed = []
+        for packing, word in zip(self._packings, told, strict=True):
+            one = packing(word)
+            if one is None:
+                return None
+            packed.append(one)
+        return self._message(packed), at + len(self._after)
+
+    def _message(self, packed: list[bytes]) -> bytes:
+        sizes = [len(one) for one in packed]
+        if sizes != self._sizes:
+            self._sizes, self._starts = sizes, [0] * len(packed)
+            size, pieces = _written(self._parts, packed, self._starts)
+            self._last = b"".join(reversed(pieces))
+            # They were written from the end, since a message says its size before what is in it.
+            self._starts = [size - place for place in self._starts]
+            return self._last
+        message = bytearray(self._last)
+        for start, one in zip(self._starts, packed, strict=True):
+            message[start : start + len(one)] = one
+        return bytes(message)
 
 
-def shape_of(signal: Signal, line: bytes, body: bytes) -> Shape | None:
-    """What a line that was read as this body has in common with its like; `None` where nothing varies."""
-    varying, at = [], 0
-    for found in _VARYING.finditer(line):
-        kind = found.lastgroup or ""
-        start, stop = found.span(kind)
-        packed = _PACKINGS[kind](line[start:stop])
-        if packed is None:
-            continue
-        place = _place(signal, body, found, packed)
-        if place is None:
-            continue
-        varying.append(
-            _Varying(line[at:start], line[stop : stop + 1], _PACKINGS[kind], place, place + len(packed))
-        )
-        at = stop
-    shape = Shape(signal, tuple(varying), line[at:], body)
-    return shape if varying and shape.read(line) == body else None
+def _written(
+    parts: _Parts, packed: Sequence[bytes], places: list[int], behind: int = 0
+) -> tuple[int, list[bytes]]:
+    """The bytes from the begin of a message on with `behind` after it, and its pieces, the last one first.
+
+    Sets for each value how many bytes there are from its begin on.
+    """
+    pieces: list[bytes] = []
+    for part in reversed(parts):
+        if isinstance(part, bytes):
+            pieces.append(part)
+            behind += len(part)
+        elif isinstance(part, int):
+            pieces.append(packed[part])
+            behind += len(packed[part])
+            places[part] = behind
+        else:
+            size, inner = _written(part.parts, packed, places, behind)
+            head = part.tag + varint(size - behind)
+            pieces += inner
+            pieces.append(head)
+            behind = size + len(head)
+    return behind, pieces
 
 
-def _place(signal: Signal, body: bytes, found: re.Match[bytes], packed: bytes) -> int | None:
-    """Where a value lies in the body; `None` where another one changes anything but its own bytes."""
-    line, kind = found.string, found.lastgroup or ""
-    begin, end = found.span(kind)
-    other = _other(kind, line[begin:end], packed)
-    if other is None:
+def values_in(text: bytes) -> list[Value]:
+    """The values that may differ in a text, in order."""
+    return [
+        Value(kind, *found.span(kind)) for found in _VALUE.finditer(text) for kind in (found.lastgroup or "",)
+    ]
+
+
+def skeleton_of(text: bytes, values: Sequence[Value]) -> int:
+    """A number that texts of the same shape share."""
+    parts, at = [], 0
+    for value in values:
+        parts += [text[at : value.start], value.kind.encode()]
+        at = value.stop
+    return hash((b"\0".join(parts), text[at:]))
+
+
+def shape_of(
+    text: bytes, values: Sequence[Value], parse: Callable[[bytes], bytes], named: Collection[int] = ()
+) -> Shape | None:
+    """What a text has in common with its like; `None` where that cannot be told.
+
+    `parse` reads the general way. Of kinds that are mostly the same only the values in these places vary.
+    """
+    varying = [value for at, value in enumerate(values) if value.kind not in SOME or at in named]
+    marks = [_mark(value.kind) for value in varying]
+    told = parse(_marked(text, varying, [written for written, _ in marks]))
+    places = {told.find(packed): (number, len(packed)) for number, (_, packed) in enumerate(marks)}
+    if not varying or len(places) < len(varying) or any(told.count(packed) != 1 for _, packed in marks):
         return None
-    text, changed = other
-    try:
-        told = from_json(signal, line[:begin] + text + line[end:])
-    except MalformedJson:
+    parts = _parts(told, 0, len(told), places)
+    if parts is None:
         return None
-    start = next((place for place, (a, b) in enumerate(zip(body, told, strict=False)) if a != b), None)
-    if start is None or len(told) != len(body):
-        return None
-    stop = start + len(packed)
-    as_it_was = body[start:stop] == packed and told[start:stop] == changed
-    return start if as_it_was and body[stop:] == told[stop:] else None
+    shape = Shape(text, varying, parts)
+    again = _marked(text, varying, [_mark(value.kind)[0] for value in varying])
+    for other in (text, again):
+        if shape.read(other) != (parse(other), len(other)):
+            return None
+    return shape
 
 
-def _other(kind: str, text: bytes, packed: bytes) -> tuple[bytes, bytes] | None:
-    """Another value of the same width whose first byte differs: as text, and as it is in the body."""
-    if kind == "bytes":
-        flipped = bytes([packed[0] ^ 0xFF]) + packed[1:]
-        return binascii.b2a_base64(flipped, newline=False), flipped
-    if kind == "double":
-        (number,) = struct.unpack("<d", bytes([packed[0] ^ 1]) + packed[1:])
-        written = repr(number).encode()
-    else:
-        written = str(int(text) ^ 1).encode()
-    changed = _PACKINGS[kind](written)
-    return None if changed is None or len(changed) != len(packed) else (written, changed)
+def _marked(text: bytes, values: Sequence[Value], written: Sequence[bytes]) -> bytes:
+    """A text with other values."""
+    parts, at = [], 0
+    for value, word in zip(values, written, strict=True):
+        parts += [text[at : value.start], word]
+        at = value.stop
+    return b"".join([*parts, text[at:]])
 
 
-class JsonReader:
-    """`from_json` for many lines of few shapes. Not safe for several threads at once."""
+_CHANCE: Final = random.Random()  # noqa: S311 marks that occur nowhere else, no secrets
+_DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
-    def __init__(self) -> None:
-        self._shapes: list[Shape] = []
-        """Used last first."""
-        self._seen: OrderedDict[int, None] = OrderedDict()
-        self._lines = self._learned = 0
-        self.hits = 0
-        """Lines that were read by their likeness."""
 
-    @property
-    def kept(self) -> int:
-        """Shapes that are known now."""
-        return len(self._shapes)
+def _mark(kind: str) -> tuple[bytes, bytes]:
+    """A value of a kind that is found nowhere else: as it is written, and as it is in a message."""
+    match kind:
+        case "bytes":
+            written = binascii.b2a_base64(_CHANCE.randbytes(18), newline=False)
+        case "id":
+            written = binascii.hexlify(_CHANCE.randbytes(18))
+        case "words":
+            written = bytes(_CHANCE.choices(_DIGITS, k=18))
+        case "double":
+            written = repr(_CHANCE.uniform(1e3, 2e3)).encode()
+        case _:
+            written = b"%d" % _CHANCE.randrange(1 << 57, 1 << 62)
+    packed = _PACKINGS[kind](written)
+    if packed is None:
+        raise AssertionError(f"a mark of kind {kind} must be a plain value: {written!r}")
+    return written, packed
 
-    def read(self, signal: Signal, line: bytes) -> bytes:
-        """The protobuf body of one line of OTLP/JSON; raises `MalformedJson`."""
-        self._lines += 1
-        for place, shape in enumerate(self._shapes):
-            body = shape.read(line) if shape.signal is signal else None
-            if body is not None:
-                self.hits += 1
-                if place:
-                    self._shapes.insert(0, self._shapes.pop(place))
-                return body
-        body = from_json(signal, line)
-        if len(line) <= MAX_BYTES and self._is_worth_it():
-            self._learn(signal, line, body)
-        return body
 
-    def _is_worth_it(self) -> bool:
-        """Whether lines come again here, so that learning and looking for more is paid back."""
-        is_varied = self._lines > _TRIED and self.hits < self._lines // 8
-        return not is_varied and self._learned < _FIRST_SHAPES + self.hits // _HITS_A_SHAPE
+def _parts(told: bytes, at: int, end: int, places: dict[int, tuple[int, int]]) -> "_Parts | None":
+    """A message between two places with its values named; `None` where it is not made as one."""
+    parts: _Parts = []
+    while at < end:
+        begin = at
+        key, at = _number(told, at, end)
+        number, size = places.get(at, (-1, 0))
+        kind = key & 7
+        if number >= 0:
+            parts += [told[begin:at], number]
+            at += size
+        elif kind in (_FIXED64, _FIXED32, _VARINT):
+            at = _number(told, at, end)[1] if kind == _VARINT else at + (8 if kind == _FIXED64 else 4)
+            parts.append(told[begin:at])
+        elif kind == _SIZED:
+            tag = told[begin:at]
+            length, at = _number(told, at, end)
+            if any(at <= place < at + length for place in places):
+                inner = _parts(told, at, at + length, places)
+                if inner is None:
+                    return None
+                parts.append(_Message(tag, inner))
+            else:
+                parts.append(told[begin : at + length])
+            at += length
+        else:
+            return None
+    return _joined(parts) if at == end else None
 
-    def _learn(self, signal: Signal, line: bytes, body: bytes) -> None:
-        """Keep the shape of a line whose text came before."""
-        text = hash((signal, _VARYING.sub(b"", line)))
-        if text not in self._seen:
-            self._seen[text] = None
-            if len(self._seen) > _MAX_SEEN:
-                self._seen.popitem(last=False)
-            return
-        self._learned += 1
-        shape = shape_of(signal, line, body)
-        if shape is not None:
-            self._shapes.insert(0, shape)
-            del self._shapes[MAX_SHAPES:]
+
+def _number(told: bytes, at: int, end: int) -> tuple[int, int]:
+    """A varint, and where it ends; what runs beyond the end is 0 there."""
+    number = shift = 0
+    while at < end:
+        number |= (told[at] & 0x7F) << shift
+        at += 1
+        if told[at - 1] < 0x80:
+            return number, at
+        shift += 7
+    return 0, end + 1
+
+
+def _joined(parts: _Parts) -> _Parts:
+    """The same with bytes that follow one another as one."""
+    joined: _Parts = []
+    for part in parts:
+        if isinstance(part, bytes) and joined and isinstance(joined[-1], bytes):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined
