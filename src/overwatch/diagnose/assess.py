@@ -104,7 +104,7 @@ def assess(
     machines = watch(fleet, previous.watched, tick, clock, how.limits)
     ranks, followed = _carried(state, previous, lives)
     stand = standing(followed)
-    policy, remembered = judge_policy(state, fleet, how.limits, stand, previous.policy)
+    policy, memory = judge_policy(state, fleet, how.limits, stand, previous.policy)
     seen = Evidence(
         state=state,
         fleet=fleet,
@@ -117,28 +117,28 @@ def assess(
         policy=policy,
     )
     ruled, streaks = judge_rules(how.rules, fleet, previous.streaks, tick)
-    found = [*problems(seen), *own_problems(seen.state, how, anomalies, ruled, link)]
+    found = [*problems(seen), *own_problems(state, how, anomalies, ruled, link)]
+    now = Now(tick, clock.now, state.updates)
+    kept = Assessment(
+        tick=tick, ranks=rank(anomalies.scores, ranks, tick), lives=lives, watched=machines.watched,
+        followed=follow(followed, found, now), policy=memory, acks=state.acks_total, streaks=streaks,
+        second=second, off=dict(anomalies.off),
+    )  # fmt: skip
+    return _judged(seen, kept, how)
+
+
+def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
+    machines = seen.machines
     return Judged(
-        assessment=Assessment(
-            tick=tick,
-            ranks=rank(anomalies.scores, ranks, tick),
-            lives=lives,
-            watched=machines.watched,
-            followed=follow(followed, found, Now(tick, clock.now, state.updates)),
-            policy=remembered,
-            acks=state.acks_total,
-            streaks=streaks,
-            second=second,
-            off=dict(anomalies.off),
-        ),
-        anomalies=anomalies,
-        fleet=fleet,
-        link=link,
+        assessment=kept,
+        anomalies=seen.anomalies,
+        fleet=seen.fleet,
+        link=seen.link,
         bounds=machines.bounds,
         bound=machines.bound,
-        lanes=score_lanes(fleet, anomalies, machines.bounds, second.low, how.limits),
-        baseline=baseline,
-        converged=has_converged(state, fleet),
+        lanes=score_lanes(seen.fleet, seen.anomalies, machines.bounds, kept.second.low, how.limits),
+        baseline=seen.baseline,
+        converged=has_converged(seen.state, seen.fleet),
     )
 
 

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from overwatch.state.arrays import Floats, Ints, floats, ints, no_floats
 from overwatch.state.envs import Envs
@@ -86,8 +85,11 @@ def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
     if before.held is scores:
         return before
     if known == n and _is_calm(scores, before):
+        if scores is not no_floats(n):
+            return before
         # Where nobody stands out the scores are one array for as long as that lasts.
-        return replace(before, held=scores, peak=scores) if scores is no_floats(n) else before
+        at = before.ordered_at
+        return Ranked(order=before.order, held=scores, lower_at=before.lower_at, peak=scores, ordered_at=at)
     held, peak, lower_at = scores.copy(), scores.copy(), ints(n)
     held[:known], lower_at[:known], peak[:known] = before.held, before.lower_at, before.peak
     fresh = np.isnan(held)

@@ -217,11 +217,11 @@ class JsonReader:
         if self._tried > _FIRST_SHAPES + self._records.hits // _HITS_A_SHAPE:
             return None
         self._tried += 1
-        frame = _frame_of(line)
-        if frame is not None:
-            self._frames.insert(0, frame)
+        found = _frame_of(line)
+        if found is not None:
+            self._frames.insert(0, found)
             del self._frames[MAX_SHAPES:]
-        return frame
+        return found
 
     def _body(self, frame: _Frame, line: bytes) -> bytes | None:
         """The body of a line within a frame; `None` where the general way must say."""
