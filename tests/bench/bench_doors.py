@@ -141,7 +141,7 @@ def _before() -> Path | None:
     """The sources of an earlier revision; `None` where the repository has none of it."""
     folder = tempfile.mkdtemp(prefix="overwatch-before-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    command = f"git archive {BEFORE} src | tar -x -C {folder}"
+    command = f"git archive {BEFORE} src otel | tar -x -C {folder}"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, check=False
     )
