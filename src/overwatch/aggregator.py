@@ -183,8 +183,8 @@ class Aggregator:
         """Take every tick up to this one, without frames: they were published before."""
         self._taken = max(self._taken, tick - LONGEST_SILENCE_NS)
         for passed in range(self._taken + FAST_NS, tick, FAST_NS):
-            self._fold.skip(passed, [])
-        self._fold.skip(tick, batches)
+            self._fold.take(passed, [])
+        self._fold.take(tick, batches)
         self._taken = tick
 
     def _checkpoint(self, position: int) -> None:

@@ -199,6 +199,10 @@ class Fold:
             tower=msgspec.structs.replace(self.tower),
         )
 
+    def take(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> None:
+        """As `advance`, for who needs nothing of this tick: decoded, applied, judged, and not projected."""
+        self._judge(tick, batches, hushed)
+
     def skip(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> tuple[Snapshot, ...]:
         """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
         logged = self._judge(tick, batches, hushed)

@@ -36,10 +36,10 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
     """Judge the freshest source of a run at `tick` (Unix ns on the stamp clock)."""
     quiet_s = max(0.0, (tick - state.last_stamp) / 1e9)
     live = [source for source in state.sources.values() if source.stamp == state.last_stamp]
-    lag_s = min((source.lag_s() for source in live), default=0.0)
-    interval = max((source.interval_s() or 0.0 for source in live), default=0.0)
+    latest = min(live, key=Source.lag_s) if live else None
+    lag_s = 0.0 if latest is None else latest.lag_s()
+    interval = max([source.interval_s() or 0.0 for source in live], default=0.0)
     word = _word(state, tick, lag_s, INTERVALS * interval)
-    latest = min(live, key=Source.lag_s, default=None)
     drain = None if latest is None or word != "catching_up" else latest.drain
     return LinkJudgement(
         state=word,

@@ -126,15 +126,16 @@ class Recording:
 
     def frames(self) -> Iterator[Frame]:
         """Every frame that was live, in order: the snapshots of all runs at every tick."""
-        for fold, tick, batches in self._ticks():
+        for fold, tick, batches in self.ticks():
             yield fold.advance(tick, batches, (), self.notes.hushed(tick))
 
     def recorded(self) -> Iterator[Snapshot]:
         """Every snapshot that was recorded, in order, one a second of each run; quicker than `frames`."""
-        for fold, tick, batches in self._ticks():
+        for fold, tick, batches in self.ticks():
             yield from fold.skip(tick, batches, self.notes.hushed(tick))
 
-    def _ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
+    def ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
+        """Every tick that was live, in order, with the fold that is to take it and what came up to it."""
         fold, root = self.fold(), None
         for segment in self.segments():
             if segment.root is not root:
