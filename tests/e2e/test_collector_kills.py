@@ -30,7 +30,7 @@ PIECES = 20
 def last_fold(recording: Recording) -> Fold:
     """The fold at the end of a replay."""
     fold = Fold()
-    for fold, tick, batches in recording._ticks():
+    for fold, tick, batches in recording.ticks():
         fold.skip(tick, batches)
     return fold
 
