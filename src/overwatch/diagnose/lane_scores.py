@@ -6,9 +6,9 @@ stands out when its envs do together. Pure; must not know how a score is shown.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from overwatch.diagnose.anomaly import REASONS, STATUSES, Anomalies
@@ -27,8 +27,7 @@ _LEAST: Final = 2
 """Envs that are off together; one alone is no lane's matter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneScore:
+class LaneScore(msgspec.Struct, frozen=True, kw_only=True):
     """One lane."""
 
     score: float
@@ -36,8 +35,7 @@ class LaneScore:
     """Strongest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lane:
+class _Lane(msgspec.Struct, frozen=True, kw_only=True):
     """What the factors know of one lane."""
 
     name: str

@@ -4,7 +4,6 @@ All envs share one policy, so most of their differences are luck: an env is comp
 itself, by medians over several episodes. Pure.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -37,8 +36,7 @@ class Earnings(msgspec.Struct, frozen=True, kw_only=True):
     """Standard deviation of single episodes, robust."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Returns:
+class Returns(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet's episodes at one tick; arrays have shape (n,), NaN where an env has too few episodes."""
 
     judged: npt.NDArray[np.bool_]

@@ -26,6 +26,8 @@ from overwatch.otlp.result import Decoded
 
 LEAST_BYTES: Final = 128
 """Smaller records are read as fast by the general path."""
+LARGEST_RECORD: Final = 64 << 10
+"""Larger ones are mostly columns, which the parser copies faster than a template compares what is between."""
 LARGEST_BYTES: Final = 4 << 20
 """Larger requests are left to the general path, which may refuse them."""
 PATIENCE: Final = 4
@@ -72,6 +74,8 @@ class RecordTemplates:
         gathering, known, strange, size = LogGathering(), 0, 0, 0
         try:
             for piece in self._pieces(body):
+                if piece.stop - piece.start > LARGEST_RECORD:
+                    return None
                 record = body[piece.start : piece.stop]
                 said = self._spoken(record)
                 if said is not None:
@@ -107,7 +111,8 @@ class RecordTemplates:
             for number, piece in enumerate(self._pieces(body)):
                 if number >= _MOST_WAITING:
                     break
-                self._note(body[piece.start : piece.stop])
+                if piece.stop - piece.start <= LARGEST_RECORD:
+                    self._note(body[piece.start : piece.stop])
         except (OddError, DecodeError):
             return
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _STAGES: Final = tuple((stage.value, stage.glyph, stage.shows_blueprint) for stage in BY_CODE)
 
+_CALM: Final = Anomaly(score=0.0, reasons=())
+
 
 def env_views(rows: "BoardRows", shown: Sequence[int]) -> tuple[Env, ...]:
     """The board's rows of these rows of the table."""
@@ -44,16 +46,15 @@ def env_views(rows: "BoardRows", shown: Sequence[int]) -> tuple[Env, ...]:
             fps=fps[place],
             last_action=actions[place],
             stale=rows.stale,
-            anomaly=Anomaly(
-                score=scores[place],
-                reasons=tuple(safe(reason) for reason in rows.anomalies.reasons(row))
-                if scores[place]
-                else (),
-            ),
+            anomaly=_anomaly(rows, row, scores[place]) if scores[place] else _CALM,
             slots=slots[place],
         )
         for place, row in enumerate(shown)
     )
+
+
+def _anomaly(rows: "BoardRows", row: int, score: float) -> Anomaly:
+    return Anomaly(score=score, reasons=tuple(safe(reason) for reason in rows.anomalies.reasons(row)))
 
 
 def lane_anomaly(judged: Judged, name: str | None) -> Anomaly | None:

@@ -3,12 +3,13 @@
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from overwatch.events import Event, LogLine, Origin, Record, Severity
+from overwatch.catalog import Scope
+from overwatch.events import Column, Event, LogLine, Measured, Origin, Record, Severity
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
 from overwatch.otlp.lengths import LEARN_AT
-from overwatch.otlp.record_templates import MOST_STRANGE_BYTES, PATIENCE
+from overwatch.otlp.record_templates import LARGEST_RECORD, MOST_STRANGE_BYTES, PATIENCE
 from overwatch.otlp.templates import TemplateReader, Templates
 from overwatch.otlp.wire import MalformedBody
 from tests.overwatch.otlp.test_record_template import T, envs, policy
@@ -129,3 +130,20 @@ def test_a_reader_of_many_bodies_learns_as_it_goes() -> None:
         assert reader.read(LOGS, told) == decode(LOGS, told)
     with pytest.raises(MalformedBody):
         reader.read(LOGS, b"\x0a\xff")
+
+
+def test_records_of_large_fleets_are_the_parsers() -> None:
+    """Their columns are copied faster than a template looks at them: nothing is learned of them."""
+    templates, rows = Templates(), LARGEST_RECORD // 8 + 1
+    for number in range(3 * LEARN_AT):
+        event = Measured(
+            at=T + number,
+            scope=Scope.ENV,
+            keys={"env_id": Column.of(range(rows))},
+            values={"overwatch.env.reward": Column.of([number + 0.5] * rows)},
+        )
+        templates.study(LOGS, body(event))
+    assert templates.learned == 0
+    for number in range(3 * LEARN_AT):
+        templates.study(LOGS, body(policy(number)))
+    assert templates.read(LOGS, body(event, policy(77))) is None
