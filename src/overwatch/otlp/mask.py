@@ -22,17 +22,22 @@ class Mask:
     """The bits that must be the same, shape (length,)."""
     fixed: Bytes
     """What they are, zero elsewhere; of the same shape."""
+    text: bytes
+    """The same as bytes, where it is compared at once; else empty."""
 
     @classmethod
     def of(cls, body: bytes, bits: Bytes) -> "Mask":
         """The mask of bodies that are like this one in these bits."""
-        return cls(bits, np.frombuffer(body, np.uint8) & bits)
+        fixed = np.frombuffer(body, np.uint8) & bits
+        return cls(bits, fixed, fixed.tobytes() if len(body) <= _PIECE else b"")
 
     def fits(self, came: Bytes) -> bool:
         """Whether bytes are the same wherever they must be."""
         length = len(self.bits)
         if len(came) != length:
             return False
+        if length <= _PIECE:
+            return (came & self.bits).tobytes() == self.text
         # Pieces that stay in the processor's cache: an array of the whole size costs more than to compare it.
         scratch = np.empty(min(_PIECE, length), np.uint8)
         for start in range(0, length, _PIECE):

@@ -52,6 +52,14 @@ class _Piece(NamedTuple):
     stop: int
 
 
+class _Frame(NamedTuple):
+    """A request with one record, which is all of its end: what is before it says where it lies."""
+
+    head: bytes
+    length: int
+    piece: _Piece
+
+
 class RecordTemplates:
     """Reads requests of log records whose shapes are known."""
 
@@ -61,6 +69,7 @@ class RecordTemplates:
         """Records of requests that are known for the most part, until somebody learns."""
         self._resources = _Interned(_resource)
         self._scopes = _Interned(_scope)
+        self._frame: _Frame | None = None
 
     @property
     def learned(self) -> int:
@@ -73,7 +82,7 @@ class RecordTemplates:
             return None
         gathering, known, strange, size = LogGathering(), 0, 0, 0
         try:
-            for piece in self._pieces(body):
+            for piece in self._framed(body):
                 if piece.stop - piece.start > LARGEST_RECORD:
                     return None
                 record = body[piece.start : piece.stop]
@@ -122,6 +131,18 @@ class RecordTemplates:
         made = learn_record(record) if self._shapes.is_due(len(record)) else None
         if made is not None:
             self._shapes.keep(made)
+
+    def _framed(self, body: bytes) -> Iterator[_Piece]:
+        """As `_pieces`; a request of one record that is framed as the one before is not walked again."""
+        frame, number, last = self._frame, 0, None
+        if frame is not None and frame.length == len(body) and body.startswith(frame.head):
+            yield frame.piece
+            return
+        for last in self._pieces(body):
+            number += 1
+            yield last
+        if last is not None and number == 1 and last.stop == len(body):
+            self._frame = _Frame(body[: last.start], len(body), last)
 
     def _pieces(self, body: bytes) -> Iterator[_Piece]:
         """The log records of a request; raises `OddError`, or `DecodeError` where its frame is no message."""

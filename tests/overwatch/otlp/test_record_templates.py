@@ -147,3 +147,14 @@ def test_records_of_large_fleets_are_the_parsers() -> None:
     for number in range(3 * LEARN_AT):
         templates.study(LOGS, body(policy(number)))
     assert templates.read(LOGS, body(event, policy(77))) is None
+
+
+def test_a_frame_that_is_known_is_known_only_as_a_whole() -> None:
+    """The same bytes before a record and as many in all, or the frame is looked at anew."""
+    templates, other = taught(), Origin(run_id="run-2", epoch="e", ours=True)
+    line = LogLine(at=T, severity=Severity.INFO, message="hello", subsystem="x")
+    for told in (
+        body(policy(7)), body(policy(8)), body(policy(8), origin=other), body(policy(9)), body(envs(9)),
+        body(policy(9), line), body(policy(9)) + body(line), body(policy(9)) + b"\x0a\x00", body(policy(9)),
+    ):  # fmt: skip
+        assert templates.read(LOGS, told) == decode(LOGS, told)
