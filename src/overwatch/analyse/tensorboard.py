@@ -15,6 +15,7 @@ from overwatch.analyse.samples import Series, samples, series
 from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import Story
 from overwatch.analyse.whole import whole
+from overwatch.otlp.varint import varint
 
 _POLYNOMIAL: Final = 0x82F63B78
 _MASK: Final = 0xA282EAD8
@@ -88,29 +89,20 @@ def _row(byte: int) -> int:
 _TABLE: Final = tuple(map(_row, range(256)))
 
 
-def _varint(number: int) -> bytes:
-    told = bytearray()
-    while number > 0x7F:
-        told.append(number & 0x7F | 0x80)
-        number >>= 7
-    told.append(number)
-    return bytes(told)
-
-
 def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    return varint(field << 3) + varint(value)
 
 
 def _double(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 1) + struct.pack("<d", value)
+    return varint(field << 3 | 1) + struct.pack("<d", value)
 
 
 def _float(field: int, value: float) -> bytes:
     """As a float of four bytes; what is too large for one is infinite."""
     limit = 3.4028234663852886e38
     short = value if abs(value) <= limit else float("inf") if value > 0 else float("-inf")
-    return _varint(field << 3 | 5) + struct.pack("<f", short)
+    return varint(field << 3 | 5) + struct.pack("<f", short)
 
 
 def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
+    return varint(field << 3 | 2) + varint(len(value)) + value

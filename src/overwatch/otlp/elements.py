@@ -12,12 +12,12 @@ from google.protobuf.descriptor import Descriptor
 
 from overwatch.journal import Signal
 from overwatch.otlp import wire
+from overwatch.otlp.varint import read_varint
 
 _Tags: TypeAlias = "dict[int, _Tags]"
 """By the tag of a field that holds messages: the same of those messages."""
 
 _VARINT, _FIXED64, _BYTES, _BEGIN, _END, _FIXED32 = range(6)
-_LONGEST_VARINT: Final = 10
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _OPENING: Final = (b"{", b"[", b",")
 
@@ -96,18 +96,6 @@ def _count(tags: _Tags, body: bytes, limit: int) -> int:
             return count
         outer.append((tags, end))
         tags, end = inner, at + size
-
-
-def read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """A number and where it ends; one that does not end is beyond everything."""
-    if at < end and body[at] < 0x80:
-        return body[at], at + 1
-    value = 0
-    for place in range(at, min(at + _LONGEST_VARINT, end)):
-        value |= (body[place] & 0x7F) << 7 * (place - at)
-        if body[place] < 0x80:
-            return value, place + 1
-    return 0, end + 1
 
 
 def size_of(kind: int, body: bytes, at: int, end: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ Must not know what lies in the fields.
 from collections.abc import Iterator
 from typing import Final
 
-from overwatch.otlp.elements import read_varint
+from overwatch.otlp.varint import read_varint
 
 LONGEST_SIZE: Final = 4
 """Bytes of the longest length that is understood here."""

@@ -17,7 +17,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs, ScopeLogs
 
 from overwatch.journal import Signal
 from overwatch.otlp.jsonl import MalformedJson, from_json
-from overwatch.otlp.likeness import SOME, Shape, Value, shape_of, skeleton_of, values_in, varint
+from overwatch.otlp.likeness import SOME, Shape, Value, shape_of, skeleton_of, values_in
+from overwatch.otlp.varint import varint
 
 MAX_BYTES: Final = 1 << 20
 """Longest text of which a shape is kept."""

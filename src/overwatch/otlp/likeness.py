@@ -15,6 +15,8 @@ import struct
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from overwatch.otlp.varint import read_varint, varint
+
 _LAST: Final = (1 << 63) - 1
 _DOUBLE: Final = re.compile(rb"-?(?:0|[1-9]\d*)\.\d+(?:[eE][+-]?\d+)?")
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
@@ -45,21 +47,6 @@ class Value(NamedTuple):
     kind: str
     start: int
     stop: int
-
-
-def varint(number: int) -> bytes:
-    """A number of at least 0 as protobuf writes it."""
-    if number < 0x80:
-        return _SMALL[number]
-    packed = bytearray()
-    while number > 0x7F:
-        packed.append(number & 0x7F | 0x80)
-        number >>= 7
-    packed.append(number)
-    return bytes(packed)
-
-
-_SMALL: Final = tuple(bytes([number]) for number in range(0x80))
 
 
 def _fixed(text: bytes) -> bytes | None:
@@ -269,18 +256,18 @@ def _parts(told: bytes, at: int, end: int, places: dict[int, tuple[int, int]]) -
     parts: _Parts = []
     while at < end:
         begin = at
-        key, at = _number(told, at, end)
+        key, at = read_varint(told, at, end)
         number, size = places.get(at, (-1, 0))
         kind = key & 7
         if number >= 0:
             parts += [told[begin:at], number]
             at += size
         elif kind in (_FIXED64, _FIXED32, _VARINT):
-            at = _number(told, at, end)[1] if kind == _VARINT else at + (8 if kind == _FIXED64 else 4)
+            at = read_varint(told, at, end)[1] if kind == _VARINT else at + (8 if kind == _FIXED64 else 4)
             parts.append(told[begin:at])
         elif kind == _SIZED:
             tag = told[begin:at]
-            length, at = _number(told, at, end)
+            length, at = read_varint(told, at, end)
             if any(at <= place < at + length for place in places):
                 inner = _parts(told, at, at + length, places)
                 if inner is None:
@@ -292,18 +279,6 @@ def _parts(told: bytes, at: int, end: int, places: dict[int, tuple[int, int]]) -
         else:
             return None
     return _joined(parts) if at == end else None
-
-
-def _number(told: bytes, at: int, end: int) -> tuple[int, int]:
-    """A varint, and where it ends; what runs beyond the end is 0 there."""
-    number = shift = 0
-    while at < end:
-        number |= (told[at] & 0x7F) << shift
-        at += 1
-        if told[at - 1] < 0x80:
-            return number, at
-        shift += 7
-    return 0, end + 1
 
 
 def _joined(parts: _Parts) -> _Parts:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
-from overwatch.otlp.elements import read_varint, size_of
+from overwatch.otlp.elements import size_of
+from overwatch.otlp.varint import read_varint
 
 Path: TypeAlias = tuple[str, ...]
 """How a number is called: `("seq",)` of an attribute, `("values", "<name>", "data")` within the body."""

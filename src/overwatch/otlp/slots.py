@@ -7,7 +7,8 @@ with anything that could not be told by slots alone has none. Must not know what
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from overwatch.otlp.elements import read_varint, size_of
+from overwatch.otlp.elements import size_of
+from overwatch.otlp.varint import read_varint
 
 _FIXED64: Final = 1
 _BYTES: Final = 2
