@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
+import numpy as np
 
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.assess import dump as dump_assessment
@@ -298,8 +299,10 @@ class Fold:
             self._quarantine(str(error))
             return
         self._count(decoded)
-        for record in decoded.records:
-            self._route(record, batch.stamp)
+        # Telemetry may hold any bits for a number: what is none is told by its value, not by a warning.
+        with np.errstate(invalid="ignore"):
+            for record in decoded.records:
+                self._route(record, batch.stamp)
         if self._totals.full:
             self._totals.keep(self._runs)
 

@@ -2,12 +2,13 @@
 
 from typing import get_args
 
+import pytest
 from hypothesis import HealthCheck, Phase, event, find, given, settings
 from hypothesis import strategies as st
 
 from overwatch import codec
 from overwatch.catalog import BY_NAME, Scope
-from overwatch.events import Column, Conflated, Event, Measured
+from overwatch.events import Column, Conflated, CurriculumChanged, EpisodeEnded, Event, Measured
 from overwatch.fold import FAST_NS, Fold
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import origin_attributes, request
@@ -104,3 +105,38 @@ def test_a_fold_that_was_dumped_goes_on_as_if_nothing_had_been(
         fold.advance(tick + 30 * FAST_NS, [], [])
 
     assert resumed.dump() == straight.dump()
+
+
+LOUD = (
+    Column(dtype="<f4", data=b"\x00\x00\x81\x7f"),
+    Column(dtype="<f8", data=b"\x01" + bytes(5) + b"\xf0\x7f"),
+)
+"""Bits that are no number, of the kind that processors complain about."""
+
+
+@pytest.mark.parametrize("none", LOUD, ids=["float32", "float64"])
+def test_what_is_loudly_no_number_is_none_without_a_word(none: Column) -> None:
+    """As an id, a return and a value of an env or a slot; a warning would raise here."""
+    one, at, fold = Column.of([1]), START_NS, Fold()
+    slot = {"env_id": one, "slot": Column.of_labels(["r0c0"])}
+    events: list[Event] = [
+        EpisodeEnded(at=at, env_id=one, episode_return=none, metric=none),
+        EpisodeEnded(at=at, env_id=none, episode_return=one),
+        CurriculumChanged(at=at, name="", env_id=none),
+        Measured(at=at, scope=Scope.ENV, keys={"env_id": none}, values={"overwatch.env.reward": one}),
+        *(
+            Measured(at=at, scope=Scope.ENV, keys={"env_id": one}, values={row.name: none})
+            for row in BY_NAME.values()
+            if row.scope is Scope.ENV
+        ),
+        *(
+            Measured(at=at, scope=Scope.SLOT, keys=slot, values={row.name: none})
+            for row in BY_NAME.values()
+            if row.scope is Scope.SLOT
+        ),
+    ]
+    frame = fold.advance(at + SECOND, [_batch(at + 1, events, 1)], [(None, View(env_id=1))])
+    (shown,) = {snapshot.run.run_id for snapshot in frame.snapshots.values()}
+    assert shown == ORIGIN.run_id
+    env = next(env for snapshot in frame.snapshots.values() for env in snapshot.envs)
+    assert (env.reward, env.metric, env.rent) == (None, None, None)
