@@ -115,7 +115,7 @@ def speed(at: Path, envs: int, seconds: int) -> None:
     times = f"{folded[ROUNDS // 2]:,.0f}x real time ({folded[0]:,.0f} to {folded[-1]:,.0f})"
     print(
         f"{envs:>6} envs, {seconds} s: folded {times}, a snapshot a second {recorded:,.0f}x, "
-        f" every tick projected {projected:,.0f}x, json.loads alone {parsed:,.0f}x"
+        f"every tick projected {projected:,.0f}x, json.loads alone {parsed:,.0f}x"
     )
 
 

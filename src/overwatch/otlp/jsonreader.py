@@ -60,7 +60,10 @@ class _Seen(msgspec.Struct):
     """Its values."""
     named: set[int]
     """Places of those that are known to vary, of kinds that mostly do not."""
+    tried: bool = False
+    """Whether its shape was looked for, with these varying..."""
     shape: Shape | None = None
+    """...and what was found."""
 
 
 class _Shapes:
@@ -112,12 +115,13 @@ class _Shapes:
             self._seen[key] = _Seen(told=told, named=set())
             return
         named = seen.named | _differing(values, seen.told, told)
-        if seen.shape is not None and named == seen.named:
+        is_there = seen.shape is None or seen.shape in self.known
+        if seen.tried and is_there and named == seen.named:
             return
         self._let_go(key)
         self.learned += 1
         shape = shape_of(text, values, parse, named)
-        self._seen[key] = _Seen(told=told, named=named, shape=shape)
+        self._seen[key] = _Seen(told=told, named=named, tried=True, shape=shape)
         if shape is not None:
             self.known.insert(0, shape)
             del self.known[MAX_SHAPES:]

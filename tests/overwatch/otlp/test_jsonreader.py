@@ -118,3 +118,24 @@ def test_a_reader_keeps_few_shapes_and_stops_where_nothing_comes_again() -> None
 
     assert reader.kept <= 2 * MAX_SHAPES
     assert reader.hits < 100
+
+
+def test_a_shape_that_had_to_go_is_learned_again() -> None:
+    """More shapes than are kept, one after the other: the first one is read by its likeness later too."""
+    reader = JsonReader()
+
+    def tell(at: int, names: int) -> None:
+        fields = {f"f{name}": "x" for name in range(names)}
+        said: list[Event] = [
+            LogLine(at=at, severity=Severity.INFO, message="m", subsystem="x", fields=fields)
+        ]
+        reader.read(Signal.LOGS, to_json(Signal.LOGS, request(fakes.records(said, first_seq=1), {})))
+
+    for names in range(1, MAX_SHAPES + 20):
+        for at in range(1, 5):
+            tell(at, names)
+    before = reader.hits
+    for at in range(1, 5):
+        tell(at, 1)
+
+    assert reader.hits - before == 3
