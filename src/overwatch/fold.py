@@ -42,8 +42,13 @@ DEFAULT_VIEW: Final = View()
 Hushed: TypeAlias = Mapping[str, Collection[str]]
 """By run id the findings that may open in it; any may in other runs."""
 NOT_HUSHED: Final[Hushed] = {}
-Reading: TypeAlias = Callable[[Signal, bytes], Decoded]
-"""As `decode`."""
+Reading: TypeAlias = Callable[[Batch], Decoded]
+"""As `decode`, of a batch."""
+
+
+def read_batch(batch: Batch) -> Decoded:
+    """What a batch says; raises `MalformedBody`."""
+    return decode(batch.signal, batch.body)
 
 
 def next_tick(stamp: int) -> int:
@@ -149,9 +154,9 @@ class _Saved(msgspec.Struct, frozen=True):
 class Fold:
     """Every run's state and judgement."""
 
-    def __init__(self, read: Reading = decode, baseline: Baseline | None = None) -> None:
+    def __init__(self, read: Reading = read_batch, baseline: Baseline | None = None) -> None:
         self.read = read
-        """What makes records of a body; must give what `decode` gives."""
+        """What makes records of a batch; must give what `decode` gives."""
         self._given = baseline
         """What the throughput of every run is compared with, whatever start records tell."""
         self._told: Baseline | None = None
@@ -294,7 +299,7 @@ class Fold:
             self._enter_life(batch.body)
             return
         try:
-            decoded = settle(self.read(batch.signal, batch.body), self._totals)
+            decoded = settle(self.read(batch), self._totals)
         except MalformedBody as error:
             self._quarantine(str(error))
             return

@@ -13,18 +13,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from overwatch.collector.handover import Handover
+from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.shares import Shares
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.collector.turns import Turns
-from overwatch.journal import Batch, Journal, JournalFullError, Signal
+from overwatch.journal import Batch, Journal, JournalFullError, Made, Signal
 from overwatch.otlp import elements, jsonl, validate
 from overwatch.otlp.decode import Decoded, MalformedBody
-
-SMALL_BYTES: Final = 32 << 10
-"""Bodies up to this size are decoded in the event loop: to wake a thread and to wait for it takes longer."""
 
 RETRY_AFTER_S: Final = 2
 """How long a sender should wait when there is no room, in seconds."""
@@ -79,6 +76,7 @@ class _Checked:
     body: Body
     data: bytes
     counts: validate.Counts
+    made: Made | None
 
     @property
     def answer(self) -> Accepted:
@@ -94,18 +92,18 @@ class Intake:
         journal: Journal,
         tally: Tally,
         limits: LimitsConfig | None = None,
-        handover: Handover | None = None,
+        decoding: Decoding | None = None,
     ) -> None:
-        """`handover` gets what small bodies were decoded to, where a fold will ask for it."""
-        self._is_folded = handover is not None
-        self._handover = handover or Handover()
+        """`decoding` is the fold's, where there is one."""
+        self._is_folded = decoding is not None
+        self._decoding = decoding or Decoding()
         self._journal = journal
         self._tally = tally
         self._limits = limits or LimitsConfig()
         self._memory = MemoryLimiter(self._limits)
         self._turns, self._shares = Turns(), Shares()
         self._fold_lag_s: Callable[[], float] = lambda: 0.0
-        self.calm = self._handover.calm
+        self.calm = self._decoding.calm
         """Whether somebody waits for a body to be taken in."""
         self._large: ThreadPoolExecutor | None = None
         self._open = False
@@ -161,7 +159,7 @@ class Intake:
         """
         known = None
         if self._turns.is_free and not body.json:
-            known = self._handover.recognise(body.signal, body.data)
+            known = self._decoding.recognise(body.signal, body.data)
         if known is None:
             return False
         self._turns.pass_by(body.peer, len(body.data))
@@ -193,7 +191,7 @@ class Intake:
         """
         size = len(body.data)
         self._shares.spend(body.peer, size)
-        known = None if body.json else self._handover.recognise(body.signal, body.data)
+        known = None if body.json else self._decoding.recognise(body.signal, body.data)
         if known is not None or size <= min(SMALL_BYTES, self._limits.large_body_size):
             with self.calm.disturbed():
                 async with self._turns.turn(body.peer, size, heavy=False):
@@ -228,7 +226,7 @@ class Intake:
     def _submit(self, checked: _Checked) -> Future[Batch]:
         """Hand a body to the journal; raises `RefusedError`."""
         try:
-            return self._journal.submit(checked.body.signal, checked.data, checked.counts.items)
+            return self._journal.submit(checked.body.signal, checked.data, checked.counts.items, checked.made)
         except JournalFullError as error:
             self._count(checked, accepted=False)
             raise self._refused(Reason.FULL, str(error), checked.body.transport) from error
@@ -254,7 +252,7 @@ class Intake:
                 elements.check_json(data, limit)
                 data = jsonl.from_json(body.signal, data)
             elements.check_protobuf(body.signal, data, limit)
-            decoded = self._handover.decode(body.signal, data)
+            decoded = self._decoding.decode(body.signal, data)
         except elements.TooManyElements as error:
             raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:
@@ -262,10 +260,8 @@ class Intake:
         return self._checked(body, data, decoded)
 
     def _checked(self, body: Body, data: bytes, decoded: Decoded, *, known: bool = False) -> _Checked:
-        """A body that was decoded, which is kept for the fold where that takes little memory."""
-        if self._is_folded and (known or len(data) <= SMALL_BYTES):
-            self._handover.put(data, decoded, known=known)
-        return _Checked(body=body, data=data, counts=validate.counts_of(decoded))
+        made = made_of(body.signal, data, decoded, known=known) if self._is_folded else None
+        return _Checked(body=body, data=data, counts=validate.counts_of(decoded), made=made)
 
     def refuse(self, reason: Reason, message: str, transport: str) -> RefusedError:
         """Count a refusal that a transport decided; returns the error to raise."""

@@ -19,10 +19,10 @@ from overwatch import __version__, discovery
 from overwatch.aggregator import Aggregator, FrameSink, Resumed
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
+from overwatch.collector.decoding import Decoding
 from overwatch.collector.exporters.further import type_of
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.collector.guard import Guard
-from overwatch.collector.handover import Handover
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Intake
 from overwatch.collector.loop import LoopThread
@@ -93,10 +93,10 @@ class Service:
         self._now = now
         journal = MemoryJournal(now, config.exporters.aggregator.journal_size_mib << 20)
         tally, health = Tally(), Health(config.graph)
-        self._handover = Handover() if config.exporting("aggregator") else None
+        self._decoding = Decoding() if config.exporting("aggregator") else None
         self._context = Context(
             journal=journal,
-            intake=Intake(journal, tally, config.receivers.otlp.limits, self._handover),
+            intake=Intake(journal, tally, config.receivers.otlp.limits, self._decoding),
             loop=LoopThread(),
             health=health,
             tally=tally,
@@ -190,20 +190,20 @@ class Service:
         storage = Storage(self._config.extensions.file_storage, held, self._now, self._context.health)
         self._storage, self._now = storage, storage.clock
         limits = self._config.receivers.otlp.limits
-        intake = Intake(storage.journal, self._context.tally, limits, self._handover)
+        intake = Intake(storage.journal, self._context.tally, limits, self._decoding)
         self._context = replace(self._context, journal=storage.journal, intake=intake)
         self._begin(storage)
 
     def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:
         if self._storage is None:
-            place, resumed, checkpoints = self._context.journal.cursor(_FOLD), None, None
+            place, resumed, checkpoints = self._context.journal.cursor(_FOLD, made=True), None, None
         else:
             place, resumed = self._storage.resume()
             checkpoints = self._storage.checkpoints
             self._after = None if resumed is None else resumed.tick
         resumed = resumed or Resumed()
-        if self._handover is not None:
-            resumed.fold.read = self._handover.take
+        if self._decoding is not None:
+            resumed.fold.read = self._decoding.take
         journal = self._context.journal
         pace = FoldPace(self._counting(place), lambda: journal.backlog.get(_FOLD, 0))
         self._context.intake.heed(pace.behind_s)

@@ -89,7 +89,7 @@ class FoldPace:
             self._taken = 0
         batches = self._cursor.seal(tick)
         with self._lock:
-            self._taken = sum(len(batch.body) for batch in batches)
+            self._taken = sum(batch.size for batch in batches)
             self._taken_at, self._cpu_s = time.monotonic(), time.thread_time()
         return batches
 

@@ -58,7 +58,7 @@ class Storage:
     def resume(self) -> tuple[Cursor, Resumed | None]:
         """The aggregator's cursor and where it goes on; `None` where nothing came before."""
         resumed, position = self._loaded or (Resumed(), self.journal.first_sequence)
-        cursor = self.journal.cursor("aggregator", position)
+        cursor = self.journal.cursor("aggregator", position, made=True)
         self.checkpoints.attach(self.journal, cursor)
         is_new = self._loaded is None and self.journal.first_sequence == self.journal.opened_at
         return cursor, None if is_new else resumed

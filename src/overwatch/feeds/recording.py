@@ -107,7 +107,7 @@ class Recording:
     def fold(self, saved: bytes | None = None) -> Fold:
         """A fold to replay this with: an empty one, or that of a checkpoint."""
         fold = Fold(baseline=self.baseline) if saved is None else Fold.load(saved, self.baseline)
-        fold.read = self._reader.read
+        fold.read = self._reader.read_batch
         return fold
 
     def batches(self) -> Iterator[Batch]:
@@ -120,7 +120,7 @@ class Recording:
         """Receive time in Unix nanoseconds and records of every batch, in the order of replay."""
         for batch in self.batches():
             try:
-                yield batch.stamp, self._reader.read(batch.signal, batch.body)
+                yield batch.stamp, self._reader.read_batch(batch)
             except MalformedBody:
                 self._unreadable.add((batch.signal.value, batch.sequence))
 

@@ -9,7 +9,7 @@ Must not know what the bytes mean.
 
 from typing import Final
 
-from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Lag, Signal
+from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile, Place
 from overwatch.journal.durable import Durability, DurableJournal, JournalLimits
 from overwatch.journal.folder import (
@@ -50,6 +50,7 @@ __all__ = [
     "LogSyncError",
     "LogVersionError",
     "LogWriteError",
+    "Made",
     "MemoryJournal",
     "Place",
     "Reader",

@@ -27,6 +27,16 @@ class Signal(Enum):
     """A collector's own start record; jumps the tick clock."""
 
 
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What who accepted a body made of it, for readers who would make the same. Journals only carry it."""
+
+    what: object
+    cost: int
+    """Bytes of memory that it takes, about."""
+    instead: bool = False
+    """Whether who has it needs the body no more."""
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """One accepted request: OTLP protobuf bytes of an export request, or a start record."""
 
@@ -36,8 +46,33 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Receive time in Unix nanoseconds; strictly rising."""
     signal: Signal
     body: bytes
+    """Empty where what was made of it is here instead."""
     items: int | None = None
     """Log records, data points or spans in it, where they were counted at the door; not kept on disk."""
+    made: Made | None = None
+    """For readers that take it, while they keep up; not kept on disk."""
+    let_go: int = 0
+    """Bytes of a body that is not here."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body that was accepted."""
+        return len(self.body) + self.let_go
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory that it takes while it waits, about."""
+        return len(self.body) + (0 if self.made is None else self.made.cost)
+
+    def for_reader(self, *, made: bool) -> "Batch":
+        """What a reader is given of it that takes what was `made` of bodies, or does not."""
+        if self.made is None:
+            return self
+        if not made:
+            return msgspec.structs.replace(self, made=None)
+        if not self.made.instead:
+            return self
+        return msgspec.structs.replace(self, body=b"", let_go=len(self.body))
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,12 +150,17 @@ class Journal(Queues, Protocol):
         """Accept one body; raises `JournalFullError`. What was accepted is kept as the journal promises."""
         ...
 
-    def submit(self, signal: Signal, body: bytes, items: int | None = None) -> Future[Batch]:
+    def submit(
+        self, signal: Signal, body: bytes, items: int | None = None, made: Made | None = None
+    ) -> Future[Batch]:
         """As `append`, without waiting; what refuses later is the future's, which cannot be cancelled."""
         ...
 
-    def cursor(self, name: str, start: int | None = None) -> Cursor:
-        """A new reader: of every batch from now on, or of what is kept from sequence `start` on."""
+    def cursor(self, name: str, start: int | None = None, *, made: bool = False) -> Cursor:
+        """A new reader: of every batch from now on, or of what is kept from sequence `start` on.
+
+        Where it says so, it gets what was `made` of a body, if anything was, and need not make it again.
+        """
         ...
 
     def place(self, name: str) -> CursorFile | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from overwatch.journal.batches import Batch, JournalFullError, Lag, Signal
+from overwatch.journal.batches import Batch, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile
 from overwatch.journal.folder import Folder
 from overwatch.journal.reading import DurableCursor, Shared
@@ -67,6 +67,7 @@ class _Waiting:
     signal: Signal
     body: bytes
     items: int | None = None
+    made: Made | None = None
     stamp: int = 0
     done: Future[Batch] = field(default_factory=Future)
 
@@ -180,9 +181,11 @@ class DurableJournal:
         """
         return self.submit(signal, body).result()
 
-    def submit(self, signal: Signal, body: bytes, items: int | None = None) -> Future[Batch]:
+    def submit(
+        self, signal: Signal, body: bytes, items: int | None = None, made: Made | None = None
+    ) -> Future[Batch]:
         """As `append`, without waiting; raises at once where there is no room."""
-        waiting = _Waiting(signal, body, items)
+        waiting = _Waiting(signal, body, items, made)
         # Who gives up does not take it back: it is written all the same.
         waiting.done.set_running_or_notify_cancel()
         with self._work:
@@ -193,12 +196,12 @@ class DurableJournal:
             self._work.notify()
         return waiting.done
 
-    def cursor(self, name: str, start: int | None = None) -> DurableCursor:
+    def cursor(self, name: str, start: int | None = None, *, made: bool = False) -> DurableCursor:
         """A reader from now on, to whom nothing matters once it is read; or from `start` on.
 
         What the latter has read is needed until it says `keep`.
         """
-        return self._shared.add(name, start, self._tidy)
+        return self._shared.add(name, start, self._tidy, made=made)
 
     def place(self, name: str) -> CursorFile:
         """A reader's place in this folder."""
@@ -356,6 +359,7 @@ class DurableJournal:
             signal=waiting.signal,
             body=waiting.body,
             items=waiting.items,
+            made=waiting.made,
         )
 
     def _touch(self) -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Final
 
-from overwatch.journal.batches import CHUNK_BYTES, Batch, JournalFullError, Lag, Signal
+from overwatch.journal.batches import CHUNK_BYTES, Batch, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
@@ -34,9 +34,9 @@ class MemoryJournal:
 
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body; raises `JournalFullError` when its budget has no room for it."""
-        return self._append(signal, body, None)
+        return self._append(signal, body, None, None)
 
-    def _append(self, signal: Signal, body: bytes, items: int | None) -> Batch:
+    def _append(self, signal: Signal, body: bytes, items: int | None, made: Made | None) -> Batch:
         with self._changed:
             if self._held + len(body) > self._budget:
                 raise JournalFullError(
@@ -44,26 +44,34 @@ class MemoryJournal:
                     f"a body of {len(body)} bytes does not fit"
                 )
             stamp = max(self._floor + 1, self._now())
-            batch = Batch(sequence=self._next, stamp=stamp, signal=signal, body=body, items=items)
+            batch = Batch(sequence=self._next, stamp=stamp, signal=signal, body=body, items=items, made=made)
             self._floor = stamp
             self._next += 1
             for cursor in self._cursors:
                 cursor.owed += len(body)
             if self._cursors:
                 self._batches.append(batch)
-                self._held += len(body)
+                self._held += batch.weight
             else:
                 self._first = self._next
             self._changed.notify_all()
             return batch
 
-    def submit(self, signal: Signal, body: bytes, items: int | None = None) -> Future[Batch]:
+    def submit(
+        self, signal: Signal, body: bytes, items: int | None = None, made: Made | None = None
+    ) -> Future[Batch]:
         """As `append`: memory is never waited for."""
         done: Future[Batch] = Future()
-        done.set_result(self._append(signal, body, items))
+        done.set_result(self._append(signal, body, items, made))
         return done
 
-    def cursor(self, name: str, start: int | None = None) -> "MemoryCursor":  # noqa: ARG002 nothing is older
+    def cursor(
+        self,
+        name: str,
+        start: int | None = None,  # noqa: ARG002 nothing is older
+        *,
+        made: bool = False,  # noqa: ARG002 all share the batches
+    ) -> "MemoryCursor":
         """A new reader that sees every batch appended from now on."""
         with self._changed:
             cursor = MemoryCursor(self, name, self._next)
@@ -76,7 +84,7 @@ class MemoryJournal:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of bodies that some cursor has not passed."""
+        """Bytes of bodies, and of what was made of them, that some cursor has not passed."""
         return self._held
 
     @property
@@ -128,7 +136,7 @@ class MemoryJournal:
     def _release(self) -> None:
         passed = min((cursor.position for cursor in self._cursors), default=self._next)
         while self._batches and self._batches[0].sequence < passed:
-            self._held -= len(self._batches.popleft().body)
+            self._held -= self._batches.popleft().weight
             self._first += 1
 
 

@@ -7,7 +7,7 @@ Must not know who reads.
 
 import logging
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -17,6 +17,8 @@ from overwatch.journal.segments import Log
 
 PENDING_BYTES: Final = 16 << 20
 """Most bytes that one reader has waiting in memory."""
+_MOST_COUNTED: Final = 1 << 16
+"""Most batches of which one reader knows what was counted, though memory has them no more."""
 
 _log = logging.getLogger("overwatch.journal")
 
@@ -43,10 +45,12 @@ class Shared:
         """Sequences that were refused after they had been written."""
         self._cursors: list[DurableCursor] = []
 
-    def add(self, name: str, start: int | None, released: Callable[[], None]) -> "DurableCursor":
+    def add(
+        self, name: str, start: int | None, released: Callable[[], None], *, made: bool
+    ) -> "DurableCursor":
         """A new reader."""
         with self.lock:
-            cursor = DurableCursor(self, name, start, released)
+            cursor = DurableCursor(self, name, start, released, made=made)
             self._cursors.append(cursor)
             return cursor
 
@@ -91,12 +95,18 @@ class Shared:
 class DurableCursor:
     """One reader's place. Each is used by one thread at a time."""
 
-    def __init__(self, shared: Shared, name: str, start: int | None, released: Callable[[], None]) -> None:
+    def __init__(
+        self, shared: Shared, name: str, start: int | None, released: Callable[[], None], *, made: bool
+    ) -> None:
         self._shared = shared
         self._released = released
+        self._takes_made = made
         self._own_keeping = start is not None
         self._pending: deque[Batch] = deque()
         self._pending_bytes = 0
+        """Of memory."""
+        self._items: OrderedDict[int, int] = OrderedDict()
+        """By sequence: what was counted of batches that memory has no more."""
         self._peeked: Batch | None = None
         self._reader: Reader | None = None
         """Set while this reader is behind and reads from the files."""
@@ -145,13 +155,22 @@ class DurableCursor:
 
     def offer(self, batch: Batch) -> None:
         """A batch became readable; the caller holds the lock."""
-        self.owed += len(batch.body)
+        batch = batch.for_reader(made=self._takes_made)
+        self.owed += batch.size
         self._pending.append(batch)
-        self._pending_bytes += len(batch.body)
+        self._pending_bytes += batch.weight
         while self._pending_bytes > PENDING_BYTES and len(self._pending) > 1:
             if self._reader is None:
                 self._fall_behind()
-            self._pending_bytes -= len(self._pending.popleft().body)
+            self._let_go(self._pending.popleft())
+
+    def _let_go(self, batch: Batch) -> None:
+        """A batch is read from the files later; only what was counted of it is kept."""
+        self._pending_bytes -= batch.weight
+        if batch.items is not None:
+            self._items[batch.sequence] = batch.items
+            if len(self._items) > _MOST_COUNTED:
+                self._items.popitem(last=False)
 
     def _take(self, wanted: Callable[[Batch, int], bool]) -> list[Batch]:
         taken: list[Batch] = []
@@ -159,7 +178,7 @@ class DurableCursor:
         while (batch := self._next()) is not None and wanted(batch, size):
             self._pass(batch)
             taken.append(batch)
-            size += len(batch.body)
+            size += batch.size
         return taken
 
     def _next(self) -> Batch | None:
@@ -188,9 +207,9 @@ class DurableCursor:
                 self._reader.position = self._position
             if self._pending and self._pending[0] is batch:
                 self._pending.popleft()
-                self._pending_bytes -= len(batch.body)
+                self._pending_bytes -= batch.weight
             if batch.sequence >= self._shared.opened_at:
-                self.owed -= len(batch.body)
+                self.owed -= batch.size
             if not self._own_keeping:
                 self.kept = self._position
                 self._released()
@@ -213,7 +232,8 @@ class DurableCursor:
                 return
             self._position = max(self._position, before)
             self._reader = self._peeked = None
-            self.owed = self._pending_bytes
+            self.owed = sum(batch.size for batch in self._pending)
+            self._items.clear()
         with shared.files:
             reader.close()
 
@@ -232,7 +252,11 @@ class DurableCursor:
                 self._note_lost(1)
             elif not any(record.sequence in span for span in self._shared.doubtful):
                 self._peeked = Batch(
-                    sequence=record.sequence, stamp=record.stamp, signal=signal, body=record.payload
+                    sequence=record.sequence,
+                    stamp=record.stamp,
+                    signal=signal,
+                    body=record.payload,
+                    items=self._items.pop(record.sequence, None),
                 )
         batch = self._peeked
         return batch if batch is not None and batch.sequence < before else None

@@ -6,7 +6,7 @@ Bounded in memory. Safe from any thread. Must not know what a body says.
 
 from typing import Final
 
-from overwatch.journal import Signal
+from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.gauges import GaugeReader
 from overwatch.otlp.lengths import Lengths
@@ -74,6 +74,10 @@ class TemplateReader:
 
     def __init__(self) -> None:
         self._templates = Templates()
+
+    def read_batch(self, batch: Batch) -> Decoded:
+        """What a batch says; raises `MalformedBody`."""
+        return self.read(batch.signal, batch.body)
 
     def read(self, signal: Signal, body: bytes) -> Decoded:
         """As `decode`; raises `MalformedBody`."""

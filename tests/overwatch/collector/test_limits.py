@@ -22,7 +22,7 @@ from overwatch.collector.limits import (
 )
 from overwatch.collector.receivers import bodies
 from overwatch.collector.tally import Tally
-from overwatch.journal import Batch, MemoryJournal, Signal
+from overwatch.journal import Batch, Made, MemoryJournal, Signal
 from tests.overwatch.collector.running import eventually, http, run_started, running, told
 from tests.overwatch.otlp.test_elements import empties
 
@@ -124,14 +124,16 @@ class Gated(MemoryJournal):
         self.gate = threading.Event()
         self.inside = self.most = 0
 
-    def submit(self, signal: Signal, body: bytes, items: int | None = None) -> Future[Batch]:
+    def submit(
+        self, signal: Signal, body: bytes, items: int | None = None, made: Made | None = None
+    ) -> Future[Batch]:
         """As the journal, once the gate is open."""
         if len(body) > 1000:
             self.inside += 1
             self.most = max(self.most, self.inside)
             assert self.gate.wait(10)
             self.inside -= 1
-        return super().submit(signal, body, items)
+        return super().submit(signal, body, items, made)
 
 
 def test_small_bodies_pass_while_large_ones_wait_for_each_other() -> None:

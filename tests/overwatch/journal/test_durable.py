@@ -20,6 +20,7 @@ from overwatch.journal import (
     JournalLimits,
     Lag,
     LogVersionError,
+    Made,
     Place,
     Signal,
 )
@@ -158,19 +159,41 @@ def test_a_reader_that_fell_behind_reads_from_memory_again_while_more_comes(tmp_
     """It need not wait for a pause: what memory has is not read from the files; order and count hold."""
     roomy = JournalLimits(segment_bytes=4 << 20, held_bytes=1 << 30)
     with Opened(tmp_path / "j", limits=roomy) as journal:
-        cursor = journal.cursor("fold")
-        sent = [journal.submit(Signal.LOGS, bytes(PENDING_BYTES // 20), 1).result() for _ in range(50)]
+        cursor = journal.cursor("fold", made=True)
+        made = Made(what="said", cost=1)
+        size = PENDING_BYTES // 20
+        sent = [journal.submit(Signal.LOGS, bytes(size), 1, made).result() for _ in range(50)]
         got = cursor.seal(sent[-2].stamp)
-        # Only who reads from memory knows how many items a batch has.
-        assert got[0].items is None
+        # Only who reads from memory has what was made of a batch.
+        assert got[0].made is None
         for _ in range(5):
-            sent += [journal.submit(Signal.LOGS, b"more", 1).result() for _ in range(3)]
+            sent += [journal.submit(Signal.LOGS, b"more", 1, made).result() for _ in range(3)]
             newest = cursor.seal(sent[-2].stamp)
-            assert [batch.items for batch in newest] == [1] * 3
+            assert [batch.made for batch in newest] == [made] * 3
             got += newest
         got += cursor.wait(0)
         assert [batch.sequence for batch in got] == [batch.sequence for batch in sent]
+        assert {batch.items for batch in got} == {1}
         assert journal.held_bytes == cursor.lost == 0
+
+
+def test_what_was_made_of_a_body_is_for_who_takes_it(tmp_path: Path) -> None:
+    """Instead of the body where that will do, so that more can wait in memory; others get the body."""
+    roomy = JournalLimits(segment_bytes=4 << 20, held_bytes=1 << 30)
+    with Opened(tmp_path / "j", limits=roomy) as journal:
+        fold, file = journal.cursor("fold", made=True), journal.cursor("file")
+        beside, instead = Made(what="beside", cost=8), Made(what="instead", cost=8, instead=True)
+        large = bytes(PENDING_BYTES // 2)
+        for body, made in ((b"body", beside), *[(large, instead)] * 4):
+            journal.submit(Signal.LOGS, body, 1, made).result()
+        assert journal.backlog == {"fold": 4 + 4 * len(large), "file": 4 + 4 * len(large)}
+        first, *rest = fold.seal(time.time_ns())
+        assert (first.body, first.made, first.size) == (b"body", beside, 4)
+        assert [(batch.body, batch.made, batch.size) for batch in rest] == [(b"", instead, len(large))] * 4
+        taken = file.seal(time.time_ns())
+        assert not any(batch.made for batch in taken)
+        assert bodies(taken) == [b"body", *[large] * 4]
+        assert journal.backlog == {"fold": 0, "file": 0}
 
 
 def test_files_go_once_every_reader_let_go_of_them(tmp_path: Path) -> None:

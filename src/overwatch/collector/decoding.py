@@ -1,0 +1,88 @@
+"""How bodies are decoded: at the doors, and by the fold where what the doors made of them is not at hand.
+
+Rules: whoever decodes gets the same. What a door made of a body goes with it through the journal (`Made`),
+so that a body is decoded once while the fold keeps up; of a shape that is known it goes instead of the body,
+which nobody then holds once it is written. Templates are learned where the fold asks, whom nobody waits for,
+and read by the doors too. Large bodies are decoded one at a time, whoever asks: each takes many times its
+size. The fold rests between bodies, so that who waits for an answer comes first. Must not know what records
+mean.
+"""
+
+import threading
+import time
+from typing import Final
+
+from overwatch.collector.calm import Calm, Patience
+from overwatch.journal import Batch, Made, Signal
+from overwatch.otlp.decode import Decoded
+from overwatch.otlp.templates import Templates
+
+SMALL_BYTES: Final = 32 << 10
+"""Bodies up to this size are decoded in the event loop: to wake a thread and to wait for it takes longer.
+
+What is made of an unknown shape goes with its body up to this size: records take much memory."""
+_RECORDS: Final = 8
+"""As many times the size of a body its records take, about..."""
+_COLUMNS: Final = 4
+"""...or columns of log records; those of metrics take a fifth of what names and numbers took as a message."""
+
+_TURN_S: Final = 0.001
+"""So long the fold may work on end, in seconds..."""
+_REST_S: Final = 0.0005
+"""...before it rests for so long, and until doors have taken in what they are at."""
+
+LARGE_BYTES: Final = 256 << 10
+"""Bodies of more bytes than this wait for each other."""
+
+
+class Decoding:
+    """Decoders and their templates; safe from any thread."""
+
+    def __init__(self) -> None:
+        self.calm = Calm()
+        """Whether doors take something in."""
+        self._patience = Patience(self.calm)
+        self._templates = Templates()
+        self._large = threading.Lock()
+        self._rested_at = 0.0
+
+    def recognise(self, signal: Signal, body: bytes) -> Decoded | None:
+        """As `decode`, of a body whose shape is known, in no time; else `None`."""
+        return self._templates.read(signal, body)
+
+    def decode(self, signal: Signal, body: bytes) -> Decoded:
+        """As the general path does, a large body that has no template in its turn; raises `MalformedBody`."""
+        return self.recognise(signal, body) or self._decode(signal, body)
+
+    def _decode(self, signal: Signal, body: bytes) -> Decoded:
+        if len(body) <= LARGE_BYTES:
+            return self._templates.decode(signal, body)
+        with self._large:
+            return self._templates.decode(signal, body)
+
+    def take(self, batch: Batch) -> Decoded:
+        """What a batch says; for the fold's thread. Raises `MalformedBody`."""
+        self._rest()
+        if batch.made is not None and isinstance(batch.made.what, Decoded):
+            said, known = batch.made.what, batch.made.instead
+        else:
+            recognised = self.recognise(batch.signal, batch.body)
+            said, known = recognised or self._decode(batch.signal, batch.body), recognised is not None
+        self._templates.study(batch.signal, batch.body, known=known)
+        return said
+
+    def _rest(self) -> None:
+        now = time.monotonic()
+        if now - self._rested_at > _TURN_S:
+            time.sleep(_REST_S)
+            self._patience.rest()
+            self._rested_at = time.monotonic()
+
+
+def made_of(signal: Signal, body: bytes, decoded: Decoded, *, known: bool) -> Made | None:
+    """What goes with a body whose shape was `known`, or was not; `None` where it takes much memory."""
+    if not known:
+        light = len(body) <= SMALL_BYTES
+        return Made(what=decoded, cost=_RECORDS * len(body)) if light else None
+    cost = len(body) // 5 if signal is Signal.METRICS else _COLUMNS * len(body)
+    return Made(what=decoded, cost=cost, instead=True)
