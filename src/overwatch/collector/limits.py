@@ -20,8 +20,11 @@ import psutil
 _DEFAULT_MIB: Final = 4096
 _CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 _STATM: Final = Path("/proc/self/statm")
-_MALLOPT: Final = {-3: 256 << 10, -1: 1 << 20, -8: 2}
-"""M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX of glibc: as shipped, a thread keeps what it once had."""
+_MALLOPT: Final = {-3: 2 << 20, -1: 16 << 20, -8: 2}
+"""M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX of glibc: as shipped, a thread keeps what it once had.
+
+Bodies of the usual size are put where others were: new pages from the kernel cost more than to read them.
+"""
 _RECLAIM_S: Final = 10.0
 """Least time between two attempts to give memory back, in seconds."""
 
