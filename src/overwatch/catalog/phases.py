@@ -54,12 +54,46 @@ _OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
     Phase.CHECKPOINT: ("save", "checkpointing"),
     Phase.LOAD: ("data", "fetch", "io", "data_loading"),
 }
+LOOP_SPAN: Final = "rl.loop"
+"""The span of one turn of the training loop, under which those of its phases are."""
+_DRAFT_SPANS: Final = {Phase.ROLLOUT: "rl.sample", Phase.UPDATE: "rl.train", Phase.WEIGHTS: "rl.sync"}
+"""Phases whose spans OpenTelemetry's draft for reinforcement learning has names for."""
+_REWARD_SPAN: Final = "rl.reward"
+_REWARD_WORDS: Final = frozenset({"reward", "rewards", "reward_model", "scoring", "score", "verify"})
+"""Names of a phase of the draft's that explains no bound."""
 _KNOWN: Final = {word: phase for phase, words in _OTHER_WORDS.items() for word in (phase.value, *words)}
 
 
 def parse_phase(name: str) -> Phase | None:
     """The phase that a name stands for, in any case and with any of `_`, `-`, `.` and space."""
-    return _KNOWN.get(name.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_"))
+    return _KNOWN.get(_plain(name))
+
+
+def span_of(name: str) -> str:
+    """The name of the span of a phase: the draft's where it has one, else the phase's own.
+
+    >>> span_of("collect"), span_of("reward-model"), span_of("env_wait")
+    ('rl.sample', 'rl.reward', 'env_wait')
+    """
+    if _plain(name) in _REWARD_WORDS:
+        return _REWARD_SPAN
+    phase = parse_phase(name)
+    return name if phase is None else _DRAFT_SPANS.get(phase, name)
+
+
+def phase_of_span(name: str) -> Phase | None:
+    """The phase that a span is of, by its name."""
+    return next((phase for phase, span in _DRAFT_SPANS.items() if span == name), None) or parse_phase(name)
+
+
+def span_names(phase: Phase) -> tuple[str, ...]:
+    """The names that spans of a phase may have."""
+    drafted = _DRAFT_SPANS.get(phase)
+    return (phase.value, *words_of(phase)) if drafted is None else (drafted,)
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_")
 
 
 def words_of(phase: Phase) -> tuple[str, ...]:

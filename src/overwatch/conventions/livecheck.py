@@ -21,7 +21,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from overwatch.catalog import CUSTOM_PREFIX
-from overwatch.catalog.phases import parse_phase
+from overwatch.catalog.phases import phase_of_span
 from overwatch.conventions.model import Attribute, EventDef, Level, Registry, Signal, refs_of
 from overwatch.conventions.registry import PHASE_PREFIX
 from overwatch.otlp import wire
@@ -210,8 +210,9 @@ class LiveCheck:
 
     def _span(self, span: Span) -> None:
         self.report.items["spans"] += 1
-        phase = parse_phase(span.name)
-        known = None if phase is None else self._registry.spans.get(f"{PHASE_PREFIX}{phase.value}")
+        known = next((one for one in self._registry.spans.values() if span.name in one.names), None)
+        if known is None and (phase := phase_of_span(span.name)) is not None:
+            known = self._registry.spans.get(f"{PHASE_PREFIX}{phase.value}")
         where = f"span {span.name}"
         attributes = attributes_to_python(span.attributes)
         if known is None:

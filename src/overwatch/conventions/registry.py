@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from overwatch.catalog import ROWS, Kind, Metric, Scope, prometheus_name
-from overwatch.catalog.phases import Phase, words_of
+from overwatch.catalog.phases import LOOP_SPAN, Phase, span_names
 from overwatch.conventions import facts, named
 from overwatch.conventions.model import (
     Attribute,
@@ -26,6 +26,7 @@ SEMCONV_VERSION: Final = "1.44.0"
 UPSTREAM: Final = ("hw.", "system.")
 """Namespaces of metrics that OpenTelemetry defines."""
 PHASE_PREFIX: Final = "overwatch.phase."
+PHASE: Final = "overwatch.phase"
 PHASE_UPDATE: Final = "overwatch.update"
 
 _ENTITY: Final = {
@@ -69,6 +70,14 @@ _ENTITIES: Final = (
         type="host", brief="A host.", identity=(Ref(key="host.name", level=Level.REQUIRED),), imported=True
     ),
 )  # fmt: skip
+_LOOP: Final = SpanDef(
+    type="overwatch.loop",
+    brief="One turn of the training loop, with its phases below it.",
+    names=(LOOP_SPAN,),
+    note=f"The span is named {LOOP_SPAN}. Trace and span are the same for all processes of a run.",
+    attributes=(Ref(key=PHASE_UPDATE, level=Level.REQUIRED),),
+    entities=(wire.RUN_ENTITY,),
+)
 
 
 @cache
@@ -82,7 +91,7 @@ def registry() -> Registry:
         metrics={one.name: one for one in _spaced(metrics)},
         events={one.name: one for one in events},
         entities={one.type: one for one in _ENTITIES},
-        spans={one.type: one for one in map(_span, Phase)},
+        spans={one.type: one for one in (_LOOP, *map(_span, Phase))},
     )
 
 
@@ -143,12 +152,12 @@ def _spaced(metrics: tuple[MetricDef, ...]) -> tuple[MetricDef, ...]:
 
 
 def _span(phase: Phase) -> SpanDef:
-    words = words_of(phase)
+    names = span_names(phase)
     return SpanDef(
         type=f"{PHASE_PREFIX}{phase.value}",
         brief=f"The phase `{phase.value}` of the training loop.",
-        names=(phase.value, *words),
-        note=f"The span is named as the trainer names its phase: {', '.join((phase.value, *words))}.",
-        attributes=(Ref(key=PHASE_UPDATE),),
+        names=names,
+        note=f"The span is named {', '.join(names)}: the draft's name, or else the trainer's own.",
+        attributes=(Ref(key=PHASE), Ref(key=PHASE_UPDATE)),
         entities=(wire.RUN_ENTITY,),
     )

@@ -19,6 +19,7 @@ from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.columns import Envs, FastColumns, Home
 from overwatch.sdk.rings.fast import Fast
 from overwatch.sdk.rings.written import Update, Updater
+from overwatch.sdk.tracing import loop_of
 from overwatch.sdk.values import (
     Numbers,
     Numeric,
@@ -208,21 +209,31 @@ class Run(Facts):
                 self._send(Measured(at=time.time_ns(), scope=scope, values=scalars(told)))
 
     @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str, *, update: int | None = None) -> Iterator[None]:
         """Measure a phase of the training loop: `with run.phase("rollout"): ...`, or `@run.phase("update")`.
 
-        Names that diagnosis understands are in `overwatch.catalog.phases.Phase`; any other is shown too.
+        Names that diagnosis understands are in `overwatch.catalog.phases.Phase`; any other is shown too. It
+        belongs to the newest update that was told, or to `update`: an actor says that of its weights.
         """
         began = time.perf_counter()
         try:
             yield
         finally:
-            self._phase_ended(name, time.perf_counter() - began)
+            self._phase_ended(name, time.perf_counter() - began, update)
+
+    @property
+    def traceparent(self) -> str:
+        """A header of W3C Trace Context for calls to others, of the turn of the loop that runs now.
+
+        Empty until an update was told by its number.
+        """
+        update = self.last_update
+        return "" if update is None else loop_of(self.run_id, update).traceparent
 
     @guarded
-    def _phase_ended(self, name: str, duration_s: float) -> None:
-        at, update = time.time_ns(), self.last_update
-        self._send(PhaseEnded(at=at, phase=text(name), duration_s=duration_s, update=update))
+    def _phase_ended(self, name: str, duration_s: float, update: int | None) -> None:
+        at, of = time.time_ns(), self.last_update if update is None else whole(update)
+        self._send(PhaseEnded(at=at, phase=text(name), duration_s=duration_s, update=of))
 
 
 def _untold(*_: Numeric, update: int | None = None) -> None:

@@ -70,8 +70,9 @@ def test_every_phase_is_a_span_with_its_other_words() -> None:
     """So that a span of any known name has a type."""
     spans = registry().spans
 
-    assert set(spans) == {f"overwatch.phase.{phase.value}" for phase in Phase}
-    assert "collect" in spans["overwatch.phase.rollout"].names
+    assert set(spans) == {"overwatch.loop"} | {f"overwatch.phase.{phase.value}" for phase in Phase}
+    assert spans["overwatch.phase.rollout"].names == ("rl.sample",)
+    assert "barrier" in spans["overwatch.phase.sync"].names
 
 
 def test_what_a_producer_says_of_itself_is_registered() -> None:

@@ -285,8 +285,12 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     run.update(kl_divergence=0.02, value_loss=math.nan)
     run.envs(step=1, reward=[1.0, 2.0])
-    with run.phase("learn"):
+    with run.phase("gae"):
         pass
+    assert run.traceparent == ""
+    run.update(kl_divergence=0.02, update=7)
+    with run.phase("learn"):
+        told = run.traceparent
     assert run.close(5.0).delivered
     body = next(body for path, body in reversed(sink.bodies) if path == "/v1/metrics")
     message = ExportMetricsServiceRequest.FromString(body)
@@ -298,14 +302,15 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     }
     assert found[KL.name].gauge.data_points[0].as_double == 0.02
     assert "overwatch.policy.value_loss" not in found
-    assert found["overwatch.run.updates"].sum.data_points[0].as_double == 1
+    assert found["overwatch.run.updates"].sum.data_points[0].as_double == 2
     assert found["overwatch.run.steps"].sum.data_points[0].as_double == 2
     assert found["overwatch.run.non_finite"].sum.data_points[0].as_int == 1
     body = next(body for path, body in sink.bodies if path == "/v1/traces")
     spans = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
-    assert [span.name for span in spans] == ["learn"]
-    (ended,) = sink.events(PhaseEnded)
-    assert (ended.trace_id, ended.span_id) == (spans[0].trace_id.hex(), spans[0].span_id.hex())
+    assert [span.name for span in spans] == ["gae", "rl.train", "rl.loop"]
+    named = [(span.trace_id.hex(), span.span_id.hex()) for span in spans]
+    assert [(ended.trace_id, ended.span_id) for ended in sink.events(PhaseEnded)] == named[:2]
+    assert told == "00-{}-{}-01".format(*named[2])
 
 
 @pytest.mark.parametrize("state", ["dead", "silent"])

@@ -10,18 +10,17 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-import msgspec
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from overwatch.catalog import BY_NAME, Kind, Metric, Scope
 from overwatch.catalog.run import EPISODES, NON_FINITE, STEPS, UPDATES
-from overwatch.events import EpisodeEnded, Event, Measured, NonFiniteSeen, PhaseEnded
+from overwatch.events import EpisodeEnded, Event, Measured, NonFiniteSeen
 from overwatch.journal import Signal
+from overwatch.sdk.exporter.loops import Loops
 from overwatch.sdk.exporter.spooling import MetricSpooler, SpanSpooler, Store
 
 INTERVAL_MS: Final = 2000
@@ -36,11 +35,9 @@ class Instruments:
         readers = [_reader(store)] if Signal.METRICS in wanted else []
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         self._meter = self._meters.get_meter(_NAME)
-        self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._sends_spans = Signal.TRACES in wanted
-        if self._sends_spans:
-            self._tracers.add_span_processor(BatchSpanProcessor(SpanSpooler(store)))
-        self._tracer = self._tracers.get_tracer(_NAME)
+        processor = BatchSpanProcessor(SpanSpooler(store)) if Signal.TRACES in wanted else None
+        self.loops = Loops(resource, processor)
+        """Its phases."""
         self.late = 0
         """How often there was no time to send all."""
         self._lock = threading.Lock()
@@ -63,13 +60,14 @@ class Instruments:
             self._non_finite.add(max(event.count, 0))
 
     def flush(self, timeout_s: float) -> None:
-        """Send what there is, for at most `timeout_s`."""
+        """The end: send what there is, for at most `timeout_s`."""
+        self.loops.finish()
         worker = threading.Thread(target=self._flush, args=(int(timeout_s * 1000),), daemon=True)
         worker.start()
         worker.join(timeout_s)
 
     def _flush(self, timeout_ms: int) -> None:
-        for flush in (self._meters.force_flush, self._tracers.force_flush):
+        for flush in (self._meters.force_flush, self.loops.flush):
             try:
                 flush(timeout_ms)
             except Exception:  # noqa: BLE001 a border: OpenTelemetry raises just that when the time is up
@@ -126,19 +124,6 @@ class Instruments:
             self._meter.create_observable_up_down_counter(row.name, [observe], **said)
         else:
             self._meter.create_observable_gauge(row.name, [observe], **said)
-
-    def traced(self, event: PhaseEnded) -> PhaseEnded:
-        """Say a phase as a span too, where spans are sent; the event then names its span."""
-        begin = event.at - int(event.duration_s * 1e9)
-        attributes = {} if event.update is None else {"overwatch.update": event.update}
-        span = self._tracer.start_span(event.phase, start_time=begin, attributes=attributes)
-        span.end(event.at)
-        context = span.get_span_context()
-        if not (self._sends_spans and context.trace_flags.sampled):
-            return event
-        return msgspec.structs.replace(
-            event, trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}"
-        )
 
 
 def _reader(store: Store) -> PeriodicExportingMetricReader:

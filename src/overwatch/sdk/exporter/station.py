@@ -144,7 +144,7 @@ class Station:
         """Take an event that the trainer said; it stands for `counted` records."""
         with self._lock:
             if isinstance(event, PhaseEnded):
-                event = self._instruments.traced(event)
+                event = self._instruments.loops.ended(event)
             self._window.add(event, size=size, counted=counted)
             self._note(event)
             self._rings[place.ring] = place.sequence

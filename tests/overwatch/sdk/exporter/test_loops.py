@@ -1,0 +1,123 @@
+"""Phases as spans: below the turn of the loop that they belong to, whoever tells them."""
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from overwatch.events import PhaseEnded
+from overwatch.sdk.exporter.loops import Loops
+from overwatch.sdk.tracing import loop_of
+
+SECOND = 10**9
+
+
+class Told:
+    """The spans of one process."""
+
+    def __init__(self, role: str = "trainer", rank: int = 0) -> None:
+        self._exporter = InMemorySpanExporter()
+        said = {"rl.run.id": "run", "overwatch.role": role, "overwatch.rank": rank}
+        self.loops = Loops(Resource(said), SimpleSpanProcessor(self._exporter))
+
+    def ended(
+        self, phase: str, at_s: float, update: int | None = None, duration_s: float = 1.0
+    ) -> PhaseEnded:
+        """A phase that ended."""
+        at = int(at_s * SECOND)
+        return self.loops.ended(PhaseEnded(at=at, phase=phase, duration_s=duration_s, update=update))
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """In the order of their ends."""
+        return list(self._exporter.get_finished_spans())
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        """All spans of a name."""
+        return [span for span in self.spans if span.name == name]
+
+
+def place(span: ReadableSpan) -> tuple[int, int | None]:
+    """The trace, and the span above."""
+    assert span.context is not None
+    return span.context.trace_id, None if span.parent is None else span.parent.span_id
+
+
+def test_phases_are_below_the_turn_of_their_update() -> None:
+    """A turn is told once, from the first beginning to the last end, under the draft's names."""
+    told = Told()
+    for update in (4, 5):
+        for phase, at_s in (("collect", 2), ("reward", 3), ("gae", 4), ("sgd", 6), ("sync_weights", 7)):
+            told.ended(phase, 10 * update + at_s, update, 0.5)
+    told.loops.finish()
+    told.loops.finish()
+
+    names = ["rl.sample", "rl.reward", "gae", "rl.train", "rl.sync", "rl.loop"]
+    assert [span.name for span in told.spans] == 2 * names
+    for update, spans in ((4, told.spans[:6]), (5, told.spans[6:])):
+        loop = loop_of("run", update)
+        *phases, turn = spans
+        assert {place(span) for span in phases} == {(loop.trace_id, loop.span_id)}
+        assert place(turn) == (loop.trace_id, None)
+        assert turn.context is not None
+        assert turn.context.span_id == loop.span_id
+        assert (turn.start_time, turn.end_time) == (
+            (10 * update + 1.5) * SECOND,
+            (10 * update + 7) * SECOND,
+        )
+        assert dict(turn.attributes or {}) == {"overwatch.update": update}
+        assert (phases[0].attributes or {})["overwatch.phase"] == "collect"
+
+
+def test_other_processes_add_to_the_turn_that_the_trainer_tells() -> None:
+    """Ranks and actors meet it in its trace without a word between them."""
+    trainer, *others = Told(), Told(rank=1), Told(role="actor")
+    for one in (trainer, *others):
+        one.ended("rollout", 5, 3)
+        one.loops.finish()
+
+    assert len(trainer.named("rl.loop")) == 1
+    assert [span.name for one in others for span in one.spans] == ["rl.sample", "rl.sample"]
+    assert len({place(one.named("rl.sample")[0]) for one in (trainer, *others)}) == 1
+
+
+def test_a_turn_is_not_told_again_when_phases_of_it_are_late() -> None:
+    """Also where an actor is behind by one."""
+    told = Told()
+    for update, at_s in ((1, 1), (2, 2), (1, 3), (2, 4)):
+        told.ended("rollout", at_s, update)
+    told.loops.finish()
+
+    assert [(span.attributes or {})["overwatch.update"] for span in told.named("rl.loop")] == [1, 2]
+    assert len(told.named("rl.sample")) == 4
+
+
+def test_a_phase_of_no_update_is_a_trace_of_its_own() -> None:
+    """Nothing says what it belongs to."""
+    told = Told()
+    events = [told.ended("rollout", at_s) for at_s in (1, 2)]
+    told.loops.finish()
+
+    assert [span.parent for span in told.spans] == [None, None]
+    assert len({event.trace_id for event in events}) == 2
+
+
+def test_a_turn_is_sampled_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sampler that the environment names decides for the turn, and its phases follow."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    told = Told()
+    events = [told.ended(phase, update, update) for update in range(200) for phase in ("rollout", "update")]
+    told.loops.finish()
+
+    traces = {span.context.trace_id for span in told.spans if span.context is not None}
+    assert 50 < len(traces) < 150
+    assert len(told.spans) == 3 * len(traces)
+    assert sum(event.trace_id is not None for event in events) == 2 * len(traces)
+
+
+def test_without_spans_an_event_names_none() -> None:
+    """It is as it was."""
+    event = PhaseEnded(at=SECOND, phase="rollout", duration_s=1.0, update=1)
+    assert Loops(Resource({}), None).ended(event) is event
