@@ -21,7 +21,7 @@ from overwatch.discovery import Endpoints
 from overwatch.events import RunStarted
 from overwatch.journal import Signal
 from tests.e2e.collecting import collecting, snapshot_of, until
-from tests.overwatch.collector.receivers import fuzz_grpc, fuzz_http, fuzzing
+from tests.overwatch.collector.receivers import fuzz_grpc, fuzz_http, fuzz_http2, fuzzing
 from tests.overwatch.collector.running import http, told
 
 T = TypeVar("T")
@@ -120,6 +120,16 @@ def fuzz_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
     assert still_good(endpoints, 60 + count / 500)
 
 
+def tear_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
+    """Connections that break the rules of HTTP/2, or keep them in ways that nobody does."""
+    said = fuzz_http2.connections(seed)
+    for part in rounds(islice(said, count)):
+        began = time.monotonic()
+        port = port_of(endpoints.otlp_grpc)
+        shown("http/2 framing", asyncio.run(fuzz_grpc.tear_all(port, part, workers=128)), began)
+    assert still_good(endpoints, 60 + count / 500)
+
+
 def test_the_http_door_answers_whatever_comes(endpoints: Endpoints) -> None:
     """The corpus and a few thousand others: no 500, no end, and good clients are served."""
     fuzz_http_door(endpoints, SHORT, 1)
@@ -130,9 +140,16 @@ def test_the_grpc_door_answers_whatever_comes(endpoints: Endpoints) -> None:
     fuzz_grpc_door(endpoints, SHORT, 2)
 
 
+def test_the_grpc_door_outlives_strange_frames(endpoints: Endpoints) -> None:
+    """Whatever a connection says in HTTP/2, it is the only one that ends."""
+    tear_grpc_door(endpoints, SHORT, 3)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("door", [fuzz_http_door, fuzz_grpc_door], ids=["http", "grpc"])
+@pytest.mark.parametrize(
+    "door", [fuzz_http_door, fuzz_grpc_door, tear_grpc_door], ids=["http", "grpc", "http2"]
+)
 def test_a_million_requests_are_answered(endpoints: Endpoints, door: object) -> None:
     """A million a door; what the collector needs meanwhile is printed."""
     count = int(os.environ.get("OVERWATCH_FUZZ_COUNT", LONG))
