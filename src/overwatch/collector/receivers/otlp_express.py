@@ -351,17 +351,20 @@ class _Line(asyncio.Protocol):
         transport.write(express.words(self._signal, said))
         self._crowd.end(transport)
         if self._early:
-            early, self._early = b"".join(self._early), []
+            early, self._early = self._early, []
             transport.resume_reading()
             self._at = _At.PASSED
-            self._inner.data_received(early)
+            for piece in early:
+                self._inner.data_received(piece)
 
     def _hand_over(self) -> None:
         """Leave a request of ours to the web server, from its first byte on."""
-        raw = b"".join(self._raw)
+        first, *rest = self._raw
         self._let_go()
         self._at = _At.IDLE
-        self._follow(raw)
+        self._follow(first)
+        for piece in rest:
+            self.data_received(piece)
 
     def _let_go(self) -> None:
         self._cancel()
