@@ -13,7 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.overwatch.collector.receivers.fuzz_lines import Seen, compare
+from tests.overwatch.collector.receivers.fuzz_http import whole
+from tests.overwatch.collector.receivers.fuzz_lines import Door, Seen, compare
+from tests.overwatch.collector.receivers.fuzzing import messages
 
 SHORT, LONG = 3000, 1_000_000
 ANSWERED = frozenset({100, 200, 400, 403, 404, 405, 408, 411, 413, 415, 417, 431, 501, 505})
@@ -40,6 +42,23 @@ def check(seed: int, count: int) -> Seen:
 def test_whatever_a_connection_says_comes_to_the_same_ahead() -> None:
     """Honest requests and odd ones in a row: the answers, what is taken in and the end are the same."""
     check(11, SHORT)
+
+
+def test_what_comes_behind_a_body_does_not_cost_its_answer() -> None:
+    """A request ahead whose last piece has strange bytes behind it is answered, and then the connection ends."""
+
+    async def said(*, ahead: bool) -> list[int]:
+        door, words = Door(ahead=ahead), whole(messages()[0])
+        await door.open()
+        came = await door.hear(
+            [(words, True), (words[:-40], True), (words[-40:-20], True), (words[-20:] + b"\0", True)]
+        )
+        await door.close()
+        return came.statuses
+
+    alone = asyncio.run(said(ahead=False))
+    assert alone[:2] == [200, 200]
+    assert asyncio.run(said(ahead=True)) == alone
 
 
 @pytest.mark.long
