@@ -1,7 +1,8 @@
 """How the collector is: its phase and the condition of its components, in otelcol's JSON.
 
 Rules: a component that fails is said in the answer and logged once until it recovers; only the phase
-decides whether the collector is available. Must not know HTTP or what components do.
+decides whether the collector is available, unless who asks counts components too. Must not know HTTP or what
+components do.
 """
 
 import logging
@@ -104,11 +105,14 @@ class Health:
         with self._lock:
             return {name: trouble.error for name, trouble in self._troubles.items()}
 
-    def answer(self, *, detailed: bool = True) -> tuple[int, bytes]:
-        """HTTP status and JSON body of a health request; without `detailed` no error is told."""
+    def answer(self, *, detailed: bool = True, patience_s: float | None = None) -> tuple[int, bytes]:
+        """HTTP status and JSON body of a health request; without `detailed` no error is told.
+
+        With `patience_s` a component that is in trouble for so long makes the collector unavailable.
+        """
         with self._lock:
             phase, since, troubles = self._phase, self._phase_since, dict(self._troubles)
-        available = phase is Phase.OK
+        available = phase is Phase.OK and not _lasts(troubles, patience_s)
         body = Answer(
             status="Server available" if available else "Server not available",
             upSince=self._since.isoformat(),
@@ -118,6 +122,12 @@ class Health:
             components=_tree(self._graph, (phase, since), troubles, detailed=detailed),
         )
         return (200 if available else 503), msgspec.json.encode(body)
+
+
+def _lasts(troubles: Mapping[str, _Trouble], patience_s: float | None) -> bool:
+    if patience_s is None or not troubles:
+        return False
+    return (datetime.now(UTC) - min(one.since for one in troubles.values())).total_seconds() >= patience_s
 
 
 def _tree(

@@ -139,6 +139,15 @@ class Intake:
         """Whether `admit` would let a body be read; nothing is counted."""
         return self._objection(peer) is None
 
+    @property
+    def overload(self) -> str | None:
+        """Why some or all are told to come back later; `None` while nobody is."""
+        return self._memory.problem() or self._lagging()
+
+    def _lagging(self) -> str | None:
+        lag_s = self._fold_lag_s()
+        return f"the fold needs {lag_s:.1f} s for what waits" if lag_s > self._limits.max_fold_lag_s else None
+
     def _objection(self, peer: str | None) -> tuple[Reason, str] | None:
         if not self._open:
             return Reason.STOPPING, "the collector is not accepting"
@@ -146,10 +155,9 @@ class Intake:
         if problem is not None:
             return Reason.MEMORY, problem
         if peer is not None and self._shares.is_large(peer):
-            lag_s = self._fold_lag_s()
-            if lag_s > self._limits.max_fold_lag_s:
-                said = f"the fold needs {lag_s:.1f} s for what waits, and you sent more of it than others"
-                return Reason.BUSY, said
+            lagging = self._lagging()
+            if lagging is not None:
+                return Reason.BUSY, f"{lagging}, and you sent more of it than others"
         return None
 
     def take_at_once(self, body: Body, tell: Callable[[Accepted | RefusedError], None]) -> bool:

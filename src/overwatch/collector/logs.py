@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
+import grpc.aio
 import msgspec
 import structlog
 from aiohttp.http import HttpProcessingError
@@ -17,11 +18,11 @@ from structlog.typing import EventDict, Processor
 
 from overwatch.collector.secrets import redact
 
-_THEIRS: Final[dict[str, type[Exception]]] = {
-    "aiohttp.server": HttpProcessingError,
-    "grpc._cython.cygrpc": UnicodeDecodeError,
+_THEIRS: Final[dict[str, tuple[type[Exception], ...]]] = {
+    "aiohttp.server": (HttpProcessingError,),
+    "grpc._cython.cygrpc": (UnicodeDecodeError, grpc.aio.InternalError),
 }
-"""By logger: what it tells of a sender's mistake."""
+"""By logger: what it tells of a sender's mistake, or of one who left before his answer."""
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 

@@ -140,3 +140,37 @@ def test_queues_are_measured_with_their_room(tmp_path: Path) -> None:
     assert {value for name, value in found.items() if name.startswith("capacity")} == {3 << 20}
     assert after['size{exporter="hung"}'] == 0
     assert b'target_info{service_name="overwatch",service_version=' in page
+
+
+def test_trouble_makes_the_collector_unavailable_for_who_asks_so() -> None:
+    """Once it has lasted as long as the asker is patient, and no longer than it lasts."""
+    health = Health(GRAPH)
+    health.enter(Phase.OK)
+    assert health.answer(patience_s=0)[0] == 200
+    health.failed("otlp_file", "no room")
+
+    assert [health.answer(patience_s=patience)[0] for patience in (None, 3600, 0)] == [200, 200, 503]
+    assert (
+        body(health)["components"]["pipeline:logs"]["components"]["exporter:otlp_file"]["error"] == "no room"
+    )
+    health.recovered("otlp_file")
+    assert health.answer(patience_s=0)[0] == 200
+
+
+def test_overload_is_told_and_unavailable_where_that_is_asked(tmp_path: Path) -> None:
+    """While senders are told to come back the receiver is in trouble; 503 only by the setting."""
+    counted = (
+        "extensions.health_check.component_health={include_recoverable_errors: true, recovery_duration_s: 0}"
+    )
+    for setting, status in (((), 200), ((counted,), 503)):
+        with running(tmp_path / str(status), *setting) as service:
+            url = str(service.endpoints.health)
+            service.context.intake.heed(lambda: 60.0)
+            overloaded = http(url)
+            service.context.intake.heed(lambda: 0.0)
+            after = http(url)
+
+        assert (overloaded.status, after.status) == (status, 200)
+        receiver = json.loads(overloaded.body)["components"]["pipeline:logs"]["components"]["receiver:otlp"]
+        assert (receiver["status"], "60.0 s" in receiver["error"]) == ("StatusRecoverableError", True)
+        assert json.loads(after.body)["healthy"]

@@ -13,9 +13,24 @@ from overwatch.collector.tls import TlsConfig
 
 FRAME_AGE_S: Final = 10.0
 """A latest frame older than this many seconds means that the aggregator does not keep up."""
+_RECEIVER: Final = "receiver:otlp"
+"""Who is in trouble when too much comes."""
 
 
 _ENTRY: Final = Entry(name="health_check", reads=None, acts=None, answer=plain)
+
+
+class ComponentHealthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`extensions.health_check.component_health`, with otelcol's keys."""
+
+    include_recoverable_errors: bool = False
+    """Whether a component in trouble, overload among them, makes the answer 503."""
+    recovery_duration_s: float = 60.0
+    """So long a component may be in trouble before it does, in seconds; 0 for at once."""
+
+    def __post_init__(self) -> None:
+        if self.recovery_duration_s < 0:
+            raise ValueError(f"recovery_duration_s {self.recovery_duration_s} is below 0")
 
 
 class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +40,8 @@ class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """`host:port` to answer at."""
     path: str = "/"
     """The path that is answered."""
+    component_health: ComponentHealthConfig = ComponentHealthConfig()
+    """What trouble of components means; a probe for whose sake a pod is started anew should leave it out."""
     tls: TlsConfig | None = None
     """TLS of this listener; plain text if left out, as probes know no authority of ours."""
 
@@ -34,10 +51,12 @@ class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class HealthCheck:
-    """Answers 200 while the collector accepts, 503 before and after."""
+    """Answers 200 while the collector accepts, 503 before and after, and in trouble if asked to."""
 
     def __init__(self, config: HealthCheckConfig, context: Context) -> None:
         self._context = context
+        counted = config.component_health
+        self._patience_s = counted.recovery_duration_s if counted.include_recoverable_errors else None
         app = web.Application()
         app.router.add_get(config.path, self._answer)
         self._door = context.door(config.endpoint, app, _ENTRY, config.tls, shared=False)
@@ -52,7 +71,9 @@ class HealthCheck:
 
     async def _answer(self, request: web.Request) -> web.Response:
         self._look_at_frames()
-        status, body = self._context.health.answer(detailed=self._context.guard.may(Role.READ, request))
+        self._look_at_load()
+        detailed = self._context.guard.may(Role.READ, request)
+        status, body = self._context.health.answer(detailed=detailed, patience_s=self._patience_s)
         return web.Response(status=status, body=body, content_type="application/json")
 
     def _look_at_frames(self) -> None:
@@ -64,3 +85,10 @@ class HealthCheck:
             self._context.health.failed("aggregator", f"the latest frame is {age_s:.0f} s old")
         else:
             self._context.health.recovered("aggregator")
+
+    def _look_at_load(self) -> None:
+        overload = self._context.intake.overload
+        if overload is not None:
+            self._context.health.failed(_RECEIVER, overload)
+        else:
+            self._context.health.recovered(_RECEIVER)

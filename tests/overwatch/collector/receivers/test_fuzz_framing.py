@@ -45,7 +45,7 @@ def test_whatever_a_connection_says_comes_to_the_same_ahead() -> None:
 
 
 def test_what_comes_behind_a_body_does_not_cost_its_answer() -> None:
-    """A request ahead whose last piece has strange bytes behind it is answered, and then the connection ends."""
+    """A request ahead with strange bytes behind its last piece is answered before the connection ends."""
 
     async def said(*, ahead: bool) -> list[int]:
         door, words = Door(ahead=ahead), whole(messages()[0])
