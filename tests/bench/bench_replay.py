@@ -37,7 +37,8 @@ from overwatch.otlp.jsonl import to_json
 from tests import fakes
 
 MARK_S = 1_111_111_111
-"""A second that stands for the time of a line that is repeated."""
+"""A second that stands for the time of a line that is repeated; so do a step and a sequence number."""
+STEP = 987_654_320
 SEQ = 987_654_321
 ROUNDS = 3
 KINDS = 50
@@ -45,7 +46,7 @@ KINDS = 50
 
 
 def templates(envs: int) -> list[bytes]:
-    """Lines of one record each, in which a time and a sequence number are to be put."""
+    """Lines of one record each, in which a time, a step and a sequence number are to be put."""
     chance = random.Random(envs)  # noqa: S311 numbers for a benchmark
     ids, at = list(range(envs)), MARK_S * SLOW_NS
     found = []
@@ -54,7 +55,7 @@ def templates(envs: int) -> list[bytes]:
             name: [base + chance.random() / 10 for _ in ids]
             for name, base in (("reward", 1.0), ("step_time", 0.1), ("metric", 0.5))
         }
-        records = fakes.records([fakes.envs(at, ids, 1, **values)], fakes.ORIGIN, SEQ)
+        records = fakes.records([fakes.envs(at, ids, STEP, **values)], fakes.ORIGIN, SEQ)
         found.append(to_json(Signal.LOGS, request(records, origin_attributes(fakes.ORIGIN))))
     return found
 
@@ -69,7 +70,8 @@ def make(folder: Path, envs: int, ticks: int = 0, most_bytes: int = 1 << 62) -> 
         while offset < most_bytes and (not ticks or tick < ticks):
             at = fakes.START_NS + tick * FAST_NS
             line = lines[tick % KINDS].replace(b'"%d"' % (MARK_S * SLOW_NS), b'"%d"' % at)
-            line = line.replace(b'"%d"' % SEQ, b'"%d"' % (tick + 1))
+            for mark in (STEP, SEQ):
+                line = line.replace(b'"%d"' % mark, b'"%d"' % (tick + 1))
             index.write(
                 b'{"sequence":%d,"stamp":%d,"signal":"logs","file":"logs.jsonl","offset":%d,"length":%d}\n'
                 % (tick + 1, at + 5_000_000, offset, len(line))
