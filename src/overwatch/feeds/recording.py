@@ -14,7 +14,7 @@ import msgspec
 from overwatch.feeds.indexed import Indexed
 from overwatch.feeds.segments import Lives, Segment
 from overwatch.feeds.source import Source
-from overwatch.fold import FAST_NS, Fold, Frame
+from overwatch.fold import Fold, Frame
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded
 from overwatch.otlp.jsonl import MalformedJson
@@ -140,8 +140,8 @@ class Recording:
         for segment in self.segments():
             if segment.root is not root:
                 fold, root = self.fold(), segment.root
-            for tick in range(segment.first, segment.last + 1, FAST_NS):
-                yield fold, tick, self.read(segment.at(tick))
+            for tick, entries in segment.each():
+                yield fold, tick, self.read(entries)
 
     def read(self, entries: Iterable[Located | Started]) -> list[Batch]:
         """The batches of these entries; those that the files do not hold are counted and left out."""

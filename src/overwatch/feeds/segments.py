@@ -131,6 +131,16 @@ class Segment:
             for tick in range(max(life.first, after + FAST_NS), life.last + 1, FAST_NS):
                 yield life, tick
 
+    def each(self) -> Iterator[tuple[int, list[Located | Started]]]:
+        """Every tick of this life, and the entries that are folded at it."""
+        due, start = self.due, 0
+        for tick in range(self.first, self.last + 1, FAST_NS):
+            stop = start
+            while stop < len(due) and due[stop] <= tick:
+                stop += 1
+            yield tick, self.entries[start:stop]
+            start = stop
+
     def at(self, tick: int) -> list[Located | Started]:
         """The entries that are folded at a tick."""
         return self.entries[bisect_left(self.due, tick) : bisect_right(self.due, tick)]

@@ -157,6 +157,8 @@ class _Frame:
         outer = ResourceLogs(resource=resource.resource if resource.HasField("resource") else None)
         self._outer = outer.SerializeToString()
         self._outer_end = ResourceLogs(schema_url=resource.schema_url).SerializeToString()
+        self._alone = -1, b"", b""
+        """Bytes of the one record that was written last, and what was before and behind it."""
 
     def general(self, records: bytes) -> bytes:
         """The body of a request with these records, read the general way. Raises `MalformedJson`."""
@@ -169,6 +171,18 @@ class _Frame:
 
     def body(self, records: list[_Record]) -> bytes:
         """The body of a request with these records."""
+        if len(records) != 1:
+            return self._written(records)
+        (record,) = records
+        size, before, behind = self._alone
+        if size != len(record):
+            whole = self._written(records)
+            start = len(whole) - len(self._outer_end) - len(self._inner_end) - len(record)
+            self._alone = len(record), whole[:start], whole[start + len(record) :]
+            return whole
+        return b"".join((before, record, behind))
+
+    def _written(self, records: list[_Record]) -> bytes:
         parts = [self._inner]
         for record in records:
             parts += (_RECORD, varint(len(record)), record)

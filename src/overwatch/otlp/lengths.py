@@ -7,7 +7,7 @@ was not seen for longest goes first. Safe from any thread. Must not know what th
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 LEARN_AT: Final = 3
@@ -42,7 +42,7 @@ class _Length(Generic[_Shape]):
     """How many came whose shape no template had."""
     due: int = LEARN_AT
     """At how many of them a template is learned."""
-    shapes: list[_Shape] = field(default_factory=list)
+    shapes: tuple[_Shape, ...] = ()
     """The one that fitted last is the first."""
 
 
@@ -60,10 +60,7 @@ class Lengths(Generic[_Shape]):
     def of(self, length: int) -> tuple[_Shape, ...]:
         """The templates of a length."""
         known = self._lengths.get(length)
-        if known is None:
-            return ()
-        with self._lock:
-            return tuple(known.shapes)
+        return () if known is None else known.shapes
 
     def is_due(self, length: int) -> bool:
         """Take note of strange bytes; whether their shape should be learned."""
@@ -80,8 +77,7 @@ class Lengths(Generic[_Shape]):
         with self._lock:
             known = self._known(shape.length)
             if shape in known.shapes:
-                known.shapes.remove(shape)
-                known.shapes.insert(0, shape)
+                known.shapes = (shape, *(other for other in known.shapes if other is not shape))
 
     def keep(self, shape: _Shape) -> None:
         """Take a template, unless it is larger than all may be together."""
@@ -90,10 +86,9 @@ class Lengths(Generic[_Shape]):
         with self._lock:
             self.learned += 1
             known = self._known(shape.length)
-            known.shapes.insert(0, shape)
-            self._bytes += shape.cost
-            while len(known.shapes) > MOST_OF_ONE:
-                self._bytes -= known.shapes.pop().cost
+            shapes = shape, *known.shapes
+            known.shapes = shapes[:MOST_OF_ONE]
+            self._bytes += shape.cost - sum(gone.cost for gone in shapes[MOST_OF_ONE:])
             while self._bytes > self._most:
                 self._forget()
 

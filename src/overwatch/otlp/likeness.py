@@ -18,6 +18,8 @@ from typing import Final, NamedTuple, TypeAlias
 from overwatch.otlp.varint import read_varint, varint
 
 _LAST: Final = (1 << 63) - 1
+_SURE: Final = 18
+"""Digits of a number that is surely smaller."""
 _DOUBLE: Final = re.compile(rb"-?(?:0|[1-9]\d*)\.\d+(?:[eE][+-]?\d+)?")
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 _VALUE: Final = re.compile(
@@ -57,6 +59,8 @@ def _fixed(text: bytes) -> bytes | None:
 
 
 def _whole(text: bytes) -> bytes | None:
+    if text.isdigit() and len(text) <= _SURE:
+        return varint(int(text))
     if not text.removeprefix(b"-").isdigit() or len(text) > 20:
         return None
     number = int(text)
@@ -113,10 +117,10 @@ class Shape:
         self._parts = parts
         self._sizes: list[int] = []
         """Bytes of each value in the message written last..."""
-        self._last = b""
-        """...which this is..."""
-        self._starts: list[int] = []
-        """...and where each begins in it."""
+        self._pieces: list[bytes] = []
+        """...which these make up: what is before each value and the value, in turn, then what is behind."""
+        self._order: list[int] = []
+        """The values in the order in which they come in it."""
 
     def read(self, text: bytes, at: int = 0) -> tuple[bytes, int] | None:
         """The message of a text that begins at a place, and where it ends; `None` where it is not certain."""
@@ -142,16 +146,26 @@ class Shape:
     def _message(self, packed: list[bytes]) -> bytes:
         sizes = [len(one) for one in packed]
         if sizes != self._sizes:
-            self._sizes, self._starts = sizes, [0] * len(packed)
-            size, pieces = _written(self._parts, packed, self._starts)
-            self._last = b"".join(reversed(pieces))
-            # They were written from the end, since a message says its size before what is in it.
-            self._starts = [size - place for place in self._starts]
-            return self._last
-        message = bytearray(self._last)
-        for start, one in zip(self._starts, packed, strict=True):
-            message[start : start + len(one)] = one
-        return bytes(message)
+            return self._first(packed, sizes)
+        pieces = self._pieces
+        pieces[1::2] = [packed[number] for number in self._order]
+        return b"".join(pieces)
+
+    def _first(self, packed: list[bytes], sizes: list[int]) -> bytes:
+        """A message whose values are of other sizes than before."""
+        starts = [0] * len(packed)
+        size, pieces = _written(self._parts, packed, starts)
+        message = b"".join(reversed(pieces))
+        # They were written from the end, since a message says its size before what is in it.
+        order = sorted(range(len(packed)), key=lambda number: -starts[number])
+        self._pieces, at = [], 0
+        for number in order:
+            start = size - starts[number]
+            self._pieces += [message[at:start], packed[number]]
+            at = start + sizes[number]
+        self._pieces.append(message[at:])
+        self._sizes, self._order = sizes, order
+        return message
 
 
 def _written(

@@ -52,6 +52,10 @@ class _Piece(NamedTuple):
     stop: int
 
 
+def _is_small(piece: _Piece) -> bool:
+    return piece.stop - piece.start <= LARGEST_RECORD
+
+
 class _Frame(NamedTuple):
     """A request with one record, which is all of its end: what is before it says where it lies."""
 
@@ -80,10 +84,13 @@ class RecordTemplates:
         """As `decode` reads it, where templates can read some of its records; else `None`."""
         if not self.learned or len(body) > LARGEST_BYTES:
             return None
+        alone = self._alone(body)
+        if alone is not None:
+            return alone
         gathering, known, strange, size = LogGathering(), 0, 0, 0
         try:
             for piece in self._framed(body):
-                if piece.stop - piece.start > LARGEST_RECORD:
+                if not _is_small(piece):
                     return None
                 record = body[piece.start : piece.stop]
                 said = self._spoken(record)
@@ -120,7 +127,7 @@ class RecordTemplates:
             for number, piece in enumerate(self._pieces(body)):
                 if number >= _MOST_WAITING:
                     break
-                if piece.stop - piece.start <= LARGEST_RECORD:
+                if _is_small(piece):
                     self._note(body[piece.start : piece.stop])
         except (OddError, DecodeError):
             return
@@ -132,16 +139,25 @@ class RecordTemplates:
         if made is not None:
             self._shapes.keep(made)
 
+    def _alone(self, body: bytes) -> Decoded | None:
+        """What a request of one known record says that is framed as the one before."""
+        frame = self._frame
+        if frame is None or frame.length != len(body) or not body.startswith(frame.head):
+            return None
+        said = self._spoken(body[frame.piece.start :])
+        if said is None:
+            return None
+        gathering = LogGathering()
+        gathering.add_spoken(frame.piece.resource, said)
+        return gathering.result()
+
     def _framed(self, body: bytes) -> Iterator[_Piece]:
-        """As `_pieces`; a request of one record that is framed as the one before is not walked again."""
-        frame, number, last = self._frame, 0, None
-        if frame is not None and frame.length == len(body) and body.startswith(frame.head):
-            yield frame.piece
-            return
+        """As `_pieces`; what is around a record that comes alone is remembered."""
+        number, last = 0, None
         for last in self._pieces(body):
             number += 1
             yield last
-        if last is not None and number == 1 and last.stop == len(body):
+        if last is not None and number == 1 and last.stop == len(body) and _is_small(last):
             self._frame = _Frame(body[: last.start], len(body), last)
 
     def _pieces(self, body: bytes) -> Iterator[_Piece]:

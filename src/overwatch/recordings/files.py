@@ -75,9 +75,10 @@ class RecordingFiles:
 
         Raises `OSError`, `FileNotFoundError` too where nothing of the batch was kept.
         """
-        with suppress(FileNotFoundError):
+        try:
             return self.read(entry.file, entry.offset, entry.length)
-        tried = None
+        except FileNotFoundError:
+            tried = None
         while (piece := self._holding(entry.file)) != tried:
             tried = piece
             with suppress(FileNotFoundError):
