@@ -332,6 +332,9 @@ class Fold:
 
     def _route(self, record: Record, stamp: int) -> None:
         """Fold a record into its run, and whatever had waited to know that this is its run."""
+        if record.origin.join is None:
+            self._fold(record, stamp)
+            return
         resolved = self._joins.resolve(record, stamp)
         for stand_in in resolved.stand_ins:
             self._runs.pop(stand_in, None)

@@ -93,15 +93,15 @@ def score_envs(
     off: Mapping[str, str] = MappingProxyType({}),
 ) -> Anomalies:
     """Score every env by every factor that is not turned off, nor `off` since it failed in this run."""
-    found = [_weighed(rule, fleet, limits) for rule in FACTORS]
+    found = _shipped(fleet, limits)
     failed = dict(off)
     for plugin in plugins:
         if plugin.name not in failed:
             weighed = weigh(plugin, fleet, limits)
-            found.append(weighed.factor)
+            found += [] if weighed.factor is None else [weighed.factor]
             if weighed.failed is not None:
                 failed[plugin.name] = weighed.failed
-    factors = tuple(factor for factor in found if factor is not None)
+    factors = tuple(found)
     if not factors:
         return Anomalies(scores=no_floats(fleet.n), codes=no_ints(fleet.n), factors=(), off=failed)
     scores, codes = np.zeros(fleet.n), np.zeros(fleet.n, dtype=np.int64)
@@ -112,9 +112,12 @@ def score_envs(
     return Anomalies(scores=scores, codes=codes, factors=factors, off=failed)
 
 
-def _weighed(rule: Rule, fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    times: float = getattr(limits.weights, rule.__name__)
-    factor = rule(fleet, limits) if times > 0 else None
-    if factor is None or times == 1.0:
-        return factor
-    return replace(factor, weight=factor.weight * times)
+def _shipped(fleet: Fleet, limits: AnomalyLimits) -> list[Factor]:
+    """What the factors of this package find, weighed."""
+    found, weights = [], limits.weights
+    for rule in FACTORS:
+        times: float = getattr(weights, rule.__name__)
+        factor = rule(fleet, limits) if times > 0 else None
+        if factor is not None:
+            found.append(factor if times == 1.0 else replace(factor, weight=factor.weight * times))
+    return found

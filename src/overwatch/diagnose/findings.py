@@ -58,8 +58,7 @@ def problems(seen: Evidence) -> list[Problem]:
     if seen.link.state in ("stale", "lost"):
         return [silent_run(state, seen.link)]
     storms = list(crash_storms(fleet))
-    diverging = int(seen.anomalies.of_status("diverging").size)
-    found = [*_failed(state), *_non_finite(state, limits, diverging), *storms]
+    found = [*_failed(state), *_non_finite(seen), *storms]
     found += _envs(seen, {storm.subject for storm in storms})
     if seen.link.state == "ended":
         return found
@@ -89,32 +88,34 @@ def _failed(state: RunState) -> Iterator[Problem]:
 
 def _overflowed(state: RunState) -> Iterator[Problem]:
     """More names or ids than there is room for: who brought them is said, since the cause is elsewhere."""
+    if not (state.overflow.counts or state.lane_names.beyond or state.slot_names.beyond):
+        return
     kinds = dict(state.overflow.counts)
     names = [name for of_kind in state.overflow.offenders.values() for name in of_kind]
     for kind, words in (("lane", state.lane_names), ("slot", state.slot_names)):
         if words.beyond:
             kinds[kind] = kinds.get(kind, 0) + sum(words.beyond.values())
             names += words.beyond
-    if kinds:
-        counted = ", ".join(f"{kind} {times:,} times" for kind, times in sorted(kinds.items()))
-        yield Problem(
-            code="too-many-names",
-            severity="warning",
-            scope="run",
-            subject=None,
-            at=state.last_at,
-            message=f"beyond the limits: {counted}; among them {', '.join(names[:_NAMED])}",
-            hint="names and ids must not carry values; look at who makes these",
-        )
+    counted = ", ".join(f"{kind} {times:,} times" for kind, times in sorted(kinds.items()))
+    yield Problem(
+        code="too-many-names",
+        severity="warning",
+        scope="run",
+        subject=None,
+        at=state.last_at,
+        message=f"beyond the limits: {counted}; among them {', '.join(names[:_NAMED])}",
+        hint="names and ids must not carry values; look at who makes these",
+    )
 
 
-def _non_finite(state: RunState, limits: AnomalyLimits, diverging: int) -> Iterator[Problem]:
+def _non_finite(seen: Evidence) -> Iterator[Problem]:
     """Facts that were told lately; else rows of the newest update, of a trainer that tells no facts."""
+    state = seen.state
     recent_ns = state.last_at - state.non_finite_at
-    if state.non_finite and recent_ns <= int(limits.non_finite_hold_s * 1e9):
+    if state.non_finite and recent_ns <= int(seen.limits.non_finite_hold_s * 1e9):
         values = "value" if state.non_finite == 1 else "values"
         told = f"{state.non_finite} non-finite {values}, last {state.non_finite_last}"
-        yield _non_finite_problem(state.non_finite_at, told, diverging)
+        yield _non_finite_problem(seen, state.non_finite_at, told)
         return
     blank = {
         name: series
@@ -124,10 +125,10 @@ def _non_finite(state: RunState, limits: AnomalyLimits, diverging: int) -> Itera
     if blank:
         labels = ", ".join(f"{series.non_finite} in {BY_NAME[name].label}" for name, series in blank.items())
         at = max(series.at for series in blank.values())
-        yield _non_finite_problem(at, f"non-finite: {labels}", diverging)
+        yield _non_finite_problem(seen, at, f"non-finite: {labels}")
 
 
-def _non_finite_problem(at: int, message: str, diverging: int) -> Problem:
+def _non_finite_problem(seen: Evidence, at: int, message: str) -> Problem:
     return Problem(
         code="non-finite",
         severity="critical",
@@ -136,7 +137,7 @@ def _non_finite_problem(at: int, message: str, diverging: int) -> Problem:
         at=at,
         message=message,
         hint="stop and reload the last checkpoint; look at the first field that went",
-        symptoms=diverging,
+        symptoms=int(seen.anomalies.of_status("diverging").size),
     )
 
 
@@ -168,6 +169,8 @@ _ENV_RULES: Final = (
 def _envs(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:
     """Findings about single envs; those of a kind beyond a number become one about the fleet."""
     fleet, anomalies = seen.fleet, seen.anomalies
+    if not anomalies.factors:
+        return
     for rule in _ENV_RULES:
         rows = anomalies.of_status(rule.status)
         if rule.status == "crashed" and rows.size:

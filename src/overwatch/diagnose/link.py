@@ -1,5 +1,6 @@
 """Whether what we know is fresh: the age of the data, with clock skew removed, and a word for it. Pure."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -38,8 +39,7 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
     live = [source for source in state.sources.values() if source.stamp == state.last_stamp]
     latest = min(live, key=Source.lag_s) if live else None
     lag_s = 0.0 if latest is None else latest.lag_s()
-    interval = max([source.interval_s() or 0.0 for source in live], default=0.0)
-    word = _word(state, tick, lag_s, INTERVALS * interval)
+    word = _word(state, tick, lag_s, live)
     drain = None if latest is None or word != "catching_up" else latest.drain
     return LinkJudgement(
         state=word,
@@ -52,12 +52,16 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
     )
 
 
-def _word(state: RunState, tick: int, lag_s: float, patience_s: float) -> str:
+def _word(state: RunState, tick: int, lag_s: float, live: Sequence[Source]) -> str:
     if state.finished is not None:
         return "ended"
     # While the collector was away nobody could be heard: silence counts from its return.
     quiet_s = (tick - max(state.last_stamp, state.back_stamp)) / 1e9
-    if state.back_stamp > state.last_stamp and quiet_s < max(STALE_S, patience_s):
+    was_away = state.back_stamp > state.last_stamp
+    if quiet_s < SLOW_S and not was_away:
+        return "catching_up" if lag_s >= OUTAGE_S else "live"
+    patience_s = INTERVALS * max([source.interval_s() or 0.0 for source in live], default=0.0)
+    if was_away and quiet_s < max(STALE_S, patience_s):
         return "slow"
     if quiet_s >= max(LOST_S, 4 * patience_s):
         return "lost"

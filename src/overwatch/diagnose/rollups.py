@@ -4,6 +4,8 @@ Shown above the rows of the board, where a number that changes ten times a secon
 must not know words, or how a number is shown.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -18,6 +20,7 @@ from overwatch.state.run import RunState
 COLUMNS: Final = ("return", "reward", "metric", "rent", "fps")
 """What an env may tell, in the order in which it is shown."""
 _LOW, _HIGH = 0.1, 0.9
+_NONE: Final = np.zeros(0)
 
 
 class Middles(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +66,8 @@ class Rollups(msgspec.Struct, frozen=True, kw_only=True):
 def rollups_of(state: RunState) -> Rollups:
     """What everything adds up to now."""
     envs = state.envs
-    told = told_of(envs)
+    told = _told_of(envs)
+    ends = _ends(state, told)
     rows = envs.by_lane()
     every = slice(0, envs.n)
     num_ops = len(state.op_names.words)
@@ -71,16 +75,19 @@ def rollups_of(state: RunState) -> Rollups:
         middles={lane: middles_of(told, on) for lane, on in rows.items()},
         lanes={lane: _sums(envs, on, num_ops) for lane, on in rows.items()},
         fleet=_sums(envs, every, 0),
-        best=_ends(state, told, worst=False),
-        worst=_ends(state, told, worst=True),
+        best=tuple(best for best, _ in ends),
+        worst=tuple(worst for _, worst in ends),
         columns=_columns(envs, told),
     )
 
 
-def told_of(envs: Envs) -> dict[str, Floats]:
-    """What each env tells, by the name of the column, shape (n,); NaN where it tells nothing."""
-    values = {name: envs.values[name][: envs.n] for name in ("reward", "metric", "rent")}
-    return {"return": envs.mean_return(), "fps": fps_of(envs.values["step_time"][: envs.n]), **values}
+def _told_of(envs: Envs) -> dict[str, Floats]:
+    """What envs tell, by the name of the column, shape (n,); NaN where one tells nothing, as not all do."""
+    told = {name: envs.values[name][: envs.n] for name in ("reward", "metric", "rent")}
+    told["fps"] = fps_of(envs.values["step_time"][: envs.n])
+    if envs.episodes.any() or envs.times["return"].any():
+        told["return"] = envs.mean_return()
+    return {name: values for name, values in told.items() if np.isfinite(values).any()}
 
 
 def fps_of(step_time: Floats) -> Floats:
@@ -89,20 +96,24 @@ def fps_of(step_time: Floats) -> Floats:
     return found
 
 
-def middles_of(told: dict[str, Floats], rows: Rows) -> Middles:
-    """What is usual among these rows."""
-    returns = _ordered(told["return"][rows])
+def middles_of(told: Mapping[str, Floats], rows: Rows) -> Middles:
+    """What is usual among these rows, by the columns that are told."""
+    returns = _ordered(told, "return", rows)
     return Middles(
         median_return=_median(returns),
-        median_metric=_median(_ordered(told["metric"][rows])),
-        median_rent=_median(_ordered(told["rent"][rows])),
-        median_fps=_median(_ordered(told["fps"][rows])),
+        median_metric=_median(_ordered(told, "metric", rows)),
+        median_rent=_median(_ordered(told, "rent", rows)),
+        median_fps=_median(_ordered(told, "fps", rows)),
         p10_return=_rank_value(returns, _LOW),
         p90_return=_rank_value(returns, _HIGH),
     )
 
 
-def _ordered(values: Floats) -> Floats:
+def _ordered(told: Mapping[str, Floats], name: str, rows: Rows) -> Floats:
+    """The finite values of a column in order; none where nobody tells it."""
+    if name not in told:
+        return _NONE
+    values = told[name][rows]
     finite = np.isfinite(values)
     return np.sort(values if finite.all() else values[finite])
 
@@ -113,7 +124,7 @@ def _median(ordered: Floats) -> float | None:
         return None
     middle = ordered.item(half) if ordered.size % 2 else (ordered.item(half - 1) + ordered.item(half)) / 2
     # As in `median_of`, a zero has one sign.
-    return middle + 0.0 if np.isfinite(middle) else None
+    return middle + 0.0 if math.isfinite(middle) else None
 
 
 def _rank_value(ordered: Floats, share: float) -> float | None:
@@ -133,23 +144,24 @@ def _counts(codes: Ints, num: int) -> tuple[int, ...]:
     return tuple(np.bincount(codes.ravel() + 1, minlength=num + 1)[1:].tolist())
 
 
-def _ends(state: RunState, told: dict[str, Floats], *, worst: bool) -> tuple[End, ...]:
+def _ends(state: RunState, told: Mapping[str, Floats]) -> list[tuple[End, End]]:
+    """The best and the worst env by each of the columns that tell how well one does."""
     found = []
     info = state.started.metric if state.started else None
     for field, higher_is_better in (("return", True), ("metric", info.higher_is_better if info else True)):
-        values = told[field]
-        known = np.flatnonzero(np.isfinite(values))
-        if not known.size:
+        if field not in told:
             continue
-        low = worst == higher_is_better
-        row = int(known[np.argmin(values[known]) if low else np.argmax(values[known])])
-        found.append(End(env_id=int(state.envs.ids[row]), field=field, value=float(values[row])))
-    return tuple(found)
+        known = np.flatnonzero(np.isfinite(told[field]))
+        values = told[field][known]
+        rows = int(known[values.argmin()]), int(known[values.argmax()])
+        low, high = (
+            End(env_id=int(state.envs.ids[row]), field=field, value=float(told[field][row])) for row in rows
+        )
+        found.append((high, low) if higher_is_better else (low, high))
+    return found
 
 
-def _columns(envs: Envs, told: dict[str, Floats]) -> tuple[str, ...]:
+def _columns(envs: Envs, told: Mapping[str, Floats]) -> tuple[str, ...]:
     """A run that finishes episodes has returns, and needs no rewards beside them."""
-    reported = {name for name, values in told.items() if np.isfinite(values).any()}
-    if (envs.episodes[: envs.n] > 0).any():
-        reported.discard("reward")
-    return tuple(name for name in COLUMNS if name in reported)
+    has_episodes = bool(envs.episodes[: envs.n].any())
+    return tuple(name for name in COLUMNS if name in told and not (has_episodes and name == "reward"))

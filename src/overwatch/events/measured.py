@@ -43,11 +43,11 @@ class Measured(Fact, frozen=True, kw_only=True, tag="measured"):
     """Present when this stands for several measurements."""
 
     def __post_init__(self) -> None:
-        lengths = {name: len(column) for name, column in (*self.keys.items(), *self.values.items())}
-        if len(set(lengths.values())) > 1:
+        if len({*map(len, self.keys.values()), *map(len, self.values.values())}) > 1:
+            lengths = {name: len(column) for name, column in (*self.keys.items(), *self.values.items())}
             said = ", ".join(f"{name}={length}" for name, length in lengths.items())
             raise ValueError(f"columns of one measurement differ in length: {said}")
-        if self.scope in _KEYED and not self.keys:
+        if not self.keys and self.scope in _KEYED:
             raise ValueError(f"a measurement of scope {self.scope.value} needs keys: {_KEYED[self.scope]}")
 
 

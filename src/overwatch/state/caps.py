@@ -14,13 +14,14 @@ from overwatch.state.envs import ids_in
 from overwatch.state.run import RunState
 from overwatch.state.sources import Source, source_key
 
+_WHOLE: Final = (EnvsRemoved, LogLine)
 MAX_SOURCES: Final = 1024
 """Lives of producers remembered; the one that was silent for longest goes first."""
 
 
 def within(state: RunState, event: Event) -> Event | None:
     """The part of an event that is about envs there is room for; `None` where nothing is left."""
-    if isinstance(event, EnvsRemoved | LogLine):
+    if isinstance(event, _WHOLE):
         return event
     if isinstance(event, NonFiniteSeen):
         return _known(state, event)

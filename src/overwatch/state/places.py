@@ -32,7 +32,7 @@ TIMES: Final = 32
 """Subjects of them all together, for each env that is there: what is remembered grows with the run alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class At:
     """The envs of one record."""
 
@@ -40,6 +40,8 @@ class At:
     """Row of each, shape (k,)."""
     span: Rows
     """The same, as a slice where they follow one another."""
+    rested_until: int = 0
+    """Producer's time before which no sample of any of them is due; 0 while that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Source(msgspec.Struct, kw_only=True):
         if seq is None:
             return True
         if seq > self.high:
-            if seq - self.high <= MAX_GAPS - len(self.gaps):
+            if 1 < seq - self.high <= MAX_GAPS - len(self.gaps):
                 self.gaps.update(dict.fromkeys(range(self.high + 1, seq), True))
             self.high = seq
             return True

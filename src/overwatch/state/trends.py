@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
-from overwatch.state.places import At
+from overwatch.state.places import At, Rows
 
 MEASURES: Final = ("reward", "return", "metric", "rent", "step_time")
 """Short names of the env rows that are kept as columns."""
@@ -63,16 +63,25 @@ class Trends(msgspec.Struct, kw_only=True):
         span = told.span
         now = self.now[span] + 1 if step is None else np.maximum(self.now[span], step)
         self.now[span] = now
-        oldest = int(np.minimum.reduce(self.last_at[span], initial=at))
-        if oldest and at - oldest < STRIDE_NS:
+        if at < told.rested_until:
             return
+        oldest = int(np.minimum.reduce(self.last_at[span], initial=at))
+        if oldest:
+            told.rested_until = oldest + STRIDE_NS
+            if at < told.rested_until:
+                return
         due = (at - self.last_at[span] >= STRIDE_NS) & (now - self.last_step[span] >= STRIDE)
         due |= self.count[span] == 0
         if due.any():
-            self._take(told.rows[due], at, current)
+            rows = told.rows[due]
+            places = self.count[rows] % SAMPLES
+            # Envs that were born together have their samples in one column of the rings.
+            if due.all() and (places == places[0]).all():
+                self._take(span, int(places[0]), at, current)
+            else:
+                self._take(rows, places, at, current)
 
-    def _take(self, due: Ints, at: int, current: dict[str, Floats]) -> None:
-        place = self.count[due] % SAMPLES
+    def _take(self, due: Rows, place: Ints | int, at: int, current: dict[str, Floats]) -> None:
         for name in TRENDED:
             self.values[name][due, place] = current[name][due]
         self.step[due, place] = self.now[due]

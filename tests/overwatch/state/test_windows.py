@@ -1,13 +1,16 @@
 """Short memories of each env: counts of the last minute, samples, actions, finished episodes."""
 
+import random
+
 import numpy as np
+import pytest
 
 from overwatch.catalog import Scope, Stage
 from overwatch.events import ActionTaken, Column, GateEvaluated, Measured, PhaseEnded, SeedStageChanged
 from overwatch.state.earned import RETURNS
 from overwatch.state.envs import Envs
 from overwatch.state.tally import BUCKET_NS, Tally
-from overwatch.state.trends import ACTIONS, SAMPLES, STRIDE_NS
+from overwatch.state.trends import ACTIONS, SAMPLES, STRIDE, STRIDE_NS
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 
@@ -155,3 +158,29 @@ def test_a_crashed_env_is_not_revived_by_talk_about_it() -> None:
     state = fakes.folded([fakes.crashed(START_NS + 1, 0), fact])
 
     assert state.envs.crashed_at[0] == START_NS + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_samples_are_taken_as_if_each_env_were_looked_at_alone(seed: int) -> None:
+    """Records of any envs, late ones too: each env has the samples that are its own."""
+    dice = random.Random(seed)  # noqa: S311 numbers for a test
+    sets = [sorted(dice.sample(range(12), dice.randint(1, 6))) for _ in range(4)]
+    at, told, plain = START_NS, [], dict[int, list[int]]()
+    newest, sampled = dict[int, int](), dict[int, int]()
+    for step in range(1, 120):
+        at += dice.choice((50, 100, 300)) * 1_000_000
+        here, said = at - dice.choice((0, 0, 0, 400)) * 1_000_000, step - dice.choice((0, 0, 3))
+        ids = dice.choice(sets)
+        told.append(fakes.envs(here, ids, said, metric=[float(said)] * len(ids)))
+        for env in ids:
+            newest[env] = max(newest.get(env, 0), said)
+            times = plain.setdefault(env, [])
+            if not times or (here - times[-1] >= STRIDE_NS and newest[env] - sampled[env] >= STRIDE):
+                times.append(here)
+                sampled[env] = newest[env]
+
+    envs = fakes.folded(told).envs
+    found = {env: envs.trends.at[row, envs.trends.of(row)] for env in plain for row in (envs.row(env),)}
+    assert {env: times[-SAMPLES:] for env, times in plain.items()} == {
+        env: times.tolist() for env, times in found.items()
+    }
