@@ -100,12 +100,18 @@ class Earned(Derived):
         self.mean[rows] = _mean(told, done)
         values = usable(told)
         judged = (fresh >= LEAST) & np.isfinite(values[:, :RECENT]).all(axis=1)
-        for name in _FLOATS[1:]:
-            getattr(self, name)[rows[~judged]] = np.nan
-        for name in _INTS:
-            getattr(self, name)[rows[~judged]] = 0
+        if judged.all():
+            self._judge(rows, values, fresh[:, None])
+            return
+        self._blank(rows[~judged])
         if judged.any():
             self._judge(rows[judged], values[judged], fresh[judged, None])
+
+    def _blank(self, rows: Ints) -> None:
+        for name in _FLOATS[1:]:
+            getattr(self, name)[rows] = np.nan
+        for name in _INTS:
+            getattr(self, name)[rows] = 0
 
     def _judge(self, rows: Ints, values: Floats, have: Ints) -> None:
         num_recent = np.where(have < RECENT + EARLIER, RECENT - 1, RECENT)
