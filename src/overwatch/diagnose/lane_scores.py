@@ -23,6 +23,7 @@ from overwatch.events.adding import added
 from overwatch.state.places import Mask, Rows
 
 _CRASHED: Final = STATUSES.index("crashed")
+_NONE: Final = np.zeros(0, dtype=np.int64)
 _LEAST: Final = 2
 """Envs that are off together; one alone is no lane's matter."""
 
@@ -67,13 +68,12 @@ def score_lanes(
 ) -> dict[str, LaneScore]:
     """Score every lane that has envs or readings, by name, in order of first sight; `low` as `low_lanes`."""
     rows = fleet.state.envs.by_lane()
-    none = np.zeros(0, dtype=np.int64)
     crashed, unwell = _off(anomalies)
-    found, num_lanes = {}, sum(code >= 0 for code in rows)
+    found, num_lanes = {}, len(rows) - (-1 in rows)
     for code, name in enumerate(fleet.state.lane_names.words):
         if code not in rows and name not in bounds:
             continue
-        own = rows.get(code, none)
+        own = rows.get(code, _NONE)
         lane = _Lane(
             name=name,
             rows=own,

@@ -56,13 +56,11 @@ def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """Other envs speak, this one does not."""
-    if not fleet.n:
+    # Nobody has been quiet for longer than who was when this second began.
+    if not fleet.n or (fleet.state.last_at - fleet.usual.oldest_at) / 1e9 < limits.silent_s:
         return None
     seen_at = fleet.state.envs.seen_at[: fleet.n]
     oldest_at = int(np.minimum.reduce(seen_at))
-    # The run's newest time is no older than its envs', and at hand.
-    if (fleet.state.last_at - oldest_at) / 1e9 < limits.silent_s:
-        return None
     if (fleet.newest_at - oldest_at) / 1e9 < limits.silent_s:
         return None
     quiet_s: Floats = (fleet.lively_at - seen_at) / 1e9
