@@ -1,5 +1,6 @@
 """Two runs beside one another in the terminal: both stand where the replay of the first stands."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,15 @@ import pytest
 from overwatch.analyse.story import read_story
 from overwatch.feeds.inputs import open_input
 from overwatch.feeds.playing import player_of
+from overwatch.snapshot import View
 from overwatch.tui import shot
 from overwatch.tui.beside import Beside
 from overwatch.tui.comparing import beside
+from overwatch.tui.context import Context, Ui, freshness
 from overwatch.tui.keys import Mode
 from overwatch.tui.paging import Page
+from overwatch.tui.playback import Playback
+from overwatch.tui.screens import listing
 from overwatch.tui.session import Session
 from tests.overwatch.simulate.runs import overwatch, record
 
@@ -65,6 +70,34 @@ def test_the_curve_under_the_cursor_is_drawn(logs: tuple[Path, Path], both: Besi
     assert any(line.startswith("─ KL ") for line in lines)
     assert any(line.startswith("─ RETURN ") for line in _frame(logs, both, 60))
     assert len(lines) == 40
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60)])
+def test_a_recording_that_plays_has_its_transport_there(
+    logs: tuple[Path, Path], both: Beside, width: int, height: int
+) -> None:
+    """On the line on which the overview has it; a click finds what is below it where it is now."""
+    player = player_of(open_input(logs[0]))
+    snapshot = player.look(None, View())
+    assert snapshot is not None
+    shown = Ui(mode=Mode.COMPARE, beside=both)
+    playback = Playback(time=snapshot.time, first=snapshot.time, last=snapshot.time + 80, playing=True)
+    still, plays = (
+        listing.render(
+            Page.COMPARE,
+            snapshot,
+            Context(width=width, height=height, fresh=freshness(snapshot.link, 0.0), ui=ui),
+        )
+        for ui in (shown, replace(shown, playback=playback))
+    )
+
+    assert [len(page.lines) for page in (still, plays)] == [height, height]
+    assert "┃" in "".join(span.text for span in plays.lines[1])
+    assert "Space" in "".join(span.text for span in plays.lines[1])
+    assert plays.lines[0] == still.lines[0]
+    assert plays.lines[2] == still.lines[1]
+    first = [page.targets.index(next(one for one in page.targets if one)) for page in (still, plays)]
+    assert first[1] == first[0] + 1
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x40", "200x60"])

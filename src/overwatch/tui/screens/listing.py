@@ -15,6 +15,7 @@ from overwatch.tui.panels import (
     policy,
     runs,
     small,
+    transport,
     verdict,
 )
 from overwatch.tui.text import Line, blank
@@ -26,7 +27,10 @@ def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> picking.Page:
         return picking.Page(lines=[] if snapshot is None else small.render(snapshot, ctx))
     head: list[Line] = []
     if snapshot is not None:
-        head = [header.identity(snapshot.run, ctx), *verdict.render(snapshot, ctx)]
+        head = [header.identity(snapshot.run, ctx)]
+        if page is Page.COMPARE and ctx.ui.playback is not None:
+            head.append(transport.render(ctx.ui.playback, ctx))
+        head += verdict.render(snapshot, ctx)
     rows = ctx.height - len(head) - 1
     drawn = _page(page, snapshot, ctx, rows)
     body = [*drawn.lines, *[blank(ctx.width)] * (rows - len(drawn.lines))]
