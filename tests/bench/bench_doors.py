@@ -113,11 +113,7 @@ def measure(case: Case) -> float:
         began = 0.0
         for number, body in enumerate(case.bodies):
             began = server.cpu() if number == warm_up else began
-            connection.request("POST", case.path, body, case.headers)
-            answer = connection.getresponse()
-            said = answer.read()
-            if answer.status not in {200, 204} or said.strip(b"\x00"):
-                raise SystemExit(f"{case.title}: {answer.status} {said[:200]!r}")
+            _send(connection, case, body)
         if server.ask is None:
             return case.points * (1 - warm_up / len(case.bodies)) / (server.cpu() - began)
         ask, wanted = (
@@ -127,6 +123,22 @@ def measure(case: Case) -> float:
         until(lambda: [ask(gauge) for gauge in range(3)] == wanted, 60)
         landed = case.points * (1 - warm_up / len(case.bodies))
         return landed / (server.cpu() - began)
+
+
+def _send(connection: http.client.HTTPConnection, case: Case, body: bytes) -> None:
+    """Send one request until it is taken, as clients do who are told to come again."""
+    while True:
+        connection.request("POST", case.path, body, case.headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        wait_s = answer.headers.get("Retry-After", "")
+        if answer.status in {429, 503} and wait_s.isdigit():
+            print(f"  {case.title}: {answer.status}, again in {wait_s} s", flush=True)
+            time.sleep(int(wait_s))
+            continue
+        if answer.status not in {200, 204} or said.strip(b"\x00"):
+            raise SystemExit(f"{case.title}: {answer.status} {said[:200]!r}")
+        return
 
 
 def overwatch(size: int, rounds: int) -> Iterator[Case]:

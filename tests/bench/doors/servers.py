@@ -119,8 +119,8 @@ def _started(command: list[str], port: int, folder: Path, ready: str) -> Iterato
 
     def ask(gauge: int) -> float | None:
         name = shapes.GAUGES[gauge].replace(".", "_")
-        at = shapes.BEGAN_NS / 1e9 + 3600
-        query = f'last_over_time({name}{{env="{LAST_ENV}"}}[2h])'
+        at = shapes.BEGAN_NS / 1e9 + 4 * 3600
+        query = f'last_over_time({name}{{env="{LAST_ENV}"}}[8h])'
         found = _get(f"{url}/api/v1/query?" + urlencode({"query": query, "time": at}))
         result = found["data"]["result"] if found else []
         return float(result[0]["value"][1]) if result else None
