@@ -68,6 +68,11 @@ class _Meaning(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, Value]
     """The point's own."""
 
+    @property
+    def whom(self) -> "Whom":
+        """The same without what tells points apart."""
+        return Whom(origin=self.origin, row=self.row, subject=self.subject)
+
 
 class Lost(Enum):
     """Why a point says nothing."""
@@ -92,6 +97,37 @@ class Whom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Outcome: TypeAlias = Whom | Lost
+
+
+class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which series a point is, and how it counts."""
+
+    whom: Whom
+    group: str
+    part: str
+    changes: bool
+    """Whether its points hold what is new since the one before, rather than everything."""
+    rises: bool
+    """Of a sum: whether it can never be less than before."""
+
+    def point(self, start: int, at: int, value: float | Distribution) -> Point:
+        """Its point of a time and since a start, Unix nanoseconds; raises `RejectedError`."""
+        origin, name = self.whom.origin, self.whom.row.name
+        if not isinstance(value, Distribution):
+            _check_window(name, start, at)
+            if self.changes and not math.isfinite(value):
+                raise RejectedError("malformed", f"{name} changed by {value}, which has no total")
+            if self.rises and value < 0:
+                raise RejectedError("malformed", f"{name} only rises, and its point is {value}")
+        return Point(
+            origin=origin,
+            row=self.whom.row,
+            subject=self.whom.subject,
+            told=Told(origin.run_id, self.group, self.part, start, at),
+            value=value,
+            changes=self.changes,
+            rises=self.rises,
+        )
 
 
 class RejectedError(Exception):
@@ -120,20 +156,32 @@ class Gathering:
         if not resource.origin.ours:
             self._add(resource, metric)
 
-    def take_gauge(self, told: Sequence[tuple["Outcome", int, float]]) -> None:
-        """Gather the points of a gauge: of whom, when in Unix nanoseconds, and what."""
+    def take_gauge(self, told: Sequence[tuple[Outcome, int, int, float]]) -> None:
+        """Gather the points of a gauge: of whom, since when, when in Unix nanoseconds, and what."""
         last: Whom | None = None
         last_at, values = 0, dict[Subject, float]()
         self.items += len(told)
-        for whom, at, value in told:
+        for whom, _, at, value in told:
             if isinstance(whom, Lost):
-                self._unattributed += whom is Lost.UNATTRIBUTED
-                self._unmapped += whom is Lost.UNMAPPED
+                self._lose(whom)
                 continue
             if at != last_at or last is None or not last.is_beside(whom):
                 last, last_at = whom, at
                 values = self._moments.name(whom.origin, at, whom.row.scope, whom.row.name, whom.subject)
             values[whom.subject] = value
+
+    def take_series(self, told: Sequence[Point | Lost]) -> None:
+        """Gather the points of a series."""
+        self.items += len(told)
+        for point in told:
+            if isinstance(point, Lost):
+                self._lose(point)
+            else:
+                self._series.append(point)
+
+    def _lose(self, why: Lost) -> None:
+        self._unattributed += why is Lost.UNATTRIBUTED
+        self._unmapped += why is Lost.UNMAPPED
 
     def _add(self, resource: Resource, metric: Metric) -> None:
         row = catalog.find(metric.name)
@@ -166,7 +214,8 @@ class Gathering:
         elif isinstance(point, NumberDataPoint):
             self._add_number(meaning, metric, point)
         elif spread is not None and spread.count:
-            self._series.append(_series_point(meaning, point, spread, metric))
+            key = _series_key(meaning, metric)
+            self._series.append(key.point(point.start_time_unix_nano, point.time_unix_nano, spread))
 
     def _add_number(self, meaning: _Meaning, metric: Metric, point: NumberDataPoint) -> None:
         value = _number(point)
@@ -175,12 +224,8 @@ class Gathering:
         if metric.WhichOneof("data") == "gauge":
             self._moments.put(meaning.origin, point.time_unix_nano, meaning.row, meaning.subject, value)
             return
-        _check_window(meaning.row.name, point)
-        if metric.sum.aggregation_temporality == _DELTA and not math.isfinite(value):
-            raise RejectedError("malformed", f"{meaning.row.name} changed by {value}, which has no total")
-        if metric.sum.is_monotonic and value < 0:
-            raise RejectedError("malformed", f"{meaning.row.name} only rises, and its point is {value}")
-        self._series.append(_series_point(meaning, point, value, metric))
+        key = _series_key(meaning, metric)
+        self._series.append(key.point(point.start_time_unix_nano, point.time_unix_nano, value))
 
     def result(self) -> Decoded:
         """Everything gathered, in order of first sight."""
@@ -196,17 +241,27 @@ class Gathering:
         )
 
 
-def outcome_of(resource: Resource, name: str, point: NumberDataPoint) -> Outcome:
-    """Of whom a point of this metric is, by its attributes alone; raises `RejectedError`."""
+def outcome_of(resource: Resource, metric: Metric, point: NumberDataPoint) -> Outcome:
+    """Of whom a point of this gauge is, by its attributes alone; raises `RejectedError`."""
+    meaning = _meant(resource, metric, point)
+    return meaning if isinstance(meaning, Lost) else meaning.whom
+
+
+def series_of(resource: Resource, metric: Metric, point: NumberDataPoint) -> SeriesKey | Lost:
+    """Of which series a point of this sum is, by its attributes alone; raises `RejectedError`."""
+    meaning = _meant(resource, metric, point)
+    return meaning if isinstance(meaning, Lost) else _series_key(meaning, metric)
+
+
+def _meant(resource: Resource, metric: Metric, point: NumberDataPoint) -> _Meaning | Lost:
     run_id = run_id_of(resource, point.attributes)
     if run_id is None:
         return Lost.UNATTRIBUTED
     attributes = attributes_to_python(point.attributes)
-    row = catalog.find(name) or catalog.find_split(name, attributes)
+    row = catalog.find(metric.name) or catalog.find_split(metric.name, attributes)
     if row is None or row.kind is Kind.STATE or not is_meant(row, attributes):
         return Lost.UNMAPPED
-    meaning = _meaning(resource, run_id, row, attributes)
-    return Whom(origin=meaning.origin, row=row, subject=meaning.subject)
+    return _meaning(resource, run_id, row, attributes)
 
 
 def _points(metric: Metric) -> Iterable[_AnyPoint]:
@@ -222,14 +277,13 @@ def _meaning(resource: Resource, run_id: str, row: catalog.Metric, attributes: d
     return _Meaning(origin=with_run(resource, run_id), row=row, subject=subject, attributes=attributes)
 
 
-def _check_window(name: str, point: _AnyPoint) -> None:
-    start, at = point.start_time_unix_nano, point.time_unix_nano
+def _check_window(name: str, start: int, at: int) -> None:
     if start > at:
         raise RejectedError("malformed", f"{name} begins at {start}, after its time {at}")
 
 
 def _distribution(name: str, point: SpreadPoint) -> Distribution:
-    _check_window(name, point)
+    _check_window(name, point.start_time_unix_nano, point.time_unix_nano)
     try:
         return distribution_of(point)
     except ValueError as error:
@@ -246,26 +300,16 @@ def _number(point: NumberDataPoint) -> float | None:
             return None
 
 
-def _series_point(meaning: _Meaning, point: _AnyPoint, value: float | Distribution, metric: Metric) -> Point:
+def _series_key(meaning: _Meaning, metric: Metric) -> SeriesKey:
     kind = metric.WhichOneof("data") or ""
     data = getattr(metric, kind)
     changes = kind != "summary" and data.aggregation_temporality == _DELTA
-    told = Told(
-        run_id=meaning.origin.run_id,
+    return SeriesKey(
+        whom=meaning.whom,
         group=_group(meaning, f"{kind} {'changes' if changes else 'totals'}"),
         part=_part(meaning.attributes),
-        start=point.start_time_unix_nano,
-        at=point.time_unix_nano,
-    )
-    rises = kind == "sum" and data.is_monotonic
-    return Point(
-        origin=meaning.origin,
-        row=meaning.row,
-        subject=meaning.subject,
-        told=told,
-        value=value,
         changes=changes,
-        rises=rises,
+        rises=kind == "sum" and data.is_monotonic,
     )
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
-from overwatch.otlp.gauges import GaugeReader
 from overwatch.otlp.lengths import Lengths
+from overwatch.otlp.one_pass import OnePass
 from overwatch.otlp.record_templates import RecordTemplates
 from overwatch.otlp.result import Decoded
 from overwatch.otlp.template import Template, learn
@@ -26,7 +26,7 @@ class Templates:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._metrics: Lengths[Template] = Lengths(most_bytes)
         self._logs = RecordTemplates(most_bytes)
-        self._gauges = GaugeReader()
+        self._one_pass = OnePass()
 
     @property
     def learned(self) -> int:
@@ -49,7 +49,7 @@ class Templates:
 
     def decode(self, signal: Signal, body: bytes) -> Decoded:
         """As `decode`, of a body whose shape is not known; raises `MalformedBody`."""
-        said = self._gauges.read(body) if signal is Signal.METRICS else None
+        said = self._one_pass.read(body) if signal is Signal.METRICS else None
         return decode(signal, body) if said is None else said
 
     def study(self, signal: Signal, body: bytes, *, known: bool = False) -> None:

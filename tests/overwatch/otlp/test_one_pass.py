@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from overwatch.journal import Signal
-from overwatch.otlp import gauges
+from overwatch.otlp import one_pass
 from overwatch.otlp.decode import decode
-from overwatch.otlp.gauges import GaugeReader
+from overwatch.otlp.one_pass import OnePass
 from overwatch.otlp.value import Value, to_pairs
 from overwatch.otlp.wire import MalformedBody
 from tests.overwatch.otlp.messages import messages
@@ -19,7 +19,7 @@ from tests.overwatch.otlp.test_template import T, fleet, requests, whole
 METRICS = Signal.METRICS
 
 
-def agrees(reader: GaugeReader, body: bytes) -> bool:
+def agrees(reader: OnePass, body: bytes) -> bool:
     """Whether the reader reads a body, which must be as the general path does."""
     said = reader.read(body)
     if said is None:
@@ -41,16 +41,47 @@ def shuffled(envs: int, export: int) -> bytes:
 
 def test_points_in_any_order_are_read_without_their_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came once is not parsed again, however the points are put together."""
-    reader = GaugeReader()
+    reader = OnePass()
     assert agrees(reader, shuffled(40, 0))
 
     def fail(*_: object) -> None:
         raise AssertionError("attributes that are known were read again")
 
-    monkeypatch.setattr(gauges, "outcome_of", fail)
+    monkeypatch.setattr(one_pass, "outcome_of", fail)
     for export in range(1, 4):
         body = shuffled(40, export)
         assert reader.read(body) == decode(METRICS, body)
+
+
+@pytest.mark.parametrize("temporality", [1, 2])
+@pytest.mark.parametrize("rises", [False, True])
+def test_points_of_sums_are_read_without_their_attributes(
+    monkeypatch: pytest.MonkeyPatch, *, temporality: int, rises: bool
+) -> None:
+    """As gauges are; how a sum counts is part of what is remembered."""
+    reader = OnePass()
+    bodies = []
+    for export in range(4):
+        request = fleet(20, T + export, 1.5 + export)
+        for metric in request.resource_metrics[0].scope_metrics[0].metrics:
+            points = list(metric.gauge.data_points)
+            random.Random(export).shuffle(points)  # noqa: S311 the same each time
+            for point in points:
+                point.start_time_unix_nano = T - 1000
+            metric.sum.data_points.extend(points)
+            metric.sum.aggregation_temporality = temporality  # type: ignore[assignment]
+            metric.sum.is_monotonic = rises
+        bodies.append(request.SerializeToString())
+    assert agrees(reader, bodies[0])
+
+    def fail(*_: object) -> None:
+        raise AssertionError("attributes that are known were read again")
+
+    monkeypatch.setattr(one_pass, "series_of", fail)
+    for body in bodies[1:]:
+        said = reader.read(body)
+        assert said is not None
+        assert whole(said) == whole(decode(METRICS, body))
 
 
 @given(st.lists(requests(), min_size=1, max_size=3), st.data())
@@ -58,7 +89,7 @@ def test_whatever_is_asked_agrees_with_the_parser(
     asked: list[ExportMetricsServiceRequest], data: st.DataObject
 ) -> None:
     """Gauges and sums, ends, own runs, no runs, any byte changed: with everything remembered before."""
-    reader = GaugeReader()
+    reader = OnePass()
     for request in asked:
         body = request.SerializeToString()
         assert agrees(reader, body)
@@ -74,7 +105,7 @@ def test_whatever_is_asked_agrees_with_the_parser(
 @given(messages(ExportMetricsServiceRequest.DESCRIPTOR))
 def test_any_message_agrees_with_the_parser(message: ExportMetricsServiceRequest) -> None:
     """Whatever is set in it, twice, and with something behind."""
-    reader, body = GaugeReader(), message.SerializeToString()
+    reader, body = OnePass(), message.SerializeToString()
     for told in (body, body, body + body, body + b"\x0a\x00", body + b"\x10\x01"):
         agrees(reader, told)
 
@@ -95,17 +126,17 @@ def test_points_of_one_gauge_may_be_of_many_rows_runs_and_times() -> None:
             point.as_int = -number
         if number % 7 == 0:
             point.start_time_unix_nano = T - 5
-    reader = GaugeReader()
+    reader = OnePass()
     for _ in range(2):
         assert agrees(reader, request.SerializeToString())
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who names everything anew makes the reader forget, not grow."""
-    monkeypatch.setattr(gauges, "MOST_BYTES", 40_000)
-    reader = GaugeReader()
+    monkeypatch.setattr(one_pass, "MOST_BYTES", 40_000)
+    reader = OnePass()
     for export in range(30):
         request = fleet(20, T + export)
         request.resource_metrics[0].resource.attributes[1].value.string_value = f"client-{export}"
         assert agrees(reader, request.SerializeToString())
-    assert sum(len(sets) for sets in reader._sets.values()) < 200
+    assert sum(len(sets) for sets in reader._gauges.values()) < 200

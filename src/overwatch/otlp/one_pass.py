@@ -1,16 +1,16 @@
 """Metrics requests of any shape in one pass over their bytes: attributes that came before are not read again.
 
 A fleet's points come in another order, or other ones of them, and still have the same attributes. Of a gauge
-whose points are written plainly (times and value first, the rest behind) only the numbers are read; what the
-rest of its bytes means is remembered by those bytes. Any other metric goes the general way, alone.
+or a sum whose points are written plainly (times and value first, the rest behind) only the numbers are read;
+what the rest of its bytes means is remembered by those bytes. Any other metric goes the general way, alone.
 
 Rules: gives exactly what the general path would, or nothing. Bounded in memory; safe from any thread, as
 what is remembered is never changed. Must not know what a request tells beyond its points.
 """
 
 import struct
-from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
@@ -19,8 +19,18 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMes
 
 from overwatch.otlp.frames import OddError, fields_of, size_at
 from overwatch.otlp.origin import Resource, resource_of
-from overwatch.otlp.points import LAST_TIME, Gathering, Outcome, RejectedError, outcome_of
+from overwatch.otlp.points import (
+    LAST_TIME,
+    Gathering,
+    Lost,
+    Outcome,
+    RejectedError,
+    SeriesKey,
+    outcome_of,
+    series_of,
+)
 from overwatch.otlp.result import Decoded
+from overwatch.otlp.series import Point
 
 MOST_BYTES: Final = 32 << 20
 """Memory of what is remembered, about; beyond it all is forgotten."""
@@ -28,18 +38,16 @@ _SET_COST: Final = 256
 """Bytes that a remembered set takes beside its own."""
 LONGEST_SET: Final = 1 << 10
 """Bytes of the longest attribute set that is remembered."""
-_FIRST, _SECOND, _SCHEMA, _GAUGE, _POINT = 0x0A, 0x12, 0x1A, 0x2A, 0x0A
+_FIRST, _SECOND, _SCHEMA, _GAUGE, _SUM, _POINT = 0x0A, 0x12, 0x1A, 0x2A, 0x3A, 0x0A
 _START, _TIME, _DOUBLE, _INT = 0x11, 0x19, 0x21, 0x31
+_TEMPORALITY, _RISES = 0x10, 0x18
 _AS_DOUBLE: Final = struct.Struct("<BQBd")
+_STARTED: Final = struct.Struct("<BQBQBd")
 _AS_INT: Final = struct.Struct("<q")
-_NUMBERS: Final = 18
-"""Bytes of a time and a value, with their tags."""
-_START_BYTES: Final = 9
 
-_Sets: TypeAlias = dict[bytes, Outcome]
-"""By the bytes behind a point's numbers: whom it speaks of."""
-_Told: TypeAlias = tuple[Outcome, int, float]
-"""Of whom a point is, its time in Unix nanoseconds, its value."""
+_Of = TypeVar("_Of")
+_Metric: TypeAlias = tuple[bytes, bytes, bytes, int]
+"""Bytes of a resource, and of what a metric is beside its points, before, behind and by its tag."""
 
 
 class _Part(NamedTuple):
@@ -50,12 +58,24 @@ class _Part(NamedTuple):
     stop: int
 
 
-class GaugeReader:
+class _Points(NamedTuple):
+    """What a metric is beside its points, and where these begin and end."""
+
+    head: bytes
+    tail: bytes
+    """Of a sum: how it counts."""
+    tag: int
+    begin: int
+    end: int
+
+
+class OnePass:
     """Reads metrics requests; remembers attributes."""
 
     def __init__(self) -> None:
-        self._sets: dict[tuple[bytes, bytes], _Sets] = {}
-        """By resource, and by what a metric is beside its points."""
+        self._gauges: dict[_Metric, dict[bytes, Outcome]] = {}
+        self._sums: dict[_Metric, dict[bytes, SeriesKey | Lost]] = {}
+        """By the bytes behind a point's numbers: whom it speaks of."""
         self._bytes = 0
 
     def read(self, body: bytes) -> Decoded | None:
@@ -75,63 +95,95 @@ class GaugeReader:
         return gathering.result()
 
     def _add(self, gathering: Gathering, resource: Resource, body: bytes, part: _Part) -> bool:
-        """Gather a gauge whose points are written plainly; `False` without a trace for any other metric."""
+        """Gather a metric whose points are written plainly; `False` without a trace for any other."""
         try:
-            head, begin, end = _gauge(body, part.start, part.stop)
-            sets = self._sets.get((part.resource, head))
-            whose = _Whose(resource, head)
-            if sets is None:
-                whose.check()
-                sets = {}
-            before = len(sets)
-            told = _points(body, begin, end, sets, whose)
+            points = _points_of(body, part.start, part.stop)
+            if points.tag == _GAUGE:
+                gauge = self._told(self._gauges, _Whose(resource, part, points, outcome_of), body)
+                gathering.take_gauge(gauge)
+            else:
+                told = self._told(self._sums, _Whose(resource, part, points, series_of), body)
+                gathering.take_series([_counted(*each) for each in told])
         except (OddError, RejectedError, IndexError, struct.error):
             return False
-        if len(sets) > before or not before:
-            self._remember((part.resource, head), sets, whose.cost)
-        gathering.take_gauge(told)
         return True
 
-    def _remember(self, metric: tuple[bytes, bytes], sets: _Sets, cost: int) -> None:
-        if metric not in self._sets:
-            cost += sum(map(len, metric)) + _SET_COST
+    def _told(
+        self, known: dict[_Metric, dict[bytes, _Of]], whose: "_Whose[_Of]", body: bytes
+    ) -> list[tuple[_Of, int, int, float]]:
+        """Of whom each point is, its start and time in Unix nanoseconds, its value; raises as `_read`."""
+        sets = known.get(whose.metric)
+        is_new = sets is None
+        if sets is None:
+            whose.check()
+            sets = {}
+        before = len(sets)
+        told = _read(body, sets, whose)
+        if is_new or len(sets) > before:
+            self._remember(known, whose.metric, sets, whose.cost)
+        return told
+
+    def _remember(
+        self, known: dict[_Metric, dict[bytes, _Of]], metric: _Metric, sets: dict[bytes, _Of], cost: int
+    ) -> None:
+        if metric not in known:
+            cost += sum(map(len, metric[:-1])) + _SET_COST
         self._bytes += cost
         if self._bytes > MOST_BYTES:
-            self._sets, self._bytes = {}, cost
-        self._sets[metric] = sets
+            self._gauges.clear()
+            self._sums.clear()
+            self._bytes = cost
+        known[metric] = sets
 
 
-class _Whose:
+class _Whose(Generic[_Of]):
     """What attributes mean, of points of one metric."""
 
-    def __init__(self, resource: Resource, head: bytes) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        part: _Part,
+        points: _Points,
+        meant: Callable[[Resource, Metric, NumberDataPoint], _Of],
+    ) -> None:
         self._resource = resource
-        self._head = head
-        self._metric: Metric | None = None
+        self._meant = meant
+        self._told: Metric | None = None
+        self.points = points
+        self.metric: _Metric = (part.resource, points.head, points.tail, points.tag)
         self.cost = 0
         """Bytes that it takes to remember what was asked."""
 
     def check(self) -> Metric:
         """What the metric is beside its points; raises `OddError` where it has others."""
-        if self._metric is None:
-            self._metric = Metric.FromString(self._head)
-            if self._metric.WhichOneof("data") is not None:
+        if self._told is None:
+            self._told = Metric.FromString(self.points.head)
+            if self._told.WhichOneof("data") is not None:
                 raise OddError
-        return self._metric
+            if self.points.tag == _SUM:
+                self._told.sum.MergeFromString(self.points.tail)
+                self._told.sum.SetInParent()
+        return self._told
 
-    def outcome(self, rest: bytes) -> Outcome:
+    def outcome(self, rest: bytes) -> _Of:
         """Whom a point with these bytes behind its numbers speaks of; raises `RejectedError`, `OddError`."""
         point = NumberDataPoint.FromString(rest)
         is_plain = not point.flags and not point.time_unix_nano and not point.start_time_unix_nano
         if not is_plain or point.WhichOneof("value") is not None:
             raise OddError
         self.cost += len(rest) + _SET_COST
-        return outcome_of(self._resource, self.check().name, point)
+        return self._meant(self._resource, self.check(), point)
 
 
-def _points(body: bytes, at: int, end: int, sets: _Sets, whose: _Whose) -> list[_Told]:
-    """The points of a gauge; raises `OddError` and others where one is not written plainly."""
-    told: list[_Told] = []
+def _counted(whose: SeriesKey | Lost, start: int, at: int, value: float) -> Point | Lost:
+    """A point of a sum; raises `RejectedError`."""
+    return whose if isinstance(whose, Lost) else whose.point(start, at, value)
+
+
+def _read(body: bytes, sets: dict[bytes, _Of], whose: _Whose[_Of]) -> list[tuple[_Of, int, int, float]]:
+    """The points of a metric; raises `OddError` and others where one is not written plainly."""
+    told: list[tuple[_Of, int, int, float]] = []
+    at, end = whose.points.begin, whose.points.end
     while at < end:
         if body[at] != _POINT:
             raise OddError
@@ -140,13 +192,16 @@ def _points(body: bytes, at: int, end: int, sets: _Sets, whose: _Whose) -> list[
             size, at = size_at(body, at - 1, end)
         stop = at + size
         if body[at] == _START:
-            at += _START_BYTES
-        time_tag, time, tag, value = _AS_DOUBLE.unpack_from(body, at)
+            _, start, time_tag, time, tag, value = _STARTED.unpack_from(body, at)
+            at += _STARTED.size
+        else:
+            start = 0
+            time_tag, time, tag, value = _AS_DOUBLE.unpack_from(body, at)
+            at += _AS_DOUBLE.size
         if tag == _INT:
-            value = float(_AS_INT.unpack_from(body, at + _NUMBERS - 8)[0])
+            value = float(_AS_INT.unpack_from(body, at - _AS_INT.size)[0])
         elif tag != _DOUBLE:
             raise OddError
-        at += _NUMBERS
         if time_tag != _TIME or at > stop or stop > end or not 0 < time <= LAST_TIME:
             raise OddError
         rest = body[at:stop]
@@ -155,26 +210,40 @@ def _points(body: bytes, at: int, end: int, sets: _Sets, whose: _Whose) -> list[
             whom = whose.outcome(rest)
             if len(rest) <= LONGEST_SET:
                 sets[rest] = whom
-        told.append((whom, time, value))
+        told.append((whom, start, time, value))
         at = stop
     return told
 
 
-def _gauge(body: bytes, start: int, stop: int) -> tuple[bytes, int, int]:
-    """What a metric is beside its points, and where these begin and end; raises `OddError`."""
+def _points_of(body: bytes, start: int, stop: int) -> _Points:
+    """Where the points of a gauge or a sum are; raises `OddError`."""
     head, found = b"", None
     at = start
     for tag, begin, end in fields_of(body, start, stop):
-        if tag == _GAUGE:
+        if tag in {_GAUGE, _SUM}:
             if found is not None:
                 raise OddError
-            found = begin, end
+            found = tag, begin, end
         else:
             head += body[at:end]
         at = end
     if found is None:
         raise OddError
-    return head, *found
+    tag, begin, end = found
+    tail = end if tag == _GAUGE else _tail(body, begin, end)
+    return _Points(head, body[tail:end], tag, begin, tail)
+
+
+def _tail(body: bytes, begin: int, end: int) -> int:
+    """Where what a sum is beside its points begins, as all write it who write points first.
+
+    A guess: who is wrong about it finds no point where one should be.
+    """
+    if end - begin >= 4 and body[end - 4] == _TEMPORALITY and body[end - 2] == _RISES:
+        return end - 4
+    if end - begin >= 2 and body[end - 2] in {_TEMPORALITY, _RISES}:
+        return end - 2
+    return end
 
 
 def _metrics(body: bytes) -> Iterator[_Part]:
