@@ -27,20 +27,28 @@ class Calm:
         self._is_calm = threading.Event()
         self._is_calm.set()
 
-    @contextmanager
-    def disturbed(self) -> Iterator[None]:
-        """A request is being taken in."""
+    def begin(self) -> None:
+        """A request is being taken in, until `end`."""
         with self._lock:
             self._busy += 1
             if self._busy == 1:
                 self._is_calm.clear()
+
+    def end(self) -> None:
+        """It is not any more."""
+        with self._lock:
+            self._busy -= 1
+            if not self._busy:
+                self._is_calm.set()
+
+    @contextmanager
+    def disturbed(self) -> Iterator[None]:
+        """A request is being taken in while the block runs."""
+        self.begin()
         try:
             yield
         finally:
-            with self._lock:
-                self._busy -= 1
-                if not self._busy:
-                    self._is_calm.set()
+            self.end()
 
     def wait(self, most_s: float) -> None:
         """Return once nobody's request is being taken in, after `most_s` seconds in any case."""

@@ -50,15 +50,20 @@ class Decoding:
         """As `decode`, of a body whose shape is known, in no time; else `None`."""
         return self._templates.read(signal, body)
 
-    def decode(self, signal: Signal, body: bytes) -> Decoded:
-        """As the general path does, a large body that has no template in its turn; raises `MalformedBody`."""
-        return self.recognise(signal, body) or self._decode(signal, body)
+    def decode(self, signal: Signal, body: bytes, patience: Patience) -> Decoded:
+        """As the general path does, a large body that has no template in its turn; raises `MalformedBody`.
 
-    def _decode(self, signal: Signal, body: bytes) -> Decoded:
+        Who decodes what is not small rests meanwhile, with this `patience`.
+        """
+        return self.recognise(signal, body) or self._decode(signal, body, patience)
+
+    def _decode(self, signal: Signal, body: bytes, patience: Patience) -> Decoded:
+        if len(body) <= SMALL_BYTES:
+            return self._templates.decode(signal, body)
         if len(body) <= LARGE_BYTES:
-            return self._templates.decode(signal, body)
+            return self._templates.decode(signal, body, patience.rest)
         with self._large:
-            return self._templates.decode(signal, body)
+            return self._templates.decode(signal, body, patience.rest)
 
     def take(self, batch: Batch) -> Decoded:
         """What a batch says; for the fold's thread. Raises `MalformedBody`."""
@@ -67,7 +72,10 @@ class Decoding:
             said, known = batch.made.what, batch.made.instead
         else:
             recognised = self.recognise(batch.signal, batch.body)
-            said, known = recognised or self._decode(batch.signal, batch.body), recognised is not None
+            said, known = (
+                recognised or self._decode(batch.signal, batch.body, self._patience),
+                recognised is not None,
+            )
         self._templates.study(batch.signal, batch.body, known=known)
         return said
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.shares import Shares
@@ -105,6 +106,8 @@ class Intake:
         self._fold_lag_s: Callable[[], float] = lambda: 0.0
         self.calm = self._decoding.calm
         """Whether somebody waits for a body to be taken in."""
+        self._patience = Patience(self.calm)
+        """Of who decodes large bodies, one at a time."""
         self._large: ThreadPoolExecutor | None = None
         self._open = False
 
@@ -176,12 +179,15 @@ class Intake:
         loop = asyncio.get_running_loop()
 
         def written(done: Future[Batch]) -> None:
+            self.calm.end()
             self._count(checked, accepted=done.exception() is None)
             # A loop that was stopped has no connections left to tell.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(lambda: tell(self._outcome(checked, done)))
 
-        self._submit(checked).add_done_callback(written)
+        submitted = self._submit(checked)
+        self.calm.begin()
+        submitted.add_done_callback(written)
         return True
 
     def _outcome(self, checked: _Checked, done: Future[Batch]) -> Accepted | RefusedError:
@@ -205,11 +211,13 @@ class Intake:
                 async with self._turns.turn(body.peer, size, heavy=False):
                     checked = self._check(body, known)
                     written = self._submit(checked)
-            written.add_done_callback(lambda done: self._count(checked, accepted=done.exception() is None))
-            try:
-                await asyncio.wrap_future(written)
-            except JournalFullError as error:
-                raise self._refused(Reason.FULL, str(error), body.transport) from error
+                written.add_done_callback(
+                    lambda done: self._count(checked, accepted=done.exception() is None)
+                )
+                try:
+                    await asyncio.wrap_future(written)
+                except JournalFullError as error:
+                    raise self._refused(Reason.FULL, str(error), body.transport) from error
             return checked.answer
         threads = self._large if size > self._limits.large_body_size else pool
         async with self._turns.turn(body.peer, size, heavy=True):
@@ -260,7 +268,7 @@ class Intake:
                 elements.check_json(data, limit)
                 data = jsonl.from_json(body.signal, data)
             elements.check_protobuf(body.signal, data, limit)
-            decoded = self._decoding.decode(body.signal, data)
+            decoded = self._decoding.decode(body.signal, data, self._patience)
         except elements.TooManyElements as error:
             raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:

@@ -44,6 +44,11 @@ _TEMPORALITY, _RISES = 0x10, 0x18
 _AS_DOUBLE: Final = struct.Struct("<BQBd")
 _STARTED: Final = struct.Struct("<BQBQBd")
 _AS_INT: Final = struct.Struct("<q")
+_STRETCH: Final = 16
+"""Attribute sets between two rests."""
+
+Rest: TypeAlias = Callable[[], object] | None
+"""Lets others go first."""
 
 _Of = TypeVar("_Of")
 _Metric: TypeAlias = tuple[bytes, bytes, bytes, int]
@@ -78,8 +83,11 @@ class OnePass:
         """By the bytes behind a point's numbers: whom it speaks of."""
         self._bytes = 0
 
-    def read(self, body: bytes) -> Decoded | None:
-        """As `decode` reads it; `None` where the request is not written plainly, or is none."""
+    def read(self, body: bytes, rest: Rest = None) -> Decoded | None:
+        """As `decode` reads it; `None` where the request is not written plainly, or is none.
+
+        Who is in no hurry calls `rest` between attributes that did not come before.
+        """
         gathering = Gathering()
         resources: dict[bytes, Resource] = {}
         try:
@@ -88,21 +96,21 @@ class OnePass:
                 if resource is None:
                     resource = resource_of(ResourceMessage.FromString(part.resource))
                     resources[part.resource] = resource
-                if resource.origin.ours or not self._add(gathering, resource, body, part):
+                if resource.origin.ours or not self._add(gathering, _Asked(resource, rest), body, part):
                     gathering.take(resource, Metric.FromString(body[part.start : part.stop]))
         except (OddError, DecodeError):
             return None
         return gathering.result()
 
-    def _add(self, gathering: Gathering, resource: Resource, body: bytes, part: _Part) -> bool:
+    def _add(self, gathering: Gathering, asked: "_Asked", body: bytes, part: _Part) -> bool:
         """Gather a metric whose points are written plainly; `False` without a trace for any other."""
         try:
             points = _points_of(body, part.start, part.stop)
             if points.tag == _GAUGE:
-                gauge = self._told(self._gauges, _Whose(resource, part, points, outcome_of), body)
+                gauge = self._told(self._gauges, _Whose(asked, part, points, outcome_of), body)
                 gathering.take_gauge(gauge)
             else:
-                told = self._told(self._sums, _Whose(resource, part, points, series_of), body)
+                told = self._told(self._sums, _Whose(asked, part, points, series_of), body)
                 gathering.take_series([_counted(*each) for each in told])
         except (OddError, RejectedError, IndexError, struct.error):
             return False
@@ -136,17 +144,25 @@ class OnePass:
         known[metric] = sets
 
 
+class _Asked(NamedTuple):
+    """Whose points are read, and who goes first meanwhile."""
+
+    resource: Resource
+    rest: Rest
+
+
 class _Whose(Generic[_Of]):
     """What attributes mean, of points of one metric."""
 
     def __init__(
         self,
-        resource: Resource,
+        asked: _Asked,
         part: _Part,
         points: _Points,
         meant: Callable[[Resource, Metric, NumberDataPoint], _Of],
     ) -> None:
-        self._resource = resource
+        self._asked = asked
+        self._times = 0
         self._meant = meant
         self._told: Metric | None = None
         self.points = points
@@ -167,12 +183,15 @@ class _Whose(Generic[_Of]):
 
     def outcome(self, rest: bytes) -> _Of:
         """Whom a point with these bytes behind its numbers speaks of; raises `RejectedError`, `OddError`."""
+        self._times += 1
+        if self._asked.rest is not None and not self._times % _STRETCH:
+            self._asked.rest()
         point = NumberDataPoint.FromString(rest)
         is_plain = not point.flags and not point.time_unix_nano and not point.start_time_unix_nano
         if not is_plain or point.WhichOneof("value") is not None:
             raise OddError
         self.cost += len(rest) + _SET_COST
-        return self._meant(self._resource, self.check(), point)
+        return self._meant(self._asked.resource, self.check(), point)
 
 
 def _counted(whose: SeriesKey | Lost, start: int, at: int, value: float) -> Point | Lost:

@@ -9,7 +9,7 @@ from typing import Final
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.lengths import Lengths
-from overwatch.otlp.one_pass import OnePass
+from overwatch.otlp.one_pass import OnePass, Rest
 from overwatch.otlp.record_templates import RecordTemplates
 from overwatch.otlp.result import Decoded
 from overwatch.otlp.template import Template, learn
@@ -47,9 +47,9 @@ class Templates:
                 return said
         return None
 
-    def decode(self, signal: Signal, body: bytes) -> Decoded:
-        """As `decode`, of a body whose shape is not known; raises `MalformedBody`."""
-        said = self._one_pass.read(body) if signal is Signal.METRICS else None
+    def decode(self, signal: Signal, body: bytes, rest: Rest = None) -> Decoded:
+        """As `decode`, of a body whose shape is not known; raises `MalformedBody`. May `rest` meanwhile."""
+        said = self._one_pass.read(body, rest) if signal is Signal.METRICS else None
         return decode(signal, body) if said is None else said
 
     def study(self, signal: Signal, body: bytes, *, known: bool = False) -> None:

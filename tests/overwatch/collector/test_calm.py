@@ -1,11 +1,17 @@
 """Who is in no hurry works between requests, and is never put off for good."""
 
+import asyncio
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
 from overwatch.collector.calm import SHARE, Calm, Patience
+from overwatch.collector.intake import Body, Intake
+from overwatch.collector.tally import Tally
+from overwatch.journal import Batch, Made, MemoryJournal, Signal
+from tests.overwatch.collector.running import run_started, told
 
 
 class NeverCalm(Calm):
@@ -68,3 +74,54 @@ def test_a_request_that_fails_leaves_the_doors_calm() -> None:
     began = time.monotonic()
     calm.wait(30)
     assert time.monotonic() - began < 10
+
+
+class SlowJournal(MemoryJournal):
+    """A journal whose disk takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__(time.time_ns)
+        self.writing: list[tuple[Future[Batch], Batch]] = []
+
+    def submit(
+        self, signal: Signal, body: bytes, items: int | None = None, made: Made | None = None
+    ) -> Future[Batch]:
+        """Taken, and written once `write` is called."""
+        done: Future[Batch] = Future()
+        self.writing.append((done, super().submit(signal, body, items, made).result()))
+        return done
+
+    def write(self) -> None:
+        """What was taken is on the disk."""
+        for done, batch in self.writing:
+            done.set_result(batch)
+        self.writing.clear()
+
+
+def test_a_request_is_not_in_before_it_is_written() -> None:
+    """Who is in no hurry rests while a small body is on its way to the disk, and works once it is there."""
+    journal = SlowJournal()
+    intake = Intake(journal, Tally())
+    intake.open()
+    moment = 0.01
+
+    async def rested() -> list[bool]:
+        body = Body(signal=Signal.LOGS, data=told("run", [run_started()]), transport="http")
+        asking = asyncio.create_task(intake.take(body, None))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert journal.writing
+        found = [_waits(intake.calm, moment)]
+        journal.write()
+        await asking
+        return [*found, _waits(intake.calm, moment)]
+
+    assert asyncio.run(rested()) == [True, False]
+    intake.close()
+
+
+def _waits(calm: Calm, moment: float) -> bool:
+    """Whether a rest takes so long as it may."""
+    began = time.monotonic()
+    calm.wait(moment)
+    return time.monotonic() - began >= moment

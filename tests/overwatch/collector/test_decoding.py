@@ -2,6 +2,7 @@
 
 import msgspec
 
+from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.intake import Body, Intake
 from overwatch.collector.limits import LimitsConfig
@@ -9,6 +10,7 @@ from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, MemoryJournal, Signal
 from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.lengths import LEARN_AT
+from tests.e2e.flooding import label_values
 from tests.overwatch.collector.running import run_started, told
 from tests.overwatch.otlp.test_template import T, fleet
 
@@ -79,3 +81,25 @@ def test_a_shape_that_comes_again_is_recognised() -> None:
         assert decoding.recognise(Signal.METRICS, body) is None
         assert decoding.take(_batch(Signal.METRICS, body)) == decode(Signal.METRICS, body)
     assert decoding.recognise(Signal.METRICS, bodies[-1]) == decode(Signal.METRICS, bodies[-1])
+
+
+class Counting(Patience):
+    """Counts its rests."""
+
+    rests = 0
+
+    def rest(self) -> float:
+        """Once more."""
+        self.rests += 1
+        return 0.0
+
+
+def test_who_decodes_what_is_not_small_rests_between_attributes() -> None:
+    """Of thousands of new attributes often; of a small body, which somebody waits for, never."""
+    small, large = (next(label_values(0, count, count)) for count in (100, 2000))
+    assert len(small) < SMALL_BYTES < len(large)
+    for body, least, most in ((small, 0, 0), (large, 50, 2000)):
+        decoding = Decoding()
+        patience = Counting(decoding.calm)
+        assert decoding.decode(Signal.METRICS, body, patience) == decode(Signal.METRICS, body)
+        assert least <= patience.rests <= most

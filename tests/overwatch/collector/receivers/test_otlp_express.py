@@ -256,7 +256,8 @@ def test_a_client_that_leaves_gives_everything_back(service: Service) -> None:
             opened.sendall(words)
             assert _statuses(opened, 1) == [200]
             opened.sendall(words[:cut])
-    eventually(lambda: not express.reading and not express.room.taken)
+    calm = service.context.intake.calm
+    eventually(lambda: not express.reading and not express.room.taken and not calm._busy)
 
     with socket.create_connection(("127.0.0.1", port(service)), 20) as opened:
         opened.sendall(words)
