@@ -58,7 +58,7 @@ REMOTE = {
 WARM_UP = 50
 """Requests that come before the measurement, or a tenth of all: a client sends one shape for hours."""
 GROUND = 512 << 20
-"""Bytes of memory, beside those of all bodies, that the machine has at hand when a receiver starts."""
+"""Bytes of memory, beside those of all bodies, that the machine has at hand when the measurement begins."""
 POINTS = 4_000_000
 """That a receiver is sent in one round."""
 SIZES = (1000, 2000, 8192, 10_000, 20_000)
@@ -102,8 +102,6 @@ def prepare(folder: Path, size: int) -> None:
 def measure(case: Case) -> float:
     """Points for each second of server CPU; raises where a point is missing or another than was sent."""
     warm_up = max(WARM_UP, len(case.bodies) // 10)
-    with tempfile.TemporaryDirectory(prefix="overwatch-ground-") as folder:
-        prepare(Path(folder), sum(map(len, case.bodies)) + GROUND)
     with (
         tempfile.TemporaryDirectory(prefix="overwatch-doors-") as folder,
         case.serving(Path(folder)) as server,
@@ -112,7 +110,9 @@ def measure(case: Case) -> float:
         connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60)
         began = 0.0
         for number, body in enumerate(case.bodies):
-            began = server.cpu() if number == warm_up else began
+            if number == warm_up:
+                prepare(Path(folder), sum(map(len, case.bodies)) + GROUND)
+                began = server.cpu()
             _send(connection, case, body)
         if server.ask is None:
             return case.points * (1 - warm_up / len(case.bodies)) / (server.cpu() - began)
