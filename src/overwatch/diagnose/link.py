@@ -13,7 +13,9 @@ SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
 LOST_S: Final = 60.0
 INTERVALS: Final = 3
-"""A source is stale after this many of its own intervals, if that is longer."""
+"""A source is slow or stale after this many of its own intervals, if that is longer."""
+SHORTEST_S: Final = 1.0
+"""An interval of so much may be any shorter one: it allows for nothing."""
 
 
 class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,8 @@ def _word(state: RunState, tick: int, lag_s: float, live: Sequence[Source]) -> s
     was_away = state.back_stamp > state.last_stamp
     if quiet_s < SLOW_S and not was_away:
         return "catching_up" if lag_s >= OUTAGE_S else "live"
-    patience_s = INTERVALS * max([source.interval_s() or 0.0 for source in live], default=0.0)
+    interval = max([source.interval_s() or 0.0 for source in live], default=0.0)
+    patience_s = INTERVALS * interval if interval > SHORTEST_S else 0.0
     if was_away and quiet_s < max(STALE_S, patience_s):
         return "slow"
     if quiet_s >= max(LOST_S, 4 * patience_s):

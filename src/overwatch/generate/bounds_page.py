@@ -117,7 +117,8 @@ def _stalls() -> str:
 | `run-lost` | and for a minute: no end was told. What it did last and its newest checkpoint are named |
 
 A run that told its end is over, whatever the silence; one whose spool drains is CATCHING UP, with the age of
-what is shown.
+what is shown. An interval is that between two seconds in which somebody spoke, so what is told together counts
+once.
 """  # noqa: E501 numbers make the words
 
 

@@ -11,6 +11,7 @@ OUTAGE_S: Final = 5.0
 """A hole between batches, after which data comes this late, was an outage: a spool kept the data."""
 MAX_GAPS = 65_536
 """Missing sequence numbers remembered per producer, so that a late record still counts once."""
+_SECOND_NS: Final = 1_000_000_000
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +44,7 @@ class Source(msgspec.Struct, kw_only=True):
     delay: int = 0
     """Receive − producer of the newest record."""
     intervals: Ring[float] = msgspec.field(default_factory=lambda: Ring(16))
-    """Seconds between its newest batches."""
+    """From each of the newest seconds with a batch to the next such second, in whole seconds."""
     drain: Drain | None = None
     """Present while data comes late because of an outage."""
     dropped: int | None = None
@@ -74,13 +75,15 @@ class Source(msgspec.Struct, kw_only=True):
     def heard(self, stamp: int, at: int) -> None:
         """Note one record's receive stamp and producer time."""
         silent_s = (stamp - self.stamp) / 1e9 if self.stamp else 0.0
+        # What a thinned recording still tells is whether it spoke in a second, not how often.
+        seconds = stamp // _SECOND_NS - self.stamp // _SECOND_NS if self.stamp else 0
         self.delay = stamp - at
         self.least_delay = self.delay if self.least_delay is None else min(self.least_delay, self.delay)
         late = self.lag_s() >= OUTAGE_S
         if late and silent_s >= OUTAGE_S:
             self.drain = Drain(away_s=silent_s, stamp=stamp, at=at)
-        elif silent_s:
-            self.intervals.push(silent_s)
+        elif seconds:
+            self.intervals.push(float(seconds))
         if not late:
             self.drain = None
         self.stamp = stamp
@@ -88,7 +91,7 @@ class Source(msgspec.Struct, kw_only=True):
         self.at = max(self.at, at)
 
     def interval_s(self) -> float | None:
-        """Median seconds between batches."""
+        """Median seconds from one in which it spoke to the next; 1 where that is every second or oftener."""
         return median(self.intervals.items)
 
     def lag_s(self) -> float:

@@ -91,6 +91,32 @@ def test_a_source_is_stale_after_three_of_its_own_intervals() -> None:
     assert [_seen(state, after_s)[0] for after_s in (5, 50, 70, 250)] == ["live", "live", "stale", "lost"]
 
 
+def test_what_comes_together_counts_once() -> None:
+    """One that tells twenty records at once each minute is not lost for being silent between them."""
+    beats = [
+        fakes.policy(START_NS + minute * MINUTE * SECOND + tenth * SECOND // 50, kl_divergence=0.01)
+        for minute in range(20)
+        for tenth in range(20)
+    ]
+    state = _run({0: list(beats)})
+
+    assert [_seen(state, after_s)[0] for after_s in (59, 170, 190, 730)] == ["live", "live", "stale", "lost"]
+
+
+def test_one_that_speaks_all_the_time_is_slow_after_two_seconds() -> None:
+    """Ten times a second or once: as often as seconds can tell."""
+    for hz in (10, 1):
+        beats = [fakes.policy(START_NS + n * SECOND // hz, kl_divergence=0.01) for n in range(40 * hz)]
+        state = _run({0: list(beats)})
+
+        assert [_seen(state, after_s)[0] for after_s in (1.9, 2.1, 4.9, 5.1)] == [
+            "live",
+            "slow",
+            "slow",
+            "stale",
+        ]
+
+
 def test_silence_while_the_collector_was_away_is_nobody_s() -> None:
     """It counts from the collector's return."""
     state = _run({0: _beats(range(30))})

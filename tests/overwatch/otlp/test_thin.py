@@ -1,8 +1,10 @@
 """Batches with fewer numbers: facts to the byte, silence as it was, a fold that ends where it would have."""
 
 import numpy as np
+import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from overwatch.diagnose.link import judge_link
 from overwatch.events import EnvsRemoved, Event, Measured, Origin
 from overwatch.fold import Fold, next_tick
 from overwatch.journal import Batch, Signal
@@ -15,6 +17,7 @@ from overwatch.state.run import RunState
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 
+OTHER = Origin(run_id="run-1", epoch="e2", rank=1, ours=True)
 MINUTE = Thinning(floor=Grain.MINUTE)
 
 
@@ -127,11 +130,10 @@ def test_what_the_run_says_of_itself_is_left_longer() -> None:
 
 def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
     """A source whose numbers went says nothing but that it is there; one that was silent stays silent."""
-    other = Origin(run_id="run-1", epoch="e2", rank=1, ours=True)
     whole = [
         batch(n, n / 4, [fakes.policy(START_NS + n * SECOND // 4, n, entropy=0.5)], origin)
         for n in range(1, 200)
-        for origin in ([fakes.ORIGIN, other] if n // 4 != 20 else [fakes.ORIGIN])
+        for origin in ([fakes.ORIGIN, OTHER] if n // 4 != 20 else [fakes.ORIGIN])
     ]
     left = thinned(whole)
 
@@ -144,6 +146,39 @@ def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
 
     assert heard(left) == heard(whole)
     assert len(left) == len({one.stamp // SECOND for one in whole})
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [n / 10 for n in range(200)],
+        [minute * 60 + tenth / 10 for minute in range(10) for tenth in range(9)],
+        [
+            *(n / 10 for n in range(50)),
+            *(31 + n / 10 for n in range(51)),
+            *(36 + 300 * n for n in range(1, 8)),
+        ],
+    ],
+    ids=["fast", "in bursts", "fast, silent, fast, slow"],
+)
+def test_silence_is_judged_as_it_was(told: list[float]) -> None:
+    """By the intervals of who falls silent, however much was told within a second: each word at its time."""
+    whole = [
+        batch(n, second + 0.05 * rank, [fakes.policy(START_NS + round(second * SECOND), n, entropy=0.5)], who)
+        for n, second in enumerate(told, 1)
+        for rank, who in enumerate((fakes.ORIGIN, OTHER))
+    ]
+    words = []
+    for batches in (whole, thinned(whole)):
+        fold = Fold()
+        for one in batches:
+            fold.skip(next_tick(one.stamp), [one])
+        state = next(iter(fold._runs.values())).state
+        ticks = range(state.last_stamp, state.last_stamp + 4000 * SECOND, SECOND // 2)
+        words.append([judge_link(state, tick).state for tick in ticks])
+
+    assert {"live", "stale", "lost"} <= set(words[0])
+    assert words[0] == words[1]
 
 
 def test_a_number_of_an_env_that_is_gone_does_not_bring_it_back() -> None:
