@@ -1,13 +1,12 @@
 """Whether what we know is fresh: the age of the data, with clock skew removed, and a word for it. Pure."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from overwatch.diagnose.overlap import overlapping
 from overwatch.state.run import RunState
-from overwatch.state.sources import OUTAGE_S, Source, speed
+from overwatch.state.sources import OUTAGE_S, SECOND_NS, Source, speed
 
 SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
@@ -41,7 +40,7 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
     live = [source for source in state.sources.values() if source.stamp == state.last_stamp]
     latest = min(live, key=Source.lag_s) if live else None
     lag_s = 0.0 if latest is None else latest.lag_s()
-    word = _word(state, tick, lag_s, live)
+    word = _word(state, tick, lag_s)
     drain = None if latest is None or word != "catching_up" else latest.drain
     return LinkJudgement(
         state=word,
@@ -54,7 +53,19 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
     )
 
 
-def _word(state: RunState, tick: int, lag_s: float, live: Sequence[Source]) -> str:
+def _interval_s(state: RunState) -> float:
+    """That of who speaks most often of those that spoke in the newest second; 0 where it allows for nothing.
+
+    Who of them spoke last, a thinned recording does not tell.
+    """
+    second = state.last_stamp // SECOND_NS
+    newest = [source for source in state.sources.values() if source.stamp // SECOND_NS == second]
+    known = [interval for source in newest if (interval := source.interval_s()) is not None]
+    shortest = min(known, default=0.0)
+    return shortest if shortest > SHORTEST_S else 0.0
+
+
+def _word(state: RunState, tick: int, lag_s: float) -> str:
     if state.finished is not None:
         return "ended"
     # While the collector was away nobody could be heard: silence counts from its return.
@@ -62,8 +73,7 @@ def _word(state: RunState, tick: int, lag_s: float, live: Sequence[Source]) -> s
     was_away = state.back_stamp > state.last_stamp
     if quiet_s < SLOW_S and not was_away:
         return "catching_up" if lag_s >= OUTAGE_S else "live"
-    interval = max([source.interval_s() or 0.0 for source in live], default=0.0)
-    patience_s = INTERVALS * interval if interval > SHORTEST_S else 0.0
+    patience_s = INTERVALS * _interval_s(state)
     if was_away and quiet_s < max(STALE_S, patience_s):
         return "slow"
     if quiet_s >= max(LOST_S, 4 * patience_s):

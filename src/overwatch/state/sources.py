@@ -11,7 +11,7 @@ OUTAGE_S: Final = 5.0
 """A hole between batches, after which data comes this late, was an outage: a spool kept the data."""
 MAX_GAPS = 65_536
 """Missing sequence numbers remembered per producer, so that a late record still counts once."""
-_SECOND_NS: Final = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Source(msgspec.Struct, kw_only=True):
         """Note one record's receive stamp and producer time."""
         silent_s = (stamp - self.stamp) / 1e9 if self.stamp else 0.0
         # What a thinned recording still tells is whether it spoke in a second, not how often.
-        seconds = stamp // _SECOND_NS - self.stamp // _SECOND_NS if self.stamp else 0
+        seconds = stamp // SECOND_NS - self.stamp // SECOND_NS if self.stamp else 0
         self.delay = stamp - at
         self.least_delay = self.delay if self.least_delay is None else min(self.least_delay, self.delay)
         late = self.lag_s() >= OUTAGE_S

@@ -164,21 +164,42 @@ def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
 def test_silence_is_judged_as_it_was(told: list[float]) -> None:
     """By the intervals of who falls silent, however much was told within a second: each word at its time."""
     whole = [
-        batch(n, second + 0.05 * rank, [fakes.policy(START_NS + round(second * SECOND), n, entropy=0.5)], who)
+        batch(n, second + 0.05 * rank, _entropy(second, n), who)
         for n, second in enumerate(told, 1)
         for rank, who in enumerate((fakes.ORIGIN, OTHER))
     ]
-    words = []
-    for batches in (whole, thinned(whole)):
-        fold = Fold()
-        for one in batches:
-            fold.skip(next_tick(one.stamp), [one])
-        state = next(iter(fold._runs.values())).state
-        ticks = range(state.last_stamp, state.last_stamp + 4000 * SECOND, SECOND // 2)
-        words.append([judge_link(state, tick).state for tick in ticks])
+    words = _words_of_silence(whole)
 
-    assert {"live", "stale", "lost"} <= set(words[0])
-    assert words[0] == words[1]
+    assert {"live", "stale", "lost"} <= set(words)
+    assert words == _words_of_silence(thinned(whole))
+
+
+def test_silence_of_several_is_judged_as_it_was() -> None:
+    """Who of those that spoke in the last second came last is not known any more, and does not matter."""
+    whole = []
+    for tenth in range(1, 1904):
+        at = tenth / 10
+        if tenth % 100 == 1:
+            whole.append(batch(2 * tenth - 1, at - 0.02, _entropy(at, tenth), OTHER))
+        whole.append(batch(2 * tenth, at, _entropy(at, tenth)))
+
+    words = _words_of_silence(whole)
+    assert {"live", "stale", "lost"} <= set(words)
+    assert words == _words_of_silence(thinned(whole))
+
+
+def _entropy(at_s: float, number: int) -> list[Event]:
+    return [fakes.policy(START_NS + round(at_s * SECOND), number, entropy=0.5)]
+
+
+def _words_of_silence(batches: list[Batch]) -> list[str]:
+    """What is said of the link, each half second after the last batch."""
+    fold = Fold()
+    for one in batches:
+        fold.skip(next_tick(one.stamp), [one])
+    state = next(iter(fold._runs.values())).state
+    ticks = range(state.last_stamp, state.last_stamp + 4000 * SECOND, SECOND // 2)
+    return [judge_link(state, tick).state for tick in ticks]
 
 
 def test_a_number_of_an_env_that_is_gone_does_not_bring_it_back() -> None:
