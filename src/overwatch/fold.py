@@ -19,7 +19,7 @@ from overwatch.diagnose.hush import without_new
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.events import FindingAcknowledged, Record
 from overwatch.journal import Batch, Signal
-from overwatch.otlp.decode import Decoded, MalformedBody, decode
+from overwatch.otlp.decode import Decoded, MalformedBody, decode_batch
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
 from overwatch.projection import project_views
@@ -43,12 +43,7 @@ Hushed: TypeAlias = Mapping[str, Collection[str]]
 """By run id the findings that may open in it; any may in other runs."""
 NOT_HUSHED: Final[Hushed] = {}
 Reading: TypeAlias = Callable[[Batch], Decoded]
-"""As `decode`, of a batch."""
-
-
-def read_batch(batch: Batch) -> Decoded:
-    """What a batch says; raises `MalformedBody`."""
-    return decode(batch.signal, batch.body)
+"""As `decode_batch`."""
 
 
 def next_tick(stamp: int) -> int:
@@ -154,9 +149,9 @@ class _Saved(msgspec.Struct, frozen=True):
 class Fold:
     """Every run's state and judgement."""
 
-    def __init__(self, read: Reading = read_batch, baseline: Baseline | None = None) -> None:
+    def __init__(self, read: Reading = decode_batch, baseline: Baseline | None = None) -> None:
         self.read = read
-        """What makes records of a batch; must give what `decode` gives."""
+        """What makes records of a batch; must give what `decode_batch` gives."""
         self._given = baseline
         """What the throughput of every run is compared with, whatever start records tell."""
         self._told: Baseline | None = None

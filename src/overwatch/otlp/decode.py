@@ -16,7 +16,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from overwatch.catalog import Scope
 from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, PhaseEnded, Record, RunFinished
-from overwatch.journal import Signal
+from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
 from overwatch.otlp.entities import Alive
 from overwatch.otlp.origin import Resource, first_values, resource_of, run_id_in, with_run
@@ -39,6 +39,11 @@ class _RejectedError(ValueError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.problem = Problem(reason=reason, detail=detail)
+
+
+def decode_batch(batch: Batch) -> Decoded:
+    """As `decode`, of a batch."""
+    return decode(batch.signal, batch.body)
 
 
 def decode(signal: Signal, body: bytes) -> Decoded:
