@@ -138,9 +138,11 @@ class OnePass:
             cost += sum(map(len, metric[:-1])) + _SET_COST
         self._bytes += cost
         if self._bytes > MOST_BYTES:
+            # With what was remembered last: it may be all of it, of one metric.
             self._gauges.clear()
             self._sums.clear()
-            self._bytes = cost
+            self._bytes = 0
+            return
         known[metric] = sets
 
 

@@ -140,3 +140,17 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         request.resource_metrics[0].resource.attributes[1].value.string_value = f"client-{export}"
         assert agrees(reader, request.SerializeToString())
     assert sum(len(sets) for sets in reader._gauges.values()) < 200
+
+
+def test_memory_of_one_metric_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it grow with points of one gauge that are of somebody else each time."""
+    monkeypatch.setattr(one_pass, "MOST_BYTES", 40_000)
+    reader = OnePass()
+    for export in range(30):
+        request = fleet(0)
+        metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="overwatch.env.reward")
+        for env in range(20):
+            pairs: dict[str, Value] = {"overwatch.env.id": env, "user": f"user-{20 * export + env}"}
+            metric.gauge.data_points.add(attributes=to_pairs(pairs), time_unix_nano=T + export, as_double=1.0)
+        assert agrees(reader, request.SerializeToString())
+    assert 0 < sum(len(sets) for sets in reader._gauges.values()) < 200
