@@ -6,29 +6,24 @@ know who asks.
 """
 
 import contextlib
-import os
 import signal
 import socket
 import struct
 import sys
 from typing import BinaryIO, Final
 
+from overwatch.background import give_way
 from overwatch.journal import Signal
 from overwatch.otlp.jsonl import to_json
 
 REQUEST: Final = struct.Struct("<BI")
 ANSWER: Final = struct.Struct("<I")
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
-_NICE: Final = 10
-"""Whoever waits for an answer comes first, but a tenth of a busy core is left for what this does."""
 
 
 def main() -> int:
     """Answer until nobody asks any more."""
-    os.nice(_NICE)
-    # What there is to do takes the core from nobody who is at work on it: it waits for its turn.
-    with contextlib.suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    give_way()
     # A ctrl-c at a terminal is for who asks: it finishes what it has begun.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=sys.stdin.fileno()) as asker, asker.makefile("rb") as requests:

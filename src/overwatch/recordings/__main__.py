@@ -1,16 +1,16 @@
 """One clean-up as a process: orders as JSON on the command line, a report as JSON on stdout."""
 
-import os
 import sys
 
 import msgspec
 
+from overwatch.background import give_way
 from overwatch.recordings.tidy import Orders, Report, tidy
 
 
 def main() -> int:
-    """Do it with the lowest priority; exit code 1 when the folder cannot be used."""
-    os.nice(19)
+    """Do it in the background; exit code 1 when the folder cannot be used."""
+    give_way()
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
     try:
         report = tidy(orders)

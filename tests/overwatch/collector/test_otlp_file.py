@@ -222,7 +222,7 @@ ROTATING = (
 
 ROTATING_NS = 60_000_000
 PATIENCE_S = 80.0
-"""The process that packs has the lowest priority: on a busy machine its turn comes late."""
+"""The process that packs gives way: on a busy machine its turn comes late."""
 
 
 def test_what_was_rotated_is_packed_beside_and_replays_as_it_was_live(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Keeping a recording small: what is packed, thinned and let go of, and what survives a kill anywhere."""
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -14,8 +16,9 @@ from overwatch.journal import Signal
 from overwatch.otlp.grain import Grain
 from overwatch.recordings import compaction
 from overwatch.recordings.plan import Rules
-from overwatch.recordings.tidy import Orders, Report
+from overwatch.recordings.tidy import LOCK, Orders, Report
 from tests.fakes import SECOND
+from tests.overwatch.collector.running import eventually
 from tests.overwatch.recordings.folders import Recorder, batches, facts, names, records
 
 QUICK = Rules(whole_minutes=1, second_hours=0.1)
@@ -294,3 +297,18 @@ def test_it_runs_as_a_process(tmp_path: Path) -> None:
     report = msgspec.json.decode(done.stdout, type=Report)
     assert (report.pieces, report.error) == (3, None)
     assert report.jobs >= 3
+
+
+def test_a_process_gives_way_and_yet_gets_on(tmp_path: Path) -> None:
+    """Beside others that use every core it has a share, by which a clean-up ends."""
+    with (tmp_path / LOCK).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        orders = msgspec.json.encode(Orders(folder=str(tmp_path), now=1, through=1)).decode()
+        process = subprocess.Popen([sys.executable, "-m", "overwatch.recordings", orders])
+        try:
+            eventually(lambda: os.sched_getscheduler(process.pid) == os.SCHED_BATCH)
+            nice = os.getpriority(os.PRIO_PROCESS, process.pid) - os.getpriority(os.PRIO_PROCESS, 0)
+        finally:
+            process.kill()
+            process.wait()
+    assert 0 < nice <= 10
