@@ -62,6 +62,8 @@ class BoardRows:
 
     def words(self, at: Ints) -> list[str]:
         """Status words of these rows."""
+        if not self.anomalies.factors and not self.stale:
+            return [STATUSES[0]] * at.size
         return [_WORDS[code] for code in self.codes[at].tolist()]
 
     def of_status(self, wanted: Callable[[str], bool]) -> Mask:

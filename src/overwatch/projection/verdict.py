@@ -91,12 +91,14 @@ def _about_the_line(
     link = judged.link
     if link.state == "lost":
         return Verdict(severity="critical", text=safe(silent_run(state, link).message), counts=counts)
+    if link.state not in ("stale", "catching_up"):
+        return None
     at = f"{datetime.fromtimestamp(state.last_at // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
     if link.state == "stale":
         age, who = duration(link.data_age_s), safe(link.last_from or "nobody")
         text = f"no telemetry for {age}; last record {at} from {who}; process state unknown"
         return Verdict(severity="critical", text=text, note=f"everything below is {age} old", counts=counts)
-    if link.state != "catching_up" or any(finding.severity != "info" for finding in open_now):
+    if any(finding.severity != "info" for finding in open_now):
         return None
     if link.away_s is None:
         return Verdict(severity="warning", text=f"telemetry comes {duration(link.lag_s)} late; showing {at}")

@@ -5,7 +5,7 @@ import msgspec
 from overwatch.snapshot.system import Anomaly, Bound
 
 
-class Slot(msgspec.Struct, frozen=True, kw_only=True):
+class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One slot of one env."""
 
     stage: str
