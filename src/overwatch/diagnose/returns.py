@@ -43,33 +43,21 @@ class Returns(msgspec.Struct, frozen=True, kw_only=True):
     """Envs with enough finished episodes."""
     recent: Floats
     """Middle of the newest."""
-    earlier: Floats
-    """Median of those before."""
-    fourth: Floats
-    """The fourth lowest of the newest."""
     fleet: Earnings
     """What is usual."""
 
 
 def returns_of(envs: Envs, fleet: Earnings) -> Returns | None:
     """The episodes of each env, beside what is usual; `None` where no env finished enough of them."""
-    earned, n = envs.sums(), envs.n
-    judged: npt.NDArray[np.bool_] = earned.count[:n] > 0
-    if not judged.any():
-        return None
-    return Returns(
-        judged=judged,
-        recent=earned.recent[:n],
-        earlier=earned.earlier[:n],
-        fourth=earned.lasting[:n],
-        fleet=fleet,
-    )
+    latest, n = envs.newest_sums(), envs.n
+    judged = latest.judged[:n]
+    return Returns(judged=judged, recent=latest.recent[:n], fleet=fleet) if judged.any() else None
 
 
 def earnings_of(envs: Envs) -> Earnings | None:
     """What is usual; `None` where no env finished enough episodes, or all earned the same."""
-    earned, n = envs.sums(), envs.n
-    judged = earned.count[:n] > 0
+    latest, earned, n = envs.newest_sums(), envs.sums(), envs.n
+    judged = latest.judged[:n]
     if not judged.any():
         return None
     earlier = earned.earlier[:n]
@@ -77,7 +65,7 @@ def earnings_of(envs: Envs) -> Earnings | None:
     noise = _noise(earned, n)
     if noise <= 0 or not known.size:
         return None
-    recent = earned.recent[:n][judged]
+    recent = latest.recent[:n][judged]
     middle = median_of(recent)
     # A median of five scatters by about half of what one episode does.
     spread = max(spread_low(recent) if recent.size > 1 else 0.0, noise / 2)

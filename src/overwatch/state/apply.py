@@ -35,10 +35,9 @@ from overwatch.events import (
 )  # fmt: skip
 from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
-from overwatch.state.envs import ids_in
 from overwatch.state.feed import entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure
-from overwatch.state.places import Cells
+from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
 from overwatch.state.rhythm import Phase, Rhythm

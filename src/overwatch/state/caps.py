@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, NonFiniteSeen, Origin
-from overwatch.state.envs import ids_in
+from overwatch.state.places import ids_in
 from overwatch.state.run import RunState
 from overwatch.state.sources import Source, source_key
 

@@ -1,16 +1,18 @@
-"""What each env's finished episodes tell, summed up when one ends: its newest, those before, its luck.
+"""What finished episodes tell, summed up by env: its very last, the newest, those before, its luck.
 
-Only rows of which an episode ended are summed up anew, when somebody asks, so a tick costs what ended in it.
-Derived, so no part of a checkpoint. Rules: only episodes of the present task count; what is too large to
-square counts as unknown. Must not know what is low.
+A row is summed up when somebody asks and one of its episodes ended since, so a tick costs what ended in it:
+what every tick looks at is a table of its own, in `latest.py`. Derived, so no part of a checkpoint. Rules:
+only episodes of the present task count; what is too large to square counts as unknown. Must not know what is
+low.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
 
 import numpy as np
 
 from overwatch.state.arrays import Derived, Floats, Ints, floats, grown, ints
+from overwatch.state.places import Mask
 
 RETURNS: Final = 32
 """Finished episodes remembered per env."""
@@ -24,14 +26,11 @@ EARLIER: Final = 5
 """Episodes before those from which on there are enough."""
 HUGE: Final = 1e100
 """From here on a square may not be finite."""
-_MIDDLE: Final = 2
-"""Place, from the lowest, of the recent return: the median of five, the upper one of four."""
 _LASTING: Final = 3
-"""Place of the one that must be low too: four of five, or all four."""
+"""Place, from the lowest, of the one that must be low too: four of five, or all four."""
 _FEW: Final = 256
 """Up to so many rows one call for all costs less than one a column."""
-_FLOATS: Final = ("mean", "last", "recent", "lasting", "earlier", "scatter", "centre", "squares")
-_INTS: Final = ("before", "count")
+_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 def usable(values: Floats) -> Floats:
@@ -40,29 +39,57 @@ def usable(values: Floats) -> Floats:
     return known
 
 
-def middle(values: Floats) -> Floats:
-    """Median of each row of shape (n, k), NaN left out; NaN where a row has no value."""
-    ordered = np.sort(values, axis=1)
-    counts = np.isfinite(ordered).sum(axis=1)
-    low = np.maximum(counts - 1, 0) // 2
-    high = np.minimum(counts // 2, values.shape[1] - 1)
-    rows = np.arange(values.shape[0])
-    found: Floats = np.where(counts > 0, (ordered[rows, low] + ordered[rows, high]) / 2, np.nan)
-    return found
+class Summed(Derived):
+    """A table with a row an env, capacity C."""
 
-
-class Earned(Derived):
-    """One row an env, capacity C; all but `mean` are NaN or 0 while an env has too few episodes to judge."""
+    FILLS: ClassVar[Mapping[str, float]] = {}
+    """Its arrays, with what an unused row holds."""
 
     def __init__(self) -> None:
-        self.stale = np.zeros(0, dtype=np.bool_)
+        self.stale: Mask = np.zeros(0, dtype=np.bool_)
         """Rows whose episodes have changed since they were summed up."""
-        self.mean: Floats = floats(0)
-        """Mean of the newest episodes, of any task; NaN before the first."""
+        self._settled = False
+        """Whether no episode has ended since all were summed up last."""
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield self.stale, True
+        yield from ((getattr(self, name), fill) for name, fill in self.FILLS.items())
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` envs; a new row is yet to be summed up."""
+        self.stale = grown(self.stale, (rows,), fill=True)
+        self._settled = False
+        for name, fill in self.FILLS.items():
+            setattr(self, name, grown(getattr(self, name), (rows,), fill))
+
+    def note(self, rows: Ints) -> None:
+        """The episodes of these rows have changed."""
+        self.stale[rows] = True
+        self._settled = False
+
+    def take_due(self, n: int) -> Ints:
+        """Those of the first `n` rows to be summed up now. A new row holds what no episodes add up to."""
+        if self._settled:
+            return _NONE
+        rows = np.flatnonzero(self.stale[:n])
+        self.stale[rows] = False
+        self._settled = True
+        return rows
+
+
+class Earned(Summed):
+    """One row an env, capacity C; all are NaN or 0 while an env has too few episodes to judge by."""
+
+    FILLS: ClassVar[Mapping[str, float]] = {
+        **dict.fromkeys(("last", "lasting", "earlier", "scatter", "centre", "squares"), np.nan),
+        **dict.fromkeys(("before", "count"), 0),
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
         self.last: Floats = floats(0)
         """The very last episode."""
-        self.recent: Floats = floats(0)
-        """Middle of the newest."""
         self.lasting: Floats = floats(0)
         """The fourth lowest of the newest."""
         self.earlier: Floats = floats(0)
@@ -78,72 +105,46 @@ class Earned(Derived):
         self.squares: Floats = floats(0)
         """Squared distances of all these from `centre`, added up."""
 
-    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
-        """What has a row an env, with what an unused row holds."""
-        yield self.stale, True
-        yield from ((getattr(self, name), np.nan) for name in _FLOATS)
-        yield from ((getattr(self, name), 0) for name in _INTS)
-
-    def resize(self, rows: int) -> None:
-        """Make room for `rows` envs; a new row is yet to be summed up."""
-        self.stale = grown(self.stale, (rows,), fill=True)
-        for name in (*_FLOATS, *_INTS):
-            setattr(self, name, grown(getattr(self, name), (rows,), np.nan if name in _FLOATS else 0))
-
-    def sum_up(self, rows: Ints, told: Floats, done: Ints, fresh: Ints) -> None:
+    def sum_up(self, rows: Ints, told: Floats, fresh: Ints) -> None:
         """Sum these rows up anew, each named once.
 
-        `told` are their returns, newest first, shape (k, RETURNS), NaN where there is none; of `done`
-        finished episodes `fresh` are of the present task; both of shape (k,).
+        `told` are their returns, newest first, shape (k, RETURNS), NaN where there is none; `fresh` of them
+        are of the present task, shape (k,).
         """
-        self.stale[rows] = False
-        self.mean[rows] = _mean(told, done)
-        values = usable(told)
-        judged = (fresh >= LEAST) & np.isfinite(values[:, :RECENT]).all(axis=1)
-        if judged.all():
-            self._judge(rows, values, fresh[:, None])
-            return
-        self._blank(rows[~judged])
-        if judged.any():
-            self._judge(rows[judged], values[judged], fresh[judged, None])
+        values = np.where(np.arange(RETURNS) < fresh[:, None], usable(told), np.nan)
+        judged = np.isfinite(values[:, :LEAST]).all(axis=1)
+        for name, fill in self.FILLS.items():
+            getattr(self, name)[rows[~judged]] = fill
+        few = fresh < RECENT + EARLIER
+        for which, num_recent in ((judged & ~few, RECENT), (judged & few, RECENT - 1)):
+            if which.any():
+                self._judge(rows[which], values[which], num_recent)
 
-    def _blank(self, rows: Ints) -> None:
-        for name in _FLOATS[1:]:
-            getattr(self, name)[rows] = np.nan
-        for name in _INTS:
-            getattr(self, name)[rows] = 0
-
-    def _judge(self, rows: Ints, values: Floats, have: Ints) -> None:
-        num_recent = np.where(have < RECENT + EARLIER, RECENT - 1, RECENT)
-        back = np.arange(RETURNS)
-        ordered = np.sort(np.where(back < num_recent, values, np.nan)[:, :RECENT], axis=1)
-        before = np.where((back >= num_recent) & (back < have), values, np.nan)
-        counts = np.isfinite(before).sum(axis=1)
-        earlier = middle(before)
-        self.last[rows] = values[:, 0]
-        self.recent[rows], self.lasting[rows] = ordered[:, _MIDDLE], ordered[:, _LASTING]
-        self.earlier[rows], self.before[rows] = earlier, counts
-        own = middle(np.abs(before - earlier[:, None]))
-        self.scatter[rows] = np.where(counts >= EARLIER, own, np.nan)
+    def _judge(self, rows: Ints, values: Floats, num_recent: int) -> None:
+        recent, before = np.sort(values[:, :num_recent], axis=1), np.sort(values[:, num_recent:], axis=1)
+        unknown = np.isnan(values)
+        count = RETURNS - unknown.sum(axis=1)
+        num_before = count - num_recent
+        self.last[rows], self.before[rows], self.count[rows] = values[:, 0], num_before, count
+        self.lasting[rows] = recent[:, _LASTING]
+        self.earlier[rows] = earlier = _middle(before, num_before)
+        own = _middle(np.sort(np.abs(before - earlier[:, None]), axis=1), num_before)
+        self.scatter[rows] = np.where(num_before >= EARLIER, own, np.nan)
         # From the newest one, so that equal returns have no distance at all.
-        apart = np.where(back < num_recent, values, before) - values[:, :1]
-        known = np.isfinite(apart)
-        count = known.sum(axis=1)
-        mean = _added(np.where(known, apart, 0.0)) / count
-        rest = np.where(known, apart - mean[:, None], 0.0)
-        self.count[rows], self.centre[rows], self.squares[rows] = (
-            count, values[:, 0] + mean, _added(rest * rest)
-        )  # fmt: skip
+        apart = np.where(unknown, 0.0, values - values[:, :1])
+        mean = added_up(apart) / count
+        rest = np.where(unknown, 0.0, apart - mean[:, None])
+        self.centre[rows], self.squares[rows] = values[:, 0] + mean, added_up(rest * rest)
 
 
-def _mean(told: Floats, done: Ints) -> Floats:
-    counts = np.minimum(done, SHOWN_RETURNS)
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = _added(np.where(np.arange(SHOWN_RETURNS) < counts[:, None], told[:, :SHOWN_RETURNS], 0.0))
-        return np.divide(total, counts, out=floats(done.size), where=counts > 0)
+def _middle(ordered: Floats, counts: Ints) -> Floats:
+    """Median of so many first values of each row of shape (n, k); NaN, as the others are, where 0."""
+    rows = np.arange(counts.size)
+    found: Floats = (ordered[rows, (counts - 1) // 2] + ordered[rows, counts // 2]) / 2
+    return found
 
 
-def _added(values: Floats) -> Floats:
+def added_up(values: Floats) -> Floats:
     """The sum of each row, always in the same order, from the left: both ways give the same bits."""
     total: Floats
     if values.shape[0] <= _FEW:

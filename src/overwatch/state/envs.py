@@ -15,8 +15,9 @@ import numpy.typing as npt
 from overwatch.catalog import Stage
 from overwatch.events import Column
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
-from overwatch.state.earned import RETURNS, Earned
-from overwatch.state.places import LANE, STAGE, At, Cells, Codes, Places, Rows, looked_up
+from overwatch.state.earned import RETURNS, SHOWN_RETURNS, Earned
+from overwatch.state.latest import Latest
+from overwatch.state.places import LANE, STAGE, At, Cells, Codes, Places, Rows, ids_in, looked_up
 from overwatch.state.tally import Tally
 from overwatch.state.trends import MEASURES, Actions, Trends
 
@@ -31,21 +32,9 @@ _FILLS: Final = {
 """Arrays of shape (C,), with what an unused row holds."""
 _GRID: Final = {"stage": -1, "blueprint": -1, "alpha": np.nan, "age": -1, "grad": np.nan}
 """Arrays of shape (C, slots)."""
-_WHOLE = 2.0**53
-"""Size up to which a double tells whole numbers apart."""
 _BARE: Final = np.zeros(max(stage.code for stage in Stage) + 2, dtype=np.bool_)
 _BARE[[stage.code for stage in Stage if not stage.shows_blueprint] + [Stage.GERMINATED.code]] = True
 """Stages without a seed that has learned: what was measured of an earlier one is over."""
-
-
-def ids_in(column: Column) -> Ints:
-    """The ids in a column, shape (k,); raises `ValueError` where one is not a whole number of 64 bits."""
-    told = column.array()
-    if told.dtype.kind != "f":
-        return told.astype(np.int64)
-    if not ((np.abs(told) < _WHOLE) & (told == np.floor(told))).all():
-        raise ValueError("an env id is not a whole number")
-    return told.astype(np.int64)
 
 
 class Envs(msgspec.Struct, kw_only=True):
@@ -87,8 +76,10 @@ class Envs(msgspec.Struct, kw_only=True):
     """How many of each env's first episodes were of an earlier task, and are no measure any more."""
     episode_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time at which each env's last episode ended; 0 = none did."""
+    latest: Latest = msgspec.field(default_factory=Latest)
+    """What the newest episodes told when `newest_sums` was last asked for."""
     earned: Earned = msgspec.field(default_factory=Earned)
-    """What the episodes told when `sums` was last asked for."""
+    """What all told when `sums` was."""
     trends: Trends = msgspec.field(default_factory=Trends)
     actions: Actions = msgspec.field(default_factory=Actions)
     culls: Tally = msgspec.field(default_factory=Tally)
@@ -199,12 +190,12 @@ class Envs(msgspec.Struct, kw_only=True):
         self.returns[rows, self.episodes[rows] % RETURNS] = returns
         self.episodes[rows] += 1
         self.episode_at[rows] = at
-        self._summed().stale[rows] = True
+        self._note_episodes(rows)
 
     def begin_task(self, rows: Ints) -> None:
         """These envs have another task from now on; the episode under way is of both, and of neither."""
         self.outdated[rows] = self.episodes[rows] + 1
-        self._summed().stale[rows] = True
+        self._note_episodes(rows)
 
     def tell_returns(self, told: At, returns: Floats, at: int) -> None:
         """Fold a gauge of returns: it is shown as it is, and a new value of it is a finished episode."""
@@ -212,13 +203,22 @@ class Envs(msgspec.Struct, kw_only=True):
         self.finish_episodes(told.rows[new], returns[new], at)
         self.measure("return", told.span, returns, at)
 
-    def sums(self) -> Earned:
-        """What the episodes of each env tell, up to the newest."""
-        earned = self._summed()
-        rows = np.flatnonzero(earned.stale[: self.n])
+    def newest_sums(self) -> Latest:
+        """What the newest episodes of each env tell."""
+        latest, _ = self._summed()
+        rows = latest.take_due(self.n)
         if rows.size:
-            done = self.episodes[rows]
-            earned.sum_up(rows, self._newest(rows, np.arange(RETURNS)), done, done - self.outdated[rows])
+            done, told = self.episodes[rows], self._newest(rows, np.arange(SHOWN_RETURNS))
+            latest.sum_up(rows, told, done, done - self.outdated[rows])
+        return latest
+
+    def sums(self) -> Earned:
+        """What all episodes of each env tell, up to the newest."""
+        _, earned = self._summed()
+        rows = earned.take_due(self.n)
+        if rows.size:
+            fresh = self.episodes[rows] - self.outdated[rows]
+            earned.sum_up(rows, self._newest(rows, np.arange(RETURNS)), fresh)
         return earned
 
     def newest_returns(self, newest: int, skip: int = 0) -> Floats:
@@ -230,7 +230,7 @@ class Envs(msgspec.Struct, kw_only=True):
         rows = slice(0, self.n) if rows is None else rows
         told_at = self.times["return"][rows]
         told = (told_at > 0) & (told_at >= self.episode_at[rows])
-        shown: Floats = np.where(told, self.values["return"][rows], self.sums().mean[rows])
+        shown: Floats = np.where(told, self.values["return"][rows], self.newest_sums().mean[rows])
         return shown
 
     def move(self, cells: Cells, stages: Ints, at: int) -> None:
@@ -311,23 +311,28 @@ class Envs(msgspec.Struct, kw_only=True):
         if name == "return":
             self.returns[rows] = np.nan
             self.episodes[rows] = self.outdated[rows] = self.episode_at[rows] = 0
-            self._summed().stale[rows] = True
+            self._note_episodes(rows)
 
     def _newest(self, rows: Ints, back: Ints) -> Floats:
         """Returns of these rows, so many episodes back, shape (k, back); NaN where there is none."""
-        done = self.episodes[rows, None]
-        found = self.returns[rows[:, None], (done - 1 - back) % RETURNS]
-        shown: Floats = np.where(back < done, found, np.nan)
-        return shown
+        newest = (self.episodes[rows, None] - 1) % RETURNS
+        # Places below 0 count from the end of the ring; those that were never filled hold NaN.
+        found: Floats = self.returns[rows[:, None], newest - back]
+        return found
 
-    def _summed(self) -> Earned:
-        """The table of sums, with a row for each env; a fresh one after a checkpoint."""
+    def _note_episodes(self, rows: Ints) -> None:
+        for sums in self._summed():
+            sums.note(rows)
+
+    def _summed(self) -> tuple[Latest, Earned]:
+        """The tables of sums, with a row for each env; fresh ones after a checkpoint."""
         if self.earned.stale.size != self.ids.size:
+            self.latest.resize(self.ids.size)
             self.earned.resize(self.ids.size)
-        return self.earned
+        return self.latest, self.earned
 
-    def _tables(self) -> tuple[Earned | Trends | Actions | Tally, ...]:
-        return self._summed(), self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally
+    def _tables(self) -> tuple[Latest | Earned | Trends | Actions | Tally, ...]:
+        return (*self._summed(), self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally)
 
     def _places(self, env_ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Places of env ids in `by_id`, and which of them are there."""

@@ -28,6 +28,8 @@ MOST: Final = 128
 """Sets of subjects remembered."""
 LANE: Final = "lane"
 STAGE: Final = "stage"
+_WHOLE: Final = 2.0**53
+"""Size up to which a double tells whole numbers apart."""
 TIMES: Final = 32
 """Subjects of them all together, for each env that is there: what is remembered grows with the run alone."""
 
@@ -172,6 +174,16 @@ class Places(Derived):
         self._known[key] = _Known(told, found)
         self._subjects += found.rows.size
         return found
+
+
+def ids_in(column: Column) -> Ints:
+    """The ids in a column, shape (k,); raises `ValueError` where one is not a whole number of 64 bits."""
+    told = column.array()
+    if told.dtype.kind != "f":
+        return told.astype(np.int64)
+    if not ((np.abs(told) < _WHOLE) & (told == np.floor(told))).all():
+        raise ValueError("an env id is not a whole number")
+    return told.astype(np.int64)
 
 
 def looked_up(column: Column, codes: Codes) -> Ints:

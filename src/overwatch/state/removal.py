@@ -8,7 +8,7 @@ import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.events import EnvsRemoved
-from overwatch.state.envs import ids_in
+from overwatch.state.places import ids_in
 from overwatch.state.run import RunState
 from overwatch.state.trends import MEASURES
 

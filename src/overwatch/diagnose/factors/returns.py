@@ -26,10 +26,11 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     usual = earnings_of(fleet.state.envs)
     if usual is None or usual.num < LEAST_ENVS:
         return None
+    earned, n = fleet.state.envs.sums(), fleet.n
     limit = far(usual.num, limits.margin)
     low = (usual.usual - returns.recent) / usual.spread
-    own = (returns.earlier - returns.recent) / max(usual.spread, usual.noise)
-    lasting = (usual.usual - returns.fourth) / usual.spread >= limit / 2
+    own = (earned.earlier[:n] - returns.recent) / max(usual.spread, usual.noise)
+    lasting = (usual.usual - earned.lasting[:n]) / usual.spread >= limit / 2
     with np.errstate(invalid="ignore"):
         fell = returns.judged & (low >= limit) & (own >= limits.own_drop) & lasting
     if not fell.any() or int(fell.sum()) > limits.crowd * usual.num:
