@@ -9,7 +9,7 @@ back after a few records. Must not know what a record says.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -34,6 +34,8 @@ PATIENCE: Final = 4
 """So many records may be strange before the first one that is known."""
 MOST_STRANGE_BYTES: Final = 32 << 10
 """Bytes of strange records that are read beside known ones: who asks expects an answer at once."""
+_FEW: Final = 16
+"""Records of a request whose frame is remembered, at most."""
 _MOST_WAITING: Final = 64
 _MOST_FRAMES: Final = 256
 _LONGEST_FRAME: Final = 8 << 10
@@ -57,11 +59,16 @@ def _is_small(piece: _Piece) -> bool:
 
 
 class _Frame(NamedTuple):
-    """A request with one record, which is all of its end: what is before it says where it lies."""
+    """A request of few records: what is around them says where they lie."""
 
-    head: bytes
     length: int
-    piece: _Piece
+    around: tuple[tuple[slice, bytes], ...]
+    """Bytes before each record, and behind the last one."""
+    pieces: tuple[_Piece, ...]
+
+    def fits(self, body: bytes) -> bool:
+        """Whether the records of a request lie where those of this one do."""
+        return len(body) == self.length and all(body[here] == known for here, known in self.around)
 
 
 class RecordTemplates:
@@ -84,9 +91,9 @@ class RecordTemplates:
         """As `decode` reads it, where templates can read some of its records; else `None`."""
         if not self.learned or len(body) > LARGEST_BYTES:
             return None
-        alone = self._alone(body)
-        if alone is not None:
-            return alone
+        framed = self._as_framed(body)
+        if framed is not None:
+            return framed
         gathering, known, strange, size = LogGathering(), 0, 0, 0
         try:
             for piece in self._framed(body):
@@ -139,26 +146,27 @@ class RecordTemplates:
         if made is not None:
             self._shapes.keep(made)
 
-    def _alone(self, body: bytes) -> Decoded | None:
-        """What a request of one known record says that is framed as the one before."""
-        frame = self._frame
-        if frame is None or frame.length != len(body) or not body.startswith(frame.head):
-            return None
-        said = self._spoken(body[frame.piece.start :])
-        if said is None:
+    def _as_framed(self, body: bytes) -> Decoded | None:
+        """What a request of known records says that is framed as the one before."""
+        if self._frame is None or not self._frame.fits(body):
             return None
         gathering = LogGathering()
-        gathering.add_spoken(frame.piece.resource, said)
+        for piece in self._frame.pieces:
+            said = self._spoken(body[piece.start : piece.stop])
+            if said is None:
+                return None
+            gathering.add_spoken(piece.resource, said)
         return gathering.result()
 
     def _framed(self, body: bytes) -> Iterator[_Piece]:
-        """As `_pieces`; what is around a record that comes alone is remembered."""
-        number, last = 0, None
-        for last in self._pieces(body):
-            number += 1
-            yield last
-        if last is not None and number == 1 and last.stop == len(body) and _is_small(last):
-            self._frame = _Frame(body[: last.start], len(body), last)
+        """As `_pieces`; what is around a few records is remembered."""
+        pieces: list[_Piece] = []
+        for piece in self._pieces(body):
+            if len(pieces) <= _FEW:
+                pieces.append(piece)
+            yield piece
+        if 0 < len(pieces) <= _FEW:
+            self._frame = _frame_of(body, pieces)
 
     def _pieces(self, body: bytes) -> Iterator[_Piece]:
         """The log records of a request; raises `OddError`, or `DecodeError` where its frame is no message."""
@@ -183,6 +191,13 @@ class RecordTemplates:
                 yield _Piece(resource, scope, begin, end)
             elif tag != _SCHEMA or not body[begin:end].isascii():
                 raise OddError
+
+
+def _frame_of(body: bytes, pieces: Sequence[_Piece]) -> _Frame:
+    starts = [0, *(piece.stop for piece in pieces)]
+    stops = [*(piece.start for piece in pieces), len(body)]
+    around = tuple((here, body[here]) for here in map(slice, starts, stops))
+    return _Frame(len(body), around, tuple(pieces))
 
 
 class _Interned(Generic[_Read]):

@@ -156,5 +156,17 @@ def test_a_frame_that_is_known_is_known_only_as_a_whole() -> None:
     for told in (
         body(policy(7)), body(policy(8)), body(policy(8), origin=other), body(policy(9)), body(envs(9)),
         body(policy(9), line), body(policy(9)) + body(line), body(policy(9)) + b"\x0a\x00", body(policy(9)),
+        body(policy(8), envs(8)), body(policy(9), envs(9)), body(envs(9), policy(9)),
+        body(policy(9), envs(9), origin=other), body(policy(9)) + body(envs(9), origin=other),
+        body(policy(9), origin=other) + body(envs(9)), body(*[policy(9)] * 20), body(*[policy(8)] * 20),
     ):  # fmt: skip
         assert templates.read(LOGS, told) == decode(LOGS, told)
+
+
+def test_one_strange_record_among_known_ones_is_read_in_a_frame_that_is_known() -> None:
+    """As many bytes at the same place say something else than the template knows."""
+    templates = taught()
+    known, strange = body(policy(7), envs(7)), body(policy(8), envs(8))
+    assert templates.read(LOGS, known) == decode(LOGS, known)
+    strange = strange.replace(b"overwatch.env.reward", b"overwatch.env.drawer")
+    assert templates.read(LOGS, strange) == decode(LOGS, strange)
