@@ -20,7 +20,7 @@ from overwatch.diagnose.returns import Returns
 from overwatch.diagnose.robust import far, median_of, most_events, spread_low
 from overwatch.diagnose.usual import LEAST_REPORTING
 from overwatch.events.adding import added
-from overwatch.state.places import Mask, Rows
+from overwatch.state.places import Mask, Rows, num_of
 
 _CRASHED: Final = STATUSES.index("crashed")
 _NONE: Final = np.zeros(0, dtype=np.int64)
@@ -34,6 +34,9 @@ class LaneScore(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     reasons: tuple[str, ...]
     """Strongest first."""
+
+
+_LIKE_OTHERS: Final = LaneScore(score=0.0, reasons=())
 
 
 class _Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +80,7 @@ def score_lanes(
         lane = _Lane(
             name=name,
             rows=own,
-            num=int(fleet.ids[own].size),
+            num=num_of(own),
             lanes=num_lanes,
             fleet=fleet,
             crashed=crashed,
@@ -87,6 +90,9 @@ def score_lanes(
             limits=limits,
         )
         said = [one for factor in FACTORS if (one := factor(lane)) is not None]
+        if not said:
+            found[name] = _LIKE_OTHERS
+            continue
         said.sort(key=lambda one: -one[0])
         found[name] = LaneScore(
             score=added(weight for weight, _ in said), reasons=tuple(reason for _, reason in said[:REASONS])

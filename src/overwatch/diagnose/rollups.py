@@ -19,6 +19,7 @@ from overwatch.state.run import RunState
 
 COLUMNS: Final = ("return", "reward", "metric", "rent", "fps")
 """What an env may tell, in the order in which it is shown."""
+_MIDDLED: Final = ("return", "metric", "rent", "fps")
 _LOW, _HIGH = 0.1, 0.9
 _NONE: Final = np.zeros(0)
 
@@ -69,12 +70,11 @@ def rollups_of(state: RunState) -> Rollups:
     told = _told_of(envs)
     ends = _ends(state, told)
     rows = envs.by_lane()
-    every = slice(0, envs.n)
-    num_ops = len(state.op_names.words)
+    lanes = _sums(envs, rows, len(state.op_names.words))
     return Rollups(
-        middles={lane: middles_of(told, on) for lane, on in rows.items()},
-        lanes={lane: _sums(envs, on, num_ops) for lane, on in rows.items()},
-        fleet=_sums(envs, every, 0),
+        middles=_middles_by(told, rows),
+        lanes=lanes,
+        fleet=_fleet_sums(envs, lanes),
         best=tuple(best for best, _ in ends),
         worst=tuple(worst for _, worst in ends),
         columns=_columns(envs, told),
@@ -98,24 +98,43 @@ def fps_of(step_time: Floats) -> Floats:
 
 def middles_of(told: Mapping[str, Floats], rows: Rows) -> Middles:
     """What is usual among these rows, by the columns that are told."""
-    returns = _ordered(told, "return", rows)
+    return _middles_by(told, {0: rows})[0]
+
+
+def _middles_by(told: Mapping[str, Floats], lanes: Mapping[int, Rows]) -> dict[int, Middles]:
+    """The same among the rows of each lane: all columns of one are put in order at once."""
+    names = [name for name in _MIDDLED if name in told]
+    if not names:
+        return dict.fromkeys(lanes, Middles())
+    values = np.array([told[name] for name in names])
+    known = np.isfinite(values)
+    whole = bool(known.all())
+    if not whole:
+        # What is not finite comes last when it is put in order.
+        values[~known] = np.nan
+    found = {}
+    for lane, rows in lanes.items():
+        ordered = np.sort(values[:, rows], axis=1)
+        if whole:
+            columns = dict(zip(names, ordered, strict=True))
+        else:
+            counts = np.isfinite(ordered).sum(axis=1).tolist()
+            columns = {name: ordered[place, : counts[place]] for place, name in enumerate(names)}
+        found[lane] = _middles(columns)
+    return found
+
+
+def _middles(ordered: Mapping[str, Floats]) -> Middles:
+    """What is usual in columns of finite values in order."""
+    returns = ordered.get("return", _NONE)
     return Middles(
         median_return=_median(returns),
-        median_metric=_median(_ordered(told, "metric", rows)),
-        median_rent=_median(_ordered(told, "rent", rows)),
-        median_fps=_median(_ordered(told, "fps", rows)),
+        median_metric=_median(ordered.get("metric", _NONE)),
+        median_rent=_median(ordered.get("rent", _NONE)),
+        median_fps=_median(ordered.get("fps", _NONE)),
         p10_return=_rank_value(returns, _LOW),
         p90_return=_rank_value(returns, _HIGH),
     )
-
-
-def _ordered(told: Mapping[str, Floats], name: str, rows: Rows) -> Floats:
-    """The finite values of a column in order; none where nobody tells it."""
-    if name not in told:
-        return _NONE
-    values = told[name][rows]
-    finite = np.isfinite(values)
-    return np.sort(values if finite.all() else values[finite])
 
 
 def _median(ordered: Floats) -> float | None:
@@ -132,16 +151,27 @@ def _rank_value(ordered: Floats, share: float) -> float | None:
     return ordered.item(round(share * (ordered.size - 1))) + 0.0 if ordered.size else None
 
 
-def _sums(envs: Envs, rows: Rows, num_ops: int) -> Sums:
-    stages, ops = envs.stage[rows], envs.actions.op[rows]
-    return Sums(seeds=_counts(stages, len(Stage)) if stages.shape[1] else (), ops=_counts(ops, num_ops))
+def _sums(envs: Envs, lanes: Mapping[int, Rows], num_ops: int) -> dict[int, Sums]:
+    """What each lane adds up to."""
+    seeds = _counts(envs.lane[: envs.n], envs.stage[: envs.n], len(Stage) if envs.stage.shape[1] else 0)
+    ops = _counts(envs.lane[: envs.n], envs.actions.op[: envs.n], num_ops)
+    return {lane: Sums(seeds=seeds.get(lane, ()), ops=ops.get(lane, ())) for lane in lanes}
 
 
-def _counts(codes: Ints, num: int) -> tuple[int, ...]:
-    """How often each code from 0 on occurs; -1 is none."""
-    if not num:
-        return ()
-    return tuple(np.bincount(codes.ravel() + 1, minlength=num + 1)[1:].tolist())
+def _fleet_sums(envs: Envs, lanes: Mapping[int, Sums]) -> Sums:
+    """What all lanes add up to; nobody asks for the operations of all."""
+    seeds = tuple(map(sum, zip(*(lane.seeds for lane in lanes.values()), strict=True)))
+    return Sums(seeds=seeds or (0,) * (len(Stage) if envs.stage.shape[1] else 0))
+
+
+def _counts(lane: Ints, codes: Ints, num: int) -> dict[int, tuple[int, ...]]:
+    """How often each code from 0 on occurs on each lane; -1 is none."""
+    if not num or not lane.size:
+        return {}
+    width = num + 1
+    cells = ((lane + 1) * width + 1)[:, None] + codes
+    table = np.bincount(cells.ravel(), minlength=(int(lane.max()) + 2) * width).reshape(-1, width)
+    return {row - 1: tuple(counts) for row, counts in enumerate(table[:, 1:].tolist())}
 
 
 def _ends(state: RunState, told: Mapping[str, Floats]) -> list[tuple[End, End]]:

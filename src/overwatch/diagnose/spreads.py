@@ -6,12 +6,14 @@ import msgspec
 import numpy as np
 
 from overwatch.diagnose.cycle import update_times
-from overwatch.state.arrays import Floats
+from overwatch.state.arrays import Floats, Ints
+from overwatch.state.places import num_of
 from overwatch.state.run import RunState
 
 MOST: Final = 16_384
 """Times of one lane that are looked at; of more every n-th env counts."""
 LEAST: Final = 3
+_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,12 +26,12 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 def step_spreads(state: RunState) -> dict[str, Spread]:
     """Of the steps of the envs on each lane that tell how long theirs take, over the newest dozen seconds."""
     envs, found = state.envs, dict[str, Spread]()
-    times = envs.trends.values["step_time"][: envs.n]
-    lane = envs.lane[: envs.n]
+    times, by_lane = envs.trends.values["step_time"][: envs.n], envs.by_lane()
     for code, name in enumerate(state.lane_names.words):
-        rows = np.flatnonzero(lane == code)
-        every = max(1, -(-rows.size * times.shape[1] // MOST))
-        spread = _spread(times[rows[::every]].ravel())
+        rows = by_lane.get(code, _NONE)
+        every = max(1, -(-num_of(rows) * times.shape[1] // MOST))
+        told = times[rows.start : rows.stop : every] if isinstance(rows, slice) else times[rows[::every]]
+        spread = _spread(told.ravel())
         if spread is not None:
             found[name] = spread
     return found
@@ -46,7 +48,8 @@ def update_spreads(state: RunState) -> dict[int, Spread]:
 
 
 def _spread(times: Floats) -> Spread | None:
-    known = np.sort(times[np.isfinite(times) & (times > 0)])
+    known = times[(times > 0) & (times < np.inf)]
+    known.sort()
     if known.size < LEAST:
         return None
     place = -(-95 * known.size // 100) - 1

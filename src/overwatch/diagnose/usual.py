@@ -86,13 +86,14 @@ def _telling_median(values: Floats) -> float | None:
 
 def _lane_medians(state: RunState, step_time: Floats) -> dict[str, float]:
     rows, found = state.envs.by_lane(), {}
+    known = (step_time > 0) & (step_time < np.inf)
+    whole = bool(known.all())
     for code, name in enumerate(state.lane_names.words):
         if code not in rows:
             continue
-        told = step_time[rows[code]]
-        known = np.isfinite(told) & (told > 0)
-        if known.any():
-            found[name] = median_of(told[known])
+        told = step_time[rows[code]] if whole else step_time[rows[code]][known[rows[code]]]
+        if told.size:
+            found[name] = median_of(told)
     return found
 
 

@@ -18,7 +18,7 @@ from overwatch.projection.text import safe
 from overwatch.snapshot import Board, Env, Group, View
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.envs import Envs
-from overwatch.state.places import Rows
+from overwatch.state.places import num_of
 from overwatch.state.run import RunState
 
 _UNKNOWN: Final = len(STATUSES)
@@ -107,7 +107,7 @@ def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:
     """Envs of each lane by status, of those that pass the filter; lanes without any are left out."""
     width = len(_WORDS)
     if chosen.filter is None and not rows.stale and not rows.anomalies.factors:
-        sizes = {lane: _size(on) for lane, on in rows.lanes.items()}
+        sizes = {lane: num_of(on) for lane, on in rows.lanes.items()}
         return {lane: [size, *[0] * (width - 1)] for lane, size in sizes.items()}
     cells = (rows.state.envs.lane[: rows.state.envs.n] + 1) * width + rows.codes
     if chosen.filter is not None:
@@ -115,10 +115,6 @@ def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:
     table = np.bincount(cells, minlength=-(-int(cells.max(initial=0) + 1) // width) * width)
     found: list[list[int]] = table.reshape(-1, width).tolist()
     return {place - 1: counts for place, counts in enumerate(found) if any(counts)}
-
-
-def _size(rows: Rows) -> int:
-    return rows.stop - rows.start if isinstance(rows, slice) else int(rows.size)
 
 
 def _group(rows: BoardRows, lane: int, chosen: Chosen, counts: Sequence[int], num_shown: int) -> Group:

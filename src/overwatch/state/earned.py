@@ -113,12 +113,14 @@ class Earned(Summed):
         """
         values = np.where(np.arange(RETURNS) < fresh[:, None], usable(told), np.nan)
         judged = np.isfinite(values[:, :LEAST]).all(axis=1)
+        few = fresh < RECENT + EARLIER
+        if judged.all() and not few.any():
+            self._judge(rows, values, RECENT)
+            return
         for name, fill in self.FILLS.items():
             getattr(self, name)[rows[~judged]] = fill
-        few = fresh < RECENT + EARLIER
         for which, num_recent in ((judged & ~few, RECENT), (judged & few, RECENT - 1)):
-            if which.any():
-                self._judge(rows[which], values[which], num_recent)
+            self._judge(rows[which], values[which], num_recent)
 
     def _judge(self, rows: Ints, values: Floats, num_recent: int) -> None:
         recent, before = np.sort(values[:, :num_recent], axis=1), np.sort(values[:, num_recent:], axis=1)

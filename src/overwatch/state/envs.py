@@ -134,6 +134,9 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def rows(self, env_ids: Ints) -> Ints:
         """Row of each env id, shape (k,); unseen ids get new rows."""
+        within = env_ids.size and int(env_ids.min()) >= 0 and int(env_ids.max()) < self.n
+        if within and (self.ids[env_ids] == env_ids).all():
+            return env_ids
         places, seen = self._places(env_ids)
         if not seen.all():
             self._add(np.unique(env_ids[~seen]))
@@ -208,7 +211,8 @@ class Envs(msgspec.Struct, kw_only=True):
         latest, _ = self._summed()
         rows = latest.take_due(self.n)
         if rows.size:
-            done, told = self.episodes[rows], self._newest(rows, np.arange(SHOWN_RETURNS))
+            done = self.episodes[rows]
+            told = self._newest(rows, done, np.arange(SHOWN_RETURNS))
             latest.sum_up(rows, told, done, done - self.outdated[rows])
         return latest
 
@@ -217,13 +221,13 @@ class Envs(msgspec.Struct, kw_only=True):
         _, earned = self._summed()
         rows = earned.take_due(self.n)
         if rows.size:
-            fresh = self.episodes[rows] - self.outdated[rows]
-            earned.sum_up(rows, self._newest(rows, np.arange(RETURNS)), fresh)
+            done = self.episodes[rows]
+            earned.sum_up(rows, self._newest(rows, done, np.arange(RETURNS)), done - self.outdated[rows])
         return earned
 
     def newest_returns(self, newest: int, skip: int = 0) -> Floats:
         """Returns, newest first, after the `skip` newest ones, shape (n, newest); NaN where there is none."""
-        return self._newest(np.arange(self.n), np.arange(skip, skip + newest))
+        return self._newest(np.arange(self.n), self.episodes[: self.n], np.arange(skip, skip + newest))
 
     def mean_return(self, rows: Rows | None = None) -> Floats:
         """Mean of each env's newest returns, or its gauge; NaN before the first episode."""
@@ -313,11 +317,10 @@ class Envs(msgspec.Struct, kw_only=True):
             self.episodes[rows] = self.outdated[rows] = self.episode_at[rows] = 0
             self._note_episodes(rows)
 
-    def _newest(self, rows: Ints, back: Ints) -> Floats:
-        """Returns of these rows, so many episodes back, shape (k, back); NaN where there is none."""
-        newest = (self.episodes[rows, None] - 1) % RETURNS
+    def _newest(self, rows: Ints, done: Ints, back: Ints) -> Floats:
+        """Returns of these rows with so many episodes, so many back, shape (k, back); NaN where none is."""
         # Places below 0 count from the end of the ring; those that were never filled hold NaN.
-        found: Floats = self.returns[rows[:, None], newest - back]
+        found: Floats = self.returns[rows[:, None], (done[:, None] - 1) % RETURNS - back]
         return found
 
     def _note_episodes(self, rows: Ints) -> None:

@@ -10,9 +10,11 @@ from typing import ClassVar, Final
 import numpy as np
 
 from overwatch.state.arrays import Floats, Ints, floats
-from overwatch.state.earned import EARLIER, LEAST, RECENT, SHOWN_RETURNS, Summed, added_up, usable
+from overwatch.state.earned import EARLIER, HUGE, LEAST, RECENT, SHOWN_RETURNS, Summed, added_up
 from overwatch.state.places import Mask
 
+MANY: Final = max(SHOWN_RETURNS, RECENT + EARLIER)
+"""Episodes of the present task from which on a row needs no care."""
 _MIDDLE: Final = 2
 """Place, from the lowest, of the recent return: the median of five, the upper one of four."""
 
@@ -37,18 +39,20 @@ class Latest(Summed):
         `told` are their newest returns, newest first, shape (k, SHOWN_RETURNS), NaN where there is none; of
         `done` finished episodes `fresh` are of the present task; both of shape (k,).
         """
-        self.mean[rows] = _mean(told, done)
-        values = usable(told[:, :RECENT])
-        judged = np.isfinite(values).all(axis=1) & (fresh >= LEAST)
-        values[fresh < RECENT + EARLIER, RECENT - 1] = np.nan
-        values.sort(axis=1)
-        self.recent[rows] = np.where(judged, values[:, _MIDDLE], np.nan)
+        newest = told[:, :RECENT].copy()
+        judged = (np.abs(newest) < HUGE).all(axis=1)
+        if int(fresh.min()) >= MANY:
+            self.mean[rows] = added_up(told) / SHOWN_RETURNS
+        else:
+            self.mean[rows] = _mean(told, done)
+            judged &= fresh >= LEAST
+            newest[fresh < RECENT + EARLIER, RECENT - 1] = np.nan
+        newest.sort(axis=1)
+        self.recent[rows] = np.where(judged, newest[:, _MIDDLE], np.nan)
         self.judged[rows] = judged
 
 
 def _mean(told: Floats, done: Ints) -> Floats:
     counts = np.minimum(done, SHOWN_RETURNS)
-    if (counts < SHOWN_RETURNS).any():
-        told = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], told, 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.divide(added_up(told), counts, out=floats(done.size), where=counts > 0)
+    told = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], told, 0.0)
+    return np.divide(added_up(told), counts, out=floats(done.size), where=counts > 0)

@@ -25,6 +25,8 @@ MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""
 MAX_AGE = 2.0**53
 """Steps; what is more, or less than none, is no age."""
+_NARROW: Final = 4
+"""Bytes of whole numbers that are all below it."""
 MAX_CUSTOM = 256
 """Most policy values that no row knows."""
 _COUNTERS: Final = [row for row in of_scope(Scope.RUN) if row.kind is Kind.COUNTER]
@@ -193,6 +195,9 @@ def _slots(state: RunState, event: Measured) -> None:
 def _ages(column: Column) -> np.ndarray:
     """Ages in steps; -1 for what is no age."""
     ages = column.array()
+    if ages.dtype.kind == "i" and ages.itemsize <= _NARROW:
+        steps: np.ndarray = np.maximum(ages, -1)
+        return steps
     return np.where((ages >= 0) & (ages < MAX_AGE), ages, -1)
 
 

@@ -193,6 +193,11 @@ def looked_up(column: Column, codes: Codes) -> Ints:
     return found
 
 
+def num_of(rows: Rows) -> int:
+    """How many rows these are."""
+    return rows.stop - rows.start if isinstance(rows, slice) else int(rows.size)
+
+
 def span_of(rows: Ints) -> Rows:
     """A slice of these rows where they follow one another."""
     if not rows.size or int(rows[-1]) - int(rows[0]) != rows.size - 1 or (np.diff(rows) != 1).any():
