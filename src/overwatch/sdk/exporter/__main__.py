@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         return 2
     rings = Path(arguments[0])
     try:
-        hello, source = read_hello(rings), RingSource(rings, alone=True)
+        hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
         spool = open_spool(hello, rings)
     except (OSError, RingError, GreetingError) as error:
         log.error("telemetry cannot be read: %s", error)  # noqa: TRY400 one line for a person

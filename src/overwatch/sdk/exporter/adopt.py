@@ -93,7 +93,7 @@ class _Now:
 def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
     """Read a dead trainer's rings to their end, and deliver what it left."""
     try:
-        hello, source = read_hello(rings), RingSource(rings, alone=True)
+        hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
     except BlockingIOError:
         return
     except (OSError, RingError, GreetingError) as error:

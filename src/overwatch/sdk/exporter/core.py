@@ -32,6 +32,8 @@ from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
 from overwatch.sdk.exporter.station import INVALID, Place, Ring, Station, started
 from overwatch.sdk.frames import Close, Dropped, Hello, Progress, Update
+from overwatch.sdk.rings.gathered import Updates
+from overwatch.sdk.rings.records import Said
 from overwatch.sdk.rings.source import Item, RingSource
 
 log: Final = logging.getLogger("overwatch.exporter")
@@ -45,8 +47,9 @@ BACKLOG_S: Final = 1.0
 """How long they wait for company behind a backlog, which then drains in fewer requests."""
 _BUSY_S: Final = 0.01
 _IDLE_S: Final = WINDOW_S
-_MUCH: Final = 128 << 10
-"""Bytes of one look into the rings after which the next one comes soon: the ring holds thirty times that."""
+_LEAST_S: Final = 0.001
+_MUCH: Final = 512 << 10
+"""Bytes of one look into the rings after which the next one comes soon: the ring holds eight times that."""
 _METRICS_S: Final = 1.0
 _STOP_S: Final = 0.05
 _READ: Final = 2048
@@ -87,6 +90,7 @@ class Exporter:
         said = max(spool.next_seq - 1, source.said)
         self._station = Station(described, spool, self._instruments, hello.started, said)
         self._before = spool.spooled
+        source.single(self._before.get(Ring.NUMBERS.value, 0))
         self._malformed = 0
         self._in_trouble = False
         self._poison = 0
@@ -105,12 +109,11 @@ class Exporter:
             self._sampler.start()
         deadline, pause = None, _BUSY_S
         while deadline is None:
-            deadline = farewell.wait(pause)
+            left = max(self._due - time.monotonic(), _LEAST_S) if self._items else pause
+            deadline = farewell.wait(min(pause, left))
             pause = _BUSY_S if self._read() > _MUCH else min(pause * 1.5, _IDLE_S)
             if time.monotonic() >= self._due:
                 self._close_window()
-            if self._items:
-                pause = min(pause, max(self._due - time.monotonic(), 0.001))
         self._finish(deadline)
 
     def _read(self) -> int:
@@ -126,12 +129,16 @@ class Exporter:
 
     def _take(self, item: Item) -> None:
         place, counted = Place(_RINGS[item.ring], item.sequence), item.count
-        offset = self._hello.started.env_offset
         try:
-            for event in _events(item):
-                known = self._lanes.translate(global_envs(event, offset))
+            if isinstance(item.said, tuple):
+                for part in item.said:
+                    known = part if isinstance(part, Updates) else self._known(part.newest)
+                    counted -= part.n
+                    self._station.take_many(known, place, size=part.size, counted=part.n)
+                return
+            for event in _events(item.said):
                 told, counted = counted, 0
-                self._station.take(known, place, size=item.size, counted=told)
+                self._station.take(self._known(event), place, size=item.size, counted=told)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
             self._poison += 1
             if self._poison == 1:
@@ -140,6 +147,10 @@ class Exporter:
             return
         if counted:
             self._station.skip(place, counted=counted)
+
+    def _known(self, event: Event) -> Event:
+        """A trainer's event with the names that its envs and lanes have in the whole run."""
+        return self._lanes.translate(global_envs(event, self._hello.started.env_offset))
 
     def _say(self, event: Event) -> None:
         self._station.say(self._lanes.translate(event))
@@ -261,16 +272,15 @@ def _exporter(signal: Signal) -> str:
     return os.environ.get(f"OTEL_{signal.name}_EXPORTER", "").strip().lower()
 
 
-def _events(item: Item) -> list[Event]:
+def _events(said: Said) -> list[Event]:
     """What a record says, as events."""
-    match item.said:
+    match said:
         case Folded():
-            return list(item.said.events())
+            return list(said.events())
         case Update():
-            update = item.said
-            values = scalars(update.values)
-            return [Measured(at=update.at, scope=Scope.POLICY, values=values, index=update.index)]
+            values = scalars(said.values)
+            return [Measured(at=said.at, scope=Scope.POLICY, values=values, index=said.index)]
         case Hello() | Close() | Dropped():
             return []
         case _:
-            return [item.said]
+            return [said]

@@ -77,7 +77,8 @@ class Instruments:
         if event.scope is Scope.POLICY:
             self._add(UPDATES, 1 if event.conflated is None else event.conflated.n)
         elif event.scope is Scope.ENV and event.index is not None:
-            before = event.index - 1 if self._step is None else self._step
+            first = event.index if event.conflated is None else event.conflated.first
+            before = (event.index if first is None else first) - 1 if self._step is None else self._step
             self._step = max(event.index, before)
             self._add(STEPS, len(next(iter(event.keys.values()))) * max(event.index - before, 0))
         if event.scope not in _SCOPES:

@@ -1,7 +1,7 @@
 """OpenTelemetry's exporters as Overwatch has them: each encodes its signal and puts it into the spool.
 
-Rules: encoding is OpenTelemetry's own; what it cannot encode is given up as a whole, counted and said once.
-Must not know rings or the network.
+Rules: the bytes are those of OpenTelemetry's own encoders; what they cannot encode is given up as a whole,
+counted and said once. Must not know rings or the network.
 """
 
 import logging
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
-from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk._logs import ReadableLogRecord
@@ -19,6 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from overwatch.journal import Signal
+from overwatch.sdk.exporter.logbytes import LogBytes
 from overwatch.sdk.exporter.request import Request
 
 log: Final = logging.getLogger("overwatch.exporter")
@@ -59,13 +59,14 @@ class LogSpooler(LogRecordExporter):
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._bytes = LogBytes()
         self.parcel = Parcel()
         self.order = 0
         """Of the newest request."""
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         """Keep a batch; raises what encoding raises."""
-        parcel, body = self.parcel, encode_logs(batch).SerializeToString()
+        parcel, body = self.parcel, self._bytes.encode(batch)
         request = self._store.put(
             Signal.LOGS,
             body,

@@ -13,6 +13,7 @@ import msgspec
 from overwatch.catalog import Scope
 from overwatch.events import Column, Conflated, Event, Measured
 from overwatch.sdk.conflate import Conflator
+from overwatch.sdk.rings.gathered import Updates
 
 _STAGE: Final = "overwatch.slot.stage"
 _Subject: TypeAlias = tuple[Scope, tuple[tuple[str, Column], ...]]
@@ -83,6 +84,12 @@ class Window:
         else:
             values = {name: column.first() for name, column in event.values.items() if len(column)}
             self._updates.add(event.at, values, event.index)
+
+    def add_updates(self, updates: Updates) -> None:
+        """Take many updates of the same names."""
+        self.size_bytes += updates.size
+        self._counted_numbers += updates.n
+        self._updates.add_many(updates.at, updates.names, updates.spans, updates.index)
 
     def _add_columns(self, event: Measured) -> None:
         subject = (event.scope, tuple(event.keys.items()))

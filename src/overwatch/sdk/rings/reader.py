@@ -34,6 +34,7 @@ from overwatch.sdk.rings.layout import (
     untagged,
 )
 from overwatch.sdk.rings.stamped import opened
+from overwatch.sdk.rings.stretch import LEAST, Stretch, stretch
 from overwatch.sdk.rings.writer import Entry
 
 _LOOKS: Final = 3
@@ -100,6 +101,25 @@ class RingReader:
             else:
                 self._skip(published)
         return found
+
+    def look(self, limit: int) -> Stretch | None:
+        """Many records behind those already read, at most `limit`, where they are numbers of forms.
+
+        They are read once they are passed.
+        """
+        published = self._file.words[W_PUBLISHED]
+        limit = min(limit, sequence_of(published) - self.sequence)
+        if limit < LEAST:
+            return None
+        if FENCE is not None:
+            FENCE()
+        return stretch(self._file, self._start(), self._read, limit)
+
+    def pass_stretch(self, found: Stretch) -> int:
+        """What was looked at is read; the number of its last record, which releases all of it."""
+        self._pass(found.mark, 0)
+        self._looks = 0
+        return self.sequence
 
     def _next(self) -> tuple[int, Entry] | None:
         """The record behind the last one, if it is whole."""

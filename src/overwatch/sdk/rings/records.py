@@ -8,7 +8,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,9 @@ from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Update
 from overwatch.sdk.rings.layout import INDEXED, Kind
 from overwatch.sdk.rings.stamped import NUMBER, first_number
 from overwatch.sdk.rings.writer import Entry
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Form(msgspec.Struct, frozen=True, array_like=True):
@@ -91,22 +94,38 @@ def decode_form(data: bytes) -> Form:
 def spans(entries: Sequence[Entry], names: int) -> list[Span]:
     """What updates of one form say of each of its names; of this process's own making, so they can be read.
 
-    All at once where NumPy is loaded: a number is a tag and eight bytes, the most significant first.
+    All at once where NumPy is loaded.
     """
     numpy = sys.modules.get("numpy")
     if numpy is None:
         rows = [_doubles(one.payload) for one in entries]
         return [Span.of(column) for column in zip(*rows, strict=True)]
-    first = first_number(names)
     data = numpy.frombuffer(b"".join([one.payload for one in entries]), "u1").reshape(len(entries), -1)
-    tagged = data[:, first:].reshape(len(entries), names, NUMBER)
-    table = numpy.ascontiguousarray(tagged[:, :, 1:]).view(">f8")[:, :, 0].T.astype("f8", order="C")
-    if not numpy.isfinite(table).all():
-        return [Span.of(values) for values in table.tolist()]
-    lasts = table[:, -1].tolist()
-    table.sort(axis=1)
+    return spans_of(table(data, first_number(names), names))
+
+
+def table(payloads: "np.ndarray", first: int, names: int) -> "np.ndarray":
+    """The numbers of updates, a row for each name; one update's bytes are a row of `payloads`.
+
+    `first` is where the first number begins: its tag, then eight bytes, the most significant first.
+    """
+    import numpy as np
+
+    tagged = payloads[:, first : first + NUMBER * names].reshape(len(payloads), names, NUMBER)
+    numbers = np.ascontiguousarray(tagged[:, :, 1:]).view(">f8")[:, :, 0]
+    return numbers.T.astype("f8", order="C")
+
+
+def spans_of(numbers: "np.ndarray") -> list[Span]:
+    """What each row of a table says. The table is sorted afterwards."""
+    import numpy as np
+
+    if not np.isfinite(numbers).all():
+        return [Span.of(values) for values in numbers.tolist()]
+    lasts = numbers[:, -1].tolist()
+    numbers.sort(axis=1)
     return [
-        Span(ordered=ordered, n=len(entries), last=last) for ordered, last in zip(table, lasts, strict=True)
+        Span(ordered=ordered, n=len(ordered), last=last) for ordered, last in zip(numbers, lasts, strict=True)
     ]
 
 
@@ -136,14 +155,15 @@ def said(entry: Entry, forms: Forms) -> Said:
                 values = dict(zip(names, _doubles(entry.payload), strict=True))
                 return Update(at=entry.at, values=values, index=index)
             case Kind.COLUMNS:
-                return _measured(entry, forms(entry.form), index)
+                return measured(entry, forms(entry.form), index)
             case _:
                 raise RecordError(f"a record of kind {entry.kind}")
     except (ValueError, LookupError) as error:
         raise RecordError(f"a record of kind {entry.kind} cannot be read: {error}") from None
 
 
-def _measured(entry: Entry, form: Form, index: int | None) -> Measured:
+def measured(entry: Entry, form: Form, index: int | None) -> Measured:
+    """Columns of a form; raises `RecordError`, or `ValueError` for a form that is none of columns."""
     columns: dict[str, Column] = {}
     start = 0
     for name, dtype in zip(form.names, form.dtypes, strict=True):

@@ -1,4 +1,4 @@
-"""What a trainer says, read out of its two rings in the order of its own clock.
+"""What a trainer says, read out of its two rings in the order of its own clock; many numbers as one item.
 
 Rules: nothing leaves the files before it is released; a source made later goes on at what was not. Must not
 know where frames go.
@@ -9,41 +9,49 @@ import heapq
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.rings.file import RingFile, open_ring
+from overwatch.sdk.rings.gathered import Gathered, gathered
 from overwatch.sdk.rings.layout import W_SAID
 from overwatch.sdk.rings.reader import RingReader
 from overwatch.sdk.rings.records import Form, RecordError, Said, decode_form, said
 from overwatch.sdk.rings.ringset import FACTS, NUMBERS, RingSet, part_of
 from overwatch.sdk.rings.writer import Entry, dropped
 
+_SOME: Final = 32
+"""Records that are read one by one where there is no stretch, before one is looked for again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One record and its place."""
 
-    said: Said
+    said: Said | Gathered
+    """Of many records in one, what they say together."""
     size: int
     """Bytes of its payload."""
     ring: int
     sequence: int
-    """Number in its ring."""
+    """Number in its ring; of many, that of the last."""
 
     @property
     def count(self) -> int:
         """Records handed in that this one stands for."""
+        if isinstance(self.said, tuple):
+            return sum(part.n for part in self.said)
         return self.said.n if isinstance(self.said, Folded) else 1
 
 
 class RingSource:
     """Reads a `RingSet`'s rings. Raises `OSError` or `RingError` when there are none."""
 
-    def __init__(self, rings: Path | RingSet, *, alone: bool = False) -> None:
+    def __init__(self, rings: Path | RingSet, *, alone: bool = False, gathers: bool = False) -> None:
         """`rings` is a path that a trainer gave, or rings that are written in this process.
 
         With `alone` nobody else reads with it until this source is closed; raises `BlockingIOError` when
-        somebody does.
+        somebody does. With `gathers`, which loads NumPy when it is of use, many numbers are one item.
         """
         self._claim = _claimed(rings) if isinstance(rings, Path) and alone else None
         try:
@@ -51,23 +59,47 @@ class RingSource:
         except BaseException:
             self._let_go()
             raise
-        self._readers = [RingReader(file) for file in self._files]
+        self._readers = self._numbers, self._facts = [RingReader(file) for file in self._files]
         self._forms: dict[int, Form] = {}
-        self._numbers = self._readers[0]
+        self._gathers = gathers
+        self._single = 0
         self._broken = 0
+
+    def single(self, upto: int) -> None:
+        """Numbers up to this one are to be items of their own."""
+        self._single = upto
 
     def read(self, limit: int = 1024) -> list[Item]:
         """What has been published and not read, at most `limit` records a ring, by the trainer's clock."""
-        found = [
-            [(entry.at, ring, sequence, entry) for sequence, entry in reader.read(limit)]
-            for ring, reader in enumerate(self._readers)
-        ]
-        items = []
-        for _, ring, sequence, entry in heapq.merge(*found, key=lambda item: item[0]):
-            item = self._item(ring, sequence, entry)
-            if item is not None:
-                items.append(item)
-        return items
+        numbers = self._read_numbers(limit)
+        facts = [(entry.at, self._item(1, sequence, entry)) for sequence, entry in self._facts.read(limit)]
+        if numbers and facts:
+            numbers = list(heapq.merge(numbers, facts, key=lambda one: one[0]))
+        return [item for _, item in numbers or facts if item is not None]
+
+    def _read_numbers(self, limit: int) -> list[tuple[int, Item | None]]:
+        """Numbers with their times; of many at once that of the last."""
+        found: list[tuple[int, Item | None]] = []
+        reader = self._numbers
+        while limit > 0:
+            some = min(_SOME, limit)
+            stretch = reader.look(limit) if self._gathers and reader.sequence >= self._single else None
+            if stretch is not None:
+                together = gathered(stretch, self._files[0].view, self._form)
+                if together is None:
+                    some = stretch.count
+                else:
+                    size = sum(part.size for part in together)
+                    item = Item(together, size, 0, reader.pass_stretch(stretch))
+                    found.append((stretch.groups[-1].at, item))
+                    limit -= stretch.count
+                    continue
+            entries = reader.read(some)
+            found += [(entry.at, self._item(0, sequence, entry)) for sequence, entry in entries]
+            limit -= len(entries)
+            if len(entries) < some:
+                break
+        return found
 
     def _item(self, ring: int, sequence: int, entry: Entry) -> Item | None:
         try:

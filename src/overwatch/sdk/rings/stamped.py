@@ -15,7 +15,8 @@ from overwatch.sdk.rings.layout import PRIME, summing
 
 NUMBER: Final = 9
 """Bytes of one number of an update: its tag, and a double; so many have a moment and the largest index."""
-_MOMENT: Final = 0xCF
+MOMENT: Final = 0xCF
+"""What a moment begins with."""
 _LONGER: Final = {0xCC: 1, 0xD0: 1, 0xCD: 2, 0xD1: 2, 0xCE: 4, 0xD2: 4, 0xCF: 8, 0xD3: 8}
 """Bytes behind the first one of an index; none behind any other."""
 _NIL: Final = 0xC0
@@ -51,19 +52,36 @@ def start(tag: int) -> int:
 
 def opened(payload: bytes, names: int, tag: int, found: int) -> Opened | None:
     """What a payload says; `None` when it is not one of so many numbers, or not of the sum that was found."""
-    first = first_number(names + 2)
-    moment = first + NUMBER * names
-    place = moment + NUMBER
-    if not 0 < names < 1 << 16 or len(payload) != place + NUMBER or payload[moment] != _MOMENT:
+    place = place_of_index(names)
+    moment = place - NUMBER
+    if not 0 < names < 1 << 16 or len(payload) != place + NUMBER or payload[moment] != MOMENT:
         return None
-    end = place + 1 + _LONGER.get(payload[place], 0)
+    end = place + covered(payload[place])
     if summing(len(payload))(payload[:end], start(tag)) != found:
         return None
-    numbers = _header(names) + payload[first:moment]
-    return Opened(numbers, _WHOLE.unpack_from(payload, moment + 1)[0], _read(payload[place:end]))
+    numbers = header(names) + payload[first_number(names + 2) : moment]
+    return Opened(numbers, *stamp(payload, names))
 
 
-def _header(names: int) -> bytes:
+def place_of_index(names: int) -> int:
+    """Where in a payload with so many numbers the index begins."""
+    return first_number(names + 2) + NUMBER * (names + 1)
+
+
+def covered(first: int) -> int:
+    """Bytes of an index that begins with this one; the sum ends behind them."""
+    return 1 + _LONGER.get(first, 0)
+
+
+def stamp(payload: bytes, names: int) -> tuple[int, int | None]:
+    """Moment and index of a payload that is sound."""
+    place = place_of_index(names)
+    (at,) = _WHOLE.unpack_from(payload, place - NUMBER + 1)
+    return at, _read(payload[place : place + covered(payload[place])])
+
+
+def header(names: int) -> bytes:
+    """How a msgpack array of so many numbers begins."""
     return bytes([0x90 | names]) if names < 16 else struct.pack(">BH", 0xDC, names)
 
 
