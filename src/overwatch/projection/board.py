@@ -14,7 +14,7 @@ from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.rollups import fps_of, middles_of
 from overwatch.projection.rows import env_views, lane_anomaly
 from overwatch.projection.selection import Chosen, Mask, choose
-from overwatch.projection.text import safe
+from overwatch.projection.text import safe_all
 from overwatch.snapshot import Board, Env, Group, View
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.envs import Envs
@@ -45,6 +45,8 @@ class BoardRows:
         codes = judged.anomalies.codes
         self.codes: Ints = np.where(codes == 0, _UNKNOWN, codes) if self.stale else codes
         """Status of each env as its place among the words, shape (n,)."""
+        self.lane_names = (*safe_all(state.lane_names.words), None)
+        """By lane code; the last one is that of -1."""
         self.lanes = envs.by_lane()
         """Rows of each lane."""
         self.lane_order = envs.lanes_by(self.order)
@@ -106,11 +108,11 @@ def _lanes(rows: BoardRows, chosen: Chosen) -> tuple[int, ...]:
 def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:
     """Envs of each lane by status, of those that pass the filter; lanes without any are left out."""
     width = len(_WORDS)
-    if chosen.filter is None and not rows.stale and not rows.anomalies.factors:
+    if chosen.mask is None and not rows.stale and not rows.anomalies.factors:
         sizes = {lane: num_of(on) for lane, on in rows.lanes.items()}
         return {lane: [size, *[0] * (width - 1)] for lane, size in sizes.items()}
     cells = (rows.state.envs.lane[: rows.state.envs.n] + 1) * width + rows.codes
-    if chosen.filter is not None:
+    if chosen.mask is not None:
         cells = cells[chosen.mask]
     table = np.bincount(cells, minlength=-(-int(cells.max(initial=0) + 1) // width) * width)
     found: list[list[int]] = table.reshape(-1, width).tolist()
@@ -120,12 +122,14 @@ def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:
 def _group(rows: BoardRows, lane: int, chosen: Chosen, counts: Sequence[int], num_shown: int) -> Group:
     told = rows.rollups.middles.get(lane) if chosen.filter is None else None
     if told is None:
-        members = np.flatnonzero(chosen.mask & (rows.state.envs.lane[: rows.state.envs.n] == lane))
+        members = rows.lanes[lane]
+        if chosen.mask is not None:
+            members = np.flatnonzero(chosen.mask & (rows.state.envs.lane[: rows.state.envs.n] == lane))
         told = middles_of(
             {"return": rows.returns, "metric": rows.metric, "rent": rows.rent, "fps": rows.fps}, members
         )
     return Group(
-        gpu_id=lane_name(rows.state, lane),
+        gpu_id=rows.lane_names[lane],
         n_envs=sum(counts),
         counts=_named(counts),
         median_return=told.median_return,
@@ -137,11 +141,6 @@ def _group(rows: BoardRows, lane: int, chosen: Chosen, counts: Sequence[int], nu
         hidden=sum(counts) - num_shown,
         anomaly=lane_anomaly(rows.judged, None if lane < 0 else rows.state.lane_names.words[lane]),
     )
-
-
-def lane_name(state: RunState, lane: int) -> str | None:
-    """The lane's id, `None` where the env named none."""
-    return None if lane < 0 else safe(state.lane_names.words[lane])
 
 
 def number(value: float) -> float | None:

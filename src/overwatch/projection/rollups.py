@@ -5,7 +5,7 @@ from typing import Final
 
 from overwatch.catalog.stages import Stage
 from overwatch.diagnose.rollups import End, Sums
-from overwatch.projection.board import BoardRows, lane_name
+from overwatch.projection.board import BoardRows
 from overwatch.projection.text import safe
 from overwatch.snapshot import Aggregates, Best, LaneAggregates
 from overwatch.state.run import RunState
@@ -24,7 +24,7 @@ def aggregates(rows: BoardRows) -> Aggregates:
         worst=_ends(told.worst),
         lanes=tuple(
             LaneAggregates(
-                gpu_id=lane_name(rows.state, lane),
+                gpu_id=rows.lane_names[lane],
                 seed_census=_census(told.lanes[lane]),
                 actions=_mix(rows.state, told.lanes[lane]),
             )

@@ -11,7 +11,7 @@ import numpy as np
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.rollups import fps_of
 from overwatch.projection.slots import numbers, slots_of
-from overwatch.projection.text import safe
+from overwatch.projection.text import safe, safe_all
 from overwatch.snapshot import Anomaly, Env
 from overwatch.state.run import RunState
 
@@ -24,16 +24,15 @@ _CALM: Final = Anomaly(score=0.0, reasons=())
 def env_views(rows: "BoardRows", shown: Sequence[int]) -> tuple[Env, ...]:
     """The board's rows of these rows of the table."""
     envs, at = rows.state.envs, np.array(shown, dtype=np.int64)
-    lanes = [safe(name) for name in rows.state.lane_names.words]
     actions, slots = _actions(rows.state, at), slots_of(rows.state, at)
-    ids, lane = envs.ids[at].tolist(), envs.lane[at].tolist()
+    ids, lanes = envs.ids[at].tolist(), [rows.lane_names[lane] for lane in envs.lane[at].tolist()]
     words, scores = rows.words(at), rows.anomalies.scores[at].tolist()
     rewards, returns, metrics, rents, steps, fps = _columns(rows, at)
     return tuple(
         [
             Env(
                 env_id=ids[place],
-                gpu_id=None if lane[place] < 0 else lanes[lane[place]],
+                gpu_id=lanes[place],
                 status=words[place],
                 reward=rewards[place],
                 episode_return=returns[place],
@@ -80,7 +79,7 @@ def _actions(state: RunState, at: np.ndarray) -> list[str | None]:
     place = (actions.count[at] - 1) % actions.op.shape[1]
     ops = np.where(actions.count[at] > 0, actions.op[at, place], -1).tolist()
     words = [safe(word.upper()) for word in state.op_names.words]
-    names = [safe(name) for name in state.slot_names.words]
+    names = safe_all(state.slot_names.words)
     return [
         None if op < 0 else words[op] if slot < 0 else f"{words[op]} {names[slot]}"
         for op, slot in zip(ops, actions.slot[at, place].tolist(), strict=True)

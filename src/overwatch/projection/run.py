@@ -4,7 +4,7 @@ import msgspec
 
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.link import LinkJudgement
-from overwatch.projection.text import safe, safe_or_none
+from overwatch.projection.text import safe, safe_all, safe_or_none
 from overwatch.snapshot import Link, Metric, Modes, Run, Source, Throughput
 from overwatch.state.run import RunState
 
@@ -31,7 +31,7 @@ def _run(state: RunState, judged: Judged) -> Run:
         group=safe_or_none(started.group if started else None),
         attempt=started.attempt if started else None,
         node=safe_or_none(started.node if started else None),
-        devices=tuple(safe(lane) for lane in state.lane_names.words),
+        devices=safe_all(state.lane_names.words),
         ranks=len({name.split("/")[1] for name in state.sources}),
         n_envs=_n_envs(state),
         slots_enabled=bool(state.slot_names.words),
@@ -41,7 +41,7 @@ def _run(state: RunState, judged: Judged) -> Run:
         preset=safe(state.preset),
         metric=_metric(state),
         blueprints=_blueprints(state),
-        slots=tuple(safe(slot) for slot in state.slot_names.words),
+        slots=safe_all(state.slot_names.words),
         embargo=started.embargo if started else None,
         episode=state.episodes or None,
         batch=_batch(state),

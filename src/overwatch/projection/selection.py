@@ -34,25 +34,23 @@ class Chosen:
 
     order: Ints
     """Rows in the order of the view, all that pass the filter."""
-    mask: Mask
-    """Whether an env passes, shape (n,)."""
+    mask: Mask | None
+    """Whether an env passes, shape (n,); absent where all do, without a filter."""
     filter: str | None
     """The filter that was applied; absent where there is none."""
 
 
 def choose(rows: "BoardRows", view: View) -> Chosen:
     """The envs that pass the view's filter, in its order."""
-    mask = np.ones(rows.state.envs.n, dtype=np.bool_)
-    applied = None
+    order = _sorted(rows, view)
     try:
         terms = parse(view.filter)
     except FilterError:
         terms = ()
-    if terms:
-        applied = view.filter
-        mask = _passing(rows, terms)
-    order = _sorted(rows, view)
-    return Chosen(order=order[mask[order]] if terms else order, mask=mask, filter=applied)
+    if not terms:
+        return Chosen(order=order, mask=None, filter=None)
+    mask = _passing(rows, terms)
+    return Chosen(order=order[mask[order]], mask=mask, filter=view.filter)
 
 
 def _sorted(rows: "BoardRows", view: View) -> Ints:

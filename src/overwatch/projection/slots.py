@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from overwatch.catalog.stages import BY_CODE
-from overwatch.projection.text import safe, safe_or_none
+from overwatch.projection.text import safe_all, safe_or_none
 from overwatch.snapshot import Slot
 from overwatch.state.envs import Envs
 from overwatch.state.places import Mask
@@ -36,7 +36,7 @@ def slots_of(state: RunState, at: np.ndarray) -> list[dict[str, Slot]]:
     named = _NAMED[stages]
     cells = zip(
         found * len(words),
-        [name for name in map(safe, words) for _ in found],
+        [name for name in safe_all(words) for _ in found],
         (stages >= 0).tolist(),
         _WORDS[stages].tolist(),
         _GLYPHS[stages].tolist(),
@@ -69,7 +69,7 @@ def _told(values: np.ndarray, known: Mask) -> list[float | None]:
 
 def _blueprints(state: RunState, codes: np.ndarray) -> list[str | None]:
     """The names of these blueprints; a code of -1 has none."""
-    names = [*map(safe, state.blueprint_names.words), None]
+    names = [*safe_all(state.blueprint_names.words), None]
     found: list[str | None] = np.array(names, dtype=np.object_)[codes].tolist()
     return found
 

@@ -4,7 +4,7 @@ Pure. Recordings keep the raw text; only what is projected passes here.
 """
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 MAX_TEXT = 500
@@ -22,6 +22,16 @@ def safe(text: str) -> str:
 def _shown(text: str) -> str:
     """A line stands in the feed for many frames; it is made safe once."""
     return "".join(_visible(character) for character in text)
+
+
+def safe_all(names: Iterable[str]) -> tuple[str, ...]:
+    """`safe` for names that are shown at every tick."""
+    return _all_shown(tuple(names))
+
+
+@lru_cache(maxsize=64)
+def _all_shown(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(safe, names))
 
 
 def safe_or_none(text: str | None) -> str | None:

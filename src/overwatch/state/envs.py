@@ -233,7 +233,7 @@ class Envs(msgspec.Struct, kw_only=True):
         """Mean of each env's newest returns, or its gauge; NaN before the first episode."""
         rows = slice(0, self.n) if rows is None else rows
         told_at = self.times["return"][rows]
-        told = (told_at > 0) & (told_at >= self.episode_at[rows])
+        told = told_at >= np.maximum(self.episode_at[rows], 1)
         shown: Floats = np.where(told, self.values["return"][rows], self.newest_sums().mean[rows])
         return shown
 
