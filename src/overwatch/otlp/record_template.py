@@ -32,7 +32,7 @@ _Columns: TypeAlias = dict[str, Column]
 _Span: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Packed:
     """A column whose bytes lie in the record."""
 
@@ -40,14 +40,17 @@ class _Packed:
     start: int
     stop: int
     known: Column
-    """As it was when its template was learned: words and ids stay the same for long."""
+    """As its template was learned, and words as they were read last: these and ids stay the same for long."""
 
     def read(self, record: bytes) -> Column:
         """The column of a record; raises `ValueError` where it cannot be."""
         data, known = record[self.start : self.stop], self.known
         if data == known.data:
             return known
-        return Column(dtype=known.dtype, data=data, labels=known.labels)
+        column = Column(dtype=known.dtype, data=data, labels=known.labels)
+        if column.labels is not None:
+            self.known = column
+        return column
 
 
 @dataclass(slots=True)
