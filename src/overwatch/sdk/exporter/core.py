@@ -30,7 +30,7 @@ from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
-from overwatch.sdk.exporter.station import INVALID, Place, Ring, Station, started
+from overwatch.sdk.exporter.station import INVALID, TELL_S, Place, Ring, Station, started
 from overwatch.sdk.frames import Close, Dropped, Hello, Progress, Update
 from overwatch.sdk.rings.gathered import Updates
 from overwatch.sdk.rings.records import Said
@@ -96,7 +96,7 @@ class Exporter:
         self._poison = 0
         """Records that could be decoded and not told."""
         self._items: list[Item] = []
-        self._due = self._export_at = time.monotonic()
+        self._due = self._export_at = self._drops_at = time.monotonic()
         if not said:
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
             self._export()
@@ -159,8 +159,12 @@ class Exporter:
         """A tenth of a second is over; with a backlog before it what it held waits for company."""
         now = time.monotonic()
         self._due = now + WINDOW_S
-        self._station.tell_drops(self._dropped())
-        if now >= self._export_at or self._spool.is_empty or self._station.is_full:
+        if now >= self._drops_at:
+            self._drops_at = now + TELL_S
+            self._station.tell_drops(self._dropped())
+        if self._station.is_empty and not self._items and self._source.malformed == self._malformed:
+            self._say_trouble()
+        elif now >= self._export_at or self._spool.is_empty or self._station.is_full:
             self._export()
         else:
             self._station.close_window()

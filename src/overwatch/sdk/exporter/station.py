@@ -185,6 +185,11 @@ class Station:
         return self._seq
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to export."""
+        return not (self._rings or self._size or self._window.size_bytes)
+
+    @property
     def is_full(self) -> bool:
         """Whether what gathered should leave before more is taken."""
         return self._size + self._window.size_bytes >= FULL_BYTES
