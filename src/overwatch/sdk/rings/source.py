@@ -81,6 +81,8 @@ class RingSource:
         """Numbers with their times; of many at once that of the last."""
         found: list[tuple[int, Item | None]] = []
         reader = self._numbers
+        # What comes while this reads is the next look's, together with its like.
+        limit = min(limit, reader.published - reader.sequence)
         while limit > 0:
             some = min(_SOME, limit)
             stretch = reader.look(limit) if self._gathers and reader.sequence >= self._single else None
