@@ -13,6 +13,7 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from overwatch import __version__
@@ -33,12 +34,21 @@ _LEVEL: Final = 1
 """Of gzip: the training job needs the processor more than the network needs the last tenth."""
 
 
+@dataclass(slots=True)
+class _Echo:
+    """The last reply on a line that took a request and kept the line; one like it says the same."""
+
+    came: bytes = b""
+    answer: Answer | None = None
+
+
 class HttpOutlet:
     """One request after the other, over one kept connection a server."""
 
     def __init__(self, destinations: Mapping[Signal, Destination]) -> None:
         self._destinations = dict(destinations)
         self._lines: dict[Origin, Line] = {to.origin: Line(to.origin) for to in destinations.values()}
+        self._echoes = {origin: _Echo() for origin in self._lines}
         self._sending = threading.Lock()
         self._closed = threading.Event()
         self._packed: tuple[Parcel, bytes] | None = None
@@ -71,17 +81,17 @@ class HttpOutlet:
                 line.close()
 
     def _exchange(self, line: Line, to: Destination, request: Parcel, deadline: float) -> Answer:
-        body = self._body(to, request)
+        body, echo = self._body(to, request), self._echoes[to.origin]
         is_kept = line.open(deadline)
         try:
-            return _ask(line, to, body)
+            return _ask(line, to, body, echo)
         except ConnectionError:
             if not is_kept:
                 raise
         # A kept connection may end at the very moment it is used again; that says nothing of the collector.
         line.close()
         line.open(deadline)
-        return _ask(line, to, body)
+        return _ask(line, to, body, echo)
 
     def _body(self, to: Destination, request: Parcel) -> bytes:
         if not to.gzip:
@@ -91,7 +101,7 @@ class HttpOutlet:
         return self._packed[1]
 
 
-def _ask(line: Line, to: Destination, body: bytes) -> Answer:
+def _ask(line: Line, to: Destination, body: bytes, echo: _Echo) -> Answer:
     trouble: ConnectionError | None = None
     was_sent = False
     try:
@@ -99,15 +109,22 @@ def _ask(line: Line, to: Destination, body: bytes) -> Answer:
     except ConnectionError as error:
         # A collector may refuse a long body and hang up before it has all; its answer may be here already.
         trouble = error
+    stream = Stream(line, _MAX_HEAD)
     try:
-        reply, is_kept = _read(line)
+        if was_sent and line.peek() == echo.came and echo.answer is not None:
+            line.pass_over()
+            return echo.answer
+        reply, is_kept = _read(stream)
     except (OSError, http.client.HTTPException):
         if trouble is not None:
             raise trouble from None
         raise
     if not is_kept or not was_sent:
         line.close()
-    return judge(reply, time.time())
+    answer = judge(reply, time.time())
+    if is_kept and was_sent and 200 <= reply.status < 300:
+        echo.came, echo.answer = bytes(stream.heard), answer
+    return answer
 
 
 def _head(to: Destination, length: int) -> bytes:
@@ -127,9 +144,8 @@ def _head(to: Destination, length: int) -> bytes:
     return "\r\n".join(lines).encode("latin-1")
 
 
-def _read(line: Line) -> tuple[Reply, bool]:
+def _read(stream: Stream) -> tuple[Reply, bool]:
     """The reply, and whether the connection is fit to be kept."""
-    stream = Stream(line, _MAX_HEAD)
     response = http.client.HTTPResponse(_Ear(stream), method="POST")  # type: ignore[arg-type]
     with response:
         response.begin()

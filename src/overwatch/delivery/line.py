@@ -18,6 +18,7 @@ from overwatch.delivery.destination import Origin, Tls
 _SLICE_S: Final = 0.05
 """How soon a wait sees that its line is cut."""
 _PIECE: Final = 64 << 10
+_GLANCE: Final = 1024
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _MAX_TUNNEL: Final = 16 << 10
 """Bytes of a proxy's answer."""
@@ -94,6 +95,17 @@ class Line:
                 self._wait(selectors.EVENT_READ)
             except ssl.SSLWantWriteError:
                 self._wait(selectors.EVENT_WRITE)
+
+    def peek(self) -> bytes:
+        """Wait for bytes, which `receive` gives again; none at the end of the stream."""
+        into = memoryview(bytearray(_GLANCE))
+        came = bytes(into[: self.receive(into)])
+        self._early = came + self._early
+        return came
+
+    def pass_over(self) -> None:
+        """What was peeked at is done with."""
+        self._early = b""
 
     def close(self) -> None:
         """Hang up; by the thread that speaks."""
@@ -222,6 +234,8 @@ class Stream(io.RawIOBase):
         self.allowance = allowance
         self.is_head = True
         """What ends now is cut off."""
+        self.heard = bytearray()
+        """What came, in full while that is short."""
 
     def readable(self) -> bool:
         """It is."""
@@ -232,6 +246,8 @@ class Stream(io.RawIOBase):
         count = self._line.receive(memoryview(buffer).cast("B"))  # type: ignore[arg-type]
         if count == 0 and self.is_head:
             raise ConnectionResetError("the peer has hung up")
+        if len(self.heard) <= _GLANCE:
+            self.heard += memoryview(buffer)[:count]  # type: ignore[arg-type]
         self.allowance -= count
         if self.allowance < 0:
             raise TooLongError("the reply is too long")

@@ -1,6 +1,7 @@
 """Requests over HTTP: what each reply means, and what no collector can do to us."""
 
 import gzip
+import http.client
 import socket
 import threading
 import time
@@ -405,3 +406,26 @@ def test_a_signal_without_destination_is_refused() -> None:
     answer = outlet.send(request(), time.monotonic())
     outlet.close()
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, "signal")
+
+
+def test_a_reply_as_the_one_before_says_the_same_and_no_other_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not parsed again; a refusal is, each time, and so is a reply that differs in a byte."""
+    parsed = 0
+    parse = http.client.HTTPResponse.begin
+
+    def counting(self: http.client.HTTPResponse) -> None:
+        nonlocal parsed
+        parsed += 1
+        parse(self)
+
+    monkeypatch.setattr(http.client.HTTPResponse, "begin", counting)
+    one, two = (reply("200 OK", body=partial_success(count)) for count in (1, 2))
+    busy = reply("503 Busy")
+    script = [OK, OK, one, one, two, OK, busy, busy, OK]
+    with evil(serving(*script)) as server:
+        outlet = HttpOutlet({Signal.LOGS: to(server.endpoint)})
+        answers = [outlet.send(request(), time.monotonic() + LONG_S) for _ in script]
+        outlet.close()
+    assert [answer.rejected for answer in answers] == [0, 0, 1, 1, 2, 0, 0, 0, 0]
+    assert [answer.verdict is Verdict.AGAIN for answer in answers] == [said is busy for said in script]
+    assert parsed == len(script) - 3
