@@ -125,6 +125,7 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
     FindingAlert(
         code="overlapping-writers", area=_RUN, summary="Two processes claim to be one rank of a run."
     ),
+    FindingAlert(code="clock-ahead", area=_RUN, summary="A process's clock is ahead of the collector's."),
 )
 
 

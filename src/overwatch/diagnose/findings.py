@@ -22,6 +22,7 @@ from overwatch.diagnose.machines import Machines, machine_problems
 from overwatch.diagnose.overlap import overlapping_writers
 from overwatch.diagnose.problem import STEADY, Patience, Problem
 from overwatch.diagnose.silence import outage, silent_run
+from overwatch.diagnose.skew import wrong_clocks
 from overwatch.diagnose.storms import crash_storms, cull_storms
 from overwatch.snapshot import Baseline
 from overwatch.state.policy import UNDEFINED
@@ -65,6 +66,7 @@ def problems(seen: Evidence) -> list[Problem]:
     away = outage(state, seen.link)
     found += [] if away is None else [away]
     found += overlapping_writers(state, seen.link.overlapping)
+    found += wrong_clocks(state, seen.link.ahead)
     found += _overflowed(state)
     found += machine_problems(state, fleet, seen.machines, limits, seen.baseline)
     found += cull_storms(fleet, seen.anomalies, seen.standing)

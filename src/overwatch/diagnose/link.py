@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from overwatch.diagnose.overlap import overlapping
+from overwatch.diagnose.skew import clocks_ahead
 from overwatch.state.run import RunState
 from overwatch.state.sources import OUTAGE_S, SECOND_NS, Source, speed
 
@@ -32,6 +33,8 @@ class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """While a spool drains: seconds of the run told in one second."""
     overlapping: tuple[str, ...] = ()
     """Keys of the sources that speak at once for one role and rank."""
+    ahead: tuple[str, ...] = ()
+    """Keys of the sources whose clock is ahead of ours."""
 
 
 def judge_link(state: RunState, tick: int) -> LinkJudgement:
@@ -50,6 +53,7 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
         away_s=None if drain is None else drain.away_s,
         speed=None if latest is None or drain is None else speed(latest),
         overlapping=overlapping(state, tick),
+        ahead=clocks_ahead(state, tick),
     )
 
 

@@ -9,10 +9,8 @@ from typing import Final
 
 from overwatch.diagnose.problem import STEADY, Problem
 from overwatch.state.run import RunState
-from overwatch.state.sources import Source
+from overwatch.state.sources import Source, spoken_for
 
-LIVE_S: Final = 5.0
-INTERVALS: Final = 3
 TOGETHER_NS: Final = 5_000_000_000
 """Two lives overlap when the older spoke this long after the newer began, by producers' time."""
 
@@ -26,18 +24,14 @@ def overlapping(state: RunState, tick: int) -> tuple[str, ...]:
         lives.setdefault(key.rpartition("/")[0], []).append(key)
     for role, keys in lives.items():
         if len(keys) > 1:
-            lives[role] = [key for key in keys if _is_live(state.sources[key], tick)]
+            sources = {key: state.sources[key] for key in keys}
+            lives[role] = [key for key, source in sources.items() if source.high and source.is_live(tick)]
     return tuple(
         key
         for keys in lives.values()
         for key in keys
         if any(_overlap(state.sources[key], state.sources[other]) for other in keys if other != key)
     )
-
-
-def _is_live(source: Source, tick: int) -> bool:
-    patience_s = max(LIVE_S, INTERVALS * (source.interval_s() or 0.0))
-    return source.high > 0 and not source.finished and tick - source.stamp < patience_s * 1e9
 
 
 def _overlap(one: Source, other: Source) -> bool:
@@ -48,8 +42,7 @@ def overlapping_writers(state: RunState, keys: Sequence[str]) -> list[Problem]:
     """One problem for all producers that speak twice."""
     if not keys:
         return []
-    names = list(dict.fromkeys(state.sources[key].speaker for key in keys))
-    said = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    said = spoken_for(state.sources[key] for key in keys)
     return [
         Problem(
             code="overlapping-writers",

@@ -4,6 +4,7 @@ import msgspec
 
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.link import LinkJudgement
+from overwatch.diagnose.skew import ahead_s
 from overwatch.projection.text import safe, safe_all, safe_or_none
 from overwatch.snapshot import Link, Metric, Modes, Run, Source, Throughput
 from overwatch.state.run import RunState
@@ -164,6 +165,7 @@ def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:
                 interval_s=source.interval_s(),
                 dropped=source.dropped,
                 overlapping=key in judged.overlapping,
+                clock_ahead_s=ahead_s(source) if key in judged.ahead else None,
             )
             for key, source in state.sources.items()
         ),

@@ -132,6 +132,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int | None = None
     overlapping: bool = False
     """Whether another process speaks for the same role and rank at the same time."""
+    clock_ahead_s: float | None = None
+    """How far its clock is ahead of the collector's at the least, seconds; absent below 2."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """The producers of one run: who spoke when, which records are new, how far their clock is from ours."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -9,8 +10,14 @@ from overwatch.state.ring import Ring, median
 
 OUTAGE_S: Final = 5.0
 """A hole between batches, after which data comes this late, was an outage: a spool kept the data."""
+LIVE_S: Final = 5.0
+"""A producer lives while it spoke so lately..."""
+LIVE_INTERVALS: Final = 3
+"""...or within so many of its own intervals."""
 MAX_GAPS = 65_536
 """Missing sequence numbers remembered per producer, so that a late record still counts once."""
+_NAMED: Final = 3
+"""Producers named where many are meant."""
 SECOND_NS: Final = 1_000_000_000
 
 
@@ -94,9 +101,25 @@ class Source(msgspec.Struct, kw_only=True):
         """Median seconds from one in which it spoke to the next; 1 where that is every second or oftener."""
         return median(self.intervals.items)
 
+    def is_live(self, tick: int) -> bool:
+        """Whether it has not ended, and was heard lately at `tick`, Unix nanoseconds."""
+        patience_s = max(LIVE_S, LIVE_INTERVALS * (self.interval_s() or 0.0))
+        return not self.finished and tick - self.stamp < patience_s * 1e9
+
     def lag_s(self) -> float:
         """How much later than usual the newest record came, clock skew removed, seconds."""
         return 0.0 if self.least_delay is None else (self.delay - self.least_delay) / 1e9
+
+
+def spoken_for(sources: Iterable[Source]) -> str:
+    """Who they are, in a few words.
+
+    >>> spoken_for(Source(name=f"trainer {rank}") for rank in (0, 0, 1, 2, 3))
+    'rank 0, rank 1, rank 2 and 1 more'
+    """
+    names = list(dict.fromkeys(source.speaker for source in sources))
+    beyond = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {beyond} more" if beyond > 0 else "")
 
 
 def speed(source: Source) -> float | None:

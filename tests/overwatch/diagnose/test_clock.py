@@ -82,15 +82,15 @@ def _readings(second: float, *, hot: bool) -> Event:
 
 
 def _found(hot: range, speed: float) -> set[str]:
-    """Codes of all findings of a minute of readings, received so many times as fast, and after it."""
+    """Codes of all findings of a minute of readings, received after it, so many times as fast."""
     told = fakes.records([_readings(half / 2, hot=half // 2 in hot) for half in range(120)])
     state, before, found = new_run(told[0]), Assessment(), set[str]()
-    tick = START_NS
+    tick = drained = START_NS + 60 * SECOND
     while told or tick < state.last_stamp + SECOND:
         tick += TICK
-        while told and START_NS + (told[0].event.at - START_NS) / speed <= tick:
+        while told and drained + (told[0].event.at - START_NS) / speed <= tick:
             record = told.pop(0)
-            apply(state, record, START_NS + int((record.event.at - START_NS) / speed))
+            apply(state, record, drained + int((record.event.at - START_NS) / speed))
         before = assess(state, before, tick).assessment
         found |= {item.problem.code for item in before.findings.values()}
     return found

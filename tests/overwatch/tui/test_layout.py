@@ -3,10 +3,11 @@
 from dataclasses import replace
 from datetime import UTC
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
-from overwatch.snapshot import Link, Run, Snapshot, Verdict
+from overwatch.snapshot import Link, Run, Snapshot, Source, Verdict
 from overwatch.tui.context import Context, Ui, freshness
 from overwatch.tui.keys import Mode
 from overwatch.tui.panels import help as help_panel
@@ -148,3 +149,17 @@ def test_each_cause_is_on_screen_at_80_by_24() -> None:
     assert "gpu1 is throttled" in text
     assert "crashed at step 88,214" in text
     assert "4 culls in 60s" in text
+
+
+def test_a_clock_that_is_ahead_is_told_beside_the_telemetry() -> None:
+    """With the most of all sources, and in no frame where all clocks are right."""
+    right = scenario.storm()
+    sources = (*right.link.sources, Source(name="trainer 1", age_s=0.1, clock_ahead_s=42.0))
+    wrong = msgspec.structs.replace(right, link=msgspec.structs.replace(right.link, sources=sources))
+
+    def shown(snapshot: Snapshot) -> list[str]:
+        lines = overview.render(snapshot, _context(snapshot, 140, 40)).lines
+        return [text for line in lines if "telemetry lag" in (text := plain(line))]
+
+    assert [line.rstrip().endswith("clock 42s ahead") for line in shown(wrong)] == [True]
+    assert ["clock" in line for line in shown(right)] == [False]

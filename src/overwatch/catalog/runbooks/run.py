@@ -66,6 +66,15 @@ ENTRIES: Final = (
         act="End the one that should not be there, or give the second run an id of its own.",
     ),
     Runbook(
+        code="clock-ahead",
+        means="A process tells times that the collector's clock has not reached: one of both is wrong.",
+        confirm="Run `overwatch doctor` on both machines: it says whether the clock is synchronised.",
+        act=(
+            "Start chrony or systemd-timesyncd on the machine that is not. Ages, holds and windows have the "
+            "difference removed; times of day, and what is compared between machines, have not."
+        ),
+    ),
+    Runbook(
         code="too-many-names",
         means=(
             "The run brought more envs, lanes, slots or names than there is room for. The rest is left out."

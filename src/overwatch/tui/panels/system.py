@@ -229,4 +229,8 @@ def _telemetry(link: Link) -> list[Span]:
     if link.dropped is not None:
         words.append(f"dropped {short(link.dropped)}")
         role = Role.WARN if link.dropped else Role.MUTED
+    ahead = [source.clock_ahead_s for source in link.sources if source.clock_ahead_s is not None]
+    if ahead:
+        words.append(f"clock {max(ahead):.0f}s ahead")
+        role = Role.WARN
     return [Span("  ".join(words), role)] if words else []

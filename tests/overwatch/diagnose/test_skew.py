@@ -1,0 +1,81 @@
+"""A clock that is ahead is said, with how far; late data is not taken for a clock that is behind."""
+
+import pytest
+
+from overwatch.diagnose import Assessment, assess
+from overwatch.events import Origin, Record
+from overwatch.projection import project
+from overwatch.snapshot import Snapshot, View
+from overwatch.state import RunState, apply, new_run
+from tests import fakes
+from tests.fakes import SECOND, START_NS
+
+
+def told(ahead_s: dict[int, float], seconds: int = 10) -> RunState:
+    """A run whose ranks told something every second, each by a clock so far ahead of the collector's."""
+    state: RunState | None = None
+    for second in range(seconds):
+        for rank, ahead in ahead_s.items():
+            stamp = START_NS + second * SECOND + rank
+            origin = Origin(run_id="run-1", role="trainer", rank=rank, epoch="a", ours=True)
+            event = fakes.policy(stamp + round(ahead * SECOND), index=second, entropy=0.5)
+            record = Record(origin=origin, event=event, seq=second + 1)
+            state = state or new_run(record)
+            apply(state, record, stamp)
+    assert state is not None
+    return state
+
+
+def seen(state: RunState, after_s: float = 3.0) -> Snapshot:
+    """Judged ten times a second from the last record on."""
+    judged = assess(state, Assessment(), state.last_stamp)
+    for step in range(1, round(10 * after_s) + 1):
+        judged = assess(state, judged.assessment, state.last_stamp + step * SECOND // 10)
+    return project(state, judged, View())
+
+
+def said(snapshot: Snapshot) -> list[str]:
+    """What is said of clocks."""
+    return [finding.message for finding in snapshot.findings if finding.code == "clock-ahead"]
+
+
+def test_a_clock_that_is_ahead_is_said_with_how_far() -> None:
+    """Of the ranks that have it, not of the others; their sources carry it as a number."""
+    snapshot = seen(told({0: 0.0, 1: 42.0, 2: 7.0}))
+
+    assert said(snapshot) == ["clock of rank 1, rank 2 is 42 s ahead: what it tells is from the future"]
+    assert [source.clock_ahead_s for source in snapshot.link.sources] == [None, 42.0, 7.0]
+
+
+@pytest.mark.parametrize("ahead_s", [1.9, 0.0, -1.0, -3600.0], ids=["little", "none", "late", "an hour late"])
+def test_nothing_is_said_of_what_may_have_waited(ahead_s: float) -> None:
+    """Late data may come from a spool, and clocks are never quite alike."""
+    snapshot = seen(told({0: ahead_s}))
+
+    assert said(snapshot) == []
+    assert [source.clock_ahead_s for source in snapshot.link.sources] == [None]
+
+
+def test_a_clock_that_was_set_right_is_not_spoken_of_any_more() -> None:
+    """What counts is the newest record, not the worst one."""
+    state = told({0: 42.0})
+    assert said(seen(state))
+    for second in range(10, 20):
+        stamp = START_NS + second * SECOND
+        origin = Origin(run_id="run-1", role="trainer", rank=0, epoch="a", ours=True)
+        record = Record(origin=origin, event=fakes.policy(stamp, index=second, entropy=0.5), seq=second + 1)
+        apply(state, record, stamp)
+
+    assert said(seen(state)) == []
+
+
+def test_who_fell_silent_is_not_spoken_of() -> None:
+    """While others speak, a clock that tells nothing is nobody's trouble."""
+    state = told({0: 0.0, 1: 42.0})
+    for second in range(10, 30):
+        stamp = START_NS + second * SECOND
+        origin = Origin(run_id="run-1", role="trainer", rank=0, epoch="a", ours=True)
+        record = Record(origin=origin, event=fakes.policy(stamp, index=second, entropy=0.5), seq=second + 1)
+        apply(state, record, stamp)
+
+    assert said(seen(state)) == []
