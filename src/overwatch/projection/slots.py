@@ -33,18 +33,19 @@ def slots_of(state: RunState, at: np.ndarray) -> list[dict[str, Slot]]:
         return grid.take(at, axis=0)[:, : len(words)].T.ravel()
 
     stages, ages = column(envs.stage), column(envs.age)
-    named = _NAMED[stages]
+    named, nothing = _NAMED[stages], [None] * stages.size
+    blueprints = state.blueprint_names.words
     cells = zip(
         found * len(words),
         [name for name in safe_all(words) for _ in found],
         (stages >= 0).tolist(),
         _WORDS[stages].tolist(),
         _GLYPHS[stages].tolist(),
-        _blueprints(state, np.where(named, column(envs.blueprint), -1)),
+        _named(blueprints, np.where(named, column(envs.blueprint), -1)) if blueprints else nothing,
         numbers(column(envs.alpha)),
         _told(ages, ages >= 0),
         _gates(envs, words, at, named),
-        numbers(np.where(named, column(envs.grad), np.nan)) if envs.graded else [None] * stages.size,
+        numbers(np.where(named, column(envs.grad), np.nan)) if envs.graded else nothing,
         strict=True,
     )
     for slots, name, is_there, stage, glyph, blueprint, alpha, age, gate, grad in cells:
@@ -67,10 +68,9 @@ def _told(values: np.ndarray, known: Mask) -> list[float | None]:
     return [value if is_known else None for value, is_known in zip(found, known.tolist(), strict=True)]
 
 
-def _blueprints(state: RunState, codes: np.ndarray) -> list[str | None]:
-    """The names of these blueprints; a code of -1 has none."""
-    names = [*safe_all(state.blueprint_names.words), None]
-    found: list[str | None] = np.array(names, dtype=np.object_)[codes].tolist()
+def _named(words: list[str], codes: np.ndarray) -> list[str | None]:
+    """The word of each code; -1 has none."""
+    found: list[str | None] = np.array([*safe_all(words), None], dtype=np.object_)[codes].tolist()
     return found
 
 
