@@ -57,7 +57,7 @@ def gzip_bomb(url: str, part: int) -> Going:
     packed = bomb(1)
 
     def go() -> str:
-        answers = flood(url, "/v1/logs", repeat(packed, 40), 4, **{"Content-Encoding": "gzip"})
+        answers = flood(url, "/v1/logs", repeat(packed, 240), 4, **{"Content-Encoding": "gzip"})
         assert not answers.statuses[200]
         return f"part {part}: {answers}"
 
