@@ -90,15 +90,15 @@ def test_while_the_spool_drains_the_age_is_that_of_the_data(healthy: list[Snapsh
 def _drained(speed: float, hot: range) -> set[str]:
     """Codes of what is found while fifty seconds, kept while the collector was away, come in so fast."""
     settings = Settings(gpus=1, envs=2, slots=0, rate_hz=1, seconds=50, run_id=ORIGIN.run_id)
-    fold, seq, waiting = Fold(), 1, list[Batch]()
+    fold, seq, waiting, back = Fold(), 1, list[Batch](), START_NS + 50 * SECOND
     for number, moment in enumerate(Script(settings, START_NS).moments(), start=1):
         second = (moment.at - START_NS) // SECOND
         events = [*moment.events, _heat(moment.at, hot=second in hot)]
         body = request(fakes.records(events, ORIGIN, seq), origin_attributes(ORIGIN))
         seq += len(events)
-        stamp = START_NS + int((moment.at - START_NS) / speed)
+        stamp = back + int((moment.at - START_NS) / speed)
         waiting.append(Batch(sequence=number, stamp=stamp, signal=Signal.LOGS, body=body))
-    found, tick = set[str](), next_tick(START_NS)
+    found, tick = set[str](), next_tick(back)
     while waiting:
         due = [batch for batch in waiting if batch.stamp <= tick]
         del waiting[: len(due)]

@@ -132,13 +132,14 @@ class Exporter:
         try:
             if isinstance(item.said, tuple):
                 for part in item.said:
-                    known = part if isinstance(part, Updates) else self._known(part.newest)
+                    many = part if isinstance(part, Updates) else self._known(part.newest)
                     counted -= part.n
-                    self._station.take_many(known, place, size=part.size, counted=part.n)
+                    self._station.take_many(many, place, size=part.size, counted=part.n)
                 return
             for event in _events(item.said):
+                known = self._known(event)
                 told, counted = counted, 0
-                self._station.take(self._known(event), place, size=item.size, counted=told)
+                self._station.take(known, place, size=item.size, counted=told)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
             self._poison += 1
             if self._poison == 1:

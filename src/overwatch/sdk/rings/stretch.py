@@ -55,8 +55,13 @@ class Group:
     places: list[int] = field(default_factory=list)
     indices: list[int] = field(default_factory=list)
     """As the heads say them."""
-    at: int = 0
-    """Moment of the last, as its head says it."""
+    moments: list[int] = field(default_factory=list)
+    """As the heads say them."""
+
+    @property
+    def at(self) -> int:
+        """Moment of the last, as its head says it."""
+        return self.moments[-1]
 
     def payloads(self, view: memoryview) -> "np.ndarray":
         """The payloads as bytes, one a row."""
@@ -97,7 +102,7 @@ def stretch(file: RingFile, begin: int, read: int, limit: int) -> Stretch | None
     if count < LEAST:
         return None
     for group in reversed(order[count:]):
-        del group.places[-1], group.indices[-1]
+        del group.places[-1], group.indices[-1], group.moments[-1]
     told = [group for group in groups if group.places]
     last = told[-1]
     end = last.places[-1] + padded(last.length)
@@ -131,7 +136,7 @@ def _walked(file: RingFile, begin: int, read: int, limit: int) -> list[Group]:
             break
         group.places.append(begin)
         group.indices.append(index)
-        group.at = at
+        group.moments.append(at)
         order.append(group)
         begin += taken
     return order

@@ -26,6 +26,7 @@ from overwatch.sdk.rings.layout import FORM, HEADER_BYTES, W_PUBLISHED, checksum
 from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import Item, RingSource
+from overwatch.sdk.rings.stretch import LEAST
 from overwatch.sdk.rings.written import Latest
 
 LIMITS = RingLimits(numbers_bytes=128 << 10, facts_bytes=64 << 10, forms_bytes=16 << 10)
@@ -192,6 +193,19 @@ def test_many_at_once_are_what_they_are_one_by_one(
                     reader.source.done(item)
         released = [reader.source._numbers.released for reader in (one, other)]
         assert released == [rings.numbers.ring.published] * 2
+
+
+def test_what_lies_behind_the_end_of_a_stretch_says_nothing_of_it() -> None:
+    """Where tags do not come last as they came first it ends sooner, and so do its moments."""
+    with ring_sets() as rings:
+        trainer = Trainer(rings)
+        for number, kind in enumerate(["a", *["a", "named"] * 7, "a", "a", "named"], start=1):
+            trainer.say(kind, number, 0.1, None)
+        one, other = both(rings)
+        one.read(50)
+        other.read(50)
+        assert LEAST <= other.at_once < other.count
+        same(one, other)
 
 
 def test_a_busy_trainer_is_read_at_once() -> None:
