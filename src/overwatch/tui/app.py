@@ -8,6 +8,7 @@ import asyncio
 import gc
 import locale
 import os
+import shutil
 import signal
 import sys
 import time
@@ -266,6 +267,9 @@ class OverwatchApp(App[int]):
         if not self.is_headless and not _terminal_is_there():
             self.exit(128 + signal.SIGHUP)
             return
+        if not self.is_headless and Size(*shutil.get_terminal_size()) != self._area:
+            # Of signals that come one within the other, Textual hears the older size last.
+            signal.raise_signal(signal.SIGWINCH)
         if self.session.page is Page.RUNS:
             self._list_soon()
         self.paint()

@@ -81,6 +81,14 @@ def test_a_storm_of_sizes_is_survived(collector: Collector) -> None:
         _resized(terminal, 200)
 
 
+def test_a_size_of_which_no_signal_tells_is_drawn_all_the_same(collector: Collector) -> None:
+    """In a storm the signal of the last size may be heard before that of an earlier one."""
+    with _terminal(collector.port) as terminal:
+        terminal.until("FLIGHT BOARD")
+        fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))
+        terminal.until("80x24 needed, 40x10 here")
+
+
 @pytest.mark.long
 def test_ten_thousand_sizes_are_survived(collector: Collector) -> None:
     """The same, long."""
