@@ -26,6 +26,15 @@ def told(ahead_s: dict[int, float], seconds: int = 10) -> RunState:
     return state
 
 
+def right_from_now_on(state: RunState, seconds: range) -> None:
+    """Rank 0 alone goes on, by a clock that is right."""
+    origin = Origin(run_id="run-1", role="trainer", rank=0, epoch="a", ours=True)
+    for second in seconds:
+        stamp = START_NS + second * SECOND
+        event = fakes.policy(stamp, index=second, entropy=0.5)
+        apply(state, Record(origin=origin, event=event, seq=second + 1), stamp)
+
+
 def seen(state: RunState, after_s: float = 3.0) -> Snapshot:
     """Judged ten times a second from the last record on."""
     judged = assess(state, Assessment(), state.last_stamp)
@@ -60,11 +69,7 @@ def test_a_clock_that_was_set_right_is_not_spoken_of_any_more() -> None:
     """What counts is the newest record, not the worst one."""
     state = told({0: 42.0})
     assert said(seen(state))
-    for second in range(10, 20):
-        stamp = START_NS + second * SECOND
-        origin = Origin(run_id="run-1", role="trainer", rank=0, epoch="a", ours=True)
-        record = Record(origin=origin, event=fakes.policy(stamp, index=second, entropy=0.5), seq=second + 1)
-        apply(state, record, stamp)
+    right_from_now_on(state, range(10, 20))
 
     assert said(seen(state)) == []
 
@@ -72,10 +77,6 @@ def test_a_clock_that_was_set_right_is_not_spoken_of_any_more() -> None:
 def test_who_fell_silent_is_not_spoken_of() -> None:
     """While others speak, a clock that tells nothing is nobody's trouble."""
     state = told({0: 0.0, 1: 42.0})
-    for second in range(10, 30):
-        stamp = START_NS + second * SECOND
-        origin = Origin(run_id="run-1", role="trainer", rank=0, epoch="a", ours=True)
-        record = Record(origin=origin, event=fakes.policy(stamp, index=second, entropy=0.5), seq=second + 1)
-        apply(state, record, stamp)
+    right_from_now_on(state, range(10, 30))
 
     assert said(seen(state)) == []
