@@ -27,6 +27,7 @@ LONGEST_SILENCE_NS: Final = 300 * SLOW_NS
 """Ticks without a batch that are folded again after a restart; what is longer is passed over."""
 
 _log = logging.getLogger("overwatch.aggregator")
+_life: Final = msgspec.json.Decoder(LifeStarted).decode
 
 
 class FrameSink(Protocol):
@@ -170,7 +171,7 @@ class Aggregator:
     def _enter_life(self, start: Batch) -> None:
         """Go to the first tick of a life, as its own aggregator did."""
         try:
-            after = msgspec.json.decode(start.body, type=LifeStarted).after
+            after = _life(start.body).after
         except msgspec.DecodeError:
             after = 0
         if after is None:

@@ -54,6 +54,9 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
     """What its doors ask for."""
 
 
+_endpoints: Final = msgspec.json.Decoder(Endpoints).decode
+
+
 def path() -> Path:
     """The discovery file of this user: under `$XDG_RUNTIME_DIR`, else a folder of their own in TMPDIR."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -130,7 +133,7 @@ def read() -> Endpoints | None:
         with target.open("rb") as file:
             if os.fstat(file.fileno()).st_uid != os.getuid():
                 return None
-            endpoints = msgspec.json.decode(file.read(), type=Endpoints)
+            endpoints = _endpoints(file.read())
         os.kill(endpoints.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None

@@ -146,6 +146,10 @@ class _Saved(msgspec.Struct, frozen=True):
     diagnosis: DiagnosisConfig | None = None
 
 
+_saved: Final = msgspec.msgpack.Decoder(_Saved).decode
+_compared: Final = msgspec.json.Decoder(_Compared).decode
+
+
 class Fold:
     """Every run's state and judgement."""
 
@@ -224,20 +228,17 @@ class Fold:
             _SavedRun(run_id, dump_state(run.state), dump_assessment(run.assessment), run.logged_stamp)
             for run_id, run in self._runs.items()
         ]
-        return msgspec.msgpack.encode(
-            _Saved(runs, self.tower, self._joins, self._totals, self._told, self._preset, self._diagnosis)
-        )
+        told = self._told, self._preset, self._diagnosis
+        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins, self._totals, *told))
 
     @classmethod
     def load(cls, data: bytes, baseline: Baseline | None = None) -> "Fold":
         """The fold of `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
-        saved = msgspec.msgpack.decode(data, type=_Saved)
-        fold = cls(baseline=baseline)
+        saved, fold = _saved(data), cls(baseline=baseline)
         fold._told, fold._preset, fold._diagnosis = saved.baseline, saved.preset, saved.diagnosis
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         for run in saved.runs:
-            assessment = load_assessment(run.assessment)
-            state = load_state(run.state)
+            state, assessment = load_state(run.state), load_assessment(run.assessment)
             fold._runs[run.run_id] = _Tracked(state, assessment, run.logged_stamp, looked_at=state.last_at)
         return fold
 
@@ -309,7 +310,7 @@ class Fold:
     def _enter_life(self, body: bytes) -> None:
         """Compare and judge from here on as this life does; a body of nothing changes nothing."""
         with contextlib.suppress(msgspec.DecodeError):
-            life = msgspec.json.decode(body, type=_Compared)
+            life = _compared(body)
             self._told, self._preset = life.baseline, life.preset
             self._diagnosis, self._how = life.diagnosis, None
             for tracked in self._runs.values():

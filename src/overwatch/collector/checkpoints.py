@@ -44,6 +44,9 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     fold: bytes
 
 
+_kept: Final = msgspec.msgpack.Decoder(_Kept).decode
+
+
 class Checkpoints:
     """The checkpoints of one collector. `load` before the journal is opened, then `attach`, then `keep`."""
 
@@ -163,7 +166,7 @@ class Checkpoints:
             _log.warning("checkpoint %s is damaged; an older one is used", name)
             return None
         try:
-            kept = msgspec.msgpack.decode(body, type=_Kept) if version == VERSION else None
+            kept = _kept(body) if version == VERSION else None
         except msgspec.MsgspecError:
             kept = None
         if kept is None or kept.version != __version__:

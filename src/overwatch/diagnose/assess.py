@@ -180,6 +180,9 @@ def dump(assessment: Assessment) -> bytes:
     return msgspec.msgpack.encode(assessment, enc_hook=encode_hook)
 
 
+_decoder: Final = msgspec.msgpack.Decoder(Assessment, dec_hook=decode_hook)
+
+
 def load(data: bytes) -> Assessment:
     """The assessment from `dump`'s bytes."""
-    return msgspec.msgpack.decode(data, type=Assessment, dec_hook=decode_hook)
+    return _decoder.decode(data)

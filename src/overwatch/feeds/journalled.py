@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,8 @@ from overwatch.feeds.source import Account
 from overwatch.journal import LogVersionError, Signal
 from overwatch.journal.scan import scan
 from overwatch.recordings.index import Entry, Located, RecordingError, StartBody, Started
+
+_start_body: Final = msgspec.json.Decoder(StartBody).decode
 
 
 class Journalled:
@@ -47,7 +50,7 @@ class Journalled:
 
     def _start(self, body: bytes) -> StartBody:
         try:
-            return msgspec.json.decode(body, type=StartBody)
+            return _start_body(body)
         except msgspec.DecodeError:
             self.account.skip(self.name, "a start record that cannot be read")
             return StartBody()

@@ -31,6 +31,8 @@ LAST_TIME: Final = (1 << 63) - 1
 """Latest time of a record, Unix nanoseconds."""
 _LONGEST_S: Final = 1 << 30
 """Longest interval of reports that is waited for, in seconds."""
+# msgspec learns a type at its first use, and crashes where two threads are the first: this one is.
+msgspec.json.Decoder(Event)
 
 
 class _RejectedError(ValueError):

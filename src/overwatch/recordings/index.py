@@ -135,6 +135,7 @@ _KINDS: tuple[tuple[str, type[Entry]], ...] = (
 
 
 _located = msgspec.json.Decoder(Located).decode
+_decoders = {kind: msgspec.json.Decoder(kind).decode for kind in (Located, *(kind for _, kind in _KINDS))}
 _raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -145,7 +146,7 @@ def read_entry(line: bytes) -> Entry:
     except msgspec.DecodeError:
         raw = _raw(line)
     kind = next((kind for key, kind in _KINDS if key in raw), Located)
-    entry: Entry = msgspec.json.decode(line, type=kind)
+    entry: Entry = _decoders[kind](line)
     if isinstance(entry, Header) and entry.overwatch_index != INDEX_VERSION:
         raise RecordingError(f"index version {entry.overwatch_index} is not {INDEX_VERSION}; record again")
     return entry

@@ -76,6 +76,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Records that lie on disk, known when everything was read."""
 
 
+progress_of: Final = msgspec.json.Decoder(Progress).decode
+"""What an exporter wrote; raises `msgspec.MsgspecError`."""
+
+
 class FrameError(ValueError):
     """The stream between trainer and exporter is broken."""
 

@@ -16,6 +16,7 @@ from overwatch.sdk.frames import Hello
 
 SUFFIX: Final = ".hello"
 _LONGEST: Final = 16 << 20
+_hello: Final = msgspec.msgpack.Decoder(Hello).decode
 
 
 class GreetingError(ValueError):
@@ -59,7 +60,7 @@ def read_hello(rings: Path) -> Hello:
     with os.fdopen(os.open(path_of(rings), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         data = file.read(_LONGEST)
     try:
-        return msgspec.msgpack.decode(data, type=Hello)
+        return _hello(data)
     except msgspec.MsgspecError as error:
         raise GreetingError(f"{path_of(rings)} is no greeting: {error}") from None
 

@@ -19,7 +19,7 @@ from typing import IO, Final
 
 import msgspec
 
-from overwatch.sdk.frames import Close, Progress, encode
+from overwatch.sdk.frames import Close, Progress, encode, progress_of
 
 _COMMAND: Final = ("-P", "-m", "overwatch.sdk.exporter")
 _GRACE_S: Final = 0.1
@@ -49,7 +49,7 @@ class AccountFile:
         """What was last said."""
         try:
             data = os.pread(self._file.fileno(), 1 << 16, 0)
-            return msgspec.json.decode(data.strip(b" \0") or b"{}", type=Progress)
+            return progress_of(data.strip(b" \0") or b"{}")
         except (OSError, ValueError):
             return Progress()
 

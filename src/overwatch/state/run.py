@@ -3,6 +3,8 @@
 Only `apply` changes it. Serialisable whole, so a checkpoint is the state itself.
 """
 
+from typing import Final
+
 import msgspec
 
 from overwatch.catalog import Limits, Metric
@@ -255,6 +257,9 @@ class RunState(msgspec.Struct, kw_only=True):
         return declared(self.started.config, name) if self.started else None
 
 
+_decoder: Final = msgspec.msgpack.Decoder(RunState, dec_hook=decode_hook)
+
+
 def dump(state: RunState) -> bytes:
     """The state as bytes. Tables keep their order of first sight, which views show."""
     return msgspec.msgpack.encode(state, enc_hook=encode_hook)
@@ -262,4 +267,4 @@ def dump(state: RunState) -> bytes:
 
 def load(data: bytes) -> RunState:
     """The state from `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
-    return msgspec.msgpack.decode(data, type=RunState, dec_hook=decode_hook)
+    return _decoder.decode(data)

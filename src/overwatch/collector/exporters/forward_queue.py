@@ -222,6 +222,9 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     spans: tuple[tuple[int, int], ...] = ()
 
 
+_note: Final = msgspec.msgpack.Decoder(_Note).decode
+
+
 class Passed:
     """Which batches are settled; safe from any thread."""
 
@@ -301,7 +304,7 @@ def _spans(sequences: list[int], position: int) -> Iterator[tuple[int, int]]:
 def _noted(place: Place) -> Iterator[int]:
     """The settled batches after a place; what cannot be read is sent again."""
     try:
-        note = msgspec.msgpack.decode(place.note, type=_Note)
+        note = _note(place.note)
     except msgspec.DecodeError:
         return
     for offset, length in note.spans:

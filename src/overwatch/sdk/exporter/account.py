@@ -10,7 +10,7 @@ import os
 import msgspec
 
 from overwatch.sdk.exporter.shelf import LOST
-from overwatch.sdk.frames import Progress
+from overwatch.sdk.frames import Progress, progress_of
 
 
 class Account:
@@ -25,7 +25,7 @@ class Account:
     def go_on(self) -> None:
         """Add to what the exporter before this one said: nothing else remembers it."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            before = msgspec.json.decode(os.pread(self._fd, self._length, 0), type=Progress)
+            before = progress_of(os.pread(self._fd, self._length, 0))
             lost = Progress(dropped={LOST: before.at_risk} if before.at_risk else {})
             self._before = _added(before, lost)
 

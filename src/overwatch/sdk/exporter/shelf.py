@@ -92,6 +92,10 @@ class _Note(msgspec.Struct, frozen=True, array_like=True):
     mark: Mark
 
 
+_note: Final = msgspec.msgpack.Decoder(_Note).decode
+_meta: Final = msgspec.msgpack.Decoder(_Meta).decode
+
+
 class _Kept(msgspec.Struct, frozen=True):
     """The oldest request on disk."""
 
@@ -288,7 +292,7 @@ def _decoded(record: Record) -> tuple[_Meta, bytes] | None:
     if record.kind not in _SIGNALS or start > len(record.payload):
         return None
     try:
-        meta = msgspec.msgpack.decode(record.payload[_LENGTH_BYTES:start], type=_Meta)
+        meta = _meta(record.payload[_LENGTH_BYTES:start])
     except msgspec.MsgspecError:
         return None
     return meta, record.payload[start:]
@@ -298,7 +302,7 @@ def _decoded_note(place: Place | None) -> _Note | None:
     if place is None:
         return None
     try:
-        return msgspec.msgpack.decode(place.note, type=_Note)
+        return _note(place.note)
     except msgspec.MsgspecError:
         return None
 

@@ -40,6 +40,9 @@ class SpoolMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Unix nanoseconds."""
 
 
+_meta: Final = msgspec.json.Decoder(SpoolMeta).decode
+
+
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
     """A spool that no process holds."""
 
@@ -88,7 +91,7 @@ def read_meta(folder: Path) -> SpoolMeta:
         data = os.read(fd, _LONGEST_META)
     finally:
         os.close(fd)
-    return msgspec.json.decode(data, type=SpoolMeta)
+    return _meta(data)
 
 
 def _part(text: str) -> str:

@@ -47,6 +47,9 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
     marks: dict[str, Mark]
 
 
+_noted: Final = msgspec.json.Decoder(_Note).decode
+
+
 class OtlpFileExporter:
     """Writes `<signal>.jsonl` and `index.jsonl` in a folder, and keeps the folder small."""
 
@@ -150,7 +153,7 @@ class OtlpFileExporter:
 
     def _restore(self, place: Place) -> None:
         try:
-            note = msgspec.json.decode(place.note, type=_Note)
+            note = _noted(place.note)
         except msgspec.DecodeError:
             return
         if note.folder == self._folder:

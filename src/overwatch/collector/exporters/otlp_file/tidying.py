@@ -20,6 +20,7 @@ from overwatch.recordings.tidy import Orders, Report
 
 _EVERY_S: Final = 60.0
 _TELL_BYTES: Final = 2000
+_told: Final = msgspec.json.Decoder(Report).decode
 
 
 class Tidying:
@@ -80,7 +81,7 @@ class Tidying:
 def _report(said: bytes, complained: bytes) -> Report:
     """What the process said; its last words where it said nothing that can be read."""
     try:
-        return msgspec.json.decode(said, type=Report)
+        return _told(said)
     except msgspec.DecodeError:
         last = complained[-_TELL_BYTES:].decode(errors="replace").strip().rpartition("\n")[2]
         return Report(error=last or "the clean-up ended without a report")
