@@ -329,7 +329,10 @@ def test_close_is_punctual_and_truthful_without_a_collector(state: str) -> None:
 
 
 def test_records_wait_for_a_collector_that_is_away(sink: Sink) -> None:
-    """A busy collector is tried again and in the end has everything once, in order."""
+    """A busy collector is tried again and in the end has everything, in order.
+
+    Closing cuts a try that is under way; whether that one arrived nobody knows, so it may come again.
+    """
     sink.status = lambda count: 503 if count <= 2 else 200
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     run.update(update=1, kl_divergence=0.01)
@@ -337,7 +340,8 @@ def test_records_wait_for_a_collector_that_is_away(sink: Sink) -> None:
     run.update(update=2, kl_divergence=0.02)
     assert run.close(5.0).delivered
     records = sink.records()
-    assert [record.seq for record in records] == list(range(1, len(records) + 1))
+    heard = list(dict.fromkeys(record.seq for record in records))
+    assert heard == list(range(1, len(heard) + 1))
 
 
 def test_a_refusal_is_counted_and_not_repeated(sink: Sink) -> None:
