@@ -3,7 +3,7 @@
 Pinned, interleaved, with an A/A control; versions, load and stolen time are printed, and for each goal
 whether it was met. Gates nothing. wandb and TensorBoard are measured where they are installed.
 
-    python tests/bench/bench_sdk.py [--quick] [--case TITLE ...] [calls] [steps] [drain] [burst]
+    python tests/bench/bench_sdk.py [--quick] [--pairs N] [--case TITLE ...] [calls] [steps] [drain] [burst]
 """
 
 import argparse
@@ -31,9 +31,8 @@ def main(arguments: list[str]) -> None:
                 case "calls":
                     calls.measure(5 if asked.quick else 30, *rest)
                 case "steps":
-                    steps.measure(
-                        *((6, 100) if asked.quick else (30, 250)), *rest, only=frozenset(asked.case)
-                    )
+                    pairs, updates = (6, 100) if asked.quick else (30, 250)
+                    steps.measure(asked.pairs or pairs, updates, *rest, only=frozenset(asked.case))
                 case "drain":
                     drain.measure(5.0 if asked.quick else 20.0, *rest)
                 case _:
@@ -52,6 +51,7 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; else all")
     parser.add_argument("--quick", action="store_true", help="few pairs")
+    parser.add_argument("--pairs", type=int, default=0, help="so many, of steps; more tell less noise")
     parser.add_argument("--case", action="append", default=[], choices=titles, help="only these, of steps")
     asked = parser.parse_args(arguments)
     if unknown := set(asked.sections) - set(SECTIONS):

@@ -135,10 +135,13 @@ class Worker:
         return {"work": self._work.choose(kind), "spin": self._work.calibrate(piece_ns)}
 
     def loop(self, call: str | None, updates: int, pieces: int) -> object:
-        """Train so many updates: the durations of updates, of gaps between pieces, and of the calls."""
+        """Train so many updates: how long updates with their calls took, gaps between pieces, and calls.
+
+        The first update warms up after a rest: of updates and gaps those behind its call are told.
+        """
         one: Callable[[int], object] = void if call is None else self._emitter.calls[call]
         piece = self._work.piece
-        stamps, costs, errors = [_clock()], [], 0
+        stamps, ends, costs, errors = [_clock()], [], [], 0
         before = resource.getrusage(resource.RUSAGE_THREAD)
         for update in range(updates):
             for _ in range(pieces):
@@ -149,15 +152,16 @@ class Worker:
                 one(update)
             except Exception:  # noqa: BLE001 that none reaches training is what is measured
                 errors += 1
-            costs.append(_clock() - began)
-        stamps.append(_clock())
+            ended = _clock()
+            costs.append(ended - began)
+            ends.append(ended)
         after = resource.getrusage(resource.RUSAGE_THREAD)
         return {
-            "updates": [stamps[i + pieces] - stamps[i] for i in range(0, updates * pieces, pieces)][1:],
-            "gaps": [later - earlier for earlier, later in itertools.pairwise(stamps)],
+            "updates": [later - earlier for earlier, later in itertools.pairwise(ends)],
+            "gaps": [later - earlier for earlier, later in itertools.pairwise(stamps[pieces + 1 :])],
             "costs": costs,
             "errors": errors,
-            "total": stamps[-1] - stamps[0],
+            "total": ends[-1] - stamps[0],
             "switched": after.ru_nivcsw - before.ru_nivcsw,
         }
 

@@ -25,7 +25,7 @@ from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, t
 from tests.overwatch.otlp.test_elements import empties
 
 SHORT, LONG = 3000, 1_000_000
-"""Mutations of each signal in each encoding, five in all; both doors take bodies in by the same way."""
+"""Mutations of each signal in each encoding, six in all; both doors take bodies in by the same way."""
 ROUND = 500
 """Requests between two ticks of the fold."""
 REFUSED = frozenset({Reason.MALFORMED, Reason.TOO_LARGE})
@@ -127,6 +127,7 @@ DOORS = [
     pytest.param(Signal.TRACES, False, id="traces"),
     pytest.param(Signal.LOGS, True, id="logs-json"),
     pytest.param(Signal.METRICS, True, id="metrics-json"),
+    pytest.param(Signal.TRACES, True, id="traces-json"),
 ]
 
 
