@@ -22,7 +22,8 @@ from overwatch.collector.settings import CollectorConfig, Exporters, problems
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _ROOTS: Final = ("receivers", "exporters", "extensions", "service", "diagnosis")
-_WHOLE: Final = frozenset({"service.pipelines", "service.extensions"})
+_PIPELINES: Final = "service.pipelines"
+_WHOLE: Final = frozenset({_PIPELINES, "service.extensions"})
 """Sections that a user's file replaces rather than amends."""
 
 _SECRET: Final = msgspec.inspect.type_info(Secret)
@@ -185,7 +186,9 @@ def _one(item: str) -> dict[str, Any]:
 
 
 def _merge(base: Any, over: Any, path: str, *, replace: bool = True) -> Any:
-    """`over` laid over `base`; an empty section keeps what is below it."""
+    """`over` laid over `base`; an empty section keeps what is below it, an empty pipeline leaves it out."""
+    if over is None and path.rpartition(".")[0] == _PIPELINES:
+        return None
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return base if over is None and isinstance(base, dict) else over
     merged = {} if replace and path in _WHOLE else dict(base)

@@ -108,6 +108,31 @@ def test_pipelines_of_a_file_replace_the_shipped_ones(tmp_path: Path) -> None:
     assert config.service.pipelines.snapshots is None
 
 
+def test_a_pipeline_that_is_null_is_left_out(tmp_path: Path) -> None:
+    """It takes nothing in, whether a file says so or a setting; the others stay."""
+    file = tmp_path / "collector.yaml"
+    file.write_text(
+        "service: {pipelines: {logs: {receivers: [otlp], exporters: [aggregator]}, traces: null}}"
+    )
+    assert load(None, ["service.pipelines.traces=null"]).signals == {Signal.LOGS, Signal.METRICS}
+    assert load(file, ["service.extensions=[]"]).signals == {Signal.LOGS}
+
+
+def test_a_collector_that_only_forwards_is_made_by_settings() -> None:
+    """Without a fold, whose pipelines and view go with it."""
+    config = load(
+        None,
+        [
+            "exporters.otlphttp.endpoint=http://127.0.0.1:9",
+            *(f"service.pipelines.{name}.exporters=[otlphttp]" for name in ("logs", "metrics", "traces")),
+            "service.pipelines.snapshots=null",
+            "service.extensions=[file_storage, health_check]",
+        ],
+    )
+    assert config.signal_exporters == ("otlphttp",)
+    assert not config.exporting("aggregator")
+
+
 def test_a_value_that_is_one_variable_takes_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
     """A number from the environment is a number, as in otelcol."""
     monkeypatch.setenv("LIMIT", "1024")

@@ -43,7 +43,6 @@ def endpoints(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Endpoi
     more = [LEAVES_IN_TIME]
     if request.node.get_closest_marker("long"):
         more += [f"service.pipelines.{name}.exporters=[aggregator]" for name in ("logs", "metrics")]
-        more += ["service.pipelines.traces=null"]
     with collecting(tmp_path, *more) as started:
         yield started
     # A fault of a door, and of a thread behind it, is told in the log.
