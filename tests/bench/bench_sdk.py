@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> None:
 
 
 SECTIONS = ("calls", "steps", "drain", "burst")
+LEAST_PAIRS = 3
+"""What there is to compare with has a third of the pairs."""
 
 
 def _asked(arguments: list[str]) -> argparse.Namespace:
@@ -54,6 +56,8 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=0, help="so many, of steps; more tell less noise")
     parser.add_argument("--case", action="append", default=[], choices=titles, help="only these, of steps")
     asked = parser.parse_args(arguments)
+    if asked.pairs and asked.pairs < LEAST_PAIRS:
+        parser.error(f"--pairs {asked.pairs}: ratios need at least {LEAST_PAIRS}")
     if unknown := set(asked.sections) - set(SECTIONS):
         parser.error(f"no section is called {min(unknown)!r}; there are {', '.join(SECTIONS)}")
     return asked

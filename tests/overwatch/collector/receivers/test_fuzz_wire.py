@@ -39,7 +39,7 @@ BUSY = 0.01
 
 @pytest.fixture
 def endpoints(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Endpoints]:
-    """A collector of its own for each test; the long ones leave the recording out, for the disk's sake."""
+    """A collector of its own for each test; the long ones record spans alone, for the disk's sake."""
     more = [LEAVES_IN_TIME]
     if request.node.get_closest_marker("long"):
         more += [f"service.pipelines.{name}.exporters=[aggregator]" for name in ("logs", "metrics")]
