@@ -10,7 +10,10 @@ BENCH_FLAGS ?=
 
 .PHONY: demo test check lint types imports calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints clean
 
-$(VENV)/.installed: constraints.txt pyproject.toml
+# The compiled part is built by the install: with a new source it is made again.
+COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
+
+$(VENV)/.installed: constraints.txt pyproject.toml $(COMPILED)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r constraints.txt

@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
 
@@ -25,13 +25,18 @@ MAX_NAMES: Final = 1024
 class Span:
     """What came of one name, one value after another."""
 
-    ordered: Sequence[float]
-    """The finite ones, in ascending order."""
+    low: float | None
+    high: float | None
+    """Extremes of the finite ones; `None` while there are none."""
     n: int
     """All of them."""
     last: float
     nan: int = 0
     inf: int = 0
+    values: Sequence[float] = ()
+    """The finite ones, in any order."""
+    breaches: tuple[int, int] | None = None
+    """How many were beyond the warning limit only, and beyond the critical one; `None`: to be counted."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Span":
@@ -40,7 +45,8 @@ class Span:
         if not math.isfinite(sum(values)):
             nan, inf = sum(map(math.isnan, values)), sum(map(math.isinf, values))
             values = [value for value in values if math.isfinite(value)]
-        return cls(ordered=sorted(values), n=n, last=last, nan=nan, inf=inf)
+        low, high = min(values, default=None), max(values, default=None)
+        return cls(low=low, high=high, n=n, last=last, nan=nan, inf=inf, values=values)
 
 
 class Series(msgspec.Struct, kw_only=True):
@@ -112,6 +118,15 @@ def _has_limits(row: Metric | None) -> bool:
     return row is not None and bool(row.limits.warning or row.limits.critical or row.presets)
 
 
+class Bounds(NamedTuple):
+    """Values at or below a low one, or at or above a high one, are beyond a limit; infinite: none is."""
+
+    low: float
+    high: float
+    critical_low: float
+    critical_high: float
+
+
 @dataclass(frozen=True, slots=True)
 class _Levels:
     """A name's absolute limits, on either side."""
@@ -155,22 +170,35 @@ class Conflator:
             self._fold(name, series, span)
 
     def _fold(self, name: str, series: Series, span: Span) -> None:
-        """Fold in values; limits are asked only where an extreme crosses one."""
+        """Fold in values; they are sorted and counted only where an extreme crosses a limit."""
         series.n += span.n
         series.last = span.last
         series.nan += span.nan
         series.inf += span.inf
-        if not len(span.ordered):
+        low, high = span.low, span.high
+        if low is None or high is None:
             return
-        low, high = float(span.ordered[0]), float(span.ordered[-1])
         series.low = low if series.low is None else min(series.low, low)
         series.high = high if series.high is None else max(series.high, high)
+        warnings, criticals = span.breaches or self._breaches(name, low, high, span.values)
+        series.warnings += warnings
+        series.criticals += criticals
+
+    def _breaches(self, name: str, low: float, high: float, values: Sequence[float]) -> tuple[int, int]:
         levels = self._levels.get(name) or self._levels_of(name)
         critical, warning = levels.critical, levels.warning
-        if _reaches(critical, low, high) or _reaches(warning, low, high):
-            criticals = _beyond(critical, span.ordered)
-            series.criticals += criticals
-            series.warnings += _beyond((*warning, *critical), span.ordered) - criticals
+        if not _reaches(critical, low, high) and not _reaches(warning, low, high):
+            return 0, 0
+        ordered = sorted(values)
+        criticals = _beyond(critical, ordered)
+        return _beyond((*warning, *critical), ordered) - criticals, criticals
+
+    def bounds(self, name: str) -> Bounds:
+        """Where a name's limits are: a value beyond them is at or outside of these."""
+        levels = self._levels.get(name) or self._levels_of(name)
+        low, high = _edges((*levels.warning, *levels.critical))
+        critical_low, critical_high = _edges(levels.critical)
+        return Bounds(low, high, critical_low, critical_high)
 
     def _levels_of(self, name: str) -> _Levels:
         row = BY_NAME.get(name)
@@ -192,6 +220,24 @@ class Conflator:
         folded = Folded(n=self.n, at=self._at, index=self._index, values=self._values)
         self._values, self.n, self._index = {}, 0, None
         return folded
+
+
+def _edges(limits: Iterable[Limit]) -> tuple[float, float]:
+    """The greatest value that is too low, and the least that is too high; infinite where none is."""
+    low, high = -math.inf, math.inf
+    for limit in limits:
+        match limit.side:
+            case Side.BELOW:
+                low = max(low, math.nextafter(limit.value, -math.inf))
+            case Side.AT_OR_BELOW:
+                low = max(low, limit.value)
+            case Side.ABOVE:
+                high = min(high, math.nextafter(limit.value, math.inf))
+            case Side.AT_OR_ABOVE:
+                high = min(high, limit.value)
+            case _:
+                assert_never(limit.side)
+    return low, high
 
 
 def _reaches(limits: tuple[Limit, ...], low: float, high: float) -> bool:

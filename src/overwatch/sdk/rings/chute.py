@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.rings.layout import INDEXED, W_FOLDED, W_RELEASED, Kind
 from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, spans
+from overwatch.sdk.rings.tally import Tally
 from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 
 ASIDE_BYTES: Final = 8 << 20
@@ -25,7 +26,10 @@ FOLD_EVERY: Final = 512
 """Updates that are folded at once: one of so many calls pays for all."""
 FOLD_EVERY_BY_HAND: Final = 16
 """The same where NumPy is not loaded: more at once would stall that call longer."""
+TALLY_EVERY: Final = 16
+"""So many updates of one form in a row, and those that follow are folded in place."""
 _UPDATE: Final = int(Kind.UPDATE)
+_NO_MARK: Final = (1 << 64) - 1
 _COST: Final = 128
 """Memory of a record besides its payload, about."""
 
@@ -48,10 +52,10 @@ class Chute(ABC):
         """Something may wait for room."""
         self._trying: int | None = None
         """How many were published before the first of the backlog was tried."""
-        self._refused_at: int | None = None
-        """The reader's mark when the ring last refused a record."""
-        self._refused_bytes = 0
-        """Bytes of the smallest that it refused there."""
+        self.stuck = memoryview(bytearray(16)).cast("Q")
+        """The reader's mark when the ring last refused a record, and the bytes of the smallest refused there;
+        0 bytes while others wait before it. Compiled code reads it."""
+        self.stuck[0] = _NO_MARK
 
     def put(self, entry: Entry) -> None:
         """Hand in one record."""
@@ -132,16 +136,18 @@ class Chute(ABC):
 
     def is_stuck(self, size: int) -> bool:
         """Whether the reader has not moved since there was no room for so many bytes. Needs the token."""
-        return self.ring.words[W_RELEASED] == self._refused_at and (
-            bool(self._backlog) or size >= self._refused_bytes
-        )
+        mark, least = self.stuck
+        return self.ring.words[W_RELEASED] == mark and size >= least
 
     def _append(self, entry: Entry, size: int) -> bool:
         if self.ring.append(entry):
             return True
         mark = self.ring.words[W_RELEASED]
-        self._refused_bytes = min(size, self._refused_bytes) if mark == self._refused_at else size
-        self._refused_at = mark
+        if self._backlog:
+            size = 0
+        elif mark == self.stuck[0]:
+            size = min(size, self.stuck[1])
+        self.stuck[0], self.stuck[1] = mark, size
         self.ring.limit = 0
         return False
 
@@ -221,6 +227,7 @@ class FactChute(Chute):
             return
         self._backlog.append(entry)
         self._backlog_bytes += entry.size
+        self.stuck[1] = 0
         self._wake()
 
     @property
@@ -245,6 +252,9 @@ class NumberChute(Chute):
         self._forms = forms
         self._unfolded: list[Entry] = []
         """Updates that are to be folded."""
+        self._tallies: dict[int, Tally] = {}
+        self._tally: Tally | None = None
+        """The open one; then nothing is unfolded."""
         self._folds = 0
         """Folded records published."""
         self._told = 0
@@ -258,7 +268,14 @@ class NumberChute(Chute):
     @property
     def waits(self) -> bool:
         """Whether anything waits for room or for its turn."""
-        return bool(self.aside or self._backlog or self._unfolded or self._conflator.n)
+        return bool(self.aside or self._backlog or self._unfolded or self._tally or self._conflator.n)
+
+    def tally(self, form: int) -> Tally:
+        """Where updates of this form are folded in place while the ring is full; opened when it is."""
+        if form not in self._tallies:
+            names = self._forms(form).names
+            self._tallies[form] = Tally(names, [self._conflator.bounds(name) for name in names])
+        return self._tallies[form]
 
     def _refill(self) -> bool:
         self._fold()
@@ -275,8 +292,12 @@ class NumberChute(Chute):
         super()._sent()
 
     def _full(self, entry: Entry) -> None:
+        if self._tally is not None:
+            self._fold()
         if entry.kind & ~INDEXED == _UPDATE:
             self._unfolded.append(entry)
+            if len(self._unfolded) % TALLY_EVERY == 0:
+                self._open_tally(entry)
             if len(self._unfolded) >= (FOLD_EVERY if "numpy" in sys.modules else FOLD_EVERY_BY_HAND):
                 self._fold()
         elif (update := frame_update(entry)) is not None:
@@ -295,8 +316,22 @@ class NumberChute(Chute):
         self.ring.drop("ring_full")
         return True
 
+    def _open_tally(self, entry: Entry) -> None:
+        """Have updates of this form folded in place from now on, if only such came lately."""
+        tally, size = self._tallies.get(entry.form), entry.size
+        lately = self._unfolded[-TALLY_EVERY:]
+        if tally is not None and self.is_stuck(size) and all(one.form == entry.form for one in lately):
+            self._fold()
+            tally.open()
+            self._tally = tally
+
     def _fold(self) -> None:
         """Fold what lies there: updates of one form that follow one another at once."""
+        tally, self._tally = self._tally, None
+        if tally is not None:
+            at, index, told = tally.close()
+            if tally.count:
+                self._conflator.add_many(at, tally.names, told, index)
         entries, self._unfolded = self._unfolded, []
         for number, group in itertools.groupby(entries, key=operator.attrgetter("form")):
             same = list(group)
@@ -318,6 +353,6 @@ class NumberChute(Chute):
     def give_up(self) -> None:
         """Count what still waits as not sent. Needs the token."""
         super().give_up()
+        self._fold()
         self.ring.words[W_FOLDED] = self._told
-        self._unfolded.clear()
         self._conflator.flush()

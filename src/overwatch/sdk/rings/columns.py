@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 from overwatch.catalog import Scope
 from overwatch.events import MAX_ROWS
+from overwatch.sdk.rings import compiled
 from overwatch.sdk.rings.file import FENCE
 from overwatch.sdk.rings.layout import (
     ALIGN,
@@ -53,7 +54,7 @@ _LITTLE: Final = sys.byteorder == "little"
 _IDS: Final = frozenset("lqihbIHB")
 _WRITE_AT: Final = 2
 _WRITE_EVERY: Final = 256
-_MAX_WRITTEN: Final = 64
+_MAX_WRITTEN: Final = compiled.MAX_NAMES
 """Columns of the largest step that a function is written for."""
 
 
@@ -309,6 +310,12 @@ def _written(
     """
     places = [name if is_parameter(name) else f"_ow_{i}" for i, name in enumerate(names)]
     ends = list(accumulate((view.nbytes for view in views), initial=HEAD.size))
+    letters = dict(zip(names, [view.format for view in views], strict=True))
+    array = sys.modules["numpy"].ndarray
+    said = compiled.Columns(letters, len(views[0]), ends[-1] - HEAD.size, *_tags(known, views), array)
+    quick = compiled.envs(said, rings, waiting=home.waiting, other=home.envs)
+    if quick is not None:
+        return quick
     if any(start % view.itemsize for start, view in zip(ends, views, strict=False)):
         return None
     source = _BODY.format(
@@ -331,6 +338,12 @@ def _written(
     return written
 
 
+def _tags(known: _Known, views: list[memoryview]) -> tuple[int, int]:
+    """Of a record without index, and with one."""
+    rows = len(views[0])
+    return known.plain | rows << 32, known.indexed | rows << 32
+
+
 def _copy(place: str, view: memoryview, span: tuple[int, int]) -> str:
     """The text that copies a column to where it belongs behind the place of the record."""
     start, end = (f"(_ow_off + {edge}) // {view.itemsize}" for edge in span)
@@ -339,14 +352,15 @@ def _copy(place: str, view: memoryview, span: tuple[int, int]) -> str:
 
 def _scope(known: _Known, views: list[memoryview], rings: RingSet, home: Home) -> dict[str, Any]:
     """What a written function knows, by name."""
-    ring, rows = rings.numbers.ring, len(views[0])
+    ring = rings.numbers.ring
+    plain, indexed = _tags(known, views)
     payload = sum(view.nbytes for view in views)
     size = padded(HEAD.size + payload)
     return {
         "now": time_ns, "array": sys.modules["numpy"].ndarray, "missing": object(), "fence": FENCE,
         "other": home.envs, "waiting": home.waiting,
         "limit": _MAX_INDEX, "least": -_MAX_INDEX, "prime": PRIME,
-        "plain": known.plain | rows << 32, "indexed": known.indexed | rows << 32,
+        "plain": plain, "indexed": indexed,
         "size": size, "step": ONE + size // ALIGN, "published": W_PUBLISHED,
         "sum": summing(payload), "pack": _pack,
         "chute": rings.numbers, "ring": ring, "token": ring.token, "memory": ring.view, "words": ring.words,

@@ -12,7 +12,7 @@ for. The token is back whatever interrupts: an interruption comes after a call, 
 import builtins
 import functools
 import keyword
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from struct import Struct
 from time import time_ns
@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from overwatch.sdk.rings import compiled
 from overwatch.sdk.rings.chute import Chute
 from overwatch.sdk.rings.file import FENCE
 from overwatch.sdk.rings.layout import ALIGN, HEAD, INDEXED, ONE, W_PUBLISHED, Kind, padded, summing, tag
@@ -27,7 +28,7 @@ from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.stamped import NUMBER, first_number, room, start
 from overwatch.sdk.rings.writer import Entry
 
-MAX_WRITTEN: Final = 64
+MAX_WRITTEN: Final = compiled.MAX_NAMES
 """Names of the largest update that a function is written for."""
 _PREFIX: Final = "_ow_"
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -112,6 +113,8 @@ def written({parameters}):
 
 def by_name(form: Named, rings: RingSet, latest: Latest, other: Update) -> Update:
     """`run.update` for one form; values it was not written for go to `other`."""
+    if (made := _compiled(form, rings, latest, None, other)) is not None:
+        return made
     places = {name: name if is_parameter(name) else f"{_PREFIX}{i}" for i, name in enumerate(form.names)}
     pairs = ", ".join(f"{name!a}: {place}" for name, place in places.items())
     parts = {
@@ -133,6 +136,8 @@ def by_name(form: Named, rings: RingSet, latest: Latest, other: Update) -> Updat
 
 def by_place(form: Named, rings: RingSet, latest: Latest, waiting: Sized, other: Updater) -> Updater:
     """A function that takes numbers by place; the rest, and all while anything waits, goes to `other`."""
+    if (made := _compiled(form, rings, latest, waiting, other)) is not None:
+        return made
     places = [f"{_PREFIX}{i}" for i in range(len(form.names))]
     parts = {
         "parameters": "".join(f"{place}=_ow_missing, " for place in places) + "/, *_ow_more, update=None",
@@ -146,13 +151,29 @@ def by_place(form: Named, rings: RingSet, latest: Latest, waiting: Sized, other:
     return written
 
 
+def _compiled(
+    form: Named, rings: RingSet, latest: Latest, waiting: Sized | None, other: Update | Updater
+) -> Callable[..., None] | None:
+    chute, number = rings.numbers, form.number
+
+    def put(numbers: tuple[float, ...], at: int, index: int | None) -> None:
+        chute.put(_entry(numbers, at, index, number))
+
+    said = compiled.Numbers(form.names, number, room(len(form.names)), _tag(form))
+    return compiled.update(said, rings, put=put, latest=latest, waiting=waiting, other=other)
+
+
+def _tag(form: Named) -> int:
+    return tag(int(Kind.STAMPED), form.number, len(form.names))
+
+
 def _written(
     form: Named, places: list[str], parts: dict[str, str], rings: RingSet, scope: dict[str, object]
 ) -> Any:
     count = len(form.names)
     payload, first = room(count), first_number(count + 2)
     length, ring = HEAD.size + payload, rings.numbers.ring
-    which = tag(int(Kind.STAMPED), form.number, count)
+    which = _tag(form)
     sizes = {
         "names": ", ".join(places), "tags": repr(b"\xcb" * count + b"\xcf"), "length": length,
         "size": padded(length), "step": ONE + padded(length) // ALIGN, "start": start(which), "tag": which,

@@ -1,11 +1,13 @@
-"""Ring sets that are removed when a test is over."""
+"""Ring sets that are removed when a test is over, and the two ways a short way may be had."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from overwatch.sdk.rings import compiled
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 
 SMALL = RingLimits(numbers_bytes=32 << 10, facts_bytes=16 << 10, forms_bytes=4 << 10, backlog_bytes=64 << 10)
@@ -33,3 +35,17 @@ def make_rings(tmp_path: Path) -> Iterator[MakeRings]:
 def rings(make_rings: MakeRings) -> RingSet:
     """One small ring set."""
     return make_rings()
+
+
+@pytest.fixture(scope="module", params=["compiled", "python"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How functions for records are made meanwhile."""
+    if request.param == "compiled" and compiled.COMPILED is None:
+        reason = "nothing was compiled: Overwatch was installed without a C compiler, or with an older source"
+        if os.environ.get("OVERWATCH_REQUIRE_REAL") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(compiled, "COMPILED", None)
+        yield request.param

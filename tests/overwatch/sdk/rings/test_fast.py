@@ -21,6 +21,8 @@ from overwatch.sdk.rings.source import RingSource
 from overwatch.sdk.rings.written import Latest
 from overwatch.sdk.values import RefusedError
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 class Trainer:
     """A run as far as the short way knows it."""

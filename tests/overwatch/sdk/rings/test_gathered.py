@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,8 @@ from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.rings.stretch import LEAST
 from overwatch.sdk.rings.written import Latest
+
+pytestmark = pytest.mark.usefixtures("way")
 
 LIMITS = RingLimits(numbers_bytes=128 << 10, facts_bytes=64 << 10, forms_bytes=16 << 10)
 POLICY = "overwatch.policy"
