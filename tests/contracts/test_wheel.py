@@ -52,7 +52,10 @@ def test_a_wheel_made_with_a_compiler_holds_the_compiled_rings_and_says_for_whom
         names = held.namelist()
         held.extract(module, tmp_path)
     assert [name for name in names if name.endswith((".so", ".c", ".h"))] == [module]
-    code = "import _compiled; from overwatch.sdk.rings import compiled; print(_compiled.EDITION, compiled.EDITION)"
+    code = (
+        "import _compiled; from overwatch.sdk.rings import compiled; "
+        "print(_compiled.EDITION, compiled.EDITION)"
+    )
     path = {"PYTHONPATH": str((tmp_path / module).parent)}
     found = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | path, check=True, capture_output=True, text=True

@@ -25,6 +25,7 @@
 #endif
 
 #include "checksums.h"
+#include "copying.h"
 
 /* As in `compiled.py`: another one is added there and here when what they tell each other changes. */
 #define EDITION 1
@@ -370,21 +371,33 @@ static int take_column(Shortcut *self, PyObject *column, char format, Py_buffer 
     return is_expected;
 }
 
-static uint8_t *copy_column(uint8_t *at, const Py_buffer *column) {
-    if (column->strides[0] == column->itemsize) {
-        memcpy(at, column->buf, (size_t)column->len);
-    } else {
+static size_t least(size_t one, ptrdiff_t other) { return other < 0 ? 0 : one < (size_t)other ? one : (size_t)other; }
+
+/* Copy a column to `at`; of a long payload, from `first` to `last`, only the ends are summed and come into caches. */
+static uint8_t *copy_column(uint8_t *at, const Py_buffer *column, const uint8_t *first, const uint8_t *last) {
+    const uint8_t *from = column->buf;
+    size_t bytes = (size_t)column->len;
+    if (column->strides[0] != column->itemsize) {
         for (Py_ssize_t row = 0; row < column->shape[0]; row++)
-            memcpy(at + row * column->itemsize, (char *)column->buf + row * column->strides[0],
-                   (size_t)column->itemsize);
+            memcpy(at + row * column->itemsize, from + row * column->strides[0], (size_t)column->itemsize);
+    } else if (last - first <= WHOLE_BYTES) {
+        memcpy(at, from, bytes);
+    } else {
+        size_t head = least(bytes, first + END_BYTES - at), rest = bytes - head;
+        size_t tail = least(rest, at + bytes - (last - END_BYTES));
+        memcpy(at, from, head);
+        copy_past(at + head, from + head, rest - tail);
+        memcpy(at + bytes - tail, from + bytes - tail, tail);
     }
-    return at + column->len;
+    return at + bytes;
 }
 
 static void write_columns(Shortcut *self, Place *place, const Py_buffer *columns, int64_t moment, int64_t index,
                           int64_t tag) {
     uint8_t *first = place->at + HEAD_BYTES, *at = first;
-    for (Py_ssize_t i = 0; i < self->count; i++) at = copy_column(at, columns + i);
+    const uint8_t *last = place->at + self->length;
+    for (Py_ssize_t i = 0; i < self->count; i++) at = copy_column(at, columns + i, first, last);
+    if (last - first > WHOLE_BYTES) settle();
     int64_t seed = (moment + index + tag) % self->prime;
     uint32_t sum = sum_any(first, self->length - HEAD_BYTES, (uint32_t)(seed < 0 ? seed + self->prime : seed));
     write_head(place->at, self, sum, place->word, moment, index, tag);

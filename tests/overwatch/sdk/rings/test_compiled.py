@@ -174,6 +174,22 @@ def test_columns_are_written_as_python_would_write_them(
     assert said.values["b"].array().tolist() == columns["b"].tolist()
 
 
+@pytest.mark.parametrize(("count", "rows"), [(1, 4000), (2, 700), (40, 100), (64, 300), (3, 1025)])
+def test_long_payloads_of_few_and_of_many_columns_are_copied_whole(
+    built: ModuleType, make_rings: MakeRings, monkeypatch: pytest.MonkeyPatch, count: int, rows: int
+) -> None:
+    """Wherever a column begins and ends in what is summed and in what is not."""
+    rings = make_rings(RingLimits(numbers_bytes=1 << 20, facts_bytes=12288, forms_bytes=8192))
+    dice = np.random.default_rng(rows)
+    columns = {f"c{place}": dice.random(rows).astype("f4") for place in range(count)}
+    trainer = Trainer(rings, monkeypatch, built)
+    for step in range(5):
+        trainer.envs(step=step, **columns)
+    assert trainer.others == 2
+    *_, said = trainer.said()
+    assert [column.data for column in said.values.values()] == [one.tobytes() for one in columns.values()]
+
+
 NUMBERS = st.one_of(st.floats(), st.sampled_from([0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 1.0, 5.0]))
 ROWS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=20, max_size=60)
 
