@@ -40,7 +40,7 @@
 enum { INDEX = MAX_NAMES, ENV_ID, LANE };
 
 /* What both kinds of functions know; Python objects first, so that they can be visited in one loop. */
-enum { NAMES, RING, TOKEN, ASIDE, VIEW, WAITING, OTHER, FLUSH, PUT, KWNAMES, LATEST, ARRAY, REFS };
+enum { NAMES, RING, TOKEN, ASIDE, VIEW, WAITING, OTHER, FLUSH, PUT, KWNAMES, STRANGE, LATEST, ARRAY, REFS };
 
 typedef struct {
     PyObject_HEAD
@@ -109,19 +109,24 @@ static int place_of(Shortcut *self, PyObject *name, Py_ssize_t expected) {
 /* Learn what the names of a call stand for; whether all are ours. A call from one place has one tuple of them. */
 static int learn(Shortcut *self, PyObject *kwnames) {
     Py_ssize_t given = PyTuple_GET_SIZE(kwnames);
+    uint8_t order[MAX_NAMES + 3];
     if (given > MAX_NAMES + 3) return 0;
-    Py_CLEAR(self->refs[KWNAMES]);
     for (Py_ssize_t i = 0; i < given; i++) {
         int place = place_of(self, PyTuple_GET_ITEM(kwnames, i), i);
         if (place < 0) return 0;
-        self->order[i] = (uint8_t)place;
+        order[i] = (uint8_t)place;
     }
-    self->refs[KWNAMES] = Py_NewRef(kwnames);
+    memcpy(self->order, order, (size_t)given);
+    Py_XSETREF(self->refs[KWNAMES], Py_NewRef(kwnames));
     return 1;
 }
 
 static inline int is_known(Shortcut *self, PyObject *kwnames) {
-    return kwnames == self->refs[KWNAMES] || learn(self, kwnames);
+    if (kwnames == self->refs[KWNAMES]) return 1;
+    if (kwnames == self->refs[STRANGE]) return 0;
+    if (learn(self, kwnames)) return 1;
+    Py_XSETREF(self->refs[STRANGE], Py_NewRef(kwnames));
+    return 0;
 }
 
 static void write_head(uint8_t *at, Shortcut *self, uint32_t sum, uint64_t word, int64_t moment, int64_t index,

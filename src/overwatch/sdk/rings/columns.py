@@ -35,7 +35,7 @@ from overwatch.sdk.rings.layout import (
 from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.writer import Entry
-from overwatch.sdk.rings.written import is_parameter
+from overwatch.sdk.rings.written import MAX_CHAIN, is_parameter
 from overwatch.sdk.values import RefusedError
 
 MAX_FORMS: Final = 1024
@@ -120,6 +120,10 @@ class FastColumns:
         self._scope = scope
         self._home = home
         self._known: dict[tuple[tuple[str, ...], str], _Known | None] = {}
+        self._head = None if home is None else home.envs
+        """The newest function; each leaves to the one before what it was not written for."""
+        self._chained: set[tuple[int, int]] = set()
+        """Forms and lengths that have one."""
 
     def put(self, env_id: Any, step: int | None, columns: Mapping[str, Any]) -> None:
         """One array a name; without `env_id` the envs are 0, 1, 2, ..."""
@@ -178,12 +182,21 @@ class FastColumns:
             chute.flush()
 
     def _write(self, known: _Known, names: tuple[str, ...], views: list[memoryview]) -> None:
-        """Write and install the function for columns like these."""
-        size = padded(HEAD.size + sum(view.nbytes for view in views))
-        if self._home is not None and len(names) <= _MAX_WRITTEN and size <= self._chute.ring.largest:
-            written = _written(known, names, views, self._rings, self._home)
-            if written is not None:
-                self._home.install(written)
+        """Write and install the function for columns like these, before those for others."""
+        size, chained = padded(HEAD.size + sum(view.nbytes for view in views)), (known.number, len(views[0]))
+        if self._home is None or self._head is None or chained in self._chained:
+            return
+        if len(names) > _MAX_WRITTEN or size > self._chute.ring.largest:
+            return
+        if len(self._chained) >= MAX_CHAIN:
+            self._chained.clear()
+            self._head = self._home.envs
+        home = Home(self._head, self._home.install, self._home.waiting)
+        written = _written(known, names, views, self._rings, home)
+        if written is not None:
+            self._head = written
+            self._chained.add(chained)
+            self._home.install(written)
 
     def _find(self, names: tuple[str, ...], letters: str, has_ids: bool) -> _Known | None:  # noqa: FBT001
         key = names, letters

@@ -24,7 +24,16 @@ from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.stamped import NUMBER, first_number
 from overwatch.sdk.rings.writer import Entry
-from overwatch.sdk.rings.written import MAX_WRITTEN, Latest, Named, Update, Updater, by_name, by_place
+from overwatch.sdk.rings.written import (
+    MAX_CHAIN,
+    MAX_WRITTEN,
+    Latest,
+    Named,
+    Update,
+    Updater,
+    by_name,
+    by_place,
+)
 from overwatch.sdk.values import RefusedError
 
 MAX_FORMS: Final = 1024
@@ -72,6 +81,10 @@ class Fast:
         self._slow = slow
         self._install = install
         self._known: dict[tuple[str, ...], _Known | None] = {}
+        self._head: Update = self.update
+        """The newest function; each leaves to the one before what it was not written for."""
+        self._chained: set[int] = set()
+        """Forms that have one."""
 
     def update(self, /, *, update: int | None = None, **values: Any) -> None:
         """Numbers of one policy update; short once their names were seen before."""
@@ -111,10 +124,16 @@ class Fast:
         return _Known(names=names, number=number, first=first_number(len(names)), tags=_FLOAT * len(names))
 
     def _write(self, known: _Known) -> None:
-        """Write and install the function for a form."""
-        if len(known.names) <= MAX_WRITTEN:
-            form = Named(known.names, known.number)
-            self._install(by_name(form, self._rings, self._latest, self.update))
+        """Write and install the function for a form that has none, before those of other forms."""
+        if len(known.names) > MAX_WRITTEN or known.number in self._chained:
+            return
+        if len(self._chained) >= MAX_CHAIN:
+            self._chained.clear()
+            self._head = self.update
+        form = Named(known.names, known.number)
+        self._head = by_name(form, self._rings, self._latest, self._head)
+        self._chained.add(known.number)
+        self._install(self._head)
 
     def updater(self, names: tuple[str, ...], waiting: Sized, other: Updater) -> Updater | None:
         """A function that takes numbers of these names by place; `None` where none can be written now.

@@ -30,6 +30,8 @@ from overwatch.sdk.rings.writer import Entry
 
 MAX_WRITTEN: Final = compiled.MAX_NAMES
 """Names of the largest update that a function is written for."""
+MAX_CHAIN: Final = 4
+"""Functions that are asked one after the other; a trainer has one or two kinds of updates."""
 _PREFIX: Final = "_ow_"
 _encode: Final = msgspec.msgpack.Encoder().encode
 _STAMPED_HEAD: Final = "<IIQ16xQ"

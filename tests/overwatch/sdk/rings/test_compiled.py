@@ -303,7 +303,7 @@ def test_a_call_holds_on_to_nothing(
     assert all(abs(one - other) < 50 for one, other in zip(before, after, strict=True)), (before, after)
     watched.clear()
     held = sys.getrefcount(chute.ring)
-    trainer.update = trainer.envs = None
+    trainer.update = trainer.envs = trainer.fast = trainer.columns = None  # type: ignore[assignment]
     gc.collect()
     left = sys.getrefcount(chute.ring)
     assert left == held - 2

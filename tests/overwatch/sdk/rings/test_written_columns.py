@@ -12,6 +12,7 @@ from overwatch.events import Column, Measured
 from overwatch.sdk.rings.columns import Envs, FastColumns, Home
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import RingSource
+from overwatch.sdk.rings.written import MAX_CHAIN
 from tests.overwatch.sdk.rings.conftest import MakeRings
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -186,6 +187,35 @@ def test_the_columns_in_use_get_the_function(trainer: Trainer) -> None:
         trainer.envs(a=np.ones(rows))
         assert trainer.through == []
         trainer.said()
+
+
+def test_columns_of_several_kinds_keep_their_functions(trainer: Trainer) -> None:
+    """Other names, other numbers and other lengths in turns: none goes the general way any more."""
+    kinds: list[dict[str, np.ndarray[Any, Any]]] = [
+        {"a": A}, {"a": A.astype("f4")}, {"a": A, "b": B}, {"c": np.ones(9)},
+    ]  # fmt: skip
+    for _ in range(2):
+        for kind in kinds:
+            trainer.envs(**kind)
+    trainer.said()
+    trainer.through.clear()
+    for index in range(300):
+        kind = kinds[index % len(kinds)]
+        trainer.envs(step=index, **kind)
+        (said,) = trainer.said()
+        assert said.values == {f"full.{name}": Column.of(column) for name, column in kind.items()}
+    assert trainer.through == []
+    assert trainer.written == len(kinds)
+
+
+def test_of_more_kinds_than_functions_all_arrive(trainer: Trainer) -> None:
+    """However many lengths take turns: no function asks more than a few others."""
+    for index in range(400):
+        column = np.arange(2.0 + index * 7 % 9)
+        trainer.envs(step=index, a=column)
+        (said,) = trainer.said()
+        assert said.values == {"full.a": Column.of(column)}
+    assert len(trainer.columns._chained) <= MAX_CHAIN
 
 
 def test_what_is_in_the_ring_is_a_copy(warm: Trainer) -> None:
