@@ -1,9 +1,9 @@
-"""The short way of `run.update`: twelve numbers into the ring in about a microsecond.
+"""The short way of `run.update`: twelve numbers into the ring in a microsecond or less.
 
 Names that come again are a form, so a record holds numbers only. msgspec writes exact floats as nine bytes
 each and refuses what it does not know without running its code; so where every ninth byte says "float", all
-values were floats, none had to be asked, and no device was waited for. For the form in use a function is
-written, see `written`.
+values were floats, none had to be asked, and no device was waited for. For each form in use a function is
+made, see `written` and `compiled`.
 
 Rules: everything unusual goes to `slow`, which must end in `RingSet.put`. Never raises by itself but for what
 `slow` raises. Must not know the catalogue.

@@ -3,16 +3,27 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from overwatch.sdk.rings import compiled
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
+from overwatch.sdk.rings.source import RingSource
 
 SMALL = RingLimits(numbers_bytes=32 << 10, facts_bytes=16 << 10, forms_bytes=4 << 10, backlog_bytes=64 << 10)
 
 MakeRings = Callable[..., RingSet]
+
+
+def drained(source: RingSource) -> list[Any]:
+    """What a reader is told, all of it released."""
+    items = source.read()
+    for item in items:
+        source.done(item)
+    assert source.malformed == 0
+    return [item.said for item in items]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from overwatch.sdk.frames import Update
 from overwatch.sdk.rings.columns import FastColumns
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import RingSource
-from tests.overwatch.sdk.rings.conftest import MakeRings
+from tests.overwatch.sdk.rings.conftest import MakeRings, drained
 
 
 class Trainer:
@@ -26,11 +26,7 @@ class Trainer:
 
     def said(self) -> list[Any]:
         """What came out."""
-        items = self.source.read()
-        for item in items:
-            self.source.done(item)
-        assert self.source.malformed == 0
-        return [item.said for item in items]
+        return drained(self.source)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import RingSource
 from overwatch.sdk.rings.stamped import place_of_index, room, stamp, start
 from overwatch.sdk.rings.written import Latest
-from tests.overwatch.sdk.rings.conftest import SMALL, MakeRings
+from tests.overwatch.sdk.rings.conftest import SMALL, MakeRings, drained
 
 KL, ENTROPY = "overwatch.policy.kl_divergence", "overwatch.policy.entropy"
 
@@ -77,11 +77,7 @@ class Trainer:
 
     def said(self) -> list[Any]:
         """What came out."""
-        items = self.source.read()
-        for item in items:
-            self.source.done(item)
-        assert self.source.malformed == 0
-        return [item.said for item in items]
+        return drained(self.source)
 
     def newest(self) -> bytes:
         """The bytes of the last record, without what only fills it up."""

@@ -20,6 +20,7 @@ from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
 from overwatch.sdk.rings.written import MAX_CHAIN, Latest
 from overwatch.sdk.values import RefusedError
+from tests.overwatch.sdk.rings.conftest import drained
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -50,11 +51,7 @@ class Trainer:
 
     def said(self) -> list[Any]:
         """What came out."""
-        items = self.source.read()
-        for item in items:
-            self.source.done(item)
-        assert self.source.malformed == 0
-        return [item.said for item in items]
+        return drained(self.source)
 
 
 @pytest.fixture

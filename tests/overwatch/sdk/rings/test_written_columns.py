@@ -13,7 +13,7 @@ from overwatch.sdk.rings.columns import Envs, FastColumns, Home
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import RingSource
 from overwatch.sdk.rings.written import MAX_CHAIN
-from tests.overwatch.sdk.rings.conftest import MakeRings
+from tests.overwatch.sdk.rings.conftest import MakeRings, drained
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -52,11 +52,7 @@ class Trainer:
 
     def said(self) -> list[Any]:
         """What came out."""
-        items = self.source.read()
-        for item in items:
-            self.source.done(item)
-        assert self.source.malformed == 0
-        return [item.said for item in items]
+        return drained(self.source)
 
 
 @pytest.fixture
