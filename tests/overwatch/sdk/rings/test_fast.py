@@ -18,7 +18,7 @@ from overwatch.sdk.frames import Update
 from overwatch.sdk.rings.fast import MAX_FORMS, Fast
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
-from overwatch.sdk.rings.written import MAX_CHAIN, Latest
+from overwatch.sdk.rings.written import Latest
 from overwatch.sdk.values import RefusedError
 from tests.overwatch.sdk.rings.conftest import drained
 
@@ -241,31 +241,6 @@ def test_ever_new_names_do_not_fill_memory(trainer: Trainer) -> None:
     trainer.said()
     assert len(trainer.slow) > 100
     assert len(trainer.fast._known) == MAX_FORMS
-
-
-def test_updates_of_several_kinds_keep_their_functions(trainer: Trainer) -> None:
-    """Told in turns, as a trainer and its evaluation do, none goes the general way any more."""
-    kinds: list[dict[str, float]] = [{"kl": 1.0}, {"loss": 2.0, "kl": 3.0}, {"eval": 4.0}, {"loss": 5.0}]
-    for _ in range(4):
-        for kind in kinds:
-            trainer.update(**kind)
-    assert trainer.written == len(kinds)
-    uses = {names: known.uses for names, known in trainer.fast._known.items() if known}
-    trainer.said()
-    for index in range(300):
-        trainer.update(update=index, **kinds[index % len(kinds)])
-        assert values_of(trainer.said()) == [{f"full.{k}": v for k, v in kinds[index % len(kinds)].items()}]
-    assert {names: known.uses for names, known in trainer.fast._known.items() if known} == uses
-    assert trainer.written == len(kinds)
-
-
-def test_of_more_kinds_than_functions_all_arrive(trainer: Trainer) -> None:
-    """However many take turns: no function asks more than a few others."""
-    for index in range(400):
-        kind = f"kind{index * 7 % 9}"
-        trainer.update(update=index, **{kind: 1.5})
-        assert values_of(trainer.said()) == [{f"full.{kind}": 1.5}]
-    assert len(trainer.fast._chained) <= MAX_CHAIN
 
 
 NAMES = st.text("abc", max_size=3)
