@@ -1,7 +1,8 @@
-/* The sums of records, as `layout.checksum` has them: Adler-32 of few bytes, CRC-32 of more, of many both ends.
+/* The sums of records, as `layout.checksum` has them: CRC-32, of many bytes that of both ends.
  *
- * The CRC is folded 16 bytes at a time where the processor multiplies without carries (Gopal et al., "Fast CRC
- * Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009), else four bytes at a time by tables.
+ * It is folded 16 bytes at a time where the processor multiplies without carries (Gopal et al., "Fast CRC
+ * Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009) and what is left goes by half bytes, whose
+ * table is one line of a cache; elsewhere four bytes at a time go by tables.
  */
 #ifndef OVERWATCH_CHECKSUMS_H
 #define OVERWATCH_CHECKSUMS_H
@@ -17,9 +18,10 @@
 #define HAS_FOLDING 0
 #endif
 
-enum { SHORT_BYTES = 256, WHOLE_BYTES = 4096, END_BYTES = 2048 };
+enum { WHOLE_BYTES = 4096, END_BYTES = 2048 };
 
 static uint32_t crc_tables[4][256];
+static uint32_t crc_halves[16];
 static int can_fold;
 
 static void prepare_sums(void) {
@@ -33,20 +35,11 @@ static void prepare_sums(void) {
             uint32_t before = crc_tables[table - 1][i];
             crc_tables[table][i] = before >> 8 ^ crc_tables[0][before & 0xFF];
         }
+    for (int i = 0; i < 16; i++) crc_halves[i] = crc_tables[0][i << 4 & 0xFF];
 #if HAS_FOLDING
     __builtin_cpu_init();
     can_fold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
 #endif
-}
-
-/* At most `SHORT_BYTES`, after which neither sum can have wrapped. */
-static uint32_t adler(const uint8_t *data, size_t length, uint32_t start) {
-    uint32_t low = start & 0xFFFF, high = start >> 16;
-    while (length--) {
-        low += *data++;
-        high += low;
-    }
-    return high % 65521 << 16 | low % 65521;
 }
 
 /* Without the inversions at both ends. */
@@ -63,6 +56,16 @@ static uint32_t crc_by_table(const uint8_t *data, size_t length, uint32_t crc) {
 }
 
 #if HAS_FOLDING
+/* Of few bytes; without the inversions at both ends. */
+static uint32_t crc_by_halves(const uint8_t *data, size_t length, uint32_t crc) {
+    while (length--) {
+        crc ^= *data++;
+        crc = crc >> 4 ^ crc_halves[crc & 0xF];
+        crc = crc >> 4 ^ crc_halves[crc & 0xF];
+    }
+    return crc;
+}
+
 __attribute__((target("pclmul,sse4.1"))) static __m128i folded(__m128i sum, __m128i by, __m128i next) {
     __m128i low = _mm_clmulepi64_si128(sum, by, 0x00), high = _mm_clmulepi64_si128(sum, by, 0x11);
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
@@ -103,20 +106,14 @@ static uint32_t crc(const uint8_t *data, size_t length, uint32_t start) {
     if (can_fold && length >= 64) {
         size_t whole = length & ~(size_t)15;
         sum = crc_by_folding(data, whole, sum);
-        data += whole;
-        length -= whole;
+        return ~crc_by_halves(data + whole, length - whole, sum);
     }
 #endif
     return ~crc_by_table(data, length, sum);
 }
 
-/* Of the first `length` bytes of a payload that has room for `payload`, which says what sum it has. */
-static uint32_t sum_short(uint64_t payload, const uint8_t *data, size_t length, uint32_t start) {
-    return payload <= SHORT_BYTES ? adler(data, length, start) : crc(data, length, start);
-}
-
 static uint32_t sum_any(const uint8_t *data, uint64_t length, uint32_t start) {
-    if (length <= WHOLE_BYTES) return sum_short(length, data, length, start);
+    if (length <= WHOLE_BYTES) return crc(data, length, start);
     return crc(data + length - END_BYTES, END_BYTES, crc(data, END_BYTES, start));
 }
 

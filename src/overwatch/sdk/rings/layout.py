@@ -13,9 +13,9 @@ import struct
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
-from zlib import adler32, crc32
+from zlib import crc32
 
-MAGIC: Final = int.from_bytes(b"OWRING02", "little")
+MAGIC: Final = int.from_bytes(b"OWRING03", "little")
 HEADER_BYTES: Final = 4096
 ALIGN: Final = 8
 
@@ -60,7 +60,6 @@ FORM: Final = struct.Struct("<II")
 LENGTH: Final = struct.Struct("<I")
 
 PRIME: Final = 1_073_741_789
-SHORT: Final = 256
 WHOLE: Final = 4096
 _END: Final = 2048
 
@@ -119,13 +118,10 @@ def seed(at: int, index: int, tag: int) -> int:
 
 
 def checksum(payload: "bytes | memoryview", start: int) -> int:
-    """CRC32 of a payload; of one longer than 4 KiB only both ends, of one up to 256 bytes Adler-32.
+    """CRC32 of a payload; of one longer than 4 KiB only both ends.
 
-    A torn copy shows at its end, and `crc32` of much data would hand over the interpreter lock. For few bytes
-    Adler-32 takes a third of the time; the numbers of an update have no use for more.
+    A torn copy shows at its end, and `crc32` of much data would hand over the interpreter lock.
     """
-    if len(payload) <= SHORT:
-        return adler32(payload, start)
     if len(payload) <= WHOLE:
         return crc32(payload, start)
     return crc32(payload[-_END:], crc32(payload[:_END], start))
@@ -133,4 +129,4 @@ def checksum(payload: "bytes | memoryview", start: int) -> int:
 
 def summing(length: int) -> Callable[[bytes | memoryview, int], int]:
     """What `checksum` does with payloads of this length, without asking for it."""
-    return adler32 if length <= SHORT else crc32 if length <= WHOLE else checksum
+    return crc32 if length <= WHOLE else checksum

@@ -1,12 +1,12 @@
-"""What a checksum finds, whichever of the three it is."""
+"""What a checksum finds, of a whole payload and of both ends."""
 
 import msgspec
 import numpy as np
 import pytest
 
-from overwatch.sdk.rings.layout import PRIME, SHORT, WHOLE, checksum, seed, summing
+from overwatch.sdk.rings.layout import PRIME, WHOLE, checksum, seed, summing
 
-LENGTHS = [1, 40, 109, SHORT, SHORT + 1, 1000, WHOLE, WHOLE + 1, 50_000]
+LENGTHS = [1, 40, 109, 256, 257, 1000, WHOLE, WHOLE + 1, 50_000]
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -1,7 +1,5 @@
 """An update in one piece is read as it was written, or not at all."""
 
-from zlib import adler32
-
 import msgspec
 import pytest
 
@@ -58,7 +56,6 @@ def test_another_count_of_numbers_is_no_such_update(names: int) -> None:
 
 def test_a_short_index_is_summed_as_the_longest_would_be() -> None:
     """Which sum it is hangs on the room for a payload, and not on what is used of it."""
-    for names in range(1, 40):
+    for names in (*range(1, 40), 453, 454, 455):
         payload, which, found = payload_of((0.5,) * names, None)
         assert opened(payload, names, which, found) is not None
-    assert summing(room(12)) is adler32
