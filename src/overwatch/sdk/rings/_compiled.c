@@ -309,10 +309,7 @@ static PyObject *call_update(PyObject *callable, PyObject *const *given, size_t 
     Shortcut *self = (Shortcut *)callable;
     Py_ssize_t by_place = PyVectorcall_NARGS(flags), by_name = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
     PyObject *sorted[MAX_NAMES], *const *numbers = given, *index = Py_None;
-    if (self->refs[OTHER] == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "this run is gone");
-        return NULL;
-    }
+    if (self->refs[OTHER] == NULL) Py_RETURN_NONE; /* called by a finaliser, when the run is being collected */
     if (self->refs[WAITING] != NULL) {
         if (by_place != self->count || by_name > 1 || size_of(self->refs[WAITING]) != 0) goto other;
         if (by_name) {
@@ -412,10 +409,7 @@ static PyObject *call_envs(PyObject *callable, PyObject *const *given, size_t fl
     Py_ssize_t by_name = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames), taken = 0;
     PyObject *sorted[MAX_NAMES], *step = Py_None;
     Py_buffer columns[MAX_NAMES];
-    if (self->refs[OTHER] == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "this run is gone");
-        return NULL;
-    }
+    if (self->refs[OTHER] == NULL) Py_RETURN_NONE; /* called by a finaliser, when the run is being collected */
     if (PyVectorcall_NARGS(flags) != 0 || by_name < self->count || !is_known(self, kwnames)) goto other;
     if (size_of(self->refs[WAITING]) != 0) goto other;
     Py_ssize_t named = 0;
