@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from overwatch.catalog import Scope
@@ -32,7 +32,7 @@ from overwatch.sdk.rings.written import Latest
 
 pytestmark = pytest.mark.usefixtures("way")
 
-LIMITS = RingLimits(numbers_bytes=128 << 10, facts_bytes=64 << 10, forms_bytes=16 << 10)
+LIMITS = RingLimits(numbers_bytes=512 << 10, facts_bytes=64 << 10, forms_bytes=16 << 10)
 POLICY = "overwatch.policy"
 NAMES = {
     "a": (f"{POLICY}.kl_divergence", f"{POLICY}.entropy", "mine"),
@@ -167,6 +167,10 @@ stretches = st.tuples(
 )
 
 
+@example(
+    rounds=[[(["a", "a", "wide", "wide"], 36, 0.0, None)] * 2 + [(["envs"], 1, 0.0, None)]],
+    limit=7, odd=0, wrong=float("nan"),
+)  # fmt: skip
 @given(
     st.lists(st.lists(stretches, min_size=1, max_size=3), min_size=1, max_size=4),
     st.sampled_from([7, 16, 50, 1024]),
