@@ -12,6 +12,8 @@ from typing import Final
 
 import click
 
+from overwatch.os_signals import heard
+
 CLOSE_S: Final = 10.0
 
 
@@ -20,13 +22,12 @@ def agent(run_id: str, endpoint: str | None) -> int:
     import overwatch.sdk
 
     over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
-    host = os.environ.get("K8S_NODE_NAME") or socket.gethostname()
-    run = overwatch.sdk.start(run_id=run_id, role=f"agent-{host}"[:64], rank=0, endpoint=endpoint)
-    click.echo(f"telling run {run_id} about {host}; stop with SIGTERM or ctrl-c", err=True)
-    over.wait()
-    ended = run.close(CLOSE_S)
+    with heard((signal.SIGTERM, signal.SIGINT), lambda _: over.set()):
+        host = os.environ.get("K8S_NODE_NAME") or socket.gethostname()
+        run = overwatch.sdk.start(run_id=run_id, role=f"agent-{host}"[:64], rank=0, endpoint=endpoint)
+        click.echo(f"telling run {run_id} about {host}; stop with SIGTERM or ctrl-c", err=True)
+        over.wait()
+        ended = run.close(CLOSE_S)
     if not ended.delivered:
         click.echo("not everything was delivered; `overwatch sync` does that later", err=True)
     return 0 if ended.delivered else 1

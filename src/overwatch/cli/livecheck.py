@@ -18,6 +18,7 @@ import click
 from overwatch.cli.listening import Heard, ListeningError, listen
 from overwatch.conventions import Advice, LiveCheck, Report, registry
 from overwatch.journal import Signal
+from overwatch.os_signals import heard
 from overwatch.otlp import wire
 from overwatch.otlp.jsonl import MalformedJson, from_json
 
@@ -143,8 +144,7 @@ def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> None:
                 click.echo(f"listening at {stack.enter_context(listen(place, take))}", err=True)
         except ListeningError as error:
             raise NothingReadError(str(error)) from error
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: over.set())
+        stack.enter_context(heard((signal.SIGINT, signal.SIGTERM), lambda _: over.set()))
         over.wait(seconds)
 
 

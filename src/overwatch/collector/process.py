@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
-from types import FrameType
 from typing import Final
 
 from overwatch import __version__
@@ -22,6 +21,7 @@ from overwatch.collector.limits import return_memory_soon
 from overwatch.collector.secrets import texts_in
 from overwatch.collector.service import Service, StartError
 from overwatch.collector.settings import CollectorConfig
+from overwatch.os_signals import heard
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _SWITCH_S: Final = 0.0001
@@ -75,11 +75,11 @@ def _serve(service: Service, asked: SimpleQueue[int]) -> int:
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
-    """The signals that come, in order; handlers of before are put back."""
+    """The signals that come, in order."""
     asked: SimpleQueue[int] = SimpleQueue()
     ending = False
 
-    def on_signal(number: int, _: FrameType | None) -> None:
+    def tell(number: int) -> None:
         nonlocal ending
         if number in _ENDING:
             if ending:
@@ -87,12 +87,8 @@ def _signals() -> Iterator[SimpleQueue[int]]:
             ending = True
         asked.put(number)
 
-    before = {number: signal.signal(number, on_signal) for number in (*_ENDING, signal.SIGHUP)}
-    try:
+    with heard((*_ENDING, signal.SIGHUP), tell):
         yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -210,6 +210,20 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         process.wait()
 
 
+def test_a_signal_that_another_thread_takes_stops_it(tmp_path: Path) -> None:
+    """The kernel may give SIGTERM to any thread of the process; the main thread waits in a lock all along."""
+    process = spawn(tmp_path)
+    try:
+        ready(tmp_path, process)
+        eventually(lambda: "accepts;" in (tmp_path / "collector.log").read_text())
+        others = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()} - {process.pid}
+        os.kill(min(others), signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_part_that_fails_to_stop_keeps_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
