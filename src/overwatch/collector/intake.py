@@ -24,6 +24,8 @@ from overwatch.journal import Batch, Journal, JournalFullError, Made, Signal
 from overwatch.otlp import elements, jsonl, validate
 from overwatch.otlp.decode import Decoded, MalformedBody
 
+TINY_BYTES: Final = 1024
+"""Bodies up to this size are decoded sooner than a turn can be waited for."""
 RETRY_AFTER_S: Final = 2
 """How long a sender should wait when there is no room, in seconds."""
 
@@ -164,14 +166,16 @@ class Intake:
         return None
 
     def take_at_once(self, body: Body, tell: Callable[[Accepted | RefusedError], None]) -> bool:
-        """As `take`, without a task: where its shape is known and no other body waits for a turn; else false.
+        """As `take`, without a task: where it takes no time to say what is in it; else false.
 
+        That is of a known shape while no other body waits for a turn, or tiny, of a peer whose turn is next.
         What became of it is told later, in this loop. Raises `RefusedError` where that is known now.
         """
         known = None
         if self._turns.is_free and not body.json:
             known = self._decoding.recognise(body.signal, body.data)
-        if known is None:
+        is_next = not body.json and len(body.data) <= TINY_BYTES and self._turns.is_next(body.peer)
+        if known is None and not is_next:
             return False
         self._turns.pass_by(body.peer, len(body.data))
         self._shares.spend(body.peer, len(body.data))

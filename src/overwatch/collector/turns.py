@@ -48,6 +48,12 @@ class _Kind:
             self._ends = {peer: end for peer, end in self._ends.items() if end > self._reached}
         return start
 
+    def is_next(self, peer: str) -> bool:
+        """Whether a peer had no more than one that always waits, and nobody waits who had as little."""
+        return self._ends.get(peer, 0) <= self._reached and not (
+            self.waiting and self.waiting[0].start <= self._reached
+        )
+
     def add(self, peer: str, size: int) -> asyncio.Future[None]:
         """A body waits; the future is its turn."""
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -106,7 +112,13 @@ class Turns:
         """Whether a small body would have its turn at once."""
         return not self._small.busy and not self._small.waiting
 
+    def is_next(self, peer: str) -> bool:
+        """Whether a small body of a peer would go before all that wait."""
+        return self._small.is_next(peer)
+
     def pass_by(self, peer: str, size: int) -> None:
-        """Have a small body's turn, where it is free; it ends by itself once the sockets were looked at."""
-        self._small.enter(self._small.charge(peer, size))
-        self._small.end()
+        """Have a small body's turn at once; it ends by itself once the sockets were looked at."""
+        start = self._small.charge(peer, size)
+        if not self._small.busy:
+            self._small.enter(start)
+            self._small.end()

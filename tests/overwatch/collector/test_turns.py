@@ -88,6 +88,24 @@ def test_a_peers_own_bodies_keep_their_order() -> None:
     assert order_of([("one", 10, False)] * 9) == list(range(9))
 
 
+def test_who_sent_little_is_next_while_another_has_its_turn_and_who_sent_much_is_not() -> None:
+    """Whoever has a body waiting, or owes bytes, is not next; what passes by is charged, and ends no turn."""
+
+    async def run() -> list[bool]:
+        turns = Turns()
+        async with turns.turn("flood", MUCH, heavy=False):
+            waiting = asyncio.create_task(turns.turn("flood", MUCH, heavy=False).__aenter__())
+            await asyncio.sleep(0)
+            told = [turns.is_next("good"), turns.is_next("flood")]
+            turns.pass_by("good", 100)
+            await asyncio.sleep(0)
+            told += [turns.is_next("good"), waiting.done()]
+        await waiting
+        return [*told, turns.is_free]
+
+    assert asyncio.run(run()) == [True, False, False, False, False]
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1 << 20), st.booleans()), max_size=20),

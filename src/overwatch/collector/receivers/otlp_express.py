@@ -5,9 +5,9 @@ byte for byte the same but for the length of its body, would be judged and read 
 goes straight to the intake, and its answer straight to the connection.
 
 Rules: only what the web server judged on this very connection, a few seconds ago, with the tokens that hold
-now. Whatever is not as plain as that (other words, a body that lingers or that cannot be inflated, requests
-that do not wait for answers, no room) is the web server's, from its first byte on. Runs in the event loop
-only. Must not know what a body means.
+now; who is not admitted is told so at once. Whatever is not as plain as that (other words, a body that
+lingers or that cannot be inflated, requests that do not wait for answers, no room) is the web server's, from
+its first byte on. Runs in the event loop only. Must not know what a body means.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from overwatch.collector.crowd import Crowd
 from overwatch.collector.intake import Accepted, Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.receivers.bodies import BadGzipError, Inflater, TooLargeError
+from overwatch.collector.receivers.judged_head import JudgedHead
 from overwatch.journal import Signal
 
 FRESH_S: Final = 10.0
@@ -36,7 +37,6 @@ INFLATED: Final = 1 << 20
 """What inflates to more bytes is the web server's, which does it in slices."""
 _MOST_HEADS: Final = 4
 _MOST_HEAD_BYTES: Final = 8 << 10
-_MOST_DIGITS: Final = 9
 _END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
 _ODD: Final = (hdrs.EXPECT, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE, hdrs.TRAILER)
@@ -58,27 +58,6 @@ class Manners(NamedTuple):
     """An answer in protobuf."""
     epoch: Callable[[], int]
     """Another number whenever judgements of before do not hold any more."""
-
-
-class _Head(NamedTuple):
-    """A head that was judged: what lies before and after the length of the body."""
-
-    before: bytes
-    after: bytes
-    signal: Signal
-    gzipped: bool
-    epoch: int
-
-    def length(self, data: bytes) -> tuple[int, int] | None:
-        """The length of the body of a request that begins so, and where the body begins."""
-        if not data.startswith(self.before):
-            return None
-        at = len(self.before)
-        end = data.find(b"\r", at, at + _MOST_DIGITS + 1)
-        digits = data[at:end] if end > 0 else b""
-        if not digits.isdigit() or not data.startswith(self.after, end):
-            return None
-        return int(digits), end + len(self.after)
 
 
 class Express:
@@ -162,6 +141,8 @@ class _At(Enum):
     """Of a request of ours not all has come."""
     TAKEN = auto()
     """A request of ours is being taken in."""
+    REFUSED = auto()
+    """A request of ours was answered before all of its body has come."""
     THEIRS = auto()
     """The web server is at a request, whose end is known."""
     PASSED = auto()
@@ -178,11 +159,11 @@ class _Line(asyncio.Protocol):
         self._at = _At.IDLE
         self._transport: asyncio.Transport | None = None
         self._peer = ""
-        self._heads: list[_Head] = []
+        self._heads: list[JudgedHead] = []
         self._head = b""
         """Of the request that the web server is at."""
         self._left = 0
-        """Bytes of its body that have not come."""
+        """Bytes of its body, or of that of a refused request, that have not come."""
         self._judged_at = 0.0
         self._raw: list[bytes] = []
         """What came of a request of ours, and where its body begins and ends."""
@@ -234,6 +215,12 @@ class _Line(asyncio.Protocol):
                 self._early.append(data)
                 if self._transport is not None:
                     self._transport.pause_reading()
+            case _At.REFUSED:
+                self._left -= len(data)
+                if self._left <= 0:
+                    self._at = _At.IDLE
+                if self._left < 0:
+                    self.data_received(data[self._left :])
             case _At.THEIRS:
                 self._left -= len(data)
                 # Who does not wait for an answer would get ours before the web server's.
@@ -264,7 +251,7 @@ class _Line(asyncio.Protocol):
         before, after = self._head[: match.start(1)], self._head[match.end(1) :]
         others = [head for head in self._heads if head[:2] != (before, after)]
         epoch = self._express.manners.epoch()
-        self._heads = [_Head(before, after, signal, gzipped, epoch), *others][:_MOST_HEADS]
+        self._heads = [JudgedHead(before, after, signal, gzipped, epoch), *others][:_MOST_HEADS]
         self._judged_at = time.monotonic()
 
     def _recognised(self, data: bytes) -> bool:
@@ -281,8 +268,10 @@ class _Line(asyncio.Protocol):
         manners = express.manners
         free = express.reading < manners.most and not transport.get_write_buffer_size()
         fits = found[0] <= manners.limit and head.epoch == manners.epoch()
-        if not free or not fits or not express.intake.admits(self._peer):
+        if not free or not fits:
             return False
+        if not express.intake.admits(self._peer):
+            return self._turned_away(transport, head.signal, sum(found) - len(data))
         self._crowd.begin(transport)
         express.begin()
         self._at, self._signal, self._raw = _At.BODY, head.signal, [data]
@@ -291,6 +280,22 @@ class _Line(asyncio.Protocol):
         self._inflater = Inflater(min(manners.limit, INFLATED)) if head.gzipped else None
         self._grow(data[self._begin :] if self._inflater is not None else memoryview(data)[self._begin :])
         return True
+
+    def _turned_away(self, transport: asyncio.Transport, signal: Signal, left: int) -> bool:
+        """Answer a request that is not admitted, and pass over the rest of its body: it must cost little."""
+        express = self._express
+        if left < 0:
+            return False
+        try:
+            express.intake.admit(express.manners.transport, self._peer)
+        except RefusedError as error:
+            self._crowd.begin(transport)
+            transport.write(express.words(signal, error))
+            express.served += 1
+            self._crowd.end(transport)
+            self._at, self._left = _At.REFUSED if left else _At.IDLE, left
+            return True
+        return False
 
     def _grow(self, data: bytes | memoryview) -> None:
         """More of a body of ours has come."""
@@ -325,20 +330,23 @@ class _Line(asyncio.Protocol):
         try:
             if not express.intake.take_at_once(body, self._answer):
                 self._task = asyncio.get_running_loop().create_task(self._wait_for(body))
-        except RefusedError as error:
-            self._answer(error)
+        except Exception as error:  # noqa: BLE001 as `_refused_by` says
+            self._answer(self._refused_by(error, body))
 
     async def _wait_for(self, body: Body) -> None:
-        """The border of a request of ours, as the web server's handler is of its own."""
         try:
             said: Said = await self._express.intake.take(body, None)
-        except RefusedError as error:
-            said = error
-        except Exception:  # noqa: BLE001 as said: a fault of ours is told in OTLP's words and counted
-            _log.exception("a request of %s failed", body.signal.value)
-            what = "the collector failed; its log says why"
-            said = self._express.intake.refuse(Reason.FAULT, what, body.transport)
+        except Exception as error:  # noqa: BLE001 as `_refused_by` says
+            said = self._refused_by(error, body)
         self._answer(said)
+
+    def _refused_by(self, error: Exception, body: Body) -> RefusedError:
+        """The border of a request of ours: a fault is logged, counted, and told in OTLP's words."""
+        if isinstance(error, RefusedError):
+            return error
+        _log.error("a request of %s failed", body.signal.value, exc_info=error)
+        what = "the collector failed; its log says why"
+        return self._express.intake.refuse(Reason.FAULT, what, body.transport)
 
     def _answer(self, said: Said) -> None:
         express, transport = self._express, self._transport

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from overwatch.collector import Service
+from overwatch.collector.decoding import Decoding
+from overwatch.collector.intake import TINY_BYTES
 from overwatch.collector.receivers.otlp import OtlpReceiver
 from overwatch.collector.receivers.otlp_express import LATE_S
 from overwatch.journal import Signal
@@ -171,6 +173,69 @@ def test_a_full_journal_asks_to_come_back_ahead_too(tmp_path: Path) -> None:
         client.close()
         assert (status, headers["Retry-After"]) == (503, "2")
         assert served(service) == 1
+
+
+def test_who_sends_too_much_is_told_so_ahead(service: Service) -> None:
+    """While the fold lags: as a first request is told, once each, and 200 again when it has caught up."""
+    body, intake, tally = told("run", [run_started()]), service.context.intake, service.context.tally
+    clients = [http.client.HTTPConnection("127.0.0.1", port(service), timeout=20) for _ in range(2)]
+    warm, fresh = clients
+    assert post(warm, body, "/v1/logs")[0] == 200
+    intake.heed(lambda: 9.0)
+    expected = post(fresh, body, "/v1/logs")
+    ahead = served(service)
+    answers = [post(warm, body, "/v1/logs") for _ in range(3)]
+    intake.heed(lambda: 0.0)
+    after = post(warm, body, "/v1/logs")
+    for client in clients:
+        client.close()
+
+    assert answers == [expected] * 3
+    assert (expected[0], expected[1]["Retry-After"], after[0]) == (503, "2", 200)
+    assert served(service) == ahead + 4
+    refused = tally.get("overwatch_receiver_refused_requests", reason="busy", transport="http")
+    assert refused == 4
+
+
+@pytest.mark.parametrize("cut", [1, 40, 90])
+def test_the_rest_of_a_refused_body_is_passed_over(service: Service, cut: int) -> None:
+    """Refused before all of it has come; the rest may come with the next request, which is taken in."""
+    words = _words(bytes(shapes.otlp(4, 1)[0]))
+    assert len(words) > 2 * cut
+    with socket.create_connection(("127.0.0.1", port(service)), 20) as opened:
+        opened.sendall(words)
+        assert _statuses(opened, 1) == [200]
+        service.context.intake.heed(lambda: 9.0)
+        opened.sendall(words[:-cut])
+        assert _statuses(opened, 1) == [503]
+        service.context.intake.heed(lambda: 0.0)
+        opened.sendall(words[-cut:] + words)
+        assert _statuses(opened, 1) == [200]
+        opened.sendall(words)
+        assert _statuses(opened, 1) == [200]
+    assert served(service) == 3
+
+
+def test_a_fault_with_a_tiny_body_is_told_and_the_connection_goes_on(
+    service: Service, client: http.client.HTTPConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 in OTLP's words, logged and counted; the next request of the connection is taken in."""
+    body = told("run", [run_started()])
+    assert len(body) <= TINY_BYTES
+    assert post(client, body, "/v1/logs")[0] == 200
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the decoder is broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Decoding, "decode", fail)
+        assert post(client, body, "/v1/logs")[0] == 500
+    assert post(client, body, "/v1/logs")[0] == 200
+    assert served(service) == 2
+    assert (
+        service.context.tally.get("overwatch_receiver_refused_requests", reason="fault", transport="http")
+        == 1
+    )
 
 
 def _words(body: bytes, path: str = "/v1/metrics") -> bytes:
