@@ -113,7 +113,7 @@ class Turns:
         return not self._small.busy and not self._small.waiting
 
     def is_next(self, peer: str) -> bool:
-        """Whether a small body of a peer would go before all that wait."""
+        """Whether a peer that owes nothing would go before all that wait."""
         return self._small.is_next(peer)
 
     def pass_by(self, peer: str, size: int) -> None:
