@@ -81,12 +81,16 @@ class Aggregator:
         sinks: Sequence[FrameSink] = (),
         resumed: Resumed | None = None,
         checkpoints: CheckpointSink | None = None,
+        *,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
+        """Its thread calls `settle` before it works."""
         resumed = resumed or Resumed()
         self._cursor = cursor
         self._now = now
         self._sinks = tuple(sinks)
         self._checkpoints = checkpoints
+        self._settle = settle
         self._fold = resumed.fold
         self._taken = resumed.tick
         """The last tick in the fold."""
@@ -130,6 +134,7 @@ class Aggregator:
             self._views += Counter()
 
     def _run(self) -> None:
+        self._settle()
         self._catch_up()
         self._tick = max(self._tick, self._taken + FAST_NS)
         while not self._stopping.is_set():

@@ -1,4 +1,4 @@
-"""What a process that works beside a trainer or a collector does to be in nobody's way.
+"""What threads and processes that work beside others do to be in nobody's way.
 
 Rules: whoever is waited for comes first, but what is done in the background gets on however busy the machine
 is: without a share of its own it would never end beside a trainer that uses every core. Must not know what
@@ -18,3 +18,15 @@ def give_way() -> None:
     os.nice(_NICE)
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def leave_a_core() -> None:
+    """Keep this thread, and what it starts, off one of the cores that the process may use, if there are more.
+
+    A thread that is woken to answer may wait for a tick of the kernel behind one that computes, even beside
+    an idle core; there is one where none does.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        cores = os.sched_getaffinity(os.getpid())
+        if len(cores) > 1:
+            os.sched_setaffinity(0, cores - {max(cores)})

@@ -176,7 +176,7 @@ def test_expansion_that_fails_names_the_path(text: str) -> None:
         ("exporters.prometheus.endpoint=nowhere", ["exporters.prometheus.endpoint", "host:port"]),
         ("exporters.prometheus.endpoint=::1:80", ["brackets"]),
         ("receivers.otlp.protocols.http.max_request_body_size=0", ["max_request_body_size 0", "http"]),
-        ("receivers.otlp.protocols.grpc.workers=many", ["grpc.workers", "`int`"]),
+        ("receivers.otlp.protocols.grpc.max_concurrent_calls=many", ["grpc.max_concurrent_calls", "`int`"]),
         ("exporters.aggregator.journal_size_mib=0", ["journal_size_mib 0"]),
         ("extensions.health_check.path=health", ["path 'health'", "/health"]),
         ("service.pipelines.logs.exporters=[kafka]", ["pipelines.logs.exporters", "'kafka'", "otlp_file"]),

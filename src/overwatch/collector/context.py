@@ -75,6 +75,8 @@ class Context:
     """Signals that a pipeline takes in."""
     exporting: Callable[[str], frozenset[Signal]]
     """Signals that pipelines give to an exporter."""
+    settle: Callable[[], None] = lambda: None
+    """What a thread that computes calls before it works."""
     crowds: dict[str, Crowd] = field(default_factory=dict)
     """The connections of each listener, by its name."""
     aggregator: Aggregator | None = None

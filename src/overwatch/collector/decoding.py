@@ -12,8 +12,11 @@ import threading
 import time
 from typing import Final
 
+import msgspec
+
 from overwatch.collector.calm import Calm, Patience
 from overwatch.journal import Batch, Made, Signal
+from overwatch.otlp import checking
 from overwatch.otlp.decode import Decoded
 from overwatch.otlp.templates import Templates
 
@@ -50,15 +53,15 @@ class Decoding:
         """As `decode`, of a body whose shape is known, in no time; else `None`."""
         return self._templates.read(signal, body)
 
-    def decode(self, signal: Signal, body: bytes, patience: Patience) -> Decoded:
+    def decode(self, signal: Signal, body: bytes, patience: Patience | None) -> Decoded:
         """As the general path does, a large body that has no template in its turn; raises `MalformedBody`.
 
-        Who decodes what is not small rests meanwhile, with this `patience`.
+        Who is in no hurry rests meanwhile, with this `patience`.
         """
         return self.recognise(signal, body) or self._decode(signal, body, patience)
 
-    def _decode(self, signal: Signal, body: bytes, patience: Patience) -> Decoded:
-        if len(body) <= SMALL_BYTES:
+    def _decode(self, signal: Signal, body: bytes, patience: Patience | None) -> Decoded:
+        if patience is None:
             return self._templates.decode(signal, body)
         if len(body) <= LARGE_BYTES:
             return self._templates.decode(signal, body, patience.rest)
@@ -68,14 +71,12 @@ class Decoding:
     def take(self, batch: Batch) -> Decoded:
         """What a batch says; for the fold's thread. Raises `MalformedBody`."""
         self._rest()
-        if batch.made is not None and isinstance(batch.made.what, Decoded):
-            said, known = batch.made.what, batch.made.instead
-        else:
-            recognised = self.recognise(batch.signal, batch.body)
-            said, known = (
-                recognised or self._decode(batch.signal, batch.body, self._patience),
-                recognised is not None,
-            )
+        said = _at_hand(batch.made)
+        known = batch.made is not None and batch.made.instead
+        if said is None:
+            said = self.recognise(batch.signal, batch.body)
+            known = said is not None
+        said = said or self._decode(batch.signal, batch.body, self._patience)
         self._templates.study(batch.signal, batch.body, known=known)
         return said
 
@@ -85,6 +86,17 @@ class Decoding:
             time.sleep(_REST_S)
             self._patience.rest()
             self._rested_at = time.monotonic()
+
+
+def _at_hand(made: Made | None) -> Decoded | None:
+    """What a door, or its helper, made of a body."""
+    what = None if made is None else made.what
+    if not isinstance(what, bytes):
+        return what if isinstance(what, Decoded) else None
+    try:
+        return checking.decoded(what)
+    except msgspec.DecodeError:
+        return None
 
 
 def made_of(signal: Signal, body: bytes, decoded: Decoded, *, known: bool) -> Made | None:

@@ -1,28 +1,32 @@
 """The one way in: check a body, journal it, count it. An answer of success is given only after that.
 
 Owns the seam between transports and the journal, and what a body may cost: its parts are counted before they
-are made, small bodies are decoded in the event loop, larger ones by a thread, one at a time. Peers take
-turns, and who sends most is refused first. Must not know HTTP or gRPC.
+are made, small bodies are decoded in the event loop, one at a time. A large one, and any but a tiny one of a
+peer that crowds others, waits for a thread, or a process under load, so that nobody else waits for it. Peers
+take turns, and who sends most is refused first. Must not know HTTP or gRPC.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
+from overwatch.collector.helper import Helper
 from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.shares import Shares
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.collector.turns import Turns
 from overwatch.journal import Batch, Journal, JournalFullError, Made, Signal
-from overwatch.otlp import elements, jsonl, validate
+from overwatch.otlp import checking, elements, validate
+from overwatch.otlp.__main__ import Asked
 from overwatch.otlp.decode import Decoded, MalformedBody
+from overwatch.otlp.jsonl import MalformedJson
 
 TINY_BYTES: Final = 1024
 """Bodies up to this size are decoded sooner than a turn can be waited for."""
@@ -96,32 +100,39 @@ class Intake:
         tally: Tally,
         limits: LimitsConfig | None = None,
         decoding: Decoding | None = None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """`decoding` is the fold's, where there is one."""
+        """`decoding` is the fold's, where there is one; a thread that computes calls `settle` first."""
         self._is_folded = decoding is not None
         self._decoding = decoding or Decoding()
         self._journal = journal
         self._tally = tally
         self._limits = limits or LimitsConfig()
+        self._small = min(SMALL_BYTES, self._limits.large_body_size)
+        """Bodies up to so many bytes are checked in the event loop."""
         self._memory = MemoryLimiter(self._limits)
         self._turns, self._shares = Turns(), Shares()
         self._fold_lag_s: Callable[[], float] = lambda: 0.0
         self.calm = self._decoding.calm
         """Whether somebody waits for a body to be taken in."""
+        self._settle = settle
         self._patience = Patience(self.calm)
-        """Of who decodes large bodies, one at a time."""
+        """Of the thread that checks large bodies, one at a time, and asks the helper."""
+        self._helper = Helper("checks large bodies")
         self._large: ThreadPoolExecutor | None = None
         self._open = False
 
     def open(self) -> None:
         """Begin to accept."""
-        self._large = ThreadPoolExecutor(1, thread_name_prefix="large-bodies")
+        self._large = ThreadPoolExecutor(1, "large-bodies", self._settle)
         self._open = True
 
     def close(self) -> None:
         """Refuse from now on; what was accepted stays accepted."""
         self._open = False
         if self._large is not None:
+            with contextlib.suppress(RuntimeError):
+                self._large.submit(self._helper.stop)
             self._large.shutdown(wait=False)
 
     def know(self, signal: Signal, transport: str) -> None:
@@ -171,26 +182,29 @@ class Intake:
         That is of a known shape while no other body waits for a turn, or tiny, of a peer whose turn is next.
         What became of it is told later, in this loop. Raises `RefusedError` where that is known now.
         """
-        known = None
-        if self._turns.is_free and not body.json:
+        known, is_free = None, self._turns.is_free
+        if is_free and not body.json:
             known = self._decoding.recognise(body.signal, body.data)
-        is_next = not body.json and len(body.data) <= TINY_BYTES and self._turns.is_next(body.peer)
-        if known is None and not is_next:
+        is_tiny = not body.json and len(body.data) <= TINY_BYTES
+        if known is None and not (is_tiny and (is_free or self._turns.is_next(body.peer))):
             return False
         self._turns.pass_by(body.peer, len(body.data))
         self._shares.spend(body.peer, len(body.data))
-        checked = self._check(body, known)
+        with contextlib.ExitStack() as waiting:
+            if not self._shares.crowds(body.peer):
+                waiting.enter_context(self.calm.disturbed())
+            checked = self._check(body, known)
+            submitted = self._submit(checked)
+            disturbed = waiting.pop_all()
         loop = asyncio.get_running_loop()
 
         def written(done: Future[Batch]) -> None:
-            self.calm.end()
+            disturbed.close()
             self._count(checked, accepted=done.exception() is None)
             # A loop that was stopped has no connections left to tell.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(lambda: tell(self._outcome(checked, done)))
 
-        submitted = self._submit(checked)
-        self.calm.begin()
         submitted.add_done_callback(written)
         return True
 
@@ -201,47 +215,35 @@ class Intake:
         reason = Reason.FULL if isinstance(error, JournalFullError) else Reason.FAULT
         return self._refused(reason, str(error), checked.body.transport)
 
-    async def take(self, body: Body, pool: Executor | None) -> Accepted:
-        """Accept a body in its peer's turn: one that is small or of a known shape here, another in a thread.
+    async def take(self, body: Body) -> Accepted:
+        """Accept a body in its peer's turn. Raises `RefusedError`.
 
-        Threads are of `pool`, or of their own for large ones. Raises `RefusedError`. What is journalled is
-        counted, whether or not its sender waits for the answer.
+        What is journalled is counted, whether or not its sender waits for the answer.
         """
         size = len(body.data)
         self._shares.spend(body.peer, size)
+        crowds = not self._turns.is_idle and self._shares.crowds(body.peer)
         known = None if body.json else self._decoding.recognise(body.signal, body.data)
-        if known is not None or size <= min(SMALL_BYTES, self._limits.large_body_size):
-            with self.calm.disturbed():
-                async with self._turns.turn(body.peer, size, heavy=False):
-                    checked = self._check(body, known)
-                    written = self._submit(checked)
-                written.add_done_callback(
-                    lambda done: self._count(checked, accepted=done.exception() is None)
-                )
-                try:
-                    await asyncio.wrap_future(written)
-                except JournalFullError as error:
-                    raise self._refused(Reason.FULL, str(error), body.transport) from error
-            return checked.answer
-        threads = self._large if size > self._limits.large_body_size else pool
-        async with self._turns.turn(body.peer, size, heavy=True):
+        most = TINY_BYTES if crowds else self._small
+        is_quick = known is not None or size <= most
+        with contextlib.nullcontext() if crowds or not is_quick else self.calm.disturbed():
+            async with self._turns.turn(body.peer, size, heavy=not is_quick):
+                checked = self._check(body, known) if is_quick else await self._checked_apart(body)
+                written = self._submit(checked)
+            written.add_done_callback(lambda done: self._count(checked, accepted=done.exception() is None))
             try:
-                waiting = asyncio.get_running_loop().run_in_executor(threads, self.accept, body)
-            except RuntimeError as error:
-                said = "the collector is not accepting"
-                raise self._refused(Reason.STOPPING, said, body.transport) from error
-            return await waiting
-
-    def accept(self, body: Body) -> Accepted:
-        """Journal one body; raises `RefusedError`."""
-        checked = self._check(body)
-        written = self._submit(checked)
-        self._count(checked, accepted=written.exception() is None)
-        try:
-            written.result()
-        except JournalFullError as error:
-            raise self._refused(Reason.FULL, str(error), body.transport) from error
+                await asyncio.wrap_future(written)
+            except JournalFullError as error:
+                raise self._refused(Reason.FULL, str(error), body.transport) from error
         return checked.answer
+
+    async def _checked_apart(self, body: Body) -> _Checked:
+        """As `_check`, while the loop goes on."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._large, self._check_large, body)
+        except RuntimeError as error:
+            said = "the collector is not accepting"
+            raise self._refused(Reason.STOPPING, said, body.transport) from error
 
     def _submit(self, checked: _Checked) -> Future[Batch]:
         """Hand a body to the journal; raises `RefusedError`."""
@@ -258,26 +260,43 @@ class Intake:
         if accepted:
             self._tally.add("overwatch_receiver_rejected_items", counts.rejected, signal=body.signal.value)
 
-    def _check(self, body: Body, known: Decoded | None = None) -> _Checked:
+    def _check_large(self, body: Body) -> _Checked:
+        """As `_check`, by the helper if there is one; for the thread of large bodies."""
+        self.admit(body.transport)
+        asked = Asked.CHECK_JSON if body.json else Asked.CHECK
+        # A small one is here because its sender crowds others.
+        limit, crowds = self._limits.max_elements, len(body.data) <= self._small
+        words = self._helper.ask(asked, body.signal, body.data, limit, is_worth_it=crowds)
+        if words is None:
+            return self._check(body, patience=self._patience)
+        with self._refusing(body):
+            sound = checking.heard(words)
+            data = body.data if sound.data is None else sound.data
+            made = Made(what=sound.said, cost=len(sound.said)) if self._is_folded else None
+            return _Checked(body=body, data=data, counts=sound.counts, made=made)
+
+    def _check(self, body: Body, known: Decoded | None = None, patience: Patience | None = None) -> _Checked:
         """The body as protobuf, and what is in it, unless that is known; raises `RefusedError`."""
         self.admit(body.transport)
         limit, data = self._limits.max_elements, body.data
-        try:
+        with self._refusing(body):
             if known is not None:
                 if body.signal is Signal.LOGS:
                     # Records that are known each may be more together than a request may hold.
                     elements.check_protobuf(body.signal, data, limit)
                 return self._checked(body, data, known, known=True)
-            if body.json:
-                elements.check_json(data, limit)
-                data = jsonl.from_json(body.signal, data)
-            elements.check_protobuf(body.signal, data, limit)
-            decoded = self._decoding.decode(body.signal, data, self._patience)
+            data = checking.as_protobuf(body.signal, data, limit, json=body.json)
+            return self._checked(body, data, self._decoding.decode(body.signal, data, patience))
+
+    @contextlib.contextmanager
+    def _refusing(self, body: Body) -> Iterator[None]:
+        """What is wrong with a body refuses it."""
+        try:
+            yield
         except elements.TooManyElements as error:
             raise self._refused(Reason.TOO_LARGE, str(error), body.transport) from error
-        except (MalformedBody, jsonl.MalformedJson) as error:
+        except (MalformedBody, MalformedJson) as error:
             raise self._refused(Reason.MALFORMED, str(error), body.transport) from error
-        return self._checked(body, data, decoded)
 
     def _checked(self, body: Body, data: bytes, decoded: Decoded, *, known: bool = False) -> _Checked:
         made = made_of(body.signal, data, decoded, known=known) if self._is_folded else None

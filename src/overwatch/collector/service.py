@@ -17,6 +17,7 @@ import msgspec
 
 from overwatch import __version__, discovery
 from overwatch.aggregator import Aggregator, FrameSink, Resumed
+from overwatch.background import leave_a_core
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
 from overwatch.collector.decoding import Decoding
@@ -68,6 +69,10 @@ EXTENSIONS: Final = {
 _log = logging.getLogger("overwatch.collector")
 
 
+def _stay() -> None:
+    """A thread may work on any core."""
+
+
 class StartError(RuntimeError):
     """The collector cannot start; the message says why and what to do."""
 
@@ -94,9 +99,10 @@ class Service:
         journal = MemoryJournal(now, config.exporters.aggregator.journal_size_mib << 20)
         tally, health = Tally(), Health(config.graph)
         self._decoding = Decoding() if config.exporting("aggregator") else None
+        settle = leave_a_core if config.service.spare_core else _stay
         self._context = Context(
             journal=journal,
-            intake=Intake(journal, tally, config.receivers.otlp.limits, self._decoding),
+            intake=Intake(journal, tally, config.receivers.otlp.limits, self._decoding, settle),
             loop=LoopThread(),
             health=health,
             tally=tally,
@@ -105,6 +111,7 @@ class Service:
             bell=Bell(),
             signals=config.signals,
             exporting=config.exporting,
+            settle=settle,
         )
         self._started: list[Component] = []
         self._storage: Storage | None = None
@@ -190,7 +197,8 @@ class Service:
         storage = Storage(self._config.extensions.file_storage, held, self._now, self._context.health)
         self._storage, self._now = storage, storage.clock
         limits = self._config.receivers.otlp.limits
-        intake = Intake(storage.journal, self._context.tally, limits, self._decoding)
+        settle = self._context.settle
+        intake = Intake(storage.journal, self._context.tally, limits, self._decoding, settle)
         self._context = replace(self._context, journal=storage.journal, intake=intake)
         self._begin(storage)
 
@@ -207,7 +215,7 @@ class Service:
         journal = self._context.journal
         pace = FoldPace(self._counting(place), lambda: journal.backlog.get(_FOLD, 0))
         self._context.intake.heed(pace.behind_s)
-        return Aggregator(pace, self._now, sinks, resumed, checkpoints)
+        return Aggregator(pace, self._now, sinks, resumed, checkpoints, settle=self._context.settle)
 
     def _counting(self, cursor: Cursor) -> Cursor:
         signals = self._config.exporting(_FOLD)

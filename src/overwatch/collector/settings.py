@@ -153,6 +153,8 @@ class ServiceSection(_Section, frozen=True, kw_only=True):
     """The collector's own metrics."""
     security: SecurityConfig = SecurityConfig()
     """Who may reach the collector."""
+    spare_core: bool = True
+    """Keep what computes off one of several cores: for who waits for an answer."""
 
 
 class CollectorConfig(_Section, frozen=True, kw_only=True):

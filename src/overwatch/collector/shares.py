@@ -47,6 +47,10 @@ class Shares:
         everybody = self._sent.total() + self._before.total()
         return own > 0 and own * len(self._sent.keys() | self._before.keys()) >= everybody
 
+    def crowds(self, peer: str) -> bool:
+        """Whether there are others, and a peer sent at least the mean of all."""
+        return self.is_large(peer) and len(self._sent.keys() | self._before.keys()) > 1
+
     def _turn(self) -> None:
         passed = self._now() - self._began
         if passed >= _WINDOW_S:

@@ -112,6 +112,11 @@ class Turns:
         """Whether a small body would have its turn at once."""
         return not self._small.busy and not self._small.waiting
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has a turn or waits for one."""
+        return self.is_free and not self._heavy.busy and not self._heavy.waiting
+
     def is_next(self, peer: str) -> bool:
         """Whether a peer that owes nothing would go before all that wait."""
         return self._small.is_next(peer)

@@ -1,8 +1,8 @@
-"""Bodies as lines of OTLP/JSON, as a process of its own: requests and answers over the socket that is stdin.
+"""What is asked about bodies, answered by a process of its own, over the socket that is its stdin.
 
-A request is one byte, the place of its signal in `SIGNALS`, the body's length and the body; the answer is the
-line's length and the line. Both lengths are 4 bytes, the lowest first. It ends when the socket does. Must not
-know who asks.
+A request is its head and the body; an answer is its length and so many bytes: of `LINE` the body as a line of
+OTLP/JSON, of the others a verdict of `checking`. Numbers are written the lowest byte first. Before anything
+is asked it answers once, with its version. It ends when the socket does. Must not know who asks.
 """
 
 import contextlib
@@ -10,15 +10,29 @@ import signal
 import socket
 import struct
 import sys
-from typing import BinaryIO, Final
+from enum import IntEnum
+from typing import BinaryIO, Final, assert_never
 
+from overwatch import __version__
 from overwatch.background import give_way
 from overwatch.journal import Signal
+from overwatch.otlp.checking import verdict
 from overwatch.otlp.jsonl import to_json
 
-REQUEST: Final = struct.Struct("<BI")
+REQUEST: Final = struct.Struct("<BBII")
+"""What is asked, the place of the signal in `SIGNALS`, the most elements of a body, and its length."""
 ANSWER: Final = struct.Struct("<I")
+VERSION: Final = __version__.encode()
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
+
+
+class Asked(IntEnum):
+    """What is asked about a body."""
+
+    LINE = 0
+    CHECK = 1
+    CHECK_JSON = 2
+    """The same of a body that is JSON."""
 
 
 def main() -> int:
@@ -32,15 +46,29 @@ def main() -> int:
 
 
 def _answer_all(asker: socket.socket, requests: BinaryIO) -> None:
-    # Who asks may be killed at any moment: then nobody waits for the line.
+    # Who asks may be killed at any moment: then nobody waits for the answer.
     with contextlib.suppress(ConnectionError):
+        _say(asker, VERSION)
         while len(head := requests.read(REQUEST.size)) == REQUEST.size:
-            place, length = REQUEST.unpack(head)
+            asked, place, limit, length = REQUEST.unpack(head)
             body = requests.read(length)
             if len(body) < length:
                 break
-            line = to_json(SIGNALS[place], body)
-            asker.sendall(ANSWER.pack(len(line)) + line)
+            _say(asker, _answer(Asked(asked), SIGNALS[place], body, limit))
+
+
+def _say(asker: socket.socket, answer: bytes) -> None:
+    asker.sendall(ANSWER.pack(len(answer)) + answer)
+
+
+def _answer(asked: Asked, of: Signal, body: bytes, limit: int) -> bytes:
+    match asked:
+        case Asked.LINE:
+            return to_json(of, body)
+        case Asked.CHECK | Asked.CHECK_JSON:
+            return verdict(of, body, limit, json=asked is Asked.CHECK_JSON)
+        case _:
+            assert_never(asked)
 
 
 if __name__ == "__main__":

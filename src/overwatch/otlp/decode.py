@@ -21,7 +21,7 @@ from overwatch.otlp import wire
 from overwatch.otlp.entities import Alive
 from overwatch.otlp.origin import Resource, first_values, resource_of, run_id_in, with_run
 from overwatch.otlp.points import decode_points
-from overwatch.otlp.result import DETAILED, Decoded, Problem
+from overwatch.otlp.result import DETAILED, Decoded, Problem, Rest
 from overwatch.otlp.value import Value, attributes_to_python, to_python, to_text
 from overwatch.otlp.wire import MalformedBody
 
@@ -31,6 +31,8 @@ LAST_TIME: Final = (1 << 63) - 1
 """Latest time of a record, Unix nanoseconds."""
 _LONGEST_S: Final = 1 << 30
 """Longest interval of reports that is waited for, in seconds."""
+_STRETCH: Final = 16
+"""Log records between two rests."""
 # msgspec learns a type at its first use, and crashes where two threads are the first: this one is.
 msgspec.json.Decoder(Event)
 
@@ -48,14 +50,17 @@ def decode_batch(batch: Batch) -> Decoded:
     return decode(batch.signal, batch.body)
 
 
-def decode(signal: Signal, body: bytes) -> Decoded:
-    """The records in one request body; raises `MalformedBody` when it is no protobuf of its signal."""
+def decode(signal: Signal, body: bytes, rest: Rest = None) -> Decoded:
+    """The records in one request body; raises `MalformedBody` when it is no protobuf of its signal.
+
+    Who is in no hurry gives a `rest`, which is called between log records.
+    """
     if signal is Signal.START:
         return Decoded()
     message = wire.parse(signal, body)
     match message:
         case ExportLogsServiceRequest():
-            return _decode_logs(message)
+            return _decode_logs(message, rest)
         case ExportMetricsServiceRequest():
             return decode_points(message)
         case ExportTraceServiceRequest():
@@ -79,9 +84,11 @@ class _Said(NamedTuple):
         return told if isinstance(told, str) else ""
 
 
-def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
+def _decode_logs(message: ExportLogsServiceRequest, rest: Rest) -> Decoded:
     gathering = LogGathering()
-    for resource, scope_name, log in _logs(message):
+    for number, (resource, scope_name, log) in enumerate(_logs(message)):
+        if rest is not None and not number % _STRETCH:
+            rest()
         gathering.add(resource, scope_name, log)
     return gathering.result()
 

@@ -29,7 +29,7 @@ from overwatch.otlp.points import (
     outcome_of,
     series_of,
 )
-from overwatch.otlp.result import Decoded
+from overwatch.otlp.result import Decoded, Rest
 from overwatch.otlp.series import Point
 
 MOST_BYTES: Final = 32 << 20
@@ -46,9 +46,6 @@ _STARTED: Final = struct.Struct("<BQBQBd")
 _AS_INT: Final = struct.Struct("<q")
 _STRETCH: Final = 16
 """Attribute sets between two rests."""
-
-Rest: TypeAlias = Callable[[], object] | None
-"""Lets others go first."""
 
 _Of = TypeVar("_Of")
 _Metric: TypeAlias = tuple[bytes, bytes, bytes, int]

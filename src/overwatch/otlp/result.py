@@ -1,6 +1,7 @@
 """What decoding yields: records, and an exact account of what became none."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -8,6 +9,8 @@ from overwatch.events import Record
 from overwatch.otlp.entities import Alive
 from overwatch.otlp.series import Series
 
+Rest: TypeAlias = Callable[[], object] | None
+"""What who is in no hurry calls now and then while something is decoded."""
 DETAILED: Final = 256
 """Problems of one request that have a detail of their own."""
 

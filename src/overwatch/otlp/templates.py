@@ -9,9 +9,9 @@ from typing import Final
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.lengths import Lengths
-from overwatch.otlp.one_pass import OnePass, Rest
+from overwatch.otlp.one_pass import OnePass
 from overwatch.otlp.record_templates import RecordTemplates
-from overwatch.otlp.result import Decoded
+from overwatch.otlp.result import Decoded, Rest
 from overwatch.otlp.template import Template, learn
 
 LEAST_BYTES: Final = 1024
@@ -50,7 +50,7 @@ class Templates:
     def decode(self, signal: Signal, body: bytes, rest: Rest = None) -> Decoded:
         """As `decode`, of a body whose shape is not known; raises `MalformedBody`. May `rest` meanwhile."""
         said = self._one_pass.read(body, rest) if signal is Signal.METRICS else None
-        return decode(signal, body) if said is None else said
+        return decode(signal, body, rest) if said is None else said
 
     def study(self, signal: Signal, body: bytes, *, known: bool = False) -> None:
         """Take note of a body that could be read, by templates if `known`; learn its shape when that pays."""

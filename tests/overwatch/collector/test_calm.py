@@ -107,7 +107,7 @@ def test_a_request_is_not_in_before_it_is_written() -> None:
 
     async def rested() -> list[bool]:
         body = Body(signal=Signal.LOGS, data=told("run", [run_started()]), transport="http")
-        asking = asyncio.create_task(intake.take(body, None))
+        asking = asyncio.create_task(intake.take(body))
         for _ in range(20):
             await asyncio.sleep(0)
         assert journal.writing

@@ -1,13 +1,18 @@
 """What the doors decoded, and the fold takes."""
 
+import asyncio
+
 import msgspec
+import pytest
 
 from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.intake import Body, Intake
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
-from overwatch.journal import Batch, MemoryJournal, Signal
+from overwatch.events import LogLine, Severity
+from overwatch.journal import Batch, Made, MemoryJournal, Signal
+from overwatch.otlp import checking
 from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.lengths import LEARN_AT
 from tests.e2e.flooding import label_values
@@ -51,7 +56,7 @@ def test_the_intake_sends_its_records_along() -> None:
     cursor = journal.cursor("reader")
     intake = Intake(journal, Tally(), LimitsConfig(limit_mib=1 << 20), decoding)
     intake.open()
-    intake.accept(Body(signal=LOGS, data=told("run-1", [run_started()]), transport="http"))
+    asyncio.run(intake.take(Body(signal=LOGS, data=told("run-1", [run_started()]), transport="http")))
     intake.close()
 
     (batch,) = cursor.wait(0)
@@ -66,7 +71,7 @@ def test_without_a_fold_nothing_is_sent_along() -> None:
     cursor = journal.cursor("reader")
     intake = Intake(journal, Tally(), LimitsConfig(limit_mib=1 << 20))
     intake.open()
-    intake.accept(Body(signal=LOGS, data=told("run-1", [run_started()]), transport="http"))
+    asyncio.run(intake.take(Body(signal=LOGS, data=told("run-1", [run_started()]), transport="http")))
     intake.close()
 
     (batch,) = cursor.wait(0)
@@ -94,12 +99,20 @@ class Counting(Patience):
         return 0.0
 
 
-def test_who_decodes_what_is_not_small_rests_between_attributes() -> None:
-    """Of thousands of new attributes often; of a small body, which somebody waits for, never."""
-    small, large = (next(label_values(0, count, count)) for count in (100, 2000))
-    assert len(small) < SMALL_BYTES < len(large)
-    for body, least, most in ((small, 0, 0), (large, 50, 2000)):
+def test_who_is_in_no_hurry_rests_between_parts() -> None:
+    """Between new attributes of metrics, and between log records, often."""
+    lines = told("run-1", [LogLine(at=T, severity=Severity.INFO, message=str(n)) for n in range(500)])
+    for signal, body in ((Signal.METRICS, next(label_values(0, 2000, 2000))), (LOGS, lines)):
         decoding = Decoding()
         patience = Counting(decoding.calm)
-        assert decoding.decode(Signal.METRICS, body, patience) == decode(Signal.METRICS, body)
-        assert least <= patience.rests <= most
+        assert decoding.decode(signal, body, patience) == decode(signal, body)
+        assert 30 <= patience.rests <= 500
+
+
+@pytest.mark.parametrize("words", [True, False], ids=["whole", "broken"])
+def test_what_another_process_made_of_a_body_is_taken(*, words: bool) -> None:
+    """It comes as bytes; where they cannot be read, the body is."""
+    body = told("run-1", [run_started()])
+    said = checking.heard(checking.verdict(LOGS, body, 1000, json=False)).said if words else b"nonsense"
+    batch = msgspec.structs.replace(_batch(LOGS, body), made=Made(what=said, cost=len(said)))
+    assert Decoding().take(batch) == decode(LOGS, body)

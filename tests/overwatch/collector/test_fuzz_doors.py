@@ -4,6 +4,7 @@ A few thousand a door in every run, a million with `long`. The corpus is what pr
 what has broken servers before.
 """
 
+import asyncio
 import gzip
 import http.client
 import random
@@ -86,6 +87,7 @@ class Tower:
         self._cursor = journal.cursor("fold")
         self._intake = Intake(journal, Tally(), LimitsConfig(limit_mib=1 << 20))
         self._intake.open()
+        self._loop = asyncio.new_event_loop()
         self._fold = Fold()
 
     def _now(self) -> int:
@@ -95,12 +97,19 @@ class Tower:
     def send(self, signal: Signal, data: bytes, *, json: bool) -> bool:
         """Whether a body was accepted; one that is refused for anything but itself fails the test."""
         try:
-            self._intake.accept(Body(signal=signal, data=data, transport="http", json=json))
+            self._loop.run_until_complete(
+                self._intake.take(Body(signal=signal, data=data, transport="http", json=json))
+            )
         except RefusedError as refused:
             if refused.reason in REFUSED:
                 return False
             raise
         return True
+
+    def close(self) -> None:
+        """Take nothing in any more."""
+        self._intake.close()
+        self._loop.close()
 
     def tick(self) -> None:
         """Fold and judge what was accepted; a record that cannot be folded is counted, not raised."""
@@ -118,6 +127,7 @@ def fuzz(signal: Signal, count: int, *, json: bool) -> None:
         if sent % ROUND == 0:
             tower.tick()
     tower.tick()
+    tower.close()
     assert len(bodies) <= taken < sent
 
 

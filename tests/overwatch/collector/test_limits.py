@@ -3,13 +3,14 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
+from overwatch.collector.calm import Patience
+from overwatch.collector.decoding import Decoding
 from overwatch.collector.intake import Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import (
     Hold,
@@ -22,7 +23,8 @@ from overwatch.collector.limits import (
 )
 from overwatch.collector.receivers import bodies
 from overwatch.collector.tally import Tally
-from overwatch.journal import Batch, Made, MemoryJournal, Signal
+from overwatch.journal import MemoryJournal, Signal
+from overwatch.otlp.decode import Decoded
 from tests.overwatch.collector.running import eventually, http, run_started, running, told
 from tests.overwatch.otlp.test_elements import empties
 
@@ -112,50 +114,49 @@ def test_too_many_elements_are_refused_for_good(*, json: bool) -> None:
     data = b'{"resourceLogs":[' + b"{}," * 2000 + b"{}]}" if json else empties(2000)
     body = Body(signal=Signal.LOGS, data=data, transport="http", json=json)
     with pytest.raises(RefusedError, match="more than 1000 elements") as caught:
-        intake(max_elements=1000).accept(body)
+        asyncio.run(intake(max_elements=1000).take(body))
     assert caught.value.reason is Reason.TOO_LARGE
 
 
-class Gated(MemoryJournal):
-    """A journal that keeps large bodies waiting."""
+class Gated(Decoding):
+    """Decoding that keeps large bodies waiting."""
 
     def __init__(self) -> None:
-        super().__init__(lambda: 1, 64 * MIB)
+        super().__init__()
         self.gate = threading.Event()
         self.inside = self.most = 0
 
-    def submit(
-        self, signal: Signal, body: bytes, items: int | None = None, made: Made | None = None
-    ) -> Future[Batch]:
-        """As the journal, once the gate is open."""
+    def decode(self, signal: Signal, body: bytes, patience: Patience | None) -> Decoded:
+        """As ever, once the gate is open."""
         if len(body) > 1000:
             self.inside += 1
             self.most = max(self.most, self.inside)
             assert self.gate.wait(10)
             self.inside -= 1
-        return super().submit(signal, body, items, made)
+        return super().decode(signal, body, patience)
 
 
 def test_small_bodies_pass_while_large_ones_wait_for_each_other() -> None:
-    """Large bodies are taken one at a time in a thread of their own, and small ones do not wait for them."""
-    journal = Gated()
-    own = Intake(journal, Tally(), LimitsConfig(large_body_size=1000))
+    """Large bodies are checked one at a time by another thread, and small ones do not wait for them."""
+    decoding = Gated()
+    journal = MemoryJournal(lambda: 1, 64 * MIB)
+    own = Intake(journal, Tally(), LimitsConfig(large_body_size=1000), decoding)
     own.open()
 
     async def take(data: bytes) -> None:
-        await own.take(Body(signal=Signal.LOGS, data=data, transport="http"), None)
+        await own.take(Body(signal=Signal.LOGS, data=data, transport="http"))
 
     async def all_of_them() -> None:
         large = [asyncio.ensure_future(take(empties(2000))) for _ in range(3)]
         for _ in range(20):
             await take(told("run-small", [run_started()]))
         assert not any(task.done() for task in large)
-        journal.gate.set()
+        decoding.gate.set()
         await asyncio.gather(*large)
 
     asyncio.run(all_of_them())
     own.close()
-    assert journal.most == 1
+    assert decoding.most == 1
 
 
 def test_a_hold_gives_back_what_it_took() -> None:

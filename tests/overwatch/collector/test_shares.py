@@ -38,6 +38,16 @@ def test_who_sends_more_than_the_mean_is_large() -> None:
     assert not shares.is_large("new")
 
 
+def test_who_sends_much_crowds_others_if_there_are_any() -> None:
+    """A flood does, beside one that sends little; who is alone crowds nobody."""
+    shares = Shares(Clock())
+    shares.spend("flood", 1000)
+    assert not shares.crowds("flood")
+    shares.spend("good", 50)
+    assert shares.crowds("flood")
+    assert not shares.crowds("good")
+
+
 def test_what_was_sent_long_ago_is_forgotten() -> None:
     """After some seconds a share begins anew."""
     clock = Clock()
@@ -96,7 +106,7 @@ def test_who_sends_most_is_refused_while_the_fold_is_behind_and_others_are_taken
         for _ in range(times):
             intake.admit("http", peer)
             data = told(f"run-{peer}", [run_started()])
-            await intake.take(Body(signal=Signal.LOGS, data=data, transport="http", peer=peer), None)
+            await intake.take(Body(signal=Signal.LOGS, data=data, transport="http", peer=peer))
 
     asyncio.run(send("good", 1))
     with pytest.raises(RefusedError, match=r"60\.0 s") as refused:

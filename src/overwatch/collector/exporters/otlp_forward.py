@@ -99,6 +99,7 @@ class _Forwarder:
         self._passed.close()
 
     def _run(self) -> None:
+        self._context.settle()
         goes_on = True
         while goes_on and not self._is_over():
             try:

@@ -335,7 +335,7 @@ class _Line(asyncio.Protocol):
 
     async def _wait_for(self, body: Body) -> None:
         try:
-            said: Said = await self._express.intake.take(body, None)
+            said: Said = await self._express.intake.take(body)
         except Exception as error:  # noqa: BLE001 as `_refused_by` says
             said = self._refused_by(error, body)
         self._answer(said)

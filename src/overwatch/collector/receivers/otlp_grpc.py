@@ -7,7 +7,6 @@ call whose message does not come costs no thread, and is cut. Must not know HTTP
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NoReturn, TypeAlias, assert_never
 
 import grpc
@@ -41,8 +40,6 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """`host:port` to listen at."""
     max_recv_msg_size_mib: int = 4
     """Largest message in MiB, after decompression."""
-    workers: int = 4
-    """Threads that take requests in."""
     max_concurrent_streams: int = 32
     """Most requests in flight on one connection; a client keeps the others back."""
     max_concurrent_calls: int = 1024
@@ -62,8 +59,6 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def __post_init__(self) -> None:
         if not 1 <= self.max_recv_msg_size_mib <= 64:
             raise ValueError(f"max_recv_msg_size_mib {self.max_recv_msg_size_mib} is not in 1..64")
-        if not 1 <= self.workers <= 64:
-            raise ValueError(f"workers {self.workers} is not in 1..64")
         if self.max_concurrent_streams < 1:
             raise ValueError(f"max_concurrent_streams {self.max_concurrent_streams} is not positive")
         if self.max_concurrent_calls < 1:
@@ -88,7 +83,6 @@ class OtlpGrpc:
         self.front = front
         """Its port."""
         self._calls = 0
-        self._pool: ThreadPoolExecutor | None = None
         self._server: grpc.aio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
         for signal in self._signals:
@@ -113,14 +107,11 @@ class OtlpGrpc:
 
     def close(self, grace_s: float) -> None:
         """Stop accepting and let requests in flight end within `grace_s` seconds."""
-        if self._pool is not None:
+        if self._server is not None:
             self._loop.call(self._end(grace_s))
-            self._pool.shutdown()
-            self._pool = None
             self.front.end()
 
     async def _serve(self, listening: Listening) -> None:
-        self._pool = ThreadPoolExecutor(self._config.workers, thread_name_prefix="otlp-grpc")
         self._server = await self._begin()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
         await self.front.open(listening)
@@ -221,7 +212,7 @@ class OtlpGrpc:
             return await _end(call, grpc.StatusCode.UNIMPLEMENTED, said)
         # Who is at the other end of gRPC's server is not known here: its clients share one turn.
         body = Body(signal=signal, data=data, transport=TRANSPORT, peer=TRANSPORT)
-        accepted = await self._intake.take(body, self._pool)
+        accepted = await self._intake.take(body)
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
 
 

@@ -166,7 +166,7 @@ class OtlpHttp:
             data = await self._body(request, hold)
             json = encoding is Encoding.JSON
             body = Body(signal=wire.signal, data=data, transport=TRANSPORT, json=json, peer=peer)
-            return await self._intake.take(body, None)
+            return await self._intake.take(body)
         except RefusedError as error:
             raise _refusal(error) from error
         finally:

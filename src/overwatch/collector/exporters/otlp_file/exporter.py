@@ -122,6 +122,7 @@ class OtlpFileExporter:
             self._kept.close()
 
     def _run(self) -> None:
+        self._context.settle()
         while not self._stopping.is_set():
             self._export_all(self._cursor.wait(_WAIT_S))
             if self._is_ready:
