@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -155,8 +156,13 @@ class GoodClient:
         connection.close()
 
 
-def most_memory_mib(pid: int) -> float:
-    """The most memory that a process ever held."""
+def most_memory_mib(pid: int) -> dict[str, float]:
+    """The most memory that a process, and each one that it started, ever held; itself first."""
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    return {f"{one.cmdline()[2]} ({one.pid})": _most_mib(one.pid) for one in family}
+
+
+def _most_mib(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

@@ -1,7 +1,8 @@
 """Connections that must not crowd out others: how many there are, and how long each may take to ask.
 
 Rules: a connection beyond the caps is closed at once; one whose request does not begin, or does not end, in
-time is cut, whatever trickles in. Runs in the event loop only. Must not know what is asked.
+time is cut, whatever trickles in. One that has not said a line costs next to nothing. Runs in the event loop
+only. Must not know what is asked.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _HANDSHAKE_S: Final = 10.0
 _BACKLOG: Final = 512
+_LONGEST_WORD: Final = 1 << 10
+"""So many bytes without the end of a line are for the web server to refuse."""
 LINGER_S: Final = 2.0
 """How long open requests may take to end when an application is taken down, in seconds."""
 
@@ -77,12 +80,11 @@ class Crowd:
         application.middlewares.insert(0, mark)
 
     def around(self, make: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
-        """A factory of the same protocols, watched."""
-        return lambda: _Watched(self, make())
+        """A factory of the same protocols, watched; each is made once its connection has said something."""
+        return lambda: _Watched(self, make)
 
-    def enter(self, transport: asyncio.BaseTransport, watched: "_Watched") -> bool:
-        """Whether there is room for one more."""
-        peer = _peer(transport)
+    def enter(self, transport: asyncio.BaseTransport, peer: str, watched: "_Watched") -> bool:
+        """Whether there is room for one more of a peer."""
         full = len(self._watched) >= self.config.max_connections
         if full or self._by_peer[peer] >= self.config.max_connections_per_peer:
             self.turned_away += 1
@@ -109,10 +111,14 @@ class Crowd:
         if watched is not None:
             watched.end()
 
-    def leave(self, transport: asyncio.BaseTransport) -> None:
-        """A connection ended."""
+    def close_silent(self) -> None:
+        """End the connections that have not asked anything."""
+        for watched in tuple(self._watched.values()):
+            watched.close_silent()
+
+    def leave(self, transport: asyncio.BaseTransport, peer: str) -> None:
+        """A connection of a peer ended."""
         if self._watched.pop(transport, None) is not None:
-            peer = _peer(transport)
             self._by_peer[peer] -= 1
             if not self._by_peer[peer]:
                 del self._by_peer[peer]
@@ -124,24 +130,41 @@ def _peer(transport: asyncio.BaseTransport) -> str:
 
 
 class _Watched(asyncio.Protocol):
-    """One connection: passes everything on, and keeps the time."""
+    """One connection: passes everything on, and keeps the time. There are many, so it is small."""
 
-    def __init__(self, crowd: Crowd, inner: asyncio.Protocol) -> None:
+    __slots__ = (
+        "_asked",
+        "_asking",
+        "_crowd",
+        "_early",
+        "_inner",
+        "_make",
+        "_peer",
+        "_reading",
+        "_transport",
+    )
+
+    def __init__(self, crowd: Crowd, make: Callable[[], asyncio.Protocol]) -> None:
         self._crowd = crowd
-        self._inner = inner
+        self._make = make
+        self._inner: asyncio.Protocol | None = None
+        """Who answers, from the first line on."""
+        self._early = b""
+        """What came before."""
         self._transport: asyncio.Transport | None = None
+        self._peer = ""
         self._asking: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._asked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast("asyncio.Transport", transport)
-        if not self._crowd.enter(stream, self):
+        self._peer = _peer(stream)
+        if not self._crowd.enter(stream, self._peer, self):
             stream.abort()
             return
         self._transport = stream
         self._limit(self._crowd.config.read_header_timeout_s)
-        self._inner.connection_made(stream)
 
     def connection_lost(self, exc: Exception | None) -> None:
         _cancel(self._asking)
@@ -149,8 +172,9 @@ class _Watched(asyncio.Protocol):
         _cancel(self._reading)
         self._reading = None
         if self._transport is not None:
-            self._crowd.leave(self._transport)
-            self._inner.connection_lost(exc)
+            self._crowd.leave(self._transport, self._peer)
+            if self._inner is not None:
+                self._inner.connection_lost(exc)
             self._transport = None
 
     def data_received(self, data: bytes) -> None:
@@ -158,16 +182,29 @@ class _Watched(asyncio.Protocol):
             return
         if not self._asked and self._asking is None:
             self._limit(self._crowd.config.read_header_timeout_s)
+        if self._inner is None:
+            self._early += data
+            if b"\n" not in data and len(self._early) <= _LONGEST_WORD:
+                return
+            self._inner, data, self._early = self._make(), self._early, b""
+            self._inner.connection_made(self._transport)
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._transport is not None else None
+        return self._inner.eof_received() if self._inner is not None else None
 
     def pause_writing(self) -> None:
-        self._inner.pause_writing()
+        if self._inner is not None:
+            self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        self._inner.resume_writing()
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def close_silent(self) -> None:
+        """End the connection, if nothing was asked."""
+        if self._inner is None and self._transport is not None:
+            self._transport.close()
 
     def begin(self, within_s: float | None) -> None:
         """The headers are here; the answer must follow within so many seconds."""
@@ -251,6 +288,7 @@ class CrowdedSite(web.SockSite):
     async def stop(self) -> None:
         """Accept no more; what is being answered before the web server is answered."""
         await super().stop()
+        self._watching.close_silent()
         if self._ahead is not None:
             await self._ahead.rest(LINGER_S)
 

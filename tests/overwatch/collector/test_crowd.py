@@ -1,5 +1,6 @@
 """Connections that take their time: they are cut, and meanwhile no one waits for them."""
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from overwatch.collector import Service
-from overwatch.collector.crowd import CrowdConfig
+from overwatch.collector.crowd import Crowd, CrowdConfig
 from tests.overwatch.collector.running import eventually, http, running
 
 HEAD = b"POST /v1/logs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-protobuf\r\n"
@@ -53,6 +54,71 @@ def test_headers_that_do_not_come_are_cut(tmp_path: Path, said: bytes) -> None:
         assert all(is_cut(connection) for connection in slow)
         for connection in slow:
             connection.close()
+
+
+def test_a_connection_without_a_line_costs_no_web_server() -> None:
+    """Its end is made with the first line, and hears all that came before; or none is made at all."""
+    made: list[Hears] = []
+
+    def make() -> Hears:
+        made.append(Hears())
+        return made[-1]
+
+    async def connect_two() -> None:
+        loop = asyncio.get_running_loop()
+        crowd = Crowd(CrowdConfig())
+        server = await loop.create_server(crowd.around(make), "127.0.0.1", 0)
+        place = server.sockets[0].getsockname()
+        (_, silent), (reader, writer) = [await asyncio.open_connection(*place) for _ in range(2)]
+        for word in (b"G", b"ET ", b"/ HTTP/1.1\r\nHost"):
+            assert not made
+            writer.write(word)
+            assert await reader.readexactly(1) == b"." if b"\n" in word else not await trickled(crowd, word)
+        assert [one.heard for one in made] == [b"GET / HTTP/1.1\r\nHost"]
+        crowd.close_silent()
+        silent.close()
+        writer.close()
+        server.close()
+
+    asyncio.run(connect_two())
+
+
+async def trickled(crowd: Crowd, word: bytes) -> bool:
+    """Wait until a word has come; whether somebody answers it."""
+    for _ in range(10_000):
+        if any(watched._early.endswith(word) for watched in crowd._watched.values()):
+            break
+        await asyncio.sleep(0)
+    return any(watched._inner is not None for watched in crowd._watched.values())
+
+
+class Hears(asyncio.Protocol):
+    """Answers each word with a dot."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember where to answer."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport, self.heard = transport, b""
+
+    def data_received(self, data: bytes) -> None:
+        """A word."""
+        self.heard += data
+        self.transport.write(b".")
+
+
+@pytest.mark.parametrize("said", [b"x" * 2000, b"hello\r\n"], ids=["no end", "no request"])
+def test_what_is_no_request_is_refused_before_the_deadline(tmp_path: Path, said: bytes) -> None:
+    """A line that is none of HTTP, and one that does not end, are answered at once."""
+    with crowded(tmp_path, read_header_timeout_s=60) as (_, port), connect(port, said) as wrong:
+        assert wrong.recv(4096).startswith(b"HTTP/1.0 400 ")
+
+
+def test_a_silent_connection_ends_with_the_collector(tmp_path: Path) -> None:
+    """Nobody waits for who has asked nothing."""
+    with crowded(tmp_path, read_header_timeout_s=60) as (_, port):
+        silent = connect(port, b"P")
+    assert is_cut(silent)
+    silent.close()
 
 
 def test_a_second_request_has_the_same_deadline(tmp_path: Path) -> None:
