@@ -7,7 +7,6 @@ None of them does what the collector does: what each leaves out is part of its n
 import http.client
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from tests.ports import free_port
 
 SINK = """
 import os, sys
@@ -61,7 +62,7 @@ class Comparator:
     @contextmanager
     def serving(self, folder: Path) -> Iterator[Server]:
         """The receiver on a free port of the first core."""
-        port = _free_port()
+        port = free_port()
         places = {"{port}": str(port), "{address}": f"127.0.0.1:{port}", "{file}": str(folder / "bodies")}
         command = [places.get(word, word) for word in self.command]
         cores = sorted(os.sched_getaffinity(0))
@@ -103,13 +104,6 @@ def _rotel() -> str | None:
     code = "import pathlib, rotel; print(pathlib.Path(rotel.__file__).with_name('rotel-agent'))"
     asked = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     return asked.stdout.strip() if asked.returncode == 0 else shutil.which("rotel-agent")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -29,7 +29,8 @@ from overwatch.journal import Batch, Signal
 from overwatch.serve.prometheus import RunPage
 from overwatch.simulate import SECOND, Script, Settings
 from overwatch.simulate.telling import Teller, Told
-from tests.real.servers import ask, free_port, need
+from tests.ports import free_port
+from tests.real.servers import ask, need
 
 ROOT = Path(__file__).parents[2]
 DIVISOR = 12

@@ -15,7 +15,8 @@ from overwatch.simulate.corpus import CASES, Case
 from overwatch.simulate.faults import Planned
 from tests.e2e.alerting import BEYOND_S, DIVISOR, Fired, Webhook, alerting, case_of, fired, play, sampled_all
 from tests.e2e.collecting import collecting, until
-from tests.real.servers import ask, free_port, need
+from tests.ports import free_port
+from tests.real.servers import ask, need
 
 SILENT_S = 75
 """A run that fell silent is lost after a minute."""

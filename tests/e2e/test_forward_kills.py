@@ -12,7 +12,7 @@ from tests.e2e.collecting import snapshot_of, until
 from tests.e2e.killing import Collector, Sender, told
 from tests.e2e.test_collector_kills import last_fold, seen_lines
 from tests.overwatch.collector.forwarding import sets
-from tests.overwatch.sdk.sink import free_port
+from tests.ports import free_port
 
 
 def chain(folder: Path, name: str) -> tuple[Collector, Collector]:

@@ -13,7 +13,8 @@ from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.snapshot import Snapshot, View
 from tests.fakes import START_NS
-from tests.overwatch.sdk.sink import Sink, free_port, http_sink
+from tests.overwatch.sdk.sink import Sink, http_sink
+from tests.ports import free_port
 
 TRAINER = """
 import sys

@@ -10,7 +10,8 @@ import pytest
 
 import overwatch.sdk
 from overwatch.events import LogLine
-from tests.overwatch.sdk.sink import Sink, free_port, http_sink
+from tests.overwatch.sdk.sink import Sink, http_sink
+from tests.ports import free_port
 
 TRAINER = """
 import os, signal, sys, overwatch.sdk

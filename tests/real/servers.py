@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import urllib.parse
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from overwatch.collector import Service
 from tests.overwatch.collector.running import http
+from tests.ports import free_port
 
 CONFIG = """
 global: {{scrape_interval: 250ms, evaluation_interval: 1s}}
@@ -39,12 +39,6 @@ def need(name: str) -> str:
             pytest.fail(message)
         pytest.skip(message)
     return found
-
-
-def free_port() -> int:
-    """A port that nothing listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

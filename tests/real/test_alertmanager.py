@@ -11,7 +11,8 @@ import yaml
 
 from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
 from tests.overwatch.collector.running import eventually, http
-from tests.real.servers import free_port, need, started
+from tests.ports import free_port
+from tests.real.servers import need, started
 
 CONFIG = Path(__file__).parents[2] / "dashboards/alertmanager/alertmanager.yml"
 ALERTS = {alert.name: alert for alert in (*steady_alerts(Plan()), *windowed_alerts(Plan()))}

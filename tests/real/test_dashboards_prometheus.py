@@ -15,7 +15,8 @@ from overwatch.generate.boards.uids import Board
 from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
 from tests import promql
 from tests.overwatch.collector.running import eventually, http, running
-from tests.real.servers import ask, free_port, need, prometheus
+from tests.ports import free_port
+from tests.real.servers import ask, need, prometheus
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 90

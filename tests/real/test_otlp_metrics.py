@@ -10,7 +10,8 @@ import pytest
 
 import overwatch.sdk
 from tests.overwatch.collector.running import eventually, http, running
-from tests.real.servers import ask, free_port, started, value
+from tests.ports import free_port
+from tests.real.servers import ask, started, value
 
 ONLY_SCRAPED = (
     "overwatch_findings", "overwatch_outlier_", "overwatch_policy_status",

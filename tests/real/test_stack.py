@@ -19,7 +19,8 @@ from overwatch.events import Event
 from tests import fakes
 from tests.overwatch.collector.running import eventually, running, told
 from tests.overwatch.collector.running import http as request
-from tests.real.servers import ask, free_port, need, value
+from tests.ports import free_port
+from tests.real.servers import ask, need, value
 
 pytestmark = pytest.mark.timeout(120)
 

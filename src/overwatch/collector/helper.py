@@ -52,6 +52,11 @@ class Helper:
         self.failures = 0
         """Processes that were given up."""
 
+    @property
+    def pid(self) -> int | None:
+        """Its process, if there is one."""
+        return None if self._process is None else self._process.pid
+
     def ask(
         self, asked: Asked, signal: Signal, body: bytes, limit: int = 0, *, is_worth_it: bool = False
     ) -> bytes | None:

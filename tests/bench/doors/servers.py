@@ -22,6 +22,7 @@ from urllib.parse import urlencode, urlsplit
 
 from tests.bench.doors import shapes
 from tests.e2e.killing import Collector
+from tests.ports import free_port
 
 METRICS_ONLY = (
     "service.pipelines.logs.exporters=[aggregator]",
@@ -211,11 +212,3 @@ def _get(url: str) -> dict[str, Any] | None:
     if answer.status != HTTPStatus.OK:
         return None
     return json.loads(said) if said.startswith(b"{") else {}
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port

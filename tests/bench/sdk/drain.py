@@ -14,7 +14,7 @@ from tests.bench.sdk.collectors import recorded
 from tests.bench.sdk.host import Cores, collector, worker
 from tests.bench.sdk.stats import Goals, say
 from tests.bench.sdk.steps import PIECE_NS, PIECES
-from tests.overwatch.sdk.sink import free_port
+from tests.ports import free_port
 
 LATE_NS = 1_000_000_000
 """What lags more belongs to the backlog."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.bench.sdk.host import MISSING, Cores, Worker, collector, worker
 from tests.bench.sdk.stats import Goals, quantile, say
-from tests.overwatch.sdk.sink import free_port
+from tests.ports import free_port
 
 PIECES = 50
 PIECE_NS = 20_000

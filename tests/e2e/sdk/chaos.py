@@ -28,7 +28,7 @@ from overwatch.otlp.decode import decode
 from overwatch.sdk.frames import Progress
 from tests.e2e.sdk.recorder import HEAD
 from tests.e2e.sdk.trainer import Ending, Plan
-from tests.overwatch.sdk.sink import free_port
+from tests.ports import free_port
 
 HERE = Path(__file__).parent
 DEADLINE_S = 60.0

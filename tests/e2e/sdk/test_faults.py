@@ -30,7 +30,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.sdk.chaos import SHM, needs_mounts, recording, sync, training, wait_for
-from tests.overwatch.sdk.sink import free_port
+from tests.ports import free_port
 
 
 def test_a_collector_that_was_never_there(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from overwatch.events import LogLine, RunFinished, RunStarted
 from tests.e2e.sdk.chaos import environment, training
-from tests.overwatch.sdk.sink import Sink, free_port, http_sink
+from tests.overwatch.sdk.sink import Sink, http_sink
+from tests.ports import free_port
 
 LIMIT_S = 60.0
 

@@ -19,8 +19,8 @@ from tests.overwatch.collector.running import http, running, told
 from tests.overwatch.collector.test_otlp_forward import RUN, lines, numbered, shown
 from tests.overwatch.delivery.evil import OK, evil, serving
 from tests.overwatch.delivery.test_http import SLOW
-from tests.overwatch.sdk.sink import free_port
 from tests.overwatch.serve.test_webhook import receiver
+from tests.ports import free_port
 
 TEXT = """
 exporters:

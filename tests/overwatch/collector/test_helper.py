@@ -34,21 +34,17 @@ def helper() -> Iterator[Helper]:
     made.stop()
 
 
-def child() -> psutil.Process:
+def child(helper: Helper) -> psutil.Process:
     """The process."""
-    (found,) = [
-        process
-        for process in psutil.Process().children()
-        if process.cmdline()[1:] == ["-m", "overwatch.otlp"]
-    ]
-    return found
+    assert helper.pid is not None
+    return psutil.Process(helper.pid)
 
 
 def test_few_bytes_start_no_process() -> None:
     """A quiet run costs no memory for one, unless somebody finds it worth it."""
     made = Helper("tests")
     assert line(made, body(100)) is None
-    assert not psutil.Process().children()
+    assert made.pid is None
     data = body(100, 1)
     ask = lambda: made.ask(Asked.LINE, Signal.LOGS, data, is_worth_it=True)  # noqa: E731 asked again and again
     assert eventually(ask) == to_json(Signal.LOGS, data)
@@ -58,13 +54,13 @@ def test_few_bytes_start_no_process() -> None:
 def test_a_process_takes_the_core_from_nobody(helper: Helper) -> None:
     """Of a lower priority, and it waits for its turn when it gets something to do."""
     assert line(helper, body(100))
-    assert child().nice() > psutil.Process().nice()
-    assert os.sched_getscheduler(child().pid) == os.SCHED_BATCH
+    assert child(helper).nice() > psutil.Process().nice()
+    assert os.sched_getscheduler(child(helper).pid) == os.SCHED_BATCH
 
 
 def test_a_process_that_is_killed_is_given_up(helper: Helper) -> None:
     """There is no answer, until another process may be tried."""
-    child().kill()
+    child(helper).kill()
     assert [line(helper, body(100, number)) for number in range(3)] == [None, None, None]
     assert helper.failures == 1
 
@@ -73,7 +69,7 @@ def test_a_process_that_is_silent_is_given_up() -> None:
     """One that was stopped, too: it does not even take a large body."""
     made = Helper("tests", silent_s=3.0)
     eventually(lambda: line(made, body(ENOUGH)))
-    child().send_signal(signal.SIGSTOP)
+    child(made).send_signal(signal.SIGSTOP)
     assert line(made, body(2 << 20)) is None
     assert made.failures == 1
     made.stop()
@@ -128,7 +124,7 @@ def test_the_process_ends_with_who_asks() -> None:
     code = (
         "from tests.overwatch.collector.test_helper import *\n"
         "made = Helper('tests'); eventually(lambda: line(made, body(ENOUGH)))\n"
-        "print(child().pid, flush=True); threading.Event().wait(60)"
+        "print(made.pid, flush=True); threading.Event().wait(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as asker:
         assert asker.stdout is not None

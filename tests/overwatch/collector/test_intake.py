@@ -1,9 +1,10 @@
 """Bodies that are checked apart, by a thread or a process: the same answers, and nobody waits for them."""
 
 import asyncio
+import os
+import signal
 import time
 
-import psutil
 import pytest
 
 from overwatch.collector.decoding import SMALL_BYTES, Decoding
@@ -89,8 +90,8 @@ def test_a_process_refuses_as_the_collector_does(*, json: bool) -> None:
 def test_a_process_that_is_killed_costs_no_body() -> None:
     """They are checked here."""
     own = with_process(intake(MemoryJournal(lambda: 1), large_body_size=1))
-    (child,) = psutil.Process().children()
-    child.kill()
+    assert own._helper.pid is not None
+    os.kill(own._helper.pid, signal.SIGKILL)
     assert [answer.rejected for answer in taken(own, BODIES)] == [0, 1, 2, 0]
     assert own._helper.failures == 1
     own.close()

@@ -20,7 +20,8 @@ from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.request import Request
 from tests.overwatch.delivery.evil import Call, evil
-from tests.overwatch.sdk.sink import free_port, grpc_sink, partial_success
+from tests.overwatch.sdk.sink import grpc_sink, partial_success
+from tests.ports import free_port
 
 LONG_S = 30.0
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}

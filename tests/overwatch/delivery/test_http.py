@@ -19,7 +19,8 @@ from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.request import Request
 from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
-from tests.overwatch.sdk.sink import free_port, http_sink, partial_success
+from tests.overwatch.sdk.sink import http_sink, partial_success
+from tests.ports import free_port
 
 LONG_S = 30.0
 

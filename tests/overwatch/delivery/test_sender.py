@@ -23,7 +23,8 @@ from tests.overwatch.delivery.test_grpc import hung as mute
 from tests.overwatch.delivery.test_grpc import slow as crawling
 from tests.overwatch.delivery.test_http import LONG, SLOW
 from tests.overwatch.delivery.waiting import DEADLINE_S, SIGNALS, Waiting, request, sending
-from tests.overwatch.sdk.sink import free_port, grpc_sink, http_sink, partial_success
+from tests.overwatch.sdk.sink import grpc_sink, http_sink, partial_success
+from tests.ports import free_port
 
 FAST = Pace(first_s=0.02, longest_s=0.1)
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}

@@ -141,13 +141,6 @@ def silent_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def partial_success(rejected: int) -> bytes:
     """The answer of a collector that kept all but `rejected` records."""
     response = ExportLogsServiceResponse()

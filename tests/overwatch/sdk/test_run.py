@@ -33,12 +33,12 @@ from overwatch.events import (
 from tests.overwatch.sdk.sink import (
     Sink,
     attribute_count,
-    free_port,
     grpc_sink,
     http_sink,
     partial_success,
     silent_server,
 )
+from tests.ports import free_port
 
 
 @pytest.fixture

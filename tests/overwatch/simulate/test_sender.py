@@ -1,16 +1,16 @@
 """Delivery over real HTTP: order, patience, and an exact account of what did not arrive."""
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from overwatch.simulate import Told
 from overwatch.simulate.sender import Sender, SenderConfig
+from tests.ports import free_port
 
 
 class Door(HTTPServer):
@@ -67,13 +67,6 @@ def sending(port: int, **limits: float) -> Iterator[Sender]:
         sender.close()
 
 
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _requests(count: int) -> list[Told]:
     return [Told(at=i, records=2, body=b"%d" % i) for i in range(count)]
 
@@ -116,7 +109,7 @@ def test_a_request_that_is_refused_is_counted_and_passed_over() -> None:
 
 def test_a_collector_that_comes_late_gets_everything() -> None:
     """While nobody answers requests wait, the trouble is said; then they arrive in order."""
-    port = _free_port()
+    port = free_port()
     with sending(port) as sender:
         for told in _requests(5):
             sender.put(told)
@@ -132,7 +125,7 @@ def test_a_collector_that_comes_late_gets_everything() -> None:
 
 def test_what_is_left_at_the_end_is_counted() -> None:
     """A collector that never answers: every record is on the account of the lost."""
-    with sending(_free_port()) as sender:
+    with sending(free_port()) as sender:
         for told in _requests(4):
             sender.put(told)
         assert not sender.drained(0.05)
@@ -143,7 +136,7 @@ def test_what_is_left_at_the_end_is_counted() -> None:
 
 def test_waiting_is_bounded() -> None:
     """What does not fit beside what waits is lost at once, and counted."""
-    with sending(_free_port(), waiting_bytes=3) as sender:
+    with sending(free_port(), waiting_bytes=3) as sender:
         for told in _requests(5):
             sender.put(told)
 

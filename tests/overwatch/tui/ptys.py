@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 30.0
+_ON_ITS_WAY_S = 5.0
 MOUSE_ON, MOUSE_OFF = b"\x1b[?1000h", b"\x1b[?1000l"
 ALT_ON, ALT_OFF, CURSOR_ON = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 
@@ -71,8 +72,10 @@ class Terminal:
         while self.process.poll() is None:
             assert time.monotonic() < deadline, "still running"
             self.read()
-        for _ in range(3):
-            self.read(0.05)
+        here = -1
+        while here < len(self.written):
+            here = len(self.written)
+            self.read()
         return self.process.returncode
 
     def close(self) -> None:
@@ -96,7 +99,17 @@ def running(command: Sequence[str], size: tuple[int, int] = (120, 40), **env: st
 
 
 def in_order(terminal: Terminal) -> bool:
-    """Whether the terminal is as it was: main screen, cursor, mouse, echo, line mode."""
+    """Whether the terminal is as it was, when what is still on its way to the reader has come."""
+    deadline = time.monotonic() + _ON_ITS_WAY_S
+    while not _is_in_order(terminal):
+        if time.monotonic() >= deadline:
+            return False
+        terminal.read()
+    return True
+
+
+def _is_in_order(terminal: Terminal) -> bool:
+    """Main screen, cursor, mouse, echo, line mode."""
     shown = terminal.written
     screens = shown.rfind(ALT_OFF) > shown.rfind(ALT_ON) >= 0
     mouse = shown.rfind(MOUSE_OFF) >= shown.rfind(MOUSE_ON)

@@ -18,9 +18,9 @@ import yaml
 
 from overwatch.discovery import Endpoints
 from tests.e2e.collecting import until
+from tests.ports import free_port
 from tests.real.helm.charts import CHART, objects, rendered
 from tests.real.image.podman import Podman
-from tests.real.servers import free_port
 
 NAME: Final = "tower-overwatch"
 ROLES: Final = ("ingest", "read", "control")

@@ -6,7 +6,8 @@ from overwatch.journal import Signal
 from overwatch.sdk.exporter.spool import Spool
 from tests.overwatch.delivery.evil import OK, evil, reply, serving
 from tests.overwatch.delivery.waiting import DEADLINE_S, sending
-from tests.overwatch.sdk.sink import free_port, partial_success
+from tests.overwatch.sdk.sink import partial_success
+from tests.ports import free_port
 
 
 def put(spool: Spool, first: int, count: int) -> None:
