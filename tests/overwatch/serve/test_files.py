@@ -1,5 +1,7 @@
 """Files that grow by whole lines."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,40 @@ def test_a_full_disk_leaves_no_half_line() -> None:
             file.append(b"line\n")
     finally:
         file.close()
+
+
+def test_the_disk_is_asked_for_what_is_new_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that has not grown is not synced again, its folder once; one that was cut is."""
+    asked: list[bool] = []
+
+    def synced(fd: int) -> None:
+        asked.append(stat.S_ISDIR(os.fstat(fd).st_mode))
+
+    monkeypatch.setattr(os, "fdatasync", synced)
+    monkeypatch.setattr(os, "fsync", synced)
+    file = LineFile(tmp_path / "a.jsonl")
+    file.append(b"one\n")
+    mark = file.mark()
+    for _ in range(3):
+        file.sync()
+    assert asked == [False, True]
+    file.append(b"two\n")
+    file.sync()
+    assert asked == [False, True, False]
+    file.cut(mark)
+    file.sync()
+    assert asked[3:] == [False, True]
+    file.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system cannot be asked to begin writing")
+def test_many_bytes_are_begun_before_they_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each half MiB once, so that a sync finds little left to do, and those of others do not wait for it."""
+    begun: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *asked: begun.append(asked[1:3]))
+    file = LineFile(tmp_path / "a.jsonl")
+    line = b"x" * ((200 << 10) - 1) + b"\n"
+    for _ in range(7):
+        file.append(line)
+    file.close()
+    assert begun == [(0, 600 << 10), (600 << 10, 600 << 10)]
