@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, next_tick
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, TowerStats, next_tick
 from overwatch.journal import Batch, Cursor, Signal
 from overwatch.snapshot import View
 
@@ -104,6 +104,8 @@ class Aggregator:
         self.sink_errors = 0
         self.checkpoint_errors = 0
         """Checkpoints that could not be made of the fold."""
+        self._said = 0
+        """Troubles of the fold when the log was last told of one."""
 
     def start(self, stamp: int | None = None) -> None:
         """Begin ticking, at the first tick at or after `stamp`, or else after this aggregator was made."""
@@ -214,10 +216,18 @@ class Aggregator:
         self._taken = self._tick
         self._tick += FAST_NS
         self.frame = frame
+        self._say(frame.tower)
         for sink in self._sinks:
             self._publish(sink, frame)
         if self._checkpoints is not None and self._checkpoints.due(self._taken):
             self._checkpoint(self._cursor.position)
+
+    def _say(self, tower: TowerStats) -> None:
+        """Log what the fold left out: the first time, and whenever it has become twice as often."""
+        troubles = tower.problems + tower.unjudged
+        if troubles >= max(1, 2 * self._said):
+            _log.warning("the fold left out %d so far, at last: %s", troubles, tower.last_problem)
+            self._said = troubles
 
     def _publish(self, sink: FrameSink, frame: Frame) -> None:
         try:

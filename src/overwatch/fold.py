@@ -12,24 +12,23 @@ from typing import Final, TypeAlias
 import msgspec
 import numpy as np
 
-from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.diagnose import Assessment
 from overwatch.diagnose.assess import dump as dump_assessment
 from overwatch.diagnose.assess import load as load_assessment
-from overwatch.diagnose.hush import without_new
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.events import FindingAcknowledged, Record
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode_batch
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
-from overwatch.projection import project_views
 from overwatch.snapshot import Baseline, Snapshot, View
-from overwatch.state import RunState, apply, new_run
+from overwatch.state import apply, new_run
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
 from overwatch.state.envs import MAX_ENVS
 from overwatch.state.joins import Joins
 from overwatch.state.overflow import Overflow
+from overwatch.tracked import Tracked
 
 FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
@@ -75,6 +74,8 @@ class TowerStats(msgspec.Struct, kw_only=True):
     records: int = 0
     problems: int = 0
     """Malformed or unfoldable records, quarantined."""
+    unjudged: int = 0
+    """Times that a run could not be judged or shown, for a fault of ours that its numbers found."""
     unattributed: int = 0
     """Records without a run id."""
     unmapped: int = 0
@@ -118,17 +119,6 @@ class Frame:
     """What runs were not given for their caps, by run; those that were given all are left out."""
 
 
-class _Tracked(msgspec.Struct):
-    state: RunState
-    assessment: Assessment
-    logged_stamp: int = -1
-    """`last_stamp` when the run's ended snapshot was last recorded."""
-    judged: Judged | None = None
-    """This tick's judgement; not part of a checkpoint."""
-    looked_at: int = 0
-    """Newest producer's time when it was last judged."""
-
-
 class _SavedRun(msgspec.Struct, frozen=True):
     run_id: str
     state: bytes
@@ -166,7 +156,7 @@ class Fold:
         """How runs are judged, as the newest start record tells."""
         self._how: Judging | None = None
         """The same, ready to judge with; `None` until it is needed."""
-        self._runs: dict[str, _Tracked] = {}
+        self._runs: dict[str, Tracked] = {}
         self._joins = Joins()
         self._totals = Totals()
         self.tower = TowerStats()
@@ -190,9 +180,9 @@ class Fold:
         logged = self._judge(tick, batches, hushed)
         wanted = self._resolve(views)
         snapshots: dict[tuple[str, View], Snapshot] = {}
-        for run_id, tracked in self._runs.items():
+        for run_id in self._runs:
             views_of_run = [DEFAULT_VIEW, *(view for name, view in wanted if name == run_id)]
-            for view, snapshot in _project(tracked, tuple(dict.fromkeys(views_of_run))).items():
+            for view, snapshot in self._project(run_id, tuple(dict.fromkeys(views_of_run))).items():
                 snapshots[run_id, view] = snapshot
         return Frame(
             tick=tick,
@@ -200,7 +190,9 @@ class Fold:
             newest=self.newest,
             capped={run_id: run.state.overflow.copy() for run_id, run in self._capped()},
             snapshots=snapshots,
-            recorded=tuple(snapshots[run_id, DEFAULT_VIEW] for run_id in logged),
+            recorded=tuple(
+                snapshots[run_id, DEFAULT_VIEW] for run_id in logged if (run_id, DEFAULT_VIEW) in snapshots
+            ),
             tower=msgspec.structs.replace(self.tower),
         )
 
@@ -212,15 +204,17 @@ class Fold:
         """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
         logged = self._judge(tick, batches, hushed)
         return tuple(
-            snapshot
-            for run_id in logged
-            for snapshot in _project(self._runs[run_id], (DEFAULT_VIEW,)).values()
+            snapshot for run_id in logged for snapshot in self._project(run_id, (DEFAULT_VIEW,)).values()
         )
 
     def look(self, views: Iterable[tuple[str | None, View]]) -> dict[tuple[str, View], Snapshot]:
         """Further views of the tick taken last; runs that are not there are left out."""
         wanted = [(run_id, view) for run_id, view in self._resolve(views) if run_id in self._runs]
-        return {(run_id, view): _project(self._runs[run_id], (view,))[view] for run_id, view in wanted}
+        return {
+            (run_id, view): snapshot
+            for run_id, wish in wanted
+            for view, snapshot in self._runs[run_id].project((wish,)).items()
+        }
 
     def dump(self) -> bytes:
         """Everything that outlives a tick, as bytes."""
@@ -239,7 +233,7 @@ class Fold:
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         for run in saved.runs:
             state, assessment = load_state(run.state), load_assessment(run.assessment)
-            fold._runs[run.run_id] = _Tracked(state, assessment, run.logged_stamp, looked_at=state.last_at)
+            fold._runs[run.run_id] = Tracked(state, assessment, run.logged_stamp, looked_at=state.last_at)
         return fold
 
     def _judge(self, tick: int, batches: Sequence[Batch], hushed: Hushed) -> list[str]:
@@ -251,41 +245,42 @@ class Fold:
         every = -(-len(batches) // LOOKS)
         for place, batch in enumerate(batches):
             if place and place % every == 0:
-                for run_id in [run_id for run_id, run in self._runs.items() if _is_long(run)]:
+                for run_id in [run_id for run_id, run in self._runs.items() if run.is_long]:
                     self._assess(run_id, tick, hushed)
             self._apply(batch)
         logged: list[str] = []
         for run_id, tracked in self._runs.items():
-            judged = self._assess(run_id, tick, hushed)
-            if tick % SLOW_NS == 0 and self._is_recorded(tracked, judged):
+            self._assess(run_id, tick, hushed)
+            if tick % SLOW_NS == 0 and tracked.is_recorded():
                 logged.append(run_id)
         return logged
 
-    def _assess(self, run_id: str, tick: int, hushed: Hushed) -> Judged:
+    def _assess(self, run_id: str, tick: int, hushed: Hushed) -> None:
         how = self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
         tracked = self._runs[run_id]
-        judged = assess(tracked.state, tracked.assessment, tick, how, self._given or self._told)
-        if run_id in hushed:
-            judged = without_new(judged, tracked.assessment, hushed[run_id])
-        tracked.assessment, tracked.judged = judged.assessment, judged
-        tracked.looked_at = tracked.state.last_at
-        return judged
+        tracked.judge(tick, how, self._given or self._told, hushed.get(run_id))
+        self._note_fault(run_id)
 
-    def _capped(self) -> list[tuple[str, _Tracked]]:
+    def _project(self, run_id: str, views: Sequence[View]) -> dict[View, Snapshot]:
+        tracked = self._runs[run_id]
+        snapshots = tracked.project(views)
+        if tracked.judged is not None:
+            self._note_fault(run_id)
+        return snapshots
+
+    def _note_fault(self, run_id: str) -> None:
+        fault = self._runs[run_id].fault
+        if fault is not None:
+            self.tower.unjudged += 1
+            self.tower.last_problem = f"run {run_id} {fault}"
+
+    def _capped(self) -> list[tuple[str, Tracked]]:
         return [(run_id, run) for run_id, run in self._runs.items() if run.state.overflow.counts]
 
     def _resolve(self, views: Iterable[tuple[str | None, View]]) -> list[tuple[str, View]]:
         newest = self.newest
         named = ((newest if run_id is None else run_id, view) for run_id, view in views)
         return [(run_id, view) for run_id, view in named if run_id is not None]
-
-    def _is_recorded(self, tracked: _Tracked, judged: Judged) -> bool:
-        """Living runs always; one that is over once more after its last record."""
-        over = _is_over(judged)
-        if over and tracked.logged_stamp == tracked.state.last_stamp:
-            return False
-        tracked.logged_stamp = tracked.state.last_stamp if over else -1
-        return True
 
     def _apply(self, batch: Batch) -> None:
         self.tower.batches += 1
@@ -349,7 +344,7 @@ class Fold:
                 self.tower.refused_runs += 1
                 self.tower.last_problem = f"run {run_id}: there are {MAX_RUNS} runs already"
                 return
-            tracked = self._runs[run_id] = _Tracked(new_run(record), Assessment())
+            tracked = self._runs[run_id] = Tracked(new_run(record), Assessment())
             tracked.state.judged_by = self._preset
             self._share_room()
         state = tracked.state
@@ -372,8 +367,8 @@ class Fold:
             run.state.envs.most = min(MAX_ENVS, run.state.envs.n + room)
 
     def _forget_one(self) -> bool:
-        """Let go of the run that has been over for longest; `False` when none is."""
-        over = [run_id for run_id, run in self._runs.items() if run.judged and _is_over(run.judged)]
+        """Let go of the run that has been over for longest, or says nothing; `False` when none is."""
+        over = [run_id for run_id, run in self._runs.items() if run.is_over or run.fault is not None]
         oldest = min(over, key=lambda run_id: self._runs[run_id].state.last_stamp, default=None)
         if oldest is not None:
             del self._runs[oldest]
@@ -383,18 +378,3 @@ class Fold:
     def _quarantine(self, detail: str) -> None:
         self.tower.problems += 1
         self.tower.last_problem = detail
-
-
-def _is_long(tracked: _Tracked) -> bool:
-    """Whether a second of a run has come in since it was last judged."""
-    return tracked.state.last_at - tracked.looked_at >= SLOW_NS
-
-
-def _is_over(judged: Judged) -> bool:
-    return judged.link.state in ("ended", "lost")
-
-
-def _project(tracked: _Tracked, views: Sequence[View]) -> dict[View, Snapshot]:
-    if tracked.judged is None:
-        raise LookupError("no tick has been taken since this fold was made or loaded")
-    return project_views(tracked.state, tracked.judged, views)

@@ -1,5 +1,6 @@
 """The aggregator thread: frames come, a failing sink harms nobody, the end is complete."""
 
+import itertools
 import threading
 import time
 
@@ -74,6 +75,23 @@ def test_a_failing_sink_is_counted_and_the_others_go_on() -> None:
     aggregator.stop(10)
 
     assert aggregator.sink_errors == len(keeper.frames)
+
+
+def test_what_is_left_out_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """The first time with its reason, and when it has become twice as often; not each time."""
+    began = time.time_ns() - 30 * FAST_NS
+    stamps = itertools.count(began, FAST_NS)
+    journal, keeper = MemoryJournal(lambda: next(stamps)), Keeper()
+    aggregator = Aggregator(journal.cursor("aggregator"), time.time_ns, [keeper])
+    for _ in range(20):
+        journal.append(Signal.LOGS, b"\xff\xff garbage")
+    aggregator.start(began)
+    aggregator.stop(10)
+
+    assert keeper.frames[-1].tower.problems == 20
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.split(" so far")[0] for text in said] == [f"the fold left out {n}" for n in (1, 2, 4, 8, 16)]
+    assert str(keeper.frames[-1].tower.last_problem) in said[0]
 
 
 def test_what_was_appended_before_the_stop_is_in_the_last_frame() -> None:

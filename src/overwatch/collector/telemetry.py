@@ -23,6 +23,7 @@ TOWER: Final = {
     "batches": "How many batches did the fold take?",
     "records": "How many records did the fold apply?",
     "problems": "How many records were malformed and left out?",
+    "unjudged": "How often could a run not be judged or shown, for a fault of Overwatch?",
     "unattributed": "How many records named no run?",
     "unmapped": "How many foreign metric points does no catalogue row know?",
     "late": "How many points of sums and distributions came twice, or after a newer one?",

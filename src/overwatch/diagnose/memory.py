@@ -54,7 +54,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 def memory_trend(gauge: Gauge | None, peaks: Peaks | None, total: float | None) -> MemoryTrend | None:
     """The trend of a lane's used memory; `None` without one, and where nobody can tell."""
-    if gauge is None or total is None or total <= 0:
+    if gauge is None or total is None or total < 1:
         return None
     slow = None if peaks is None else _of_peaks(peaks, total)
     quick = _of_seconds(gauge, peaks, total)

@@ -4,6 +4,7 @@ All envs share one policy, so most of their differences are luck: an env is comp
 itself, by medians over several episodes. Pure.
 """
 
+import sys
 from typing import Final
 
 import msgspec
@@ -63,7 +64,8 @@ def earnings_of(envs: Envs) -> Earnings | None:
     earlier = earned.earlier[:n]
     known = earlier[np.isfinite(earlier)]
     noise = _noise(earned, n)
-    if noise <= 0 or not known.size:
+    if noise < sys.float_info.min or not known.size:
+        # Nor is a scale what no longer can be halved.
         return None
     recent = latest.recent[:n][judged]
     middle = median_of(recent)

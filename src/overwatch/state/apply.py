@@ -197,9 +197,12 @@ def _note_drops(state: RunState, source: Source, event: Measured) -> None:
     for name, column in event.values.items():
         row = BY_NAME.get(name)
         if row is not None and len(column):
-            state.tower[row.short] = column.first()
+            value = column.first()
+            if not math.isfinite(value):
+                raise ValueError(f"{name} is {value}; tell a finite number")
+            state.tower[row.short] = value
             if row.short == "sdk_dropped":
-                source.dropped = counted(0, int(column.first()))
+                source.dropped = counted(0, int(value))
 
 
 def _end_episodes(state: RunState, event: EpisodeEnded) -> None:

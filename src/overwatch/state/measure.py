@@ -23,6 +23,8 @@ from overwatch.state.usage import Peaks, Rested
 
 MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""
+MOST_READING: Final = 1e100
+"""In any unit; no machine tells more, and squares and sums of what is less are numbers."""
 MAX_AGE = 2.0**53
 """Steps; what is more, or less than none, is no age."""
 _NARROW: Final = 4
@@ -244,12 +246,17 @@ def _lanes(state: RunState, event: Measured, stamp: int) -> None:
 
 def _note_usage(state: RunState, lane: str, name: str, value: float, at: int) -> None:
     """What minutes of readings tell of a lane, beyond its newest few."""
-    if not math.isfinite(value):
+    if not _is_reading(value):
         return
     if name == MEMORY_USED.name:
         state.peaks.setdefault(lane, Peaks()).note(at, value)
     elif name == UTILIZATION.name:
         state.rested.setdefault(lane, Rested()).note(at, value)
+
+
+def _is_reading(value: float) -> bool:
+    """Whether a machine may have told it."""
+    return abs(value) <= MOST_READING
 
 
 def _words(event: Measured, name: str, count: int) -> list[str | None]:
@@ -273,7 +280,7 @@ def _forget(readings: dict[str, Gauge], name: str, at: int) -> None:
 
 def _gauge(readings: dict[str, Gauge], name: str, value: float, at: int, stamp: int) -> None:
     row = BY_NAME.get(name)
-    if row is None or not math.isfinite(value):
+    if row is None or not _is_reading(value):
         return
     known = readings.get(row.short)
     if known is None:

@@ -21,6 +21,8 @@ GAPS: Final = 16
 """Newest gaps remembered of one phase after another."""
 UPDATE: Final = "update"
 """The step of a rank that tells its updates and no phases."""
+LONGEST_S: Final = 2**63 / 1e9
+"""No clock of ours counts longer; nor can so many phases as there may be add up to what is no number."""
 MAX_PAIRS: Final = 256
 """Pairs of phases of one rank whose gaps are remembered."""
 
@@ -57,7 +59,7 @@ class Phase(msgspec.Struct, kw_only=True):
 
         A duration that is no length of time counts as none.
         """
-        duration_s = duration_s if 0 <= duration_s < float("inf") else 0.0
+        duration_s = duration_s if 0 <= duration_s <= LONGEST_S else 0.0
         self.seconds.push(duration_s)
         self.ends.push(at)
         self.total_s += duration_s

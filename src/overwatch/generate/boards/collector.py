@@ -60,6 +60,10 @@ _DROPS = (
     Query(
         expr=f"sum({promql.rate(promql.of_collector('overwatch_tower_problems_total'))})", name="malformed"
     ),
+    Query(
+        expr=f"sum({promql.rate(promql.of_collector('overwatch_tower_unjudged_total'))})",
+        name="runs not judged",
+    ),
 )
 
 COLLECTOR = Dashboard(
