@@ -10,12 +10,15 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags
 
 from overwatch import codec
-from overwatch.events import Column, EnvsRemoved, Event, Origin
+from overwatch import fold as folding
+from overwatch.events import Column, EnvsRemoved, Event, Origin, Record
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
+from overwatch.otlp.decode import Decoded, decode_batch
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.otlp.value import to_pairs
 from overwatch.snapshot import View
+from overwatch.state import RunState, apply
 from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
 
@@ -70,6 +73,30 @@ def test_an_event_that_cannot_be_folded_is_quarantined_alone() -> None:
 
     assert frame.tower.problems == 1
     assert "needs labels" in str(frame.tower.last_problem)
+    assert frame.snapshots["run-1", View()].run.update == 3
+
+
+def test_a_fault_of_ours_takes_one_record_or_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is raised where it is read or folded: it is quarantined, as what is malformed is."""
+
+    def read(batch: Batch) -> Decoded:
+        if batch.sequence == START_NS:
+            raise RuntimeError("never thought of")
+        return decode_batch(batch)
+
+    def applying(state: RunState, record: Record, stamp: int) -> bool:
+        if record.seq == 2:
+            raise ZeroDivisionError("nor of this")
+        return apply(state, record, stamp)
+
+    monkeypatch.setattr(folding, "apply", applying)
+    told = [fakes.policy(START_NS, index=index, entropy=0.5) for index in (1, 2, 3)]
+    batches = [_batch(START_NS, told[:1]), _batch(START_NS + 1, told)]
+    fold = Fold(read)
+    frame = fold.advance(START_NS + FAST_NS, batches, ())
+
+    assert (frame.tower.problems, frame.tower.records) == (2, 2)
+    assert frame.tower.last_problem == "Measured of run run-1: ZeroDivisionError: nor of this"
     assert frame.snapshots["run-1", View()].run.update == 3
 
 
