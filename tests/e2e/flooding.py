@@ -1,6 +1,7 @@
 """What floods against a collector process are made of, and a good client that goes on meanwhile."""
 
 import asyncio
+import contextlib
 import gzip
 import http.client
 import socket
@@ -157,16 +158,23 @@ class GoodClient:
 
 
 def most_memory_mib(pid: int) -> dict[str, float]:
-    """The most memory that a process, and each one that it started, ever held; itself first."""
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    return {f"{one.cmdline()[2]} ({one.pid})": _most_mib(one.pid) for one in family}
+    """The most memory that a process, and each one that it started and that lives, held; itself first."""
+    found: dict[str, float] = {}
+    for one in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        # One that tidied up is gone, or waits to be asked how it ended.
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            words, most = one.cmdline(), _most_mib(one.pid)
+            if words and most is not None:
+                found[f"{words[2]} ({one.pid})"] = most
+    assert found
+    return found
 
 
-def _most_mib(pid: int) -> float:
+def _most_mib(pid: int) -> float | None:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
-    raise AssertionError(f"no VmHWM of {pid}")
+    return None
 
 
 def label_values(start: int, count: int, per_request: int) -> Iterator[bytes]:

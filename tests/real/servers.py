@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from overwatch.collector import Service
-from tests.overwatch.collector.running import http
+from tests.overwatch.collector.running import eventually, http
 from tests.ports import free_port
 
 CONFIG = """
@@ -43,7 +43,7 @@ def need(name: str) -> str:
 
 @contextmanager
 def prometheus(folder: Path, service: Service, *more: str) -> Iterator[str]:
-    """A Prometheus, with `more` options, that scrapes a collector; yields its URL."""
+    """A Prometheus, with `more` options, that scrapes a collector; yields its URL once it answers."""
     config = folder / "prometheus.yml"
     ends = service.context.board.urls
     targets = {"runs": ends["metrics"], "own": ends["telemetry"]}
@@ -57,7 +57,16 @@ def prometheus(folder: Path, service: Service, *more: str) -> Iterator[str]:
         *more,
     ]
     with started(command, folder):
+        eventually(lambda: is_ready(f"http://{address}"), 60)
         yield f"http://{address}"
+
+
+def is_ready(url: str) -> bool:
+    """Whether a server of Prometheus's family says that it answers."""
+    try:
+        return http(f"{url}/-/ready").status == 200
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -73,14 +82,8 @@ def started(command: list[str], folder: Path) -> Iterator[None]:
 
 
 def ask(url: str, query: str) -> list[dict[str, object]]:
-    """The series that an instant query finds; none while Prometheus is not up."""
-    try:
-        reply = http(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
-    except OSError:
-        return []
-    if reply.status == 503:
-        return []
-    answer = json.loads(reply.body)
+    """The series that an instant query finds."""
+    answer = json.loads(http(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}").body)
     assert answer["status"] == "success", answer
     found: list[dict[str, object]] = answer["data"]["result"]
     return found

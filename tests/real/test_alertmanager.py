@@ -12,7 +12,7 @@ import yaml
 from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
 from tests.overwatch.collector.running import eventually, http
 from tests.ports import free_port
-from tests.real.servers import need, started
+from tests.real.servers import is_ready, need, started
 
 CONFIG = Path(__file__).parents[2] / "dashboards/alertmanager/alertmanager.yml"
 ALERTS = {alert.name: alert for alert in (*steady_alerts(Plan()), *windowed_alerts(Plan()))}
@@ -29,15 +29,8 @@ def alertmanager(folder: Path) -> Iterator[str]:
         f"--web.listen-address={address}", "--cluster.listen-address=",
     ]  # fmt: skip
     with started(command, folder):
-        eventually(lambda: _is_ready(f"http://{address}"), 30)
+        eventually(lambda: is_ready(f"http://{address}"), 30)
         yield f"http://{address}"
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return http(f"{url}/-/ready").status == 200
-    except OSError:
-        return False
 
 
 def tell(url: str, alerts: Told) -> None:

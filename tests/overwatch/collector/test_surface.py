@@ -12,6 +12,7 @@ import pytest
 import overwatch
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
+from overwatch.otlp import wire
 from tests.overwatch.collector.running import eventually, run_started, running, told
 from tests.overwatch.collector.running import http as ask
 from tests.overwatch.collector.test_service import ready, spawn
@@ -55,7 +56,7 @@ NAMES = [
     "line\nend",
     "\\\\host\\share",
     "CON",
-    "x" * 5000,
+    "x" * wire.LONGEST_ID,
     "\u202e\u2066run",
     "$(touch escape)",
     "lock",
@@ -164,8 +165,9 @@ def test_names_of_runs_are_never_names_of_files(tmp_path: Path) -> None:
         for name in NAMES:
             send(name)
         eventually(lambda: folded.latest and folded.latest.tower.records >= 1 + len(NAMES))
+        send("x" * 5000)  # written down, and belongs to no run
         written = data / "otlp" / "logs.jsonl"
-        eventually(lambda: len(written.read_bytes().splitlines()) == 1 + len(NAMES))
+        eventually(lambda: len(written.read_bytes().splitlines()) == 2 + len(NAMES))
     after = {str(file) for file in tmp_path.rglob("*")}
 
     new = {name.removeprefix(str(data)) for name in after - before}
