@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.ma
 
 from overwatch.diagnose import Assessment
 from overwatch.diagnose.assess import dump as dump_assessment

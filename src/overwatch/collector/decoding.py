@@ -16,8 +16,9 @@ import msgspec
 
 from overwatch.collector.calm import Calm, Patience
 from overwatch.journal import Batch, Made, Signal
-from overwatch.otlp import checking
 from overwatch.otlp.decode import Decoded
+from overwatch.otlp.packed import packed, unpacked
+from overwatch.otlp.record_template import LEARNED
 from overwatch.otlp.templates import Templates
 
 SMALL_BYTES: Final = 32 << 10
@@ -89,20 +90,28 @@ class Decoding:
 
 
 def _at_hand(made: Made | None) -> Decoded | None:
-    """What a door, or its helper, made of a body."""
-    what = None if made is None else made.what
-    if not isinstance(what, bytes):
-        return what if isinstance(what, Decoded) else None
+    """What a door, or its helper, made of a body; `None` where the body has to be read for it."""
+    if made is None or not isinstance(made.what, bytes):
+        return made.what if made is not None and isinstance(made.what, Decoded) else None
     try:
-        return checking.decoded(what)
+        return unpacked(made.what)
     except msgspec.DecodeError:
+        if made.instead:
+            raise
         return None
 
 
 def made_of(signal: Signal, body: bytes, decoded: Decoded, *, known: bool) -> Made | None:
-    """What goes with a body whose shape was `known`, or was not; `None` where it takes much memory."""
-    if not known:
-        light = len(body) <= SMALL_BYTES
-        return Made(what=decoded, cost=_RECORDS * len(body)) if light else None
-    cost = len(body) // 5 if signal is Signal.METRICS else _COLUMNS * len(body)
-    return Made(what=decoded, cost=cost, instead=True)
+    """What goes with a body whose shape was `known`, or was not; `None` where it takes much memory.
+
+    Where no shape is to be learned from it, what it says goes instead of it: in as many bytes, about.
+    """
+    if known:
+        cost = len(body) // 5 if signal is Signal.METRICS else _COLUMNS * len(body)
+        return Made(what=decoded, cost=cost, instead=True)
+    if len(body) > SMALL_BYTES:
+        return None
+    if signal is not Signal.METRICS and not any(type(record.event) in LEARNED for record in decoded.records):
+        said = packed(decoded, len(body))
+        return None if said is None else Made(what=said, cost=len(said), instead=True)
+    return Made(what=decoded, cost=_RECORDS * len(body))

@@ -272,7 +272,8 @@ class Intake:
         with self._refusing(body):
             sound = checking.heard(words)
             data = body.data if sound.data is None else sound.data
-            made = Made(what=sound.said, cost=len(sound.said)) if self._is_folded else None
+            is_taken = self._is_folded and sound.said is not None
+            made = Made(what=sound.said, cost=len(sound.said or b"")) if is_taken else None
             return _Checked(body=body, data=data, counts=sound.counts, made=made)
 
     def _check(self, body: Body, known: Decoded | None = None, patience: Patience | None = None) -> _Checked:

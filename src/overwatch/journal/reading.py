@@ -15,7 +15,7 @@ from overwatch.journal.batches import CHUNK_BYTES, Batch, Signal
 from overwatch.journal.reader import Reader
 from overwatch.journal.segments import Log
 
-PENDING_BYTES: Final = 16 << 20
+PENDING_BYTES: Final = 8 << 20
 """Most bytes that one reader has waiting in memory."""
 _MOST_COUNTED: Final = 1 << 16
 """Most batches of which one reader knows what was counted, though memory has them no more."""

@@ -11,7 +11,7 @@ import msgspec
 from overwatch.journal import Signal
 from overwatch.otlp import elements, jsonl, validate
 from overwatch.otlp.decode import decode
-from overwatch.otlp.result import Decoded
+from overwatch.otlp.packed import packed
 from overwatch.otlp.wire import MalformedBody
 
 
@@ -21,8 +21,8 @@ class Sound(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     counts: validate.Counts
     data: bytes | None
     """It as protobuf, where it came as JSON."""
-    said: bytes
-    """What it says, for `decoded`."""
+    said: bytes | None
+    """What it says, `packed`; `None` where that is for the fold to find again."""
 
 
 class TooMany(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -41,7 +41,6 @@ _Verdict: TypeAlias = Sound | TooMany | Malformed
 # msgspec learns a type at its first use, and crashes where two threads are the first: these ones are.
 _written = msgspec.msgpack.Encoder().encode
 _read = msgspec.msgpack.Decoder(_Verdict).decode
-_read_said = msgspec.msgpack.Decoder(Decoded).decode
 
 
 def as_protobuf(signal: Signal, body: bytes, limit: int, *, json: bool) -> bytes:
@@ -72,11 +71,6 @@ def heard(words: bytes) -> Sound:
             assert_never(said)
 
 
-def decoded(said: bytes) -> Decoded:
-    """What a body says, as `decode` has it; raises `DecodeError` for what no `Sound` holds."""
-    return _read_said(said)
-
-
 def _verdict(signal: Signal, body: bytes, limit: int, *, json: bool) -> _Verdict:
     try:
         data = as_protobuf(signal, body, limit, json=json)
@@ -86,4 +80,4 @@ def _verdict(signal: Signal, body: bytes, limit: int, *, json: bool) -> _Verdict
     except (MalformedBody, jsonl.MalformedJson) as error:
         return Malformed(message=str(error))
     counts = validate.counts_of(found)
-    return Sound(counts=counts, data=data if json else None, said=_written(found))
+    return Sound(counts=counts, data=data if json else None, said=packed(found, len(body)))

@@ -24,12 +24,11 @@ from overwatch.otlp.points import (
     Gathering,
     Lost,
     Outcome,
-    RejectedError,
     SeriesKey,
     outcome_of,
     series_of,
 )
-from overwatch.otlp.result import Decoded, Rest
+from overwatch.otlp.result import Decoded, RejectedError, Rest
 from overwatch.otlp.series import Point
 
 MOST_BYTES: Final = 32 << 20

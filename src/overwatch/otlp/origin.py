@@ -6,11 +6,12 @@ Must not know what is said.
 from collections.abc import Iterable
 
 import msgspec
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
 
 from overwatch.events import Origin
 from overwatch.otlp import wire
+from overwatch.otlp.result import RejectedError
 from overwatch.otlp.value import Value, attributes_to_python, to_python
 
 
@@ -25,10 +26,11 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
 def resource_of(message: ResourceMessage) -> Resource:
     """Read a resource; attributes of an unexpected type count as absent."""
-    attributes = attributes_to_python(message.attributes)
-    rank = attributes.get(wire.RANK)
+    told = attributes_to_python(message.attributes)
+    attributes = {name: _beginning(value) for name, value in told.items()}
+    run_id, rank = told.get(wire.RUN_ID), told.get(wire.RANK)
     origin = Origin(
-        run_id=_word(attributes, wire.RUN_ID) or "",
+        run_id=run_id if isinstance(run_id, str) else "",
         role=_word(attributes, wire.ROLE) or "trainer",
         rank=rank if isinstance(rank, int) and not isinstance(rank, bool) else 0,
         epoch=_word(attributes, wire.INSTANCE) or "",
@@ -52,9 +54,18 @@ def run_id_in(resource: Resource, own: Value) -> str | None:
 
 
 def with_run(resource: Resource, run_id: str) -> Origin:
-    """The resource's origin, speaking for `run_id`."""
+    """The resource's origin, speaking for `run_id`; raises `RejectedError` where that is too long."""
+    if len(run_id) > wire.LONGEST_ID:
+        said = f"{wire.RUN_ID} has {len(run_id):,} characters; {wire.LONGEST_ID} are the most"
+        raise RejectedError("malformed", said)
     origin = resource.origin
     return origin if run_id == origin.run_id else msgspec.structs.replace(origin, run_id=run_id)
+
+
+def scope_name_of(scope: InstrumentationScope) -> str:
+    """What a scope is called."""
+    name: str = scope.name
+    return name[: wire.LONGEST_ID]
 
 
 def attribute(pairs: Iterable[KeyValue], name: str) -> Value:
@@ -82,6 +93,10 @@ def first_values(pairs: Iterable[KeyValue]) -> dict[str, Value]:
 def _word(attributes: dict[str, Value], name: str) -> str | None:
     value = attributes.get(name)
     return value if isinstance(value, str) and value else None
+
+
+def _beginning(value: Value) -> Value:
+    return value[: wire.LONGEST_ID] if isinstance(value, str) else value
 
 
 def _service(attributes: dict[str, Value]) -> str | None:

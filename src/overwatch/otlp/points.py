@@ -7,6 +7,7 @@ it.
 """
 
 import math
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, TypeAlias
@@ -28,7 +29,7 @@ from overwatch.otlp.histograms import Point as SpreadPoint
 from overwatch.otlp.histograms import distribution_of
 from overwatch.otlp.moments import Moments
 from overwatch.otlp.origin import Resource, resource_of, run_id_of, with_run
-from overwatch.otlp.result import DETAILED, Decoded, Problem
+from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError
 from overwatch.otlp.series import Point, Series
 from overwatch.otlp.subject import NEEDS, Subject, is_meant, subject_of
 from overwatch.otlp.totals import Told
@@ -128,14 +129,6 @@ class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
             changes=self.changes,
             rises=self.rises,
         )
-
-
-class RejectedError(Exception):
-    """A point that cannot be used."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.problem = Problem(reason=reason, detail=detail)
 
 
 class Gathering:
@@ -271,7 +264,7 @@ def _points(metric: Metric) -> Iterable[_AnyPoint]:
 
 
 def _meaning(resource: Resource, run_id: str, row: catalog.Metric, attributes: dict[str, Value]) -> _Meaning:
-    subject = subject_of(row.scope, {**resource.attributes, **attributes})
+    subject = subject_of(row.scope, ChainMap(attributes, resource.attributes))
     if subject is None:
         raise RejectedError("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
     return _Meaning(origin=with_run(resource, run_id), row=row, subject=subject, attributes=attributes)

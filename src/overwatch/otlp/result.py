@@ -24,6 +24,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """What was wrong, with the offending value."""
 
 
+class RejectedError(ValueError):
+    """One item that can be none of what is kept."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = Problem(reason=reason, detail=detail)
+
+
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     """The records of one request and a count of everything else."""
 

@@ -30,18 +30,23 @@ _SPLITS: Final = frozenset({"cpu", "cpu.mode", "cpu.logical_number", "state", "s
 def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:
     """What a point speaks of; `()` where its scope has one subject, `None` when it does not say."""
     if scope is Scope.GPU:
-        lane = attributes.get(wire.LANE_ID) or attributes.get("hw.id")
-        return (lane,) if isinstance(lane, str) else None
+        lane = _word(attributes.get(wire.LANE_ID) or attributes.get("hw.id"))
+        return None if lane is None else (lane,)
     if scope not in (Scope.ENV, Scope.SLOT):
         return ()
     env_id = attributes.get(wire.ENV_ID)
     if isinstance(env_id, bool) or not isinstance(env_id, int):
         return None
     if scope is Scope.ENV:
-        lane = attributes.get(wire.LANE_ID)
-        return (env_id, lane) if isinstance(lane, str) and lane else (env_id,)
-    slot = attributes.get(wire.SLOT_ID)
-    return (env_id, slot) if isinstance(slot, str) else None
+        lane = _word(attributes.get(wire.LANE_ID))
+        return (env_id, lane) if lane else (env_id,)
+    slot = _word(attributes.get(wire.SLOT_ID))
+    return None if slot is None else (env_id, slot)
+
+
+def _word(value: Value) -> str | None:
+    """Text, of which the beginning counts: a resource says it once, for all of its points."""
+    return value[: wire.LONGEST_ID] if isinstance(value, str) else None
 
 
 def is_meant(row: catalog.Metric, attributes: Mapping[str, Value]) -> bool:

@@ -36,6 +36,9 @@ from overwatch.journal import Signal
 
 Request: TypeAlias = ExportLogsServiceRequest | ExportMetricsServiceRequest | ExportTraceServiceRequest
 
+LONGEST_ID: Final = 256
+"""Characters of what says who speaks, or of what: a request says it once, for all of its items. A run with a
+longer id is refused, of other words the beginning counts."""
 RUN_ID: Final = "rl.run.id"
 TASK: Final = "rl.environment.name"
 ALGORITHM: Final = "rl.algorithm"

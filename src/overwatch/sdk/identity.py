@@ -26,6 +26,9 @@ MAX_VALUE: Final = 512
 _SECRET: Final = re.compile(r"token|secret|password|key", re.IGNORECASE)
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _NOT_ID: Final = re.compile(r"[^a-z0-9_.]+")
+_LONGEST_SLUG: Final = 128
+_LONGEST_ID: Final = 200
+"""Of an id that is longer, how long it was follows: collectors take 256 characters."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +80,7 @@ def _launched_id(given: str | None, env: Mapping[str, str]) -> str | None:
     """The id that somebody gave; `none` and empty are unset."""
     for candidate in (given, env.get("OVERWATCH_RUN_ID"), env.get("TORCHELASTIC_RUN_ID"), _slurm(env)):
         if candidate and candidate.strip() and candidate.strip().lower() != "none":
-            return text(candidate.strip(), 256)
+            return text(candidate.strip(), _LONGEST_ID)
     return None
 
 
@@ -86,7 +89,7 @@ def _new_id(task: str | None) -> str:
 
 
 def _slug(task: str | None) -> str:
-    return _NOT_ID.sub("-", (task or "run").lower()).strip("-") or "run"
+    return _NOT_ID.sub("-", (task or "run")[:_LONGEST_SLUG].lower()).strip("-") or "run"
 
 
 def _slurm(env: Mapping[str, str]) -> str | None:

@@ -53,20 +53,24 @@ def _is_short(entry: Entry) -> bool:
     return (
         len(entry.message) <= LONGEST
         and len(fields) <= MOST_FIELDS
-        and all(len(text) <= LONGEST_FIELD for pair in fields.items() for text in pair)
+        and (
+            sum(map(len, fields.values())) + sum(map(len, fields)) <= LONGEST_FIELD
+            or all(len(text) <= LONGEST_FIELD for pair in fields.items() for text in pair)
+        )
     )
 
 
 def _cut(entry: Entry) -> Entry:
     """The line as it is kept: the recording has all of it."""
     few = list(entry.fields.items())[:MOST_FIELDS]
-    fields = {_begin(name, LONGEST_FIELD): _begin(text, LONGEST_FIELD) for name, text in few}
+    fields = {begin(name, LONGEST_FIELD): begin(text, LONGEST_FIELD) for name, text in few}
     if len(entry.fields) > MOST_FIELDS:
         fields["cut"] = f"{len(entry.fields) - MOST_FIELDS:,} more fields"
-    return msgspec.structs.replace(entry, message=_begin(entry.message, LONGEST), fields=fields)
+    return msgspec.structs.replace(entry, message=begin(entry.message, LONGEST), fields=fields)
 
 
-def _begin(text: str, most: int) -> str:
+def begin(text: str, most: int = LONGEST_FIELD) -> str:
+    """A text as it is kept, of one that is too long its beginning."""
     return text if len(text) <= most else f"{text[:most]}… (cut, of {len(text):,} characters)"
 
 

@@ -17,7 +17,7 @@ class Overflow(msgspec.Struct, kw_only=True):
     @property
     def total(self) -> int:
         """All of them."""
-        return sum(self.counts.values())
+        return sum(self.counts.values()) if self.counts else 0
 
     def copy(self) -> "Overflow":
         """The same as of now, for readers in other threads."""

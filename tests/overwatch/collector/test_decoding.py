@@ -5,12 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
+from overwatch.catalog import Scope
 from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.intake import Body, Intake
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
-from overwatch.events import LogLine, Severity
+from overwatch.events import Column, LogLine, Measured, Severity
 from overwatch.journal import Batch, Made, MemoryJournal, Signal
 from overwatch.otlp import checking
 from overwatch.otlp.decode import Decoded, decode
@@ -26,9 +27,13 @@ def _batch(signal: Signal, body: bytes) -> Batch:
     return Batch(sequence=1, stamp=1, signal=signal, body=body)
 
 
+NUMBERS = Measured(at=T, scope=Scope.LEARNER, values={"overwatch.learner.fps": Column.scalar(1.0)})
+"""A shape that is worth a template."""
+
+
 def test_what_was_made_of_a_body_is_taken() -> None:
     """The very records come; without them the body is decoded, with the same result."""
-    body = told("run-1", [run_started()])
+    body = told("run-1", [NUMBERS])
     kept = decode(LOGS, body)
     made = made_of(LOGS, body, kept, known=False)
     batch = _batch(LOGS, body)
@@ -39,12 +44,31 @@ def test_what_was_made_of_a_body_is_taken() -> None:
     assert again is not kept
 
 
+def test_facts_go_packed_instead_of_their_body() -> None:
+    """No shape is learned from them, and what they say takes no more memory than they did."""
+    body = told("run-1", [run_started()] * 50)
+    kept = decode(LOGS, body)
+    made = made_of(LOGS, body, kept, known=False)
+
+    assert made is not None
+    assert made.instead
+    assert made.cost < 2 * len(body)
+    assert Decoding().take(msgspec.structs.replace(_batch(LOGS, b""), made=made)) == kept
+
+
+def test_what_was_packed_and_cannot_be_read_is_no_empty_body() -> None:
+    """It is an error where there is no body to read instead."""
+    made = Made(what=b"nonsense", cost=8, instead=True)
+    with pytest.raises(msgspec.DecodeError):
+        Decoding().take(msgspec.structs.replace(_batch(LOGS, b""), made=made))
+
+
 def test_what_a_large_body_of_an_unknown_shape_says_is_not_kept() -> None:
     """Its records take many times its size; of a known shape columns are kept instead of the body."""
     large = bytes(SMALL_BYTES + 1)
 
     assert made_of(LOGS, large, Decoded(), known=False) is None
-    unknown, known = (made_of(LOGS, b"body", Decoded(), known=known) for known in (False, True))
+    unknown, known = (made_of(Signal.METRICS, b"body", Decoded(), known=known) for known in (False, True))
     assert unknown is not None
     assert known is not None
     assert (unknown.instead, known.instead) == (False, True)
@@ -56,7 +80,7 @@ def test_the_intake_sends_its_records_along() -> None:
     cursor = journal.cursor("reader")
     intake = Intake(journal, Tally(), LimitsConfig(limit_mib=1 << 20), decoding)
     intake.open()
-    asyncio.run(intake.take(Body(signal=LOGS, data=told("run-1", [run_started()]), transport="http")))
+    asyncio.run(intake.take(Body(signal=LOGS, data=told("run-1", [NUMBERS]), transport="http")))
     intake.close()
 
     (batch,) = cursor.wait(0)
@@ -114,5 +138,6 @@ def test_what_another_process_made_of_a_body_is_taken(*, words: bool) -> None:
     """It comes as bytes; where they cannot be read, the body is."""
     body = told("run-1", [run_started()])
     said = checking.heard(checking.verdict(LOGS, body, 1000, json=False)).said if words else b"nonsense"
+    assert said is not None
     batch = msgspec.structs.replace(_batch(LOGS, body), made=Made(what=said, cost=len(said)))
     assert Decoding().take(batch) == decode(LOGS, body)

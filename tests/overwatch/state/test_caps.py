@@ -6,7 +6,17 @@ import pytest
 
 from overwatch.catalog import Stage
 from overwatch.diagnose import Assessment, assess
-from overwatch.events import Event, LogLine, Origin, PhaseEnded, Record, SeedStageChanged, Severity
+from overwatch.events import (
+    EnvCrashed,
+    Event,
+    GateEvaluated,
+    LogLine,
+    Origin,
+    PhaseEnded,
+    Record,
+    SeedStageChanged,
+    Severity,
+)
 from overwatch.state import RunState, apply, dump, load, new_run
 from overwatch.state.caps import MAX_SOURCES
 from overwatch.state.measure import MAX_CUSTOM
@@ -118,6 +128,20 @@ def test_lives_of_producers_beyond_the_most_replace_the_most_silent() -> None:
     assert len(state.sources) == MAX_SOURCES
     assert f"trainer/0/e{MAX_SOURCES + 19}" in state.sources
     assert "trainer/0/e0" not in state.sources
+
+
+def test_what_an_env_died_of_is_remembered_by_its_beginning(state: RunState) -> None:
+    """And why a gate failed it: there may be a quarter of a million envs."""
+    tell(
+        state,
+        EnvCrashed(at=START_NS, env_id=7, error="x" * 10**6),
+        GateEvaluated(
+            at=START_NS, env_id=7, slot="r0c0", seed_id="s1", gate="G1", passed=False, message="y" * 10**6
+        ),
+    )
+
+    kept = state.envs.crashes[7], state.envs.failed_why[7]
+    assert all(text.endswith("(cut, of 1,000,000 characters)") and len(text) < 1100 for text in kept)
 
 
 def test_a_huge_line_is_remembered_by_its_beginning_and_says_so(state: RunState) -> None:

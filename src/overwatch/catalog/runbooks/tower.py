@@ -48,6 +48,15 @@ ENTRIES: Final = (
         act="Raise `exporters.prometheus.max_series`, lower `per_env`, or give runs to a second collector.",
     ),
     Runbook(
+        code="run-unjudged",
+        means="A run cannot be judged or shown, for a fault of Overwatch that its numbers found.",
+        confirm="See `overwatch_tower_unjudged_total`; the collector's log names the run and the place.",
+        act=(
+            "Report the line of the log. What the run tells is recorded meanwhile, and other runs are shown; "
+            "a collector without the fault shows all of it."
+        ),
+    ),
+    Runbook(
         code="checkpoint-stale",
         means="A run that saved checkpoints has saved none for long: a crash now would cost all since then.",
         confirm="The age beside the checkpoint in the header; free space where the newest one lies.",

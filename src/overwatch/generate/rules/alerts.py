@@ -28,6 +28,7 @@ def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
         _down(plan),
         _refusing(plan),
         *_exporting(plan),
+        *_lost(plan),
         *_states(plan),
         *_counters(plan),
         *(_of_finding(alert, plan) for alert in FINDINGS),
@@ -77,10 +78,6 @@ def _refusing(plan: Plan) -> Alert:
 
 def _exporting(plan: Plan) -> Iterator[Alert]:
     size, room = "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity"
-    lost, cut = (
-        "otelcol_exporter_enqueue_failed_log_records_total",
-        "overwatch_prometheus_dropped_series_total",
-    )
     full = of_job(room, "100", "full", exporter="otlp")
     yield Alert(
         code="exporter-queue-full",
@@ -92,16 +89,34 @@ def _exporting(plan: Plan) -> Iterator[Alert]:
         bad=(of_job(size, "90", "full", exporter="otlp"), full),
         good=(of_job(size, "10", "full", exporter="otlp"), full),
     )
+
+
+def _lost(plan: Plan) -> Iterator[Alert]:
     for code, name, by, hold_s, summary, more in (
         (
             "exporter-dropping",
-            lost,
+            "otelcol_exporter_enqueue_failed_log_records_total",
             _EXPORTER,
             15,
             "An exporter gave up what it could not deliver.",
             {"exporter": "x"},
         ),
-        ("series-dropped", cut, _JOB, 120, "The page of runs has no room for all series.", {}),
+        (
+            "series-dropped",
+            "overwatch_prometheus_dropped_series_total",
+            _JOB,
+            120,
+            "The page of runs has no room for all series.",
+            {},
+        ),
+        (
+            "run-unjudged",
+            "overwatch_tower_unjudged_total",
+            _JOB,
+            15,
+            "A run cannot be judged or shown: a fault of Overwatch.",
+            {},
+        ),
     ):
         yield Alert(
             code=code,
