@@ -35,7 +35,7 @@ from overwatch.events import (
 )  # fmt: skip
 from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
-from overwatch.state.feed import entry_of, measured, score_text
+from overwatch.state.feed import begin, entry_of, measured, score_text
 from overwatch.state.measure import MARK_NS, codes, measure
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
@@ -238,21 +238,21 @@ def _move_seed(state: RunState, event: SeedStageChanged) -> None:
     state.envs.blueprint[row, slot] = -1 if blueprint is None else state.blueprint_names.code(blueprint)
     state.envs.alpha[row, slot] = math.nan if event.alpha is None else event.alpha
     state.envs.age[row, slot] = 0
-    state.envs.touch(np.array([row]), event.at)
+    state.envs.touch_one(row, event.at)
 
 
 def _gate(state: RunState, event: GateEvaluated) -> None:
-    rows = np.array([state.envs.row(event.env_id)])
+    row = state.envs.row(event.env_id)
     gates = state.envs.gates.setdefault(event.env_id, {})
     if event.slot in gates or len(gates) < SLOT_NAMES:
         gates[event.slot] = f"{event.gate} {_result(event)}"
     if not event.passed:
-        state.envs.gate_fails.add(rows, event.at)
+        state.envs.gate_fails.add(np.array([row]), event.at)
         state.envs.failed_gate[event.env_id] = event.gate
         check = event.checks_failed[0] if event.checks_failed else ""
         state.envs.failed_check[event.env_id] = check.replace("_", " ")
-        state.envs.failed_why[event.env_id] = measured(event.message, check, score_text(event))
-    state.envs.touch(rows, event.at)
+        state.envs.failed_why[event.env_id] = begin(measured(event.message, check, score_text(event)))
+    state.envs.touch_one(row, event.at)
 
 
 def _result(event: GateEvaluated) -> str:
@@ -265,11 +265,11 @@ def _result(event: GateEvaluated) -> str:
 
 def _crash(state: RunState, event: EnvCrashed) -> None:
     row = state.envs.row(event.env_id)
-    state.envs.touch(np.array([row]), event.at)
+    state.envs.touch_one(row, event.at)
     state.envs.crashed_at[row] = event.at
     state.envs.crash_tally.add(np.array([row]), event.at)
     at_step = "" if event.step is None else f" at step {event.step:,}"
-    state.envs.crashes[event.env_id] = f"crashed{at_step}: {event.error}"
+    state.envs.crashes[event.env_id] = f"crashed{at_step}: {begin(event.error)}"
     state.crashes += 1
 
 
@@ -301,7 +301,7 @@ def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
     state.non_finite_last = f"{event.kind} in {event.metric}"
     for env_id in event.env_ids:
         row = state.envs.row(env_id)
-        state.envs.touch(np.array([row]), event.at)
+        state.envs.touch_one(row, event.at)
         state.envs.non_finite_at[row] = event.at
         state.envs.non_finite[env_id] = f"{event.kind} in {event.metric}"
 

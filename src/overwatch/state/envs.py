@@ -174,6 +174,12 @@ class Envs(msgspec.Struct, kw_only=True):
             self.newborn = not self.born_at[: self.n].all()
         self.seen_at[rows] = np.maximum(self.seen_at[rows], at)
 
+    def touch_one(self, row: int, at: int) -> None:
+        """As `touch`, of one env: arrays of one row cost a fact more than all the rest of it."""
+        if self.newborn:
+            self.touch(slice(row, row + 1), at)
+        self.seen_at[row] = max(self.seen_at.item(row), at)
+
     def report(self, rows: Rows, at: int) -> None:
         """These envs gave numbers at `at`; a crashed env that does lives again."""
         self.touch(rows, at)
@@ -304,8 +310,7 @@ class Envs(msgspec.Struct, kw_only=True):
         """Make room for `num_slots` slots in the grid."""
         if num_slots <= self.stage.shape[1]:
             return
-        shape = (self.stage.shape[0], max(num_slots, 2 * self.stage.shape[1]))
-        self._resize_grid(shape)
+        self._resize_grid((self.stage.shape[0], max(num_slots, 2 * self.stage.shape[1])))
 
     def _end(self, name: str, rows: Ints) -> None:
         self.values[name][rows] = np.nan
@@ -350,9 +355,9 @@ class Envs(msgspec.Struct, kw_only=True):
         """Forget these rows; the last ones move into their places."""
         if not rows.size:
             return
-        words = (self.failed_gate, self.failed_check, self.crashes, self.non_finite, self.gates)
+        fails = (self.failed_gate, self.failed_check, self.failed_why)
         for env_id in self.ids[rows].tolist():
-            for said in words:
+            for said in (*fails, self.crashes, self.non_finite, self.gates):
                 said.pop(env_id, None)
         left = self.n - rows.size
         drop = np.zeros(self.n, dtype=np.bool_)
@@ -368,9 +373,8 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def _add(self, env_ids: Ints) -> None:
         need = self.n + env_ids.size
-        capacity = self.ids.shape[0]
-        if need > capacity:
-            self._resize(max(need, 2 * capacity, 16))
+        if need > self.ids.size:
+            self._resize(max(need, 2 * self.ids.size, 16))
         self.ids[self.n : need] = env_ids
         self.lives[self.n : need] = np.arange(self.lived, self.lived + env_ids.size)
         self.lived += env_ids.size

@@ -67,9 +67,15 @@ def _told(state: RunState, env: int) -> dict[str, object]:
     }
     for place, tally in enumerate(_tallies(envs)):
         told[f"recent {place}"] = int(tally.recent(envs.n, state.last_at)[row])
-    words = (envs.failed_gate, envs.failed_check, envs.crashes, envs.non_finite, envs.gates)
-    told["words"] = [said.get(env) for said in words]  # type: ignore[attr-defined]  # tables of several kinds
+    told["words"] = [said.get(env) for said in _words(envs)]
     return {name: repr(value) for name, value in told.items()}
+
+
+def _words(envs: Envs) -> list[dict[int, object]]:
+    """All tables by env id."""
+    others = {"values", "times", "gone"}
+    told = [getattr(envs, name) for name in Envs.__struct_fields__ if name not in others]
+    return [said for said in told if isinstance(said, dict)]
 
 
 def _tallies(envs: Envs) -> tuple[object, ...]:
@@ -112,8 +118,8 @@ def test_unused_rows_hold_nothing(steps: list[tuple[str, int]]) -> None:
         )
     there = set(envs.ids[: envs.n].tolist())
     assert len(there) == envs.n
-    for said in (envs.failed_gate, envs.failed_check, envs.crashes, envs.non_finite, envs.gates):
-        assert set(said) <= there  # type: ignore[call-overload]  # tables of several kinds
+    for said in _words(envs):
+        assert set(said) <= there
     assert envs.ids[envs.by_id].tolist() == sorted(there)
 
 
