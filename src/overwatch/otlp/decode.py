@@ -15,13 +15,23 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from overwatch.catalog import Scope
-from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, PhaseEnded, Record, RunFinished
+from overwatch.events import (
+    Column,
+    EnvsRemoved,
+    Event,
+    LogLine,
+    Measured,
+    Origin,
+    PhaseEnded,
+    Record,
+    RunFinished,
+)
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
 from overwatch.otlp.entities import Alive
-from overwatch.otlp.origin import Resource, first_values, resource_of, run_id_in, with_run
+from overwatch.otlp.origin import Resource, first_values, resource_of, run_id_in, scope_name_of, with_run
 from overwatch.otlp.points import decode_points
-from overwatch.otlp.result import DETAILED, Decoded, Problem, Rest
+from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError, Rest
 from overwatch.otlp.value import Value, attributes_to_python, to_python, to_text
 from overwatch.otlp.wire import MalformedBody
 
@@ -35,14 +45,6 @@ _STRETCH: Final = 16
 """Log records between two rests."""
 # msgspec learns a type at its first use, and crashes where two threads are the first: this one is.
 msgspec.json.Decoder(Event)
-
-
-class _RejectedError(ValueError):
-    """A record that cannot become an event."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.problem = Problem(reason=reason, detail=detail)
 
 
 def decode_batch(batch: Batch) -> Decoded:
@@ -75,13 +77,15 @@ class _Said(NamedTuple):
     log: LogRecord
     attributes: dict[str, Value]
     """Of a name given twice the first value."""
+    name: str
+    """What event it is."""
 
-    @property
-    def name(self) -> str:
-        """What event it is; older producers say it in an attribute, which stays with the fields."""
-        own: str = self.log.event_name
-        told = own or self.attributes.get(wire.EVENT_NAME)
-        return told if isinstance(told, str) else ""
+
+def _said(log: LogRecord, attributes: dict[str, Value]) -> _Said:
+    """Older producers say what event it is in an attribute, which stays with the fields."""
+    own: str = log.event_name
+    told = own or attributes.get(wire.EVENT_NAME)
+    return _Said(log, attributes, told if isinstance(told, str) else "")
 
 
 def _decode_logs(message: ExportLogsServiceRequest, rest: Rest) -> Decoded:
@@ -111,26 +115,31 @@ class LogGathering:
             self._unattributed += 1
             return
         try:
-            told = _entity(resource, run_id, _Said(log, said))
+            whole = _said(log, said)
+            told = _entity(resource, run_id, whole)
             if told is None:
-                self._records.append(_record(resource, run_id, scope_name, _Said(log, said)))
+                self._records.append(_record(resource, run_id, scope_name, whole))
             elif isinstance(told, Alive):
                 self._alive.append(told)
             else:
                 self._records.extend(told)
-        except _RejectedError as rejected:
+        except RejectedError as rejected:
             # Details beyond what anybody reads would cost many times the bytes they came in.
             known = self._problems[-1] if len(self._problems) >= DETAILED else rejected.problem
             self._problems.append(known)
 
     def add_spoken(self, resource: Resource, said: "Spoken") -> None:
-        """Take the next log record, whose event is known."""
-        self._items += 1
+        """Take the next log record, whose event is known; raises `RejectedError`."""
         run_id = run_id_in(resource, said.run_id)
-        if run_id is None:
+        self.add_said(None if run_id is None else with_run(resource, run_id), said)
+
+    def add_said(self, origin: Origin | None, said: "Spoken") -> None:
+        """The same, of an origin that is known, or none."""
+        self._items += 1
+        if origin is None:
             self._unattributed += 1
-            return
-        self._records.append(Record(origin=with_run(resource, run_id), event=said.event, seq=said.seq))
+        else:
+            self._records.append(Record(origin=origin, event=said.event, seq=said.seq))
 
     def result(self) -> Decoded:
         """Everything taken."""
@@ -146,7 +155,7 @@ class LogGathering:
 class Spoken(NamedTuple):
     """What a log record of ours says, whoever says it."""
 
-    run_id: Value
+    run_id: str | None
     """Its own attribute, which goes before its resource's."""
     event: Event
     seq: int | None
@@ -154,13 +163,15 @@ class Spoken(NamedTuple):
 
 def spoken(log: LogRecord) -> Spoken | None:
     """A log record as an event of ours; `None` where it is anything else, or malformed."""
-    said = _Said(log, first_values(log.attributes))
+    said = _said(log, first_values(log.attributes))
     kind = wire.BY_EVENT_NAME.get(said.name)
     if kind is None:
         return None
     try:
-        return Spoken(said.attributes.get(wire.RUN_ID), _event(kind, said, _time(log)), _seq(said))
-    except _RejectedError:
+        run_id = said.attributes.get(wire.RUN_ID)
+        own = run_id if isinstance(run_id, str) else None
+        return Spoken(own, _event(kind, said, _time(log)), _seq(said))
+    except RejectedError:
         return None
 
 
@@ -173,8 +184,10 @@ def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, Lo
     for resource_logs in message.resource_logs:
         resource = resource_of(resource_logs.resource)
         for scope_logs in resource_logs.scope_logs:
+            # Whoever asks a message for a text again gets another copy of it.
+            scope_name = scope_name_of(scope_logs.scope)
             for log in scope_logs.log_records:
-                yield resource, scope_logs.scope.name, log
+                yield resource, scope_name, log
 
 
 def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Record:
@@ -182,7 +195,7 @@ def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Re
     kind = wire.BY_EVENT_NAME.get(name)
     if kind is None:
         if name.startswith(wire.EVENT_PREFIX):
-            raise _RejectedError("unknown_event", f"{name} is no event of this version")
+            raise RejectedError("unknown_event", f"{name} is no event of this version")
         return Record(origin=origin, event=_foreign(resource, scope_name, log, at))
     return Record(origin=origin, event=_event(kind, said, at), seq=_seq(said))
 
@@ -191,7 +204,7 @@ def _event(kind: type[Event], said: _Said, at: int) -> Event:
     try:
         return _measured(said, at) if kind is Measured else _fact(kind, said, at)
     except (ValueError, msgspec.ValidationError) as error:
-        raise _RejectedError("malformed", f"{said.name}: {error}") from None
+        raise RejectedError("malformed", f"{said.name}: {error}") from None
 
 
 def measurement(resource: Resource, log: LogRecord) -> Record | None:
@@ -201,15 +214,15 @@ def measurement(resource: Resource, log: LogRecord) -> Record | None:
     said = first_values(log.attributes)
     run_id = run_id_in(resource, said.get(wire.RUN_ID))
     try:
-        return None if run_id is None else _record(resource, run_id, "", _Said(log, said))
-    except _RejectedError:
+        return None if run_id is None else _record(resource, run_id, "", _said(log, said))
+    except RejectedError:
         return None
 
 
 def _time(log: LogRecord) -> int:
     at: int = log.time_unix_nano or log.observed_time_unix_nano
     if not 0 < at <= LAST_TIME:
-        raise _RejectedError(
+        raise RejectedError(
             "no_time", f"record {log.event_name or 'without a name'} has time {at}; set Timestamp"
         )
     return at
@@ -229,7 +242,7 @@ def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Reco
         return tuple(Record(origin=origin, event=event) for event in _ends(said, at, env_id))
     interval = attributes.get(wire.ENTITY_INTERVAL, 0)
     if isinstance(interval, bool) or not isinstance(interval, int) or not 0 <= interval <= _LONGEST_S:
-        raise _RejectedError("malformed", f"{wire.ENTITY_INTERVAL} is {interval!r}, not seconds")
+        raise RejectedError("malformed", f"{wire.ENTITY_INTERVAL} is {interval!r}, not seconds")
     return Alive(origin=origin, env_id=env_id, at=at, interval_s=interval) if isinstance(env_id, int) else ()
 
 
@@ -247,14 +260,14 @@ def _seq(said: _Said) -> int | None:
     if seq is None:
         return None
     if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-        raise _RejectedError("malformed", f"{said.log.event_name}: {wire.SEQ} is {seq!r}, not a count")
+        raise RejectedError("malformed", f"{said.log.event_name}: {wire.SEQ} is {seq!r}, not a count")
     return seq
 
 
 def _measured(said: _Said, at: int) -> Event:
     log = said.log
     if log.body.HasField("kvlist_value"):
-        return _convert(Measured, said, at, _body(log))
+        return _converted(Measured, _filled(Measured, said, at, _body(log)))
     scope, index, values = None, None, {}
     for pair in log.attributes:
         key, value = pair.key, pair.value
@@ -268,25 +281,46 @@ def _measured(said: _Said, at: int) -> Event:
 
 
 def _fact(kind: type[Event], said: _Said, at: int) -> Event:
+    return _converted(kind, _fields(kind, said, at))
+
+
+def facts_of(kind: type[Event], told: list[dict[str, Value]]) -> list[Event]:
+    """Events of their fields; raises `ValidationError` where one of them is none."""
+    events: list[Event] = msgspec.convert(told, list[kind], builtin_types=(bytes,))  # type: ignore[valid-type]
+    return events
+
+
+def fields_of_fact(log: LogRecord) -> tuple[type[Event], dict[str, Value]] | None:
+    """What event a log record is, and its fields; `None` where it is none of ours, or a measurement."""
+    said = _said(log, first_values(log.attributes))
+    kind = wire.BY_EVENT_NAME.get(said.name)
+    return None if kind is None or kind is Measured else (kind, _fields(kind, said, _time(log)))
+
+
+def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
+    """The fields of a fact."""
     log = said.log
-    span: dict[str, Value] = {"trace_id": log.trace_id.hex() or None, "span_id": log.span_id.hex() or None}
     if kind is LogLine:
         line: dict[str, Value] = {
             "message": to_text(to_python(log.body)),
             "severity": wire.severity_of(log.severity_number).value,
         }
-        return _convert(kind, said, at, {**line, **span})
+        return _filled(kind, said, at, {**line, **_span(log)})
     if kind is PhaseEnded:
-        return _convert(kind, said, at, span)
-    return _convert(kind, said, at, _body(log) if kind in wire.COLUMNAR else {})
+        return _filled(kind, said, at, _span(log))
+    return _filled(kind, said, at, _body(log) if kind in wire.COLUMNAR else {})
+
+
+def _span(log: LogRecord) -> dict[str, Value]:
+    return {"trace_id": log.trace_id.hex() or None, "span_id": log.span_id.hex() or None}
 
 
 def _body(log: LogRecord) -> dict[str, Value]:
     return attributes_to_python(log.body.kvlist_value.values)
 
 
-def _convert(kind: type[Event], said: _Said, at: int, fields: dict[str, Value]) -> Event:
-    """An event of fields from the body and from attributes; attributes of others are passed over."""
+def _filled(kind: type[Event], said: _Said, at: int, fields: dict[str, Value]) -> dict[str, Value]:
+    """Fields from the body, and from attributes; attributes of others are passed over."""
     names = wire.BY_ATTRIBUTE[kind]
     for name, value in said.attributes.items():
         field = names.get(name)
@@ -294,6 +328,10 @@ def _convert(kind: type[Event], said: _Said, at: int, fields: dict[str, Value]) 
             fields.setdefault(field, value)
     fields["at"] = at
     fields["type"] = wire.TAGS[kind]
+    return fields
+
+
+def _converted(kind: type[Event], fields: dict[str, Value]) -> Event:
     event: Event = msgspec.convert(fields, kind, builtin_types=(bytes,))
     return event
 

@@ -4,12 +4,22 @@ Must not know what lies in the fields.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from overwatch.otlp.varint import read_varint
 
 LONGEST_SIZE: Final = 4
 """Bytes of the longest length that is understood here."""
+
+
+FIRST: Final = 0x0A
+SECOND: Final = 0x12
+THIRD: Final = 0x1A
+"""Tags of a message's first three fields, where they hold bytes."""
+
+
+Place: TypeAlias = tuple[int, int]
+"""Where something begins and ends."""
 
 
 class OddError(Exception):
@@ -32,8 +42,45 @@ def fields_of(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 def size_at(body: bytes, at: int, end: int) -> tuple[int, int]:
     """A length that ends before `end`, and where what has it begins; raises `OddError`."""
-    size, begin = read_varint(body, at, end)
+    if at + 1 < end and body[at + 1] < 0x80 <= body[at]:
+        size, begin = body[at] & 0x7F | body[at + 1] << 7, at + 2
+    else:
+        size, begin = read_varint(body, at, end)
     # Parsers refuse lengths that are written longer than any needs to be.
     if begin + size > end or begin - at > LONGEST_SIZE:
         raise OddError
     return size, begin
+
+
+def messages(body: bytes, at: int, end: int) -> Iterator[Place]:
+    """Where the items of a list lie that is all there is; raises `OddError`."""
+    for tag, start, stop in fields_of(body, at, end):
+        if tag != FIRST:
+            raise OddError
+        yield start, stop
+
+
+def framed(body: bytes, at: int, end: int) -> tuple[bytes | None, list[Place], bytes]:
+    """What items have in common, if it is said, where each of them lies, and their schema.
+
+    Raises `OddError` where these are not in the order of their numbers.
+    """
+    head: bytes | None = None
+    items: list[Place] = []
+    schema, last = b"", 0
+    while at < end:
+        tag = body[at]
+        size, start = size_at(body, at + 1, end)
+        at = start + size
+        if tag == SECOND and last <= SECOND:
+            items.append((start, at))
+        elif tag <= last:
+            raise OddError
+        elif tag == FIRST:
+            head = body[start:at]
+        elif tag == THIRD and size:
+            schema = body[start:at]
+        else:
+            raise OddError
+        last = tag
+    return head, items, schema

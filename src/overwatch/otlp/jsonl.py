@@ -65,7 +65,12 @@ class MalformedJson(ValueError):  # noqa: N818 names the thing; part of the fixe
 
 def to_json(signal: Signal, body: bytes) -> bytes:
     """One line of OTLP/JSON without the newline; raises `MalformedBody` on no protobuf."""
-    return msgspec.json.encode(_write(wire.parse(signal, body)))
+    return text_of(wire.parse(signal, body))
+
+
+def text_of(message: Message) -> bytes:
+    """A message as OTLP/JSON."""
+    return msgspec.json.encode(_write(message))
 
 
 def from_json(signal: Signal, line: bytes) -> bytes:

@@ -21,12 +21,24 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from overwatch.events import Column, Conflated, Event, Measured
 from overwatch.otlp import wire
 from overwatch.otlp.decode import LAST_TIME, Spoken, spoken
-from overwatch.otlp.mask import Bytes, Mask
-from overwatch.otlp.record_slots import ATTRIBUTE, BODY, OBSERVED, TIME, Kind, Path, Slot, slots_of
+from overwatch.otlp.mask import Mask
+from overwatch.otlp.record_slots import (
+    ATTRIBUTE,
+    BODY,
+    OBSERVED,
+    TIME,
+    Kind,
+    Path,
+    Slot,
+    bits_of,
+    other,
+    slots_of,
+)
 
+LEARNED: Final = frozenset({Measured, *wire.COLUMNAR})
+"""Events of whose records there are templates."""
 MAX_SLOTS: Final = 4096
 _NUMBER: Final = struct.Struct("<Q")
-_DOUBLE: Final = struct.Struct("<d")
 
 _Columns: TypeAlias = dict[str, Column]
 _Span: TypeAlias = tuple[int, int]
@@ -149,24 +161,21 @@ def learn_record(record: bytes) -> RecordTemplate | None:
     """The template of a log record; `None` where it cannot be told so, or is no measurement."""
     slots = slots_of(record)
     said = None if slots is None or len(slots) > MAX_SLOTS else _said(record)
-    if slots is None or said is None or type(said.event) not in _KINDS:
+    if slots is None or said is None or type(said.event) not in LEARNED:
         return None
     holes = _Holes()
     kept = [slot for slot in slots if _place(slot, said, holes)]
     (time,) = ((slot.start, slot.stop) for slot in slots if slot.path == TIME)
     template = RecordTemplate(
         length=len(record),
-        mask=Mask.of(record, _bits(len(record), kept)),
+        mask=Mask.of(record, bits_of(len(record), kept)),
         time=time,
         holes=holes,
         said=said,
     )
     others = [_altered(record, kept, said, turn) for turn in range(2)]
-    alike = all(template.read(other) == _said(other) for other in (record, *others))
-    return template if alike and all(template.fits(other) for other in others) else None
-
-
-_KINDS: Final = {Measured, *wire.COLUMNAR}
+    alike = all(template.read(one) == _said(one) for one in (record, *others))
+    return template if alike and all(template.fits(one) for one in others) else None
 
 
 def _said(record: bytes) -> Spoken | None:
@@ -221,7 +230,8 @@ def _place_part(slot: Slot, path: Path, event: Event, holes: _Holes) -> bool:
 
 def _place_column(slot: Slot, name: str, columns: _Columns, found: list[_Packed]) -> bool:
     known = columns.get(name)
-    if known is None or slot.kind is Kind.WHOLE or len(known.data) != slot.stop - slot.start:
+    is_packed = slot.kind in {Kind.DOUBLE, Kind.PACKED}
+    if known is None or not is_packed or len(known.data) != slot.stop - slot.start:
         return False
     found.append(_Packed(name, slot.start, slot.stop, known))
     return True
@@ -236,34 +246,17 @@ def _columns(event: Event) -> _Columns:
     return {name: value for name, value in told if isinstance(value, Column)}
 
 
-def _bits(length: int, slots: Sequence[Slot]) -> Bytes:
-    """Of every byte the bits that must be the same: of a whole number those that say where it ends."""
-    bits = np.full(length, 0xFF, np.uint8)
-    for slot in slots:
-        bits[slot.start : slot.stop] = 0x80 if slot.kind is Kind.WHOLE else 0
-    return bits
-
-
 def _altered(record: bytes, slots: Sequence[Slot], said: Spoken, turn: int) -> bytes:
     """A record of the same shape whose numbers are all others, no two of them alike."""
     made = bytearray(record)
     labelled = {(one.start, one.stop) for one in _labelled(said.event, record, slots)}
     for number, slot in enumerate(slots, 1 + turn):
-        here, size = slice(slot.start, slot.stop), slot.stop - slot.start
-        match slot.kind:
-            case Kind.FIXED:
-                made[here] = _NUMBER.pack((number << 32) + turn + 1)
-            case Kind.DOUBLE:
-                made[here] = _DOUBLE.pack(number + 0.5)
-            case Kind.WHOLE:
-                low = number << 1 | turn
-                digits = [byte & 0x80 | low >> 7 * place & 0x7F for place, byte in enumerate(record[here])]
-                made[here] = bytes(digits)
-            case Kind.PACKED if (slot.start, slot.stop) in labelled:
-                # Of words the one that is missing: other numbers may stand for none.
-                made[here] = (b"\xff" if turn else b"\x00") * size
-            case Kind.PACKED:
-                made[here] = (_NUMBER.pack(number << 8 | turn) * (size // 8 + 1))[:size]
+        here = slice(slot.start, slot.stop)
+        if (slot.start, slot.stop) in labelled:
+            # Of words the one that is missing: other numbers may stand for none.
+            made[here] = (b"\xff" if turn else b"\x00") * (slot.stop - slot.start)
+        else:
+            made[here] = other(record[here], slot.kind, number, turn)
     return bytes(made)
 
 

@@ -20,9 +20,9 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMes
 from overwatch.otlp.decode import LogGathering, Spoken
 from overwatch.otlp.frames import OddError, fields_of
 from overwatch.otlp.lengths import Lengths
-from overwatch.otlp.origin import Resource, resource_of
+from overwatch.otlp.origin import Resource, resource_of, scope_name_of
 from overwatch.otlp.record_template import RecordTemplate, learn_record
-from overwatch.otlp.result import Decoded
+from overwatch.otlp.result import Decoded, RejectedError
 
 LEAST_BYTES: Final = 128
 """Smaller records are read as fast by the general path."""
@@ -91,11 +91,11 @@ class RecordTemplates:
         """As `decode` reads it, where templates can read some of its records; else `None`."""
         if not self.learned or len(body) > LARGEST_BYTES:
             return None
-        framed = self._as_framed(body)
-        if framed is not None:
-            return framed
         gathering, known, strange, size = LogGathering(), 0, 0, 0
         try:
+            framed = self._as_framed(body)
+            if framed is not None:
+                return framed
             for piece in self._framed(body):
                 if not _is_small(piece):
                     return None
@@ -111,7 +111,7 @@ class RecordTemplates:
                 gathering.add(piece.resource, piece.scope, LogRecord.FromString(record))
                 if len(record) >= LEAST_BYTES:
                     self._strange.append(record)
-        except (OddError, DecodeError):
+        except (OddError, DecodeError, RejectedError):
             return None
         return gathering.result() if known else None
 
@@ -224,5 +224,4 @@ def _resource(data: bytes) -> Resource:
 
 
 def _scope(data: bytes) -> str:
-    name: str = InstrumentationScope.FromString(data).name
-    return name
+    return scope_name_of(InstrumentationScope.FromString(data))

@@ -8,6 +8,7 @@ from typing import Final
 
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
+from overwatch.otlp.fact_templates import FactTemplates
 from overwatch.otlp.lengths import Lengths
 from overwatch.otlp.one_pass import OnePass
 from overwatch.otlp.record_templates import RecordTemplates
@@ -27,6 +28,7 @@ class Templates:
         self._metrics: Lengths[Template] = Lengths(most_bytes)
         self._logs = RecordTemplates(most_bytes)
         self._one_pass = OnePass()
+        self._facts = FactTemplates()
 
     @property
     def learned(self) -> int:
@@ -49,12 +51,17 @@ class Templates:
 
     def decode(self, signal: Signal, body: bytes, rest: Rest = None) -> Decoded:
         """As `decode`, of a body whose shape is not known; raises `MalformedBody`. May `rest` meanwhile."""
-        said = self._one_pass.read(body, rest) if signal is Signal.METRICS else None
+        said = None
+        if signal is Signal.METRICS:
+            said = self._one_pass.read(body, rest)
+        elif signal is Signal.LOGS:
+            said = self._facts.read(body, rest)
         return decode(signal, body, rest) if said is None else said
 
     def study(self, signal: Signal, body: bytes, *, known: bool = False) -> None:
         """Take note of a body that could be read, by templates if `known`; learn its shape when that pays."""
         if signal is Signal.LOGS:
+            self._facts.learn()
             self._logs.study(body, known=known)
         elif signal is Signal.METRICS and not known:
             self._study_metrics(body)

@@ -18,16 +18,23 @@ from overwatch.events import (
     ActionTaken,
     Column,
     Conflated,
+    EarlyStopped,
+    EnvCrashed,
     EpisodeEnded,
     Event,
+    GateEvaluated,
+    LogLine,
     Measured,
     Origin,
     Record,
+    Severity,
     scalars,
 )
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
+from overwatch.otlp.jsonl import to_json
+from overwatch.otlp.line_templates import LineTemplates
 from overwatch.otlp.templates import Templates
 from overwatch.otlp.value import to_pairs
 from overwatch.otlp.wire import MalformedBody
@@ -49,7 +56,7 @@ class Client:
         self._seq = dice.choice([1, 100, 127, 16_000, 2_000_000])
         self._at = T + dice.randrange(10**9)
         self._origin = Origin(run_id=f"r{dice.randrange(3)}", rank=dice.randrange(3), epoch="e", ours=True)
-        self._sends = dice.choice([self._logs, self._metrics])
+        self._sends = dice.choice([self._logs, self._metrics, self._facts])
         self._names = dice.sample(["kl_divergence", "entropy", "value_loss", "clip_fraction", "x"], 3)
         self._has_lanes = dice.random() < 0.5
 
@@ -104,6 +111,38 @@ class Client:
             return EpisodeEnded(at=self._at, env_id=ids, episode_return=self._column(rows))
         ops = Column.of_labels([self._dice.choice(["grow", "prune", None]) for _ in range(rows)])
         return ActionTaken(at=self._at, env_id=ids, op=ops, step=self._seq)
+
+    def _facts(self) -> Case:
+        makers = self._dice.sample([self._gate, self._crash, self._line, self._stop], 2)
+        events = [self._dice.choice(makers)() for _ in range(self._dice.randrange(4, 60))]
+        records = [Record(origin=self._origin, event=e, seq=self._seq + i) for i, e in enumerate(events)]
+        self._seq += len(records)
+        return Signal.LOGS, request(records, {})
+
+    def _word(self) -> str:
+        rare = self._dice.random() < 0.05
+        return self._dice.choice(['a"b', "é", "a\nb", "", "\\n"] if rare else ["r0c0", "r1c1", "s77", "s123"])
+
+    def _gate(self) -> Event:
+        return GateEvaluated(
+            at=self._at + self._dice.randrange(9), env_id=self._dice.randrange(self._envs), slot=self._word(),
+            seed_id=self._word(), gate="G2", passed=self._dice.random() < 0.8, score=self._number(),
+        )  # fmt: skip
+
+    def _crash(self) -> Event:
+        return EnvCrashed(at=self._at, env_id=self._dice.randrange(300), error=self._word())
+
+    def _line(self) -> Event:
+        fields = {self._word(): self._word()} if self._dice.random() < 0.2 else {}
+        return LogLine(
+            at=self._at, severity=self._dice.choice(list(Severity)), message=self._word() * 20, fields=fields
+        )
+
+    def _stop(self) -> Event:
+        return EarlyStopped(
+            at=self._at, update=self._seq, epoch=2, kl_divergence=self._number(), target=0.1,
+            minibatches_skipped=self._dice.randrange(200),
+        )  # fmt: skip
 
     def _metrics(self) -> Case:
         message = ExportMetricsServiceRequest()
@@ -228,7 +267,7 @@ class Judge:
     """Reads a stream both ways."""
 
     def __init__(self) -> None:
-        self._templates = Templates()
+        self._templates, self._lines = Templates(), LineTemplates()
         self.asked = self.known = 0
         """Requests, and those of them that templates could read."""
 
@@ -249,4 +288,8 @@ class Judge:
             self._templates.study(signal, body)
         else:
             self._templates.study(signal, body, known=True)
-        return right != whole(said)
+        return (
+            right != whole(said)
+            or self._lines.to_json(signal, body) != to_json(signal, body)
+            or self._lines.to_json(signal, body) != to_json(signal, body)
+        )
