@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Final
 
+from overwatch.background import give_way
 from overwatch.journal import Signal
 from overwatch.otlp.__main__ import ANSWER, REQUEST, SIGNALS, VERSION, Asked
 
@@ -112,6 +113,7 @@ class Helper:
         self._socket, self._started_at, self._is_ready = ours, now, False
         with theirs:
             self._process = subprocess.Popen(self._command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
+        give_way(self._process.pid)
         return ours
 
     def _ready(self, asked: socket.socket, now: float) -> bool:

@@ -58,6 +58,17 @@ def test_a_process_takes_the_core_from_nobody(helper: Helper) -> None:
     assert os.sched_getscheduler(child(helper).pid) == os.SCHED_BATCH
 
 
+def test_a_process_gives_way_before_it_is_ready() -> None:
+    """What it takes to begin is taken from nobody either."""
+    made = Helper("tests", (sys.executable, "-c", "import time; time.sleep(60)"))
+    try:
+        assert line(made, body(ENOUGH)) is None
+        assert os.sched_getscheduler(child(made).pid) == os.SCHED_BATCH
+        assert child(made).nice() > psutil.Process().nice()
+    finally:
+        made.stop()
+
+
 def test_a_process_that_is_killed_is_given_up(helper: Helper) -> None:
     """There is no answer, until another process may be tried."""
     child(helper).kill()

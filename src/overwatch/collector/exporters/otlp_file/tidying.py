@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.background import give_way
 from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
 from overwatch.recordings.tidy import Orders, Report
 
@@ -76,6 +77,7 @@ class Tidying:
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
+        give_way(self._process.pid)
 
 
 def _report(said: bytes, complained: bytes) -> Report:
