@@ -7,7 +7,6 @@ but addresses and the time that notifications are gathered for.
 import http.client
 import json
 import multiprocessing
-import subprocess
 import threading
 import time
 import urllib.parse
@@ -30,7 +29,7 @@ from overwatch.serve.prometheus import RunPage
 from overwatch.simulate import SECOND, Script, Settings
 from overwatch.simulate.telling import Teller, Told
 from tests.ports import free_port
-from tests.real.servers import ask, need
+from tests.real.servers import ask, need, serving
 
 ROOT = Path(__file__).parents[2]
 DIVISOR = 12
@@ -134,17 +133,14 @@ def alerting(
         (folder / "prometheus.yml").write_text(
             yaml.safe_dump(_prometheus(folder, manager, (runs_pages, own_pages)))
         )
-        for command in (
-            [need("prometheus-alertmanager"), f"--config.file={folder / 'alertmanager.yml'}",
+        for address, command in (
+            (manager, [need("prometheus-alertmanager"), f"--config.file={folder / 'alertmanager.yml'}",
              f"--storage.path={folder / 'am'}", f"--web.listen-address={manager}",
-             "--cluster.listen-address="],
-            [need("prometheus"), f"--config.file={folder / 'prometheus.yml'}",
-             f"--storage.tsdb.path={folder / 'tsdb'}", f"--web.listen-address={prom}"],
+             "--cluster.listen-address="]),
+            (prom, [need("prometheus"), f"--config.file={folder / 'prometheus.yml'}",
+             f"--storage.tsdb.path={folder / 'tsdb'}", f"--web.listen-address={prom}"]),
         ):  # fmt: skip
-            log = stack.enter_context((folder / f"{Path(command[0]).name}.log").open("wb"))
-            process = subprocess.Popen(command, stdout=log, stderr=log)
-            stack.callback(process.wait, 20)
-            stack.callback(process.terminate)
+            stack.enter_context(serving(command, folder, address))
         yield f"http://{prom}", hook
 
 

@@ -56,13 +56,19 @@ def prometheus(folder: Path, service: Service, *more: str) -> Iterator[str]:
         f"--web.listen-address={address}",
         *more,
     ]
-    with started(command, folder):
-        eventually(lambda: is_ready(f"http://{address}"), 60)
+    with serving(command, folder, address):
         yield f"http://{address}"
 
 
-def is_ready(url: str) -> bool:
-    """Whether a server of Prometheus's family says that it answers."""
+@contextmanager
+def serving(command: list[str], folder: Path, address: str) -> Iterator[None]:
+    """A server of Prometheus's family, from when it says that it answers there."""
+    with started(command, folder):
+        eventually(lambda: _is_ready(f"http://{address}"), 60)
+        yield
+
+
+def _is_ready(url: str) -> bool:
     try:
         return http(f"{url}/-/ready").status == 200
     except OSError:

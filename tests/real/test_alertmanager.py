@@ -12,7 +12,7 @@ import yaml
 from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
 from tests.overwatch.collector.running import eventually, http
 from tests.ports import free_port
-from tests.real.servers import is_ready, need, started
+from tests.real.servers import need, serving
 
 CONFIG = Path(__file__).parents[2] / "dashboards/alertmanager/alertmanager.yml"
 ALERTS = {alert.name: alert for alert in (*steady_alerts(Plan()), *windowed_alerts(Plan()))}
@@ -28,8 +28,7 @@ def alertmanager(folder: Path) -> Iterator[str]:
         need("prometheus-alertmanager"), f"--config.file={CONFIG}", f"--storage.path={folder / 'am'}",
         f"--web.listen-address={address}", "--cluster.listen-address=",
     ]  # fmt: skip
-    with started(command, folder):
-        eventually(lambda: is_ready(f"http://{address}"), 30)
+    with serving(command, folder, address):
         yield f"http://{address}"
 
 

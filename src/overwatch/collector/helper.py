@@ -22,7 +22,7 @@ _BUSY_BYTES: Final = 512 << 10
 """Bytes of bodies in a second from which on a process is worth its memory: a thirtieth of a core."""
 _IDLE_S: Final = 30.0
 """After so long with fewer the process ends, in seconds."""
-_BOOT_S: Final = 1.0
+_FIRST_S: Final = 1.0
 """So long who asks first waits for a process to get ready, in seconds: one beside busy cores takes longer."""
 _AGAIN_S: Final = 60.0
 """Time before another process is tried when one failed, in seconds."""
@@ -33,10 +33,13 @@ _log = logging.getLogger("overwatch.collector")
 class Helper:
     """Used from one thread. `stop` it."""
 
-    def __init__(self, task: str, command: tuple[str, ...] = COMMAND, silent_s: float = 30.0) -> None:
-        """`task` is what it is for, in words; `silent_s` is the longest time for an answer."""
+    def __init__(
+        self, task: str, command: tuple[str, ...] = COMMAND, *, boot_s: float = 30.0, silent_s: float = 30.0
+    ) -> None:
+        """`task` is what it is for; at most `boot_s` until it is ready, and `silent_s` until it answers."""
         self._task = task
         self._command = command
+        self._boot_s = boot_s
         self._silent_s = silent_s
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -121,12 +124,12 @@ class Helper:
         if not self._is_ready:
             poll = select.poll()
             poll.register(asked, select.POLLIN)
-            left_s = max(self._started_at + _BOOT_S - now, 0.0)
+            left_s = max(self._started_at + _FIRST_S - now, 0.0)
             if poll.poll(1000 * left_s):
                 if (version := _answer(asked)) != VERSION:
                     raise ConnectionError(f"it is of version {version!r}, not {VERSION!r}; restart")
                 self._is_ready = True
-        if not self._is_ready and now - self._started_at > self._silent_s:
+        if not self._is_ready and now - self._started_at > self._boot_s:
             raise TimeoutError("it does not get ready")
         return self._is_ready
 

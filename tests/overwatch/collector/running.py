@@ -75,7 +75,7 @@ def http(url: str, body: bytes | None = None, method: str | None = None, **heade
             return Reply(status=error.code, headers=dict(error.headers), body=error.read())
 
 
-def eventually(look: Callable[[], T | None], within_s: float = 10.0) -> T:
+def eventually(look: Callable[[], T | None], within_s: float = 30.0) -> T:
     """The first truthy result of `look`; fails after `within_s` seconds."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:

@@ -109,7 +109,7 @@ def test_a_process_that_cannot_be_used_is_not_asked(command: tuple[str, ...]) ->
 
 def test_a_process_that_does_not_get_ready_is_given_up() -> None:
     """Who asks waits a moment for it once, and then no more."""
-    made = Helper("tests", command=(sys.executable, "-c", "import time; time.sleep(60)"), silent_s=2.0)
+    made = Helper("tests", command=(sys.executable, "-c", "import time; time.sleep(60)"), boot_s=2.0)
     began = time.monotonic()
     eventually(lambda: line(made, body(ENOUGH)) is None and made.failures)
     assert time.monotonic() - began >= 2.0

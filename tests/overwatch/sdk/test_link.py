@@ -317,9 +317,11 @@ def test_an_exit_without_close_says_how_it_ended(sink: Sink, ending: str, status
         import overwatch.sdk
         run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False)
         run.log("working")
+        assert run.flush({DEADLINE_S})
         {ending}
         """,
         status=status,
+        timeout=2 * DEADLINE_S,
     )
     sink.wait(lambda sink: sink.events(RunFinished))
     assert sink.events(RunFinished)[0].outcome == outcome
