@@ -145,7 +145,7 @@ def test_the_grpc_door_outlives_strange_frames(endpoints: Endpoints) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
     "door", [fuzz_http_door, fuzz_grpc_door, tear_grpc_door], ids=["http", "grpc", "http2"]
 )
