@@ -15,9 +15,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, TowerStats, next_tick
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, next_tick
 from overwatch.journal import Batch, Cursor, Signal
 from overwatch.snapshot import View
+from overwatch.tower import TowerStats
 
 __all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Resumed"]
 

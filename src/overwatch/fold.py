@@ -29,6 +29,7 @@ from overwatch.state import load as load_state
 from overwatch.state.envs import MAX_ENVS
 from overwatch.state.joins import Joins
 from overwatch.state.overflow import Overflow
+from overwatch.tower import TowerStats
 from overwatch.tracked import Tracked
 
 FAST_NS: Final = 100_000_000
@@ -68,33 +69,6 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How runs are judged, where it is not as shipped."""
 
 
-class TowerStats(msgspec.Struct, kw_only=True):
-    """What the fold did with everything it was given."""
-
-    batches: int = 0
-    records: int = 0
-    problems: int = 0
-    """Malformed or unfoldable records, quarantined."""
-    unjudged: int = 0
-    """Times that a run could not be judged or shown, for a fault of ours that its numbers found."""
-    unattributed: int = 0
-    """Records without a run id."""
-    unmapped: int = 0
-    """Foreign metric points that no catalogue row knows."""
-    late: int = 0
-    """Points of sums and distributions that came twice, or after a newer one."""
-    resets: int = 0
-    """Sums and distributions that began anew, for a restart or a gap."""
-    overlaps: int = 0
-    """Points that two writers told of one series at once."""
-    duplicates: int = 0
-    refused_runs: int = 0
-    """Records of runs beyond the limit of runs."""
-    overflowed: int = 0
-    """Names and ids beyond what one run, or all of them, may have."""
-    last_problem: str | None = None
-
-
 class _Compared(msgspec.Struct, frozen=True):
     """What the fold reads of a start record."""
 
@@ -113,6 +87,8 @@ class Frame:
     newest: str | None
     """The run with the newest stamp."""
     snapshots: Mapping[tuple[str, View], Snapshot]
+    """Of runs that somebody watches, and the newest, as they are at this tick; of others the default view as
+    it was at the last slow tick, or if they rest as they were judged last."""
     recorded: tuple[Snapshot, ...]
     """What a snapshot log gets at this tick: one of each run that is not over, on slow ticks."""
     tower: TowerStats
@@ -160,6 +136,8 @@ class Fold:
         self._runs: dict[str, Tracked] = {}
         self._joins = Joins()
         self._totals = Totals()
+        self._taken: tuple[int, Hushed] = (0, NOT_HUSHED)
+        """The newest tick, and what was hushed at it."""
         self.tower = TowerStats()
 
     @property
@@ -179,12 +157,7 @@ class Fold:
         In runs that are `hushed` only the findings named there open: their numbers were thinned.
         """
         logged = self._judge(tick, batches, hushed)
-        wanted = self._resolve(views)
-        snapshots: dict[tuple[str, View], Snapshot] = {}
-        for run_id in self._runs:
-            views_of_run = [DEFAULT_VIEW, *(view for name, view in wanted if name == run_id)]
-            for view, snapshot in self._project(run_id, tuple(dict.fromkeys(views_of_run))).items():
-                snapshots[run_id, view] = snapshot
+        snapshots = self._shown(self._resolve(views))
         return Frame(
             tick=tick,
             slow=tick % SLOW_NS == 0,
@@ -214,7 +187,7 @@ class Fold:
         return {
             (run_id, view): snapshot
             for run_id, wish in wanted
-            for view, snapshot in self._runs[run_id].project((wish,)).items()
+            for view, snapshot in self._up_to_date(run_id).project((wish,)).items()
         }
 
     def dump(self) -> bytes:
@@ -243,6 +216,7 @@ class Fold:
         Where seconds of a run come in one tick, it is judged within them too: what was true for a while and
         is over again is not missed because a spool drains fast.
         """
+        self._taken = tick, hushed
         every = -(-len(batches) // LOOKS)
         for place, batch in enumerate(batches):
             if place and place % every == 0:
@@ -251,7 +225,8 @@ class Fold:
             self._apply(batch)
         logged: list[str] = []
         for run_id, tracked in self._runs.items():
-            self._assess(run_id, tick, hushed)
+            if tracked.judged is None or not tracked.rests(tick):
+                self._assess(run_id, tick, hushed)
             if tick % SLOW_NS == 0 and tracked.is_recorded():
                 logged.append(run_id)
         return logged
@@ -261,6 +236,31 @@ class Fold:
         tracked = self._runs[run_id]
         tracked.judge(tick, how, self._given or self._told, hushed.get(run_id))
         self._note_fault(run_id)
+
+    def _shown(self, wanted: Sequence[tuple[str, View]]) -> dict[tuple[str, View], Snapshot]:
+        """Every run, by the rule of `Frame.snapshots`."""
+        second = self._taken[0] // SLOW_NS * SLOW_NS
+        views: dict[str, list[View]] = {} if self.newest is None else {self.newest: []}
+        for run_id, view in wanted:
+            views.setdefault(run_id, []).append(view)
+        shown: dict[tuple[str, View], Snapshot] = {}
+        for run_id, tracked in self._runs.items():
+            known = None if run_id in views else tracked.shown_since(second)
+            if known is not None:
+                shown[run_id, DEFAULT_VIEW] = known
+                continue
+            wishes = dict.fromkeys([DEFAULT_VIEW, *views.get(run_id, ())])
+            self._up_to_date(run_id)
+            for view, snapshot in self._project(run_id, tuple(wishes)).items():
+                shown[run_id, view] = snapshot
+        return shown
+
+    def _up_to_date(self, run_id: str) -> Tracked:
+        """A run, judged at the tick taken last even if it rests."""
+        tracked = self._runs[run_id]
+        if tracked.judged is not None and tracked.judged.assessment.tick < self._taken[0]:
+            self._assess(run_id, *self._taken)
+        return tracked
 
     def _project(self, run_id: str, views: Sequence[View]) -> dict[View, Snapshot]:
         tracked = self._runs[run_id]

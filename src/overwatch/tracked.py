@@ -1,7 +1,8 @@
 """One run of the fold: its state, what it is judged as, and what is shown of it.
 
 Owns the border around a run: where judging or showing it fails, a fault of ours that its numbers found,
-nothing is shown of it at that tick, and its neighbours are unharmed. Pure. Must not know other runs.
+nothing is shown of it at that tick, and its neighbours are unharmed. Owns when a run rests: it has been over
+for long, only its age changes, and a collector may know hundreds of such. Pure. Must not know other runs.
 """
 
 import traceback
@@ -14,12 +15,19 @@ import msgspec
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.hush import without_new
 from overwatch.diagnose.judging import Judging
+from overwatch.diagnose.link import judge_link
 from overwatch.projection import project_views
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.state import RunState
 
 LONG_NS: Final = 1_000_000_000
 """So much of a run is not folded without being looked at."""
+TIRED_NS: Final = 600_000_000_000
+"""So long after its last word a run that is over begins to rest: what clears of its findings has cleared."""
+REST_NS: Final = 10_000_000_000
+"""A run that rests is judged once in so long."""
+_DEFAULT: Final = View()
+_OVER: Final = ("ended", "lost")
 
 
 class Tracked(msgspec.Struct):
@@ -30,11 +38,13 @@ class Tracked(msgspec.Struct):
     logged_stamp: int = -1
     """`last_stamp` when the run's ended snapshot was last recorded."""
     judged: Judged | None = None
-    """This tick's judgement, if it could be judged; not part of a checkpoint."""
+    """The newest judgement, if it could be judged; not part of a checkpoint."""
     looked_at: int = 0
     """Newest producer's time when it was last judged."""
     fault: str | None = None
     """Why it could not be judged or shown, when that was last tried."""
+    shown: Snapshot | None = None
+    """What the default view showed last; not part of a checkpoint."""
 
     @property
     def is_long(self) -> bool:
@@ -44,31 +54,54 @@ class Tracked(msgspec.Struct):
     @property
     def is_over(self) -> bool:
         """Whether nothing more is expected of it."""
-        return self.judged is not None and self.judged.link.state in ("ended", "lost")
+        return self.judged is not None and self.judged.link.state in _OVER
+
+    def rests(self, tick: int) -> bool:
+        """Whether its memory stays as it is at `tick`; only what a checkpoint holds decides that."""
+        heard = max(self.state.last_stamp, self.state.back_stamp)
+        if tick - heard < TIRED_NS or tick // REST_NS != self.assessment.tick // REST_NS:
+            return False
+        return judge_link(self.state, tick).state in _OVER
+
+    def shown_since(self, tick: int) -> Snapshot | None:
+        """What the default view showed last, if that was at `tick` or later or it was not judged since."""
+        judged = 0 if self.judged is None else self.judged.assessment.tick
+        if self.shown is None or self.shown.time < min(tick, judged) / 1e9:
+            return None
+        return self.shown
 
     def judge(
         self, tick: int, how: Judging, baseline: Baseline | None, hushed: Collection[str] | None
     ) -> None:
-        """Judge it at `tick`; where it is `hushed`, only the findings named there open."""
+        """Judge it at `tick`; where it is `hushed`, only the findings named there open.
+
+        One that rests is judged for who looks at it now, and remembers nothing of it.
+        """
         self.looked_at, self.fault = self.state.last_at, None
+        rests = self.rests(tick)
         try:
             judged = assess(self.state, self.assessment, tick, how, baseline)
             if hushed is not None:
                 judged = without_new(judged, self.assessment, hushed)
         except Exception as error:  # noqa: BLE001 the border that is said above
-            self.judged, self.fault = None, f"cannot be judged: {_said(error)}"
+            self.judged = self.shown = None
+            self.fault = f"cannot be judged: {_said(error)}"
             return
-        self.assessment, self.judged = judged.assessment, judged
+        self.judged = judged
+        if not rests:
+            self.assessment = judged.assessment
 
     def project(self, views: Sequence[View]) -> dict[View, Snapshot]:
         """What views show of it; nothing where it was not judged."""
         if self.judged is None:
             return {}
         try:
-            return project_views(self.state, self.judged, views)
+            snapshots = project_views(self.state, self.judged, views)
         except Exception as error:  # noqa: BLE001 the border that is said above
-            self.fault = f"cannot be shown: {_said(error)}"
+            self.shown, self.fault = None, f"cannot be shown: {_said(error)}"
             return {}
+        self.shown = snapshots.get(_DEFAULT, self.shown)
+        return snapshots
 
     def is_recorded(self) -> bool:
         """Whether a snapshot log gets it now: living runs always, one that is over once more."""

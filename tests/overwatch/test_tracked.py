@@ -1,4 +1,4 @@
-"""A run that cannot be judged or shown, for a fault of ours: its neighbours are, and it is said."""
+"""A run that cannot be judged or shown, for a fault of ours, is said; one that rests costs next to none."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from overwatch.events import Origin
 from overwatch.fold import FAST_NS, SLOW_NS, Fold
 from overwatch.snapshot import View
 from overwatch.state import RunState
+from overwatch.tracked import REST_NS, TIRED_NS
 from tests import fakes
 from tests.fakes import START_NS
 from tests.overwatch.test_fold import OTHER, _batch
@@ -86,3 +87,70 @@ def test_a_run_with_a_fault_gives_its_place_to_another(
 
     assert {run for run, _ in frame.snapshots} == {"run-2", "run-3"}
     assert frame.tower.refused_runs == 0
+
+
+def test_a_run_that_nobody_watches_is_shown_once_a_second() -> None:
+    """The newest and those that are watched are shown at every tick; the others are there all the same."""
+    fold, tick = _two_runs()
+    seen: dict[str, list[float]] = {"run-1": [], "run-2": []}
+    for tenth in range(1, 21):
+        watched = [("run-1", View(rows=1))] if tenth > 10 else []
+        for (run_id, view), snapshot in fold.advance(tick + tenth * FAST_NS, [], watched).snapshots.items():
+            if view == View():
+                seen[run_id].append(snapshot.time)
+
+    every = [(tick + tenth * FAST_NS) / 1e9 for tenth in range(1, 21)]
+    assert seen["run-2"] == every
+    assert seen["run-1"] == [tick / 1e9] * 9 + every[9:]
+
+
+def _over(fold: Fold, tick: int) -> int:
+    """One run ends, the other is lost; the first tick of a time in which both rest."""
+    fold.take(tick + FAST_NS, [_batch(tick + 1, [fakes.finished(tick)], first_seq=2)])
+    rest = (tick + TIRED_NS) // REST_NS * REST_NS + 2 * REST_NS
+    for second in range(tick + SLOW_NS, rest, SLOW_NS):
+        fold.take(second, [])
+    return rest
+
+
+def test_runs_that_have_been_over_for_long_are_judged_once_in_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However they ended; what one of them says is judged at once."""
+    fold, tick = _two_runs()
+    rest = _over(fold, tick)
+    judged: list[tuple[str, int]] = []
+    real = tracked.assess
+
+    def noted(state: RunState, before: Any, at: int, *more: Any) -> Any:
+        judged.append((state.origin.run_id, at))
+        return real(state, before, at, *more)
+
+    monkeypatch.setattr(tracked, "assess", noted)
+    for at in range(rest, rest + 2 * REST_NS, FAST_NS):
+        fold.take(at, [])
+    assert judged == [(run, at) for at in (rest, rest + REST_NS) for run in ("run-1", "run-2")]
+
+    judged.clear()
+    again = rest + 2 * REST_NS + FAST_NS
+    told = [fakes.policy(again, index=2, entropy=0.5)]
+    frame = fold.advance(again, [_batch(again - 1, told, OTHER, first_seq=2)], ())
+    assert ("run-2", again) in judged
+    assert frame.snapshots["run-2", View()].link.state == "live"
+
+
+def test_a_look_at_a_run_that_rests_is_of_now_and_leaves_no_trace() -> None:
+    """Who watches sees its age grow; what is remembered is the same without, and after a restart."""
+    plain, tick = _two_runs()
+    rest = _over(plain, tick)
+    watched, resumed = Fold.load(plain.dump()), Fold.load(plain.dump())
+    for at in range(rest, rest + 2 * REST_NS + SLOW_NS, 3 * FAST_NS):
+        plain.take(at, [])
+        resumed = Fold.load(resumed.dump())
+        resumed.take(at, [])
+        frame = watched.advance(at, [], [("run-2", View(rows=1))])
+
+        assert plain.dump() == watched.dump() == resumed.dump()
+        assert {snapshot.time for snapshot in frame.snapshots.values()} == {at / 1e9}
+        looked = plain.look([("run-2", View(rows=1))])
+        assert looked == {("run-2", View(rows=1)): frame.snapshots["run-2", View(rows=1)]}

@@ -14,9 +14,10 @@ import msgspec
 
 from overwatch import codec
 from overwatch.feeds.source import Account
-from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame, TowerStats
+from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
 from overwatch.recordings.stored import MOST_BYTES, Part, StoredFile
 from overwatch.snapshot import SCHEMA_VERSION, Snapshot
+from overwatch.tower import TowerStats
 
 _LAST_S: Final = (1 << 63) // SLOW_NS - 1
 

@@ -1,0 +1,30 @@
+"""What the fold says of itself: counts of what it did with everything it was given. Must not know runs."""
+
+import msgspec
+
+
+class TowerStats(msgspec.Struct, kw_only=True):
+    """What the fold did with everything it was given."""
+
+    batches: int = 0
+    records: int = 0
+    problems: int = 0
+    """Malformed or unfoldable records, quarantined."""
+    unjudged: int = 0
+    """Times that a run could not be judged or shown, for a fault of ours that its numbers found."""
+    unattributed: int = 0
+    """Records without a run id."""
+    unmapped: int = 0
+    """Foreign metric points that no catalogue row knows."""
+    late: int = 0
+    """Points of sums and distributions that came twice, or after a newer one."""
+    resets: int = 0
+    """Sums and distributions that began anew, for a restart or a gap."""
+    overlaps: int = 0
+    """Points that two writers told of one series at once."""
+    duplicates: int = 0
+    refused_runs: int = 0
+    """Records of runs beyond the limit of runs."""
+    overflowed: int = 0
+    """Names and ids beyond what one run, or all of them, may have."""
+    last_problem: str | None = None
