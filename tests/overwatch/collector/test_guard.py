@@ -188,9 +188,11 @@ def test_grpc_takes_the_one_right_token(guarded: Service, given: list[str], stat
 
 
 def call(service: Service, metadata: list[tuple[str, str]], method: str = "Export") -> grpc.StatusCode:
-    """The code of one empty request over gRPC."""
+    """The code of one empty request over gRPC, on a connection of its own."""
     url = str(service.endpoints.otlp_grpc)
-    with grpc.insecure_channel(url.partition("://")[2]) as channel:
+    # Else gRPC may take the connection of an earlier call that is being cut.
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(url.partition("://")[2], options) as channel:
         export = channel.unary_unary(f"/{WIRES[Signal.LOGS].service}/{method}")
         try:
             ExportLogsServiceResponse.FromString(export(b"", metadata=metadata, timeout=10))
