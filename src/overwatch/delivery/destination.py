@@ -104,6 +104,17 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
         return f"{'http' if self.origin.tls is None else 'https'}://{self.origin.authority}"
 
 
+def header_problem(name: str, value: str) -> str | None:
+    """Why a header cannot be sent with a request; `None` where it can. The value is in no message."""
+    if not _NAME.fullmatch(name.lower()):
+        return "is no name of a header; write letters, digits and hyphens"
+    if name.lower() in _OURS:
+        return "is set by the exporter itself; leave it out"
+    if not (value.isascii() and value.isprintable()):
+        return "has a value that no header can carry; write printable ASCII characters"
+    return None
+
+
 def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.environ) -> Destination:
     """The destination of a signal; raises `ValueError` when the endpoint is no URL of a server."""
     words = _Words(signal, env)
@@ -177,12 +188,11 @@ def _headers(words: _Words) -> tuple[tuple[str, str], ...]:
             continue
         name, equals, value = entry.partition("=")
         name, value = unquote(name).strip().lower(), unquote(value).strip()
-        if not equals or not _NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
-            log.warning("header %d of OTEL_EXPORTER_OTLP_HEADERS is not name=value; it is left out", position)
-        elif name in _OURS:
-            log.warning("the header %s is set by the exporter itself; it is left out", name)
-        else:
+        problem = header_problem(name, value) if equals else "is not name=value"
+        if problem is None:
             found[name] = value
+        else:
+            log.warning("header %d of OTEL_EXPORTER_OTLP_HEADERS %s; it is left out", position, problem)
     return tuple(found.items())
 
 

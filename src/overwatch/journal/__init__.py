@@ -3,7 +3,8 @@
 Owns the seam `Batch(sequence, stamp, signal, body)`. Under the journal's lock every accepted batch gets
 the next sequence number and the stamp `max(previous + 1 ns, now)`, so order and ticks are the same
 whenever the batches are read again. `MemoryJournal` keeps batches in memory until every reader has passed
-them, `DurableJournal` on disk: `Log` keeps its records, `CursorFile` a reader's place, `Folder` the lock.
+them, `DurableJournal` on disk: `Log` keeps its records, `CursorFile` a reader's place, `Note`
+what else a part leaves for its next life, `Folder` the lock.
 Must not know what the bytes mean.
 """
 
@@ -11,7 +12,7 @@ from typing import Final
 
 from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile, Place
-from overwatch.journal.durable import Durability, DurableJournal, JournalLimits
+from overwatch.journal.durable import DurableJournal
 from overwatch.journal.folder import (
     DiskFiles,
     File,
@@ -21,7 +22,9 @@ from overwatch.journal.folder import (
     FolderLostError,
     is_held,
 )
+from overwatch.journal.limits import Durability, JournalLimits
 from overwatch.journal.memory import MemoryJournal
+from overwatch.journal.notes import Note
 from overwatch.journal.parts import LogVersionError
 from overwatch.journal.reader import Reader
 from overwatch.journal.records import HEADER_BYTES, Record
@@ -52,6 +55,7 @@ __all__ = [
     "LogWriteError",
     "Made",
     "MemoryJournal",
+    "Note",
     "Place",
     "Reader",
     "Record",

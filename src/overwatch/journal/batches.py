@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from overwatch.journal.cursors import CursorFile
+from overwatch.journal.notes import Note
 
 CHUNK_BYTES: Final = 1 << 20
 """Most bytes that a reader is given at once by `wait`, one batch more or less."""
@@ -165,4 +166,8 @@ class Journal(Queues, Protocol):
 
     def place(self, name: str) -> CursorFile | None:
         """Where a reader's place outlives this process; `None` where nothing does."""
+        ...
+
+    def note(self, name: str) -> Note | None:
+        """Where a part's few bytes outlive this process; `None` where nothing does."""
         ...

@@ -14,12 +14,13 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 from overwatch.journal.batches import Batch, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile
 from overwatch.journal.folder import Folder
+from overwatch.journal.limits import Durability, JournalLimits
+from overwatch.journal.notes import Note
 from overwatch.journal.reading import DurableCursor, Shared
 from overwatch.journal.segments import Log, LogLimits
 
@@ -31,33 +32,6 @@ _FAST_SYNC_S: Final = 1.0
 """Longest time that an acknowledged batch of `fast` is not safe from a power loss, in seconds."""
 
 _log = logging.getLogger("overwatch.journal")
-
-
-class Durability(Enum):
-    """What an acknowledged batch survives."""
-
-    FSYNC = "fsync"
-    """The machine's power loss."""
-    FAST = "fast"
-    """The collector's death; a power loss may cost the last second."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalLimits:
-    """What a journal on disk may use."""
-
-    durability: Durability = Durability.FSYNC
-    """When a batch counts as accepted."""
-    held_bytes: int = 256 << 20
-    """Most bytes of batches that wait for their readers."""
-    disk_bytes: int = 2 << 30
-    """Most bytes on disk, one segment more or less."""
-    segment_bytes: int = 16 << 20
-    """Size of one file, the unit in which room is given back."""
-
-    def __post_init__(self) -> None:
-        if self.held_bytes < 1 or self.disk_bytes < 2 * self.segment_bytes:
-            raise ValueError(f"the disk must have room for two segments, and readers for a byte: {self}")
 
 
 @dataclass(slots=True)
@@ -206,6 +180,10 @@ class DurableJournal:
     def place(self, name: str) -> CursorFile:
         """A reader's place in this folder."""
         return CursorFile(self._folder, name)
+
+    def note(self, name: str) -> Note:
+        """A note in this folder."""
+        return Note(self._folder, name)
 
     def close(self) -> None:
         """Write what waits, then let go of the files. A second call does nothing."""

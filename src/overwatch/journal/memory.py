@@ -14,6 +14,7 @@ from typing import Final
 
 from overwatch.journal.batches import CHUNK_BYTES, Batch, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile
+from overwatch.journal.notes import Note
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 
@@ -79,6 +80,10 @@ class MemoryJournal:
             return cursor
 
     def place(self, name: str) -> CursorFile | None:  # noqa: ARG002 as for every name
+        """Nothing here outlives the process."""
+        return None
+
+    def note(self, name: str) -> Note | None:  # noqa: ARG002 as for every name
         """Nothing here outlives the process."""
         return None
 

@@ -1,27 +1,35 @@
 """From frames to messages for people: one when a finding starts, one when it ends.
 
-Rules: a finding that was there before the first frame is told as started; a flood is capped and what was
-held back is said in one sentence; an end is told only of what was told to have started. Pure: the frame's
-tick is the only clock. Must not know how messages travel.
+Rules: what is told follows from what stands and what was told, so that after a flood, an outage or a restart
+the readers know what is true then. A flood is capped: what comes on top waits, the most severe first. What is
+over before it could be told is counted and never told; an end is told of all that was told to have started,
+and of nothing else. Pure: the frame's tick is the only clock. Must not know how messages travel.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from overwatch.fold import Frame
-from overwatch.snapshot import Finding, Snapshot, View
+from overwatch.snapshot import Finding, View
 
 Shape = Literal["json", "slack"]
 Level = Literal["info", "warning", "critical"]
+Status = Literal["started", "ended"]
+Key: TypeAlias = tuple[str, str]
+"""A run, and a finding of it."""
 
+GONE_NS: Final = 600_000_000_000
+"""So long a run may be absent from frames, after a restart or for a fault, before its findings are over."""
 _RANK: Final = {"info": 0, "warning": 1, "critical": 2}
 _MINUTE_NS: Final = 60_000_000_000
 _MARK: Final = {"critical": ":red_circle:", "warning": ":large_yellow_circle:", "info": ":large_blue_circle:"}
 _DEFAULT: Final = View()
+_SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "'", "@": "@\u200b"})
+"""What would call people, draw a link or end a code span, as text that only looks like it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +39,7 @@ class NoticeLimits:
     min_severity: Level = "warning"
     """The least severe finding that is told."""
     per_minute: int = 30
-    """Messages in any minute; what comes on top is counted, not sent."""
+    """Messages in any minute; what comes on top waits for its turn."""
 
     def __post_init__(self) -> None:
         if self.per_minute < 1:
@@ -41,13 +49,20 @@ class NoticeLimits:
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """One message."""
 
-    status: Literal["started", "ended"]
+    status: Status
     run_id: str
     at: float
     """Unix seconds of the tick."""
     finding: Finding
+    waiting: int = 0
+    """Messages that wait for their turn, because there are too many."""
     held_back: int = 0
-    """Messages that were not sent since the last one, because there were too many."""
+    """Findings that were over before they could be told, since the last message."""
+
+    @property
+    def key(self) -> Key:
+        """What it is about."""
+        return self.run_id, self.finding.id
 
     def body(self, shape: Shape) -> bytes:
         """The request's body."""
@@ -60,64 +75,120 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         subject = finding.subject
         who = subject.scope if subject.id is None else f"{subject.scope} {subject.id}"
         mark = ":white_check_mark:" if self.status == "ended" else _MARK.get(finding.severity, "")
-        lines = [f"{mark} *{finding.code}* {self.status} · run `{self.run_id}` · {who}", finding.message]
+        lines = [
+            f"{mark} *{finding.code}* {self.status} · run `{_plain(self.run_id)}` · {_plain(who)}",
+            _plain(finding.message),
+        ]
         if self.status == "started" and finding.hint:
-            lines.append(f"→ {finding.hint}")
+            lines.append(f"→ {_plain(finding.hint)}")
+        if self.waiting:
+            lines.append(f"({self.waiting} more wait for their turn)")
         if self.held_back:
-            lines.append(f"({self.held_back} more messages were held back)")
+            lines.append(f"({self.held_back} more came and went meanwhile)")
         return "\n".join(lines)
 
 
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding whose start was told, and whose end was not."""
+
+    run_id: str
+    finding: Finding
+
+    @property
+    def key(self) -> Key:
+        """What it is about."""
+        return self.run_id, self.finding.id
+
+
 class Notices:
-    """Remembers what was told."""
+    """What was told, and what is to be told next. For one thread."""
 
-    def __init__(self, limits: NoticeLimits | None = None) -> None:
+    def __init__(self, limits: NoticeLimits | None = None, told: Iterable[Told] = ()) -> None:
+        """`told` is what an earlier life told."""
         self._limits = limits or NoticeLimits()
-        self._told: dict[tuple[str, str], Finding | None] = {}
-        """Findings that stand, `None` for one that was held back."""
+        self._told = {one.key: one for one in told}
+        self._waiting: set[Key] = set()
+        """Starts that were not told yet."""
+        self._missing: dict[str, int] = {}
+        """Runs of which something was told and that are not there, since which tick."""
+        self._tick = 0
         self._sent: deque[int] = deque()
-        self.held_back = 0
-        """Messages that were not sent since the last one."""
+        self._held_back = 0
+        """Findings that were over before they could be told, since the last message."""
+        self.missed = 0
+        """All such findings."""
 
-    def of(self, frame: Frame) -> list[Notice]:
-        """What is to be told of a frame."""
-        found: list[Notice] = []
-        runs = {run_id for run_id, _ in frame.snapshots}
-        for run_id in sorted(runs):
-            snapshot = frame.snapshots.get((run_id, _DEFAULT))
-            if snapshot is not None:
-                found += self._of_run(run_id, snapshot, frame.tick)
-        for key in [key for key in self._told if key[0] not in runs]:
-            del self._told[key]
-        return found
+    @property
+    def told(self) -> list[Told]:
+        """What the next life has to know."""
+        return list(self._told.values())
 
-    def _of_run(self, run_id: str, snapshot: Snapshot, tick: int) -> Iterator[Notice]:
-        standing = {finding.id: finding for finding in snapshot.findings if finding.cleared_at is None}
-        for finding in standing.values():
-            key = run_id, finding.id
-            is_loud = _RANK.get(finding.severity, 0) >= _RANK[self._limits.min_severity]
-            if key in self._told or not is_loud:
-                continue
-            self._told[key] = finding if self._may(tick) else None
-            if self._told[key] is not None:
-                yield self._notice("started", run_id, finding, tick)
-        for key in [key for key in self._told if key[0] == run_id and key[1] not in standing]:
-            ended = self._told.pop(key)
-            if ended is not None and self._may(tick):
-                yield self._notice("ended", run_id, ended, tick)
+    def due(self, frame: Frame) -> list[Notice]:
+        """What may be told of a frame now, the most severe first; `sent` says that one was."""
+        self._tick = frame.tick
+        shown = {run: one for (run, view), one in frame.snapshots.items() if view == _DEFAULT}
+        standing = {
+            (run_id, finding.id): finding
+            for run_id, snapshot in shown.items()
+            for finding in snapshot.findings
+            if finding.cleared_at is None
+        }
+        starts = [(key, one) for key, one in standing.items() if self._is_news(key, one)]
+        gone = self._gone(shown)
+        ends = [
+            (key, one.finding)
+            for key, one in self._told.items()
+            if key not in standing and (key[0] in shown or key[0] in gone)
+        ]
+        self._look_back({key for key, _ in starts})
+        return self._capped([("started", *one) for one in starts] + [("ended", *one) for one in ends])
 
-    def _notice(
-        self, status: Literal["started", "ended"], run_id: str, finding: Finding, tick: int
-    ) -> Notice:
-        held, self.held_back = self.held_back, 0
-        return Notice(status=status, run_id=run_id, at=tick / 1e9, finding=finding, held_back=held)
+    def sent(self, notice: Notice) -> None:
+        """A notice of the newest frame was sent, or is not to be tried again."""
+        if notice.status == "started":
+            self._told[notice.key] = Told(run_id=notice.run_id, finding=notice.finding)
+            self._waiting.discard(notice.key)
+        else:
+            self._told.pop(notice.key, None)
+        self._held_back -= notice.held_back
+        self._sent.append(self._tick)
 
-    def _may(self, tick: int) -> bool:
-        """Whether one more message fits into the last minute."""
-        while self._sent and self._sent[0] <= tick - _MINUTE_NS:
+    def _is_news(self, key: Key, finding: Finding) -> bool:
+        loud = _RANK.get(finding.severity, 0) >= _RANK[self._limits.min_severity]
+        return loud and key not in self._told
+
+    def _gone(self, shown: Iterable[str]) -> set[str]:
+        """The runs of which something was told and that have not been there for long."""
+        missing = {run_id for run_id, _ in self._told}.difference(shown)
+        self._missing = {run_id: self._missing.get(run_id, self._tick) for run_id in missing}
+        return {run_id for run_id, since in self._missing.items() if self._tick - since >= GONE_NS}
+
+    def _look_back(self, starts: set[Key]) -> None:
+        """Count what was to be told when last looked, and is over."""
+        over = len(self._waiting - starts)
+        self._held_back += over
+        self.missed += over
+        self._waiting = starts
+
+    def _capped(self, due: list[tuple[Status, Key, Finding]]) -> list[Notice]:
+        """As many as may be sent now; the others wait."""
+        while self._sent and self._sent[0] <= self._tick - _MINUTE_NS:
             self._sent.popleft()
-        if len(self._sent) >= self._limits.per_minute:
-            self.held_back += 1
-            return False
-        self._sent.append(tick)
-        return True
+        room = self._limits.per_minute - len(self._sent)
+        due.sort(key=lambda one: -_RANK.get(one[2].severity, 0))
+        return [
+            Notice(
+                status=status,
+                run_id=run_id,
+                at=self._tick / 1e9,
+                finding=finding,
+                waiting=max(0, len(due) - room),
+                held_back=0 if place else self._held_back,
+            )
+            for place, (status, (run_id, _), finding) in enumerate(due[: max(0, room)])
+        ]
+
+
+def _plain(text: str) -> str:
+    """Telemetry's words as one line of text that calls nobody and is no markup."""
+    return "".join(letter if letter.isprintable() else " " for letter in text).translate(_SLACK)

@@ -1,32 +1,67 @@
 """Findings to a webhook: JSON for programs, Slack's shape for people.
 
-Rules: a message is tried a few times with growing pauses and then lost, counted; no redirect is followed,
-the reply is not read; the address and the headers are secrets and appear in no message of ours. The
-aggregator never waits for any of it. Must not know how findings are made.
+Rules: a server that is away or busy is tried again with growing pauses, and then told what stands; a message
+that it refuses is lost, counted. What arrived is remembered over a restart. No redirect is followed, the
+reply is not read; the address and the headers are secrets and appear in no message of ours. The aggregator
+never waits for any of it. Must not know how findings are made.
 """
 
 import http.client
-import queue
+import logging
 import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
-from overwatch.serve.notices import Notice, NoticeLimits, Notices, Shape
+import msgspec
+
+from overwatch.delivery.destination import header_problem
+from overwatch.delivery.reply import retry_after_s
+from overwatch.serve.notices import Notice, NoticeLimits, Notices, Shape, Told
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
 
-MOST_WAITING: Final = 1000
-TRIES: Final = 4
-_FIRST_PAUSE_S: Final = 0.5
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 30.0
+_MOST_COUNTED: Final = 10
 _CLOSE_S: Final = 5.0
+_BUSY: Final = frozenset({408, 425, 429})
+"""Refusals that are of this moment only, beside all of 500 and more."""
+_told: Final = msgspec.json.Decoder(list[Told]).decode
+_log = logging.getLogger("overwatch.collector")
 
-Report = Callable[[int, int, str | None], None]
-"""Is told of messages delivered, lost, and why."""
+
+class Account(Protocol):
+    """Who is told what became of messages; from the webhook's thread."""
+
+    def sent(self) -> None:
+        """One arrived."""
+        ...
+
+    def lost(self, count: int) -> None:
+        """So many will never be sent: refused, or over before they could be."""
+        ...
+
+    def trouble(self, error: str) -> None:
+        """Why one did not arrive."""
+        ...
+
+
+class Memory(Protocol):
+    """A few bytes that outlive the process."""
+
+    def read(self) -> bytes | None:
+        """What was written last, `None` for nothing; raises `OSError`."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Put this in its place; raises `OSError`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +75,18 @@ class Hook:
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            is_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_server = False
+        if not is_server:
             raise ValueError("the webhook's url is no http:// or https:// URL of a server")
+        if not self.url.isascii() or not self.url.isprintable() or " " in self.url:
+            raise ValueError("the webhook's url has a character that no URL has; write it as %XX")
+        for name, value in self.headers.items():
+            problem = header_problem(name, value)
+            if problem:
+                raise ValueError(f"headers.{name!r} {problem}")
         if not 0 < self.timeout_s <= 60:
             raise ValueError(f"a webhook answers within 60 s or is given up, not {self.timeout_s} s")
 
@@ -60,12 +105,23 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Webhook:
     """A frame sink that tells findings."""
 
-    def __init__(self, hook: Hook, report: Report, limits: NoticeLimits | None = None) -> None:
+    def __init__(
+        self, hook: Hook, account: Account, limits: NoticeLimits | None = None, memory: Memory | None = None
+    ) -> None:
+        """Without a `memory` the next life tells again what stands."""
         self._hook = hook
-        self._report = report
-        self._notices = Notices(limits)
-        self._waiting: queue.Queue[Notice | None] = queue.Queue(MOST_WAITING)
-        self._stopping = threading.Event()
+        self._account = account
+        self._memory = memory
+        self._notices = Notices(limits, self._remembered())
+        self._frame: Frame | None = None
+        """The newest frame that was not looked at."""
+        self._missed = 0
+        self._failures = 0
+        """Tries in a row that did not arrive."""
+        self._again_at = 0.0
+        """Monotonic, when the server may be tried again."""
+        self._work = threading.Condition()
+        self._stopping = False
         self._opener = urllib.request.build_opener(_NoRedirect)
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
 
@@ -74,47 +130,94 @@ class Webhook:
         self._thread.start()
 
     def publish(self, frame: "Frame") -> None:
-        """Queue what is to be told of a frame; returns at once."""
-        for notice in self._notices.of(frame):
-            try:
-                self._waiting.put_nowait(notice)
-            except queue.Full:
-                self._report(0, 1, f"{self._hook.shown}: too many messages wait")
+        """Have the frame looked at; returns at once."""
+        with self._work:
+            self._frame = frame
+            self._work.notify()
 
     def close(self) -> None:
-        """Send what waits, for a few seconds at most; a second call does nothing."""
-        if self._stopping.is_set() or not self._thread.is_alive():
-            return
-        self._stopping.set()
-        self._waiting.put(None)
+        """Send what the last frame tells, for a few seconds at most; a second call does nothing."""
+        with self._work:
+            if self._stopping or not self._thread.is_alive():
+                return
+            self._stopping = True
+            self._work.notify()
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        while (notice := self._waiting.get()) is not None:
-            self._deliver(notice)
+        while (frame := self._next()) is not None:
+            self._tell(frame)
 
-    def _deliver(self, notice: Notice) -> None:
-        body, trouble = notice.body(self._hook.shape), ""
-        for attempt in range(TRIES):
-            if attempt and self._stopping.wait(_FIRST_PAUSE_S * 2.0**attempt):
-                break
-            trouble, again = self._post(body)
-            if not trouble:
-                self._report(1, 0, None)
+    def _next(self) -> "Frame | None":
+        """The newest frame once the server may be tried; when closing at once, and `None` after it."""
+        with self._work:
+            while not self._stopping:
+                pause_s = self._again_at - time.monotonic()
+                if self._frame is not None and pause_s <= 0:
+                    break
+                self._work.wait(pause_s if pause_s > 0 else None)
+            frame, self._frame = self._frame, None
+            return frame
+
+    def _tell(self, frame: "Frame") -> None:
+        """Send what is due, up to the first that has to be tried again: a newer frame says what then."""
+        due = self._notices.due(frame)
+        if self._notices.missed > self._missed:
+            self._account.lost(self._notices.missed - self._missed)
+            self._missed = self._notices.missed
+        for notice in due:
+            trouble, again_s = self._post(notice.body(self._hook.shape))
+            if trouble:
+                self._account.trouble(f"{self._hook.shown}: {trouble}")
+            if again_s is not None:
+                pause_s = min(_FIRST_PAUSE_S * 2.0**self._failures, _LONGEST_PAUSE_S)
+                self._again_at = time.monotonic() + max(again_s, pause_s)
+                self._failures = min(self._failures + 1, _MOST_COUNTED)
                 return
-            if not again:
-                break
-        self._report(0, 1, f"{self._hook.shown}: {trouble}")
+            self._failures = 0
+            self._settle(notice, arrived=not trouble)
 
-    def _post(self, body: bytes) -> tuple[str, bool]:
-        """What went wrong, empty when nothing did, and whether to try again."""
+    def _settle(self, notice: Notice, *, arrived: bool) -> None:
+        """No more is to be done about a notice."""
+        self._notices.sent(notice)
+        if arrived:
+            self._account.sent()
+        else:
+            self._account.lost(1)
+        self._remember()
+
+    def _remembered(self) -> list[Told]:
+        """The border to the memory: without it, what stands is told again."""
+        try:
+            data = None if self._memory is None else self._memory.read()
+            return [] if data is None else _told(data)
+        except (OSError, msgspec.MsgspecError) as error:
+            _log.warning("what the webhook was told cannot be read, it is told again: %s", error)
+            return []
+
+    def _remember(self) -> None:
+        """The same border: what cannot be kept is told again by the next life."""
+        if self._memory is None:
+            return
+        try:
+            self._memory.write(msgspec.json.encode(self._notices.told))
+        except OSError as error:
+            self._account.trouble(f"what was told cannot be kept: {error.strerror or error}")
+
+    def _post(self, body: bytes) -> tuple[str, float | None]:
+        """What went wrong, empty when nothing did, and how long to wait at least for another try, if any."""
         headers = {"content-type": "application/json", **self._hook.headers}
         request = urllib.request.Request(self._hook.url, body, headers, method="POST")  # noqa: S310 checked
         try:
             with self._opener.open(request, timeout=self._hook.timeout_s):
-                return "", False
+                return "", None
         except urllib.error.HTTPError as error:
             with error:
-                return f"HTTP {error.code}", error.code in (408, 425, 429) or error.code >= 500
+                if error.code not in _BUSY and error.code < 500:
+                    return f"HTTP {error.code}", None
+                asked_s = retry_after_s(
+                    error.headers.get("retry-after"), error.headers.get("date"), time.time()
+                )
+                return f"HTTP {error.code}", asked_s or 0.0
         except (OSError, http.client.HTTPException) as error:
-            return type(error).__name__, True
+            return type(error).__name__, 0.0

@@ -74,6 +74,27 @@ def test_headers_are_secrets() -> None:
     assert "canary-77" not in f"{to!r}{config!r}"
 
 
+@pytest.mark.parametrize("exporter", ["otlp", "otlphttp", "webhook"])
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        ("'a b': canary-77", "is no name of a header"),
+        ("'': canary-77", "is no name of a header"),
+        ("'x:y': canary-77", "is no name of a header"),
+        ("Content-Length: canary-77", "is set by the exporter itself"),
+        ("x: canary-77→", "has a value that no header can carry"),
+        (r'x: "canary-77\r\ny: z"', "has a value that no header can carry"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_named(exporter: str, header: str, problem: str) -> None:
+    """When the configuration is read, not with the first request; without its value."""
+    target = "url=http://a:1" if exporter == "webhook" else "endpoint=http://a:1"
+    with pytest.raises(ValueError, match=problem) as refused:
+        load(None, [f"exporters.{exporter}.{target}", f"exporters.{exporter}.headers={{{header}}}"])
+    assert f"exporters.{exporter}" in str(refused.value)
+    assert "canary-77" not in str(refused.value)
+
+
 def test_a_collector_does_not_send_to_itself() -> None:
     """The endpoint of its own receiver is refused."""
     with pytest.raises(ValueError, match=r"exporters\.otlp\.endpoint: the collector would send to itself"):

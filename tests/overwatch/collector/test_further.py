@@ -182,7 +182,7 @@ def test_two_webhooks_tell_the_same_and_one_that_refuses_is_named(tmp_path: Path
             assert "webhook/chat" not in service.context.health.degraded
             tally = service.context.tally
             assert eventually(lambda: tally.get("overwatch_exporter_sent_notices", exporter="webhook/chat"))
-            assert tally.get("overwatch_exporter_lost_notices", exporter="webhook/pager")
+            assert eventually(lambda: tally.get("overwatch_exporter_lost_notices", exporter="webhook/pager"))
     assert "text" in good.bodies[0]
 
 

@@ -28,11 +28,36 @@ def test_a_crash_is_told_to_the_webhook(tmp_path: Path) -> None:
     assert "env" in text
 
 
-def _crash(service: Service) -> None:
+def test_a_crash_that_stands_is_told_once_in_two_lives(tmp_path: Path) -> None:
+    """The next life of the same folder knows what was told; what is new in it is told."""
+    with receiver() as received:
+        sets = (
+            "service.pipelines.snapshots.exporters=[webhook]",
+            f"exporters.webhook.url={received.url}",
+        )
+        with collecting.running(tmp_path, *sets) as service:
+            _crash(service)
+            received.wait(1)
+            tally = service.context.tally
+            assert collecting.eventually(
+                lambda: (
+                    tally.get("overwatch_exporter_sent_notices", exporter="webhook") == len(received.bodies)
+                )
+            )
+        first = len(received.bodies)
+        with collecting.running(tmp_path, *sets) as service:
+            _crash(service, env=3, run="another")
+            received.wait(first + 1)
+    said = [(body["status"], body["run_id"], body["finding"]["id"]) for body in received.bodies]  # type: ignore[index]
+    assert ("started", "another", "env-crashed:env:3") in said[first:]
+    assert len(said) == len(set(said))
+
+
+def _crash(service: Service, env: int = 2, run: str = "crashing") -> None:
     at = time.time_ns()
-    events = [fakes.envs(at, range(4), 1, reward=[1.0] * 4), fakes.crashed(at, 2)]
+    events = [fakes.envs(at, range(4), 1, reward=[1.0] * 4), fakes.crashed(at, env)]
     url = f"{service.context.board.url('otlp_http')}/v1/logs"
-    body = collecting.told("crashing", events)
+    body = collecting.told(run, events)
     assert collecting.http(url, body, content_type="application/x-protobuf").status == 200
 
 

@@ -108,19 +108,30 @@ class FaultyFiles:
         return FaultyFile(self._files.open(name), name, self._fault)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename."""
+        """Rename; the disk still has what was there before a sync."""
         self._fault.meet("rename")
+        self._fault.names.setdefault(new, self._held(new))
         self._files.rename(old, new)
+        for table in (self._fault.ends, self._fault.sizes):
+            if old in table:
+                table[new] = table.pop(old)
 
     def remove(self, name: str) -> None:
         """Remove; the disk still has it until a sync."""
         self._fault.meet("remove")
-        fd = os.open(name, os.O_RDONLY, dir_fd=self._fd)
-        self._fault.names.setdefault(name, os.read(fd, os.fstat(fd).st_size))
-        os.close(fd)
+        self._fault.names.setdefault(name, self._held(name))
         self._files.remove(name)
 
     def sync(self) -> None:
         """What is there survives from now on."""
         self._fault.meet("sync")
         self._fault.names.clear()
+
+    def _held(self, name: str) -> bytes | None:
+        """What lies under a name, `None` for nothing."""
+        try:
+            fd = os.open(name, os.O_RDONLY, dir_fd=self._fd)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(fd, "rb") as file:
+            return file.read()

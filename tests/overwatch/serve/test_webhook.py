@@ -1,15 +1,25 @@
 """Messages arrive at a real server, are tried again, never follow a redirect and give no secret away."""
 
+import dataclasses
+import errno
 import json
+import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import cast
 
+import msgspec
 import pytest
 
+from overwatch.fold import FAST_NS, Frame
 from overwatch.serve.webhook import Hook, Webhook
+from overwatch.snapshot import Finding, Subject
 from tests.overwatch.serve.framed import Frames, busy_run
+
+_FRAME = busy_run(Frames())
 
 
 class Received:
@@ -18,6 +28,7 @@ class Received:
     def __init__(self) -> None:
         self.url = ""
         self.statuses = [200]
+        self.retry_after: str | None = None
         self.bodies: list[dict[str, object]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
@@ -44,6 +55,8 @@ def receiver(location: str | None = None) -> Iterator[Received]:
                 status = received.statuses[min(len(received.bodies), len(received.statuses)) - 1]
                 received.changed.notify_all()
             self.send_response(status)
+            if received.retry_after is not None:
+                self.send_header("retry-after", received.retry_after)
             if location is not None:
                 self.send_header("location", location)
             self.send_header("content-length", "0")
@@ -62,75 +75,213 @@ def receiver(location: str | None = None) -> Iterator[Received]:
         server.server_close()
 
 
-class Told:
+class Books:
     """What the webhook reported."""
 
     def __init__(self) -> None:
-        self.delivered = self.lost = 0
+        self.arrived = self.gone = 0
         self.errors: list[str] = []
+        self._changed = threading.Condition()
 
-    def __call__(self, delivered: int, lost: int, error: str | None) -> None:
-        """Count."""
-        self.delivered += delivered
-        self.lost += lost
-        if error is not None:
+    def sent(self) -> None:
+        """One arrived."""
+        with self._changed:
+            self.arrived += 1
+            self._changed.notify_all()
+
+    def lost(self, count: int) -> None:
+        """So many are lost."""
+        with self._changed:
+            self.gone += count
+            self._changed.notify_all()
+
+    def trouble(self, error: str) -> None:
+        """Why."""
+        with self._changed:
             self.errors.append(error)
+            self._changed.notify_all()
+
+    def wait(self, what: Callable[["Books"], object]) -> None:
+        """Until the books say so."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: what(self), 15), vars(self)
+
+
+class Kept:
+    """A memory that may refuse."""
+
+    def __init__(self, data: bytes | None = None) -> None:
+        self.data = data
+        self.error: OSError | None = None
+
+    def read(self) -> bytes | None:
+        """What is there."""
+        self._fail()
+        return self.data
+
+    def write(self, data: bytes) -> None:
+        """Keep it."""
+        self._fail()
+        self.data = data
+
+    def _fail(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@contextmanager
+def sending(hook: Hook, books: Books, memory: Kept | None = None) -> Iterator[Webhook]:
+    """A webhook that is closed in the end."""
+    webhook = Webhook(hook, books, memory=memory)
+    webhook.start()
+    try:
+        yield webhook
+    finally:
+        webhook.close()
+        webhook.close()
+
+
+def crashed(*envs: int, ticks: int = 0) -> Frame:
+    """A frame so many ticks after the first, in which these envs have crashed and nothing else is wrong."""
+    frame = _FRAME
+    findings = tuple(
+        Finding(
+            id=f"env-crashed:env:{env}",
+            code="env-crashed",
+            severity="critical",
+            subject=Subject(scope="env", id=str(env)),
+            since=0.0,
+            message=f"env {env} crashed",
+        )
+        for env in envs
+    )
+    snapshots = {key: msgspec.structs.replace(one, findings=findings) for key, one in frame.snapshots.items()}
+    return dataclasses.replace(frame, snapshots=snapshots, tick=frame.tick + ticks * FAST_NS)
+
+
+def said(received: Received) -> list[tuple[object, object]]:
+    """What the server was told, in order."""
+    return [(body["status"], cast("dict[str, object]", body["finding"])["id"]) for body in received.bodies]
 
 
 def test_findings_arrive_with_the_headers_that_were_given() -> None:
     """Each finding of a frame is one message."""
-    told = Told()
+    books = Books()
     with receiver() as received:
-        webhook = Webhook(Hook(url=received.url, headers={"x-token": "hush"}), told)
-        webhook.start()
-        webhook.publish(busy_run(Frames()))
-        received.wait(1)
-        webhook.close()
-    assert {body["status"] for body in received.bodies} == {"started"}
-    assert all(headers["x-token"] == "hush" for headers in received.headers)
-    assert (told.delivered, told.lost) == (len(received.bodies), 0)
+        with sending(Hook(url=received.url, headers={"x-token": "hush"}), books) as webhook:
+            webhook.publish(busy_run(Frames()))
+            received.wait(1)
+        assert {body["status"] for body in received.bodies} == {"started"}
+        assert all(headers["x-token"] == "hush" for headers in received.headers)
+        assert (books.arrived, books.gone) == (len(received.bodies), 0)
 
 
 def test_a_busy_server_is_tried_again_and_a_refusing_one_is_not() -> None:
     """503 and then 200 is one delivery; 404 is a loss that names no secret."""
-    told = Told()
+    books = Books()
     with receiver() as received:
         received.statuses = [503, 200]
-        webhook = Webhook(Hook(url=received.url, shape="slack"), told)
-        webhook.start()
-        webhook.publish(busy_run(Frames()))
-        received.wait(2)
-        webhook.close()
+        with sending(Hook(url=received.url, shape="slack"), books) as webhook:
+            webhook.publish(crashed(1))
+            received.wait(1)
+            webhook.publish(crashed(1))
+            books.wait(lambda books: books.arrived)
         assert received.bodies[0] == received.bodies[1]
-        assert told.lost == 0
+        assert (books.arrived, books.gone) == (1, 0)
+        assert ["HTTP 503" in error for error in books.errors] == [True]
+
+    books = Books()
     with receiver() as received:
         received.statuses = [404]
-        webhook = Webhook(Hook(url=received.url), told)
-        webhook.start()
-        webhook.publish(busy_run(Frames()))
-        received.wait(1)
-        webhook.close()
-    assert told.lost >= 1
-    assert all("HTTP 404" in error and "secret" not in error for error in told.errors)
+        with sending(Hook(url=received.url), books) as webhook:
+            webhook.publish(crashed(1))
+            books.wait(lambda books: books.gone)
+            webhook.publish(crashed(1))
+        assert len(received.bodies) == books.gone == 1
+        assert all("HTTP 404" in error and "secret" not in error for error in books.errors)
+
+
+def test_after_an_outage_the_server_is_told_what_stands() -> None:
+    """What came and went meanwhile is counted and said; nothing comes twice or in a burst."""
+    books = Books()
+    with receiver() as received:
+        received.statuses = [503, 200]
+        with sending(Hook(url=received.url), books) as webhook:
+            webhook.publish(crashed(1, 2))
+            received.wait(1)
+            for tick, envs in enumerate(((1, 2, 3), (2, 3), (3,)), start=1):
+                webhook.publish(crashed(*envs, ticks=tick))
+            books.wait(lambda books: books.arrived)
+        assert said(received) == [
+            ("started", "env-crashed:env:1"),
+            ("started", "env-crashed:env:3"),
+        ]
+        assert received.bodies[1]["held_back"] == books.gone == 2
+
+
+def test_a_server_that_asks_for_time_gets_it() -> None:
+    """`Retry-After` holds; closing does not wait for it."""
+    books = Books()
+    with receiver() as received:
+        received.statuses, received.retry_after = [429, 200], "60"
+        with sending(Hook(url=received.url), books) as webhook:
+            webhook.publish(crashed(1))
+            books.wait(lambda books: books.errors)
+            assert 50 < webhook._again_at - time.monotonic() <= 60
+            webhook.publish(crashed(1, ticks=1))
+            assert len(received.bodies) == 1
+        # The last frame is tried once more before the webhook ends.
+        assert (len(received.bodies), books.arrived) == (2, 1)
+
+
+def test_a_life_goes_on_where_the_last_one_was() -> None:
+    """What arrived is not told again; what ended meanwhile is told, and so is what was not delivered."""
+    memory, books = Kept(), Books()
+    with receiver() as received:
+        with sending(Hook(url=received.url), books, memory) as webhook:
+            webhook.publish(crashed(1, 2))
+            books.wait(lambda books: books.arrived == 2)
+        with sending(Hook(url=received.url), books, memory) as webhook:
+            webhook.publish(crashed(2, 3))
+            books.wait(lambda books: books.arrived == 4)
+        assert said(received)[2:] == [("started", "env-crashed:env:3"), ("ended", "env-crashed:env:1")]
+
+
+def test_without_a_memory_that_works_it_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A note that is damaged, cannot be read or cannot be written costs a message twice, never one."""
+    for memory in (Kept(b"{"), Kept(b'[{"run_id": 1}]'), Kept()):
+        books = Books()
+        if memory.data is None:
+            memory.error = OSError(errno.EIO, os.strerror(errno.EIO))
+        with receiver() as received:
+            with sending(Hook(url=received.url), books, memory) as webhook:
+                webhook.publish(crashed(1))
+                books.wait(lambda books: books.arrived)
+            assert said(received) == [("started", "env-crashed:env:1")]
+        assert ("cannot be kept" in "".join(books.errors)) is (memory.error is not None)
+    assert caplog.text.count("cannot be read, it is told again") == 3
 
 
 def test_a_redirect_is_not_followed() -> None:
     """Another server never sees the message."""
-    told = Told()
+    books = Books()
     with receiver() as elsewhere, receiver(location=elsewhere.url) as received:
         received.statuses = [307]
-        webhook = Webhook(Hook(url=received.url), told)
-        webhook.start()
-        webhook.publish(busy_run(Frames()))
-        received.wait(1)
-        webhook.close()
+        with sending(Hook(url=received.url), books) as webhook:
+            webhook.publish(crashed(1))
+            received.wait(1)
         assert elsewhere.bodies == []
-    assert told.lost >= 1
+        assert books.gone == 1
 
 
-@pytest.mark.parametrize("url", ["", "hooks.example/x", "ftp://host/x", "http:///x"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "hooks.example/secret", "ftp://host/secret", "http:///secret", "http://host:99999/secret",
+     "http://host/secret→", "http://höst/secret", "http://host/secret x", "http://host/secret\nx"],
+)  # fmt: skip
 def test_an_address_that_is_none_is_refused_without_saying_it(url: str) -> None:
     """A webhook's address is a secret."""
-    with pytest.raises(ValueError, match="no http"):
+    with pytest.raises(ValueError, match=r"no http|no URL has") as refused:
         Hook(url=url)
+    assert "secret" not in str(refused.value)
     assert "secret" not in repr(Hook(url="https://host/secret"))

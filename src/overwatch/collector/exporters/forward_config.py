@@ -15,7 +15,7 @@ import msgspec
 from overwatch.collector.durations import Duration, seconds
 from overwatch.collector.secrets import Secret
 from overwatch.collector.signals import WIRES
-from overwatch.delivery.destination import Destination, Headers, Origin, Tls
+from overwatch.delivery.destination import Destination, Headers, Origin, Tls, header_problem
 from overwatch.delivery.endpoint import Protocol
 from overwatch.delivery.proxy import proxy
 from overwatch.delivery.sender import Pace
@@ -136,8 +136,9 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def __post_init__(self) -> None:
         for name, value in self.headers.items():
-            if not name.isascii() or not name.isprintable() or not value.reveal().isprintable():
-                raise ValueError(f"headers.{name!r} cannot be sent; write printable characters")
+            problem = header_problem(name, value.reveal())
+            if problem:
+                raise ValueError(f"headers.{name!r} {problem}")
         if not 0 < seconds("timeout", self.timeout) <= _MOST_TIMEOUT_S:
             raise ValueError(f"timeout {self.timeout} must be more than 0 and at most {_MOST_TIMEOUT_S:g}s")
         if self.endpoint:

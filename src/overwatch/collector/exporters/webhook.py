@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from overwatch.aggregator import Frame
 
 NAME: Final = "webhook"
+_SENT: Final = "overwatch_exporter_sent_notices"
+_LOST: Final = "overwatch_exporter_lost_notices"
 
 
 class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,7 +29,7 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     min_severity: Level = "warning"
     """The least severe finding that is told: `info`, `warning` or `critical`."""
     per_minute: int = 30
-    """Messages in any minute; what comes on top is counted and said with the next one."""
+    """Messages in any minute; what comes on top waits for its turn, the most severe first."""
     timeout_s: float = 10.0
     """Seconds to wait for an answer."""
 
@@ -51,33 +53,44 @@ class WebhookExporter:
     """A frame sink that tells findings."""
 
     def __init__(self, config: WebhookConfig, context: Context, name: str = NAME) -> None:
-        self._name = name
-        self._tally = context.tally
-        self._health = context.health
-        self._webhook = Webhook(config.hook(), self._report, config.limits())
+        account = _Account(name, context)
+        self._webhook = Webhook(config.hook(), account, config.limits(), context.journal.note(name))
 
     def start(self) -> None:
         """Begin to send."""
-        for name in ("overwatch_exporter_sent_notices", "overwatch_exporter_lost_notices"):
-            self._tally.add(name, 0, exporter=self._name)
         self._webhook.start()
 
     def publish(self, frame: "Frame") -> None:
-        """Queue what is to be told of the frame."""
+        """Have the frame looked at."""
         self._webhook.publish(frame)
 
     def close(self) -> None:
-        """Send what waits."""
+        """Send what the last frame tells."""
         self._webhook.close()
 
     def stop(self) -> None:
-        """Send what waits."""
+        """Send what the last frame tells."""
         self._webhook.close()
 
-    def _report(self, sent: int, lost: int, error: str | None) -> None:
-        self._tally.add("overwatch_exporter_sent_notices", sent, exporter=self._name)
-        self._tally.add("overwatch_exporter_lost_notices", lost, exporter=self._name)
-        if error is None:
-            self._health.recovered(self._name)
-        else:
-            self._health.failed(self._name, error)
+
+class _Account:
+    """What became of messages, as counters and as the exporter's health."""
+
+    def __init__(self, name: str, context: Context) -> None:
+        self._name = name
+        self._tally, self._health = context.tally, context.health
+        for series in (_SENT, _LOST):
+            self._tally.add(series, 0, exporter=name)
+
+    def sent(self) -> None:
+        """One arrived."""
+        self._tally.add(_SENT, 1, exporter=self._name)
+        self._health.recovered(self._name)
+
+    def lost(self, count: int) -> None:
+        """So many will never be sent."""
+        self._tally.add(_LOST, count, exporter=self._name)
+
+    def trouble(self, error: str) -> None:
+        """Why one did not arrive."""
+        self._health.failed(self._name, error)
