@@ -1,7 +1,7 @@
 """Counters of the collector itself, under the names that otelcol's dashboards and alerts know.
 
-Rules: known series start at 0; counting never fails and never waits for a reader. Must not know what is
-counted.
+Rules: known series start at 0; counting never waits for a reader, and fails at once for a name that no page
+could explain. Must not know what is counted.
 """
 
 import threading
@@ -35,6 +35,8 @@ HELP: Final[Mapping[str, str]] = {
     "overwatch_exporter_faults": "How many errors of its own did an exporter meet and outlive?",
     "overwatch_exporter_written_lines": "How many lines did a file exporter write?",
     "overwatch_exporter_lost_lines": "How many lines could a file exporter not write?",
+    "overwatch_exporter_sent_notices": "How many messages did a webhook deliver?",
+    "overwatch_exporter_lost_notices": "How many messages were refused, or about what was over before?",
 }
 
 
@@ -58,7 +60,9 @@ class Tally:
         self._counts: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
 
     def add(self, name: str, amount: float, **labels: str) -> None:
-        """Count; an amount of 0 makes the series known. `name` is a key of `HELP`."""
+        """Count; an amount of 0 makes the series known. Raises `KeyError` for a name that is not in `HELP`."""
+        if name not in HELP:
+            raise KeyError(f"{name} says nowhere what it counts; add it to HELP")
         key = tuple(sorted(labels.items()))
         with self._lock:
             series = self._counts.setdefault(name, {})

@@ -28,6 +28,35 @@ def test_a_crash_is_told_to_the_webhook(tmp_path: Path) -> None:
     assert "env" in text
 
 
+def test_what_became_of_messages_is_on_the_collectors_page(tmp_path: Path) -> None:
+    """From 0 on, for each webhook, beside everything else that is counted there."""
+    with receiver() as received, receiver() as refusing:
+        refusing.statuses = [403]
+        sets = (
+            "service.pipelines.snapshots.exporters=[prometheus, snapshots, webhook, webhook/pager]",
+            f"exporters.webhook.url={received.url}",
+            f"exporters.webhook/pager.url={refusing.url}",
+        )
+        with collecting.running(tmp_path, *sets) as service:
+            page = f"{service.endpoints.telemetry}/metrics"
+            for name in ("webhook", "webhook/pager"):
+                for word in ("sent", "lost"):
+                    line = f'overwatch_exporter_{word}_notices_total{{exporter="{name}"}} 0.0'
+                    assert line in collecting.http(page).body.decode().splitlines()
+            _crash(service)
+            received.wait(1)
+            refusing.wait(1)
+
+            def counted(word: str, name: str) -> bool:
+                found = collecting.http(page).body.decode().splitlines()
+                return f'overwatch_exporter_{word}_notices_total{{exporter="{name}"}} 0.0' not in found
+
+            assert collecting.eventually(lambda: counted("sent", "webhook"))
+            assert collecting.eventually(lambda: counted("lost", "webhook/pager"))
+            assert not counted("lost", "webhook")
+            assert not counted("sent", "webhook/pager")
+
+
 def test_a_crash_that_stands_is_told_once_in_two_lives(tmp_path: Path) -> None:
     """The next life of the same folder knows what was told; what is new in it is told."""
     with receiver() as received:
