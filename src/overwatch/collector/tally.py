@@ -60,7 +60,7 @@ class Tally:
         self._counts: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
 
     def add(self, name: str, amount: float, **labels: str) -> None:
-        """Count; an amount of 0 makes the series known. Raises `KeyError` for a name that is not in `HELP`."""
+        """Count; an amount of 0 makes the series known. Raises `KeyError` for a name without a `HELP`."""
         if name not in HELP:
             raise KeyError(f"{name} says nowhere what it counts; add it to HELP")
         key = tuple(sorted(labels.items()))
