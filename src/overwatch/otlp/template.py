@@ -47,9 +47,13 @@ class _Numbers:
     @property
     def plain(self) -> bool:
         """Whether none of them changes what the general path does."""
+        return self.timely and bool(np.isfinite(self.values).all())
+
+    @property
+    def timely(self) -> bool:
+        """Whether no time is a reason to refuse its point."""
         times = self.times
-        in_time = bool(times.min() > 0) and bool(times.max() <= _LAST_TIME)
-        return in_time and not (self.starts > times).any() and bool(np.isfinite(self.values).all())
+        return bool(times.min() > 0 and times.max() <= _LAST_TIME and not (self.starts > times).any())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +187,10 @@ def learn(body: bytes) -> Template | None:
     if not slots or len(slots) > MAX_POINTS:
         return None
     layout = _Layout.of(slots)
-    times = layout.numbers(body).times
-    _, firsts, moments = np.unique(times, return_index=True, return_inverse=True)
+    numbers = layout.numbers(body)
+    if not numbers.timely:
+        return None
+    _, firsts, moments = np.unique(numbers.times, return_index=True, return_inverse=True)
     said = decode(Signal.METRICS, _with_places(body, slots))
     columns = _columns(said, moments)
     if columns is None:

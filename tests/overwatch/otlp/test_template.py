@@ -243,3 +243,20 @@ def test_values_that_end_have_no_template() -> None:
     )
     assert decode(Signal.METRICS, lane.SerializeToString()).records
     assert learn(lane.SerializeToString()) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "at"), [(T + 1, T), (0, 2**64 - 1)], ids=["begins after its time", "a time that is none"]
+)
+def test_a_shape_is_not_learned_from_times_that_cannot_be(start: int, at: int) -> None:
+    """What is refused of one request is not refused of those after it."""
+    told = []
+    for began, when in ((start, at), (T - 1, T + 1)):
+        request = fleet(10)
+        total = request.resource_metrics[0].scope_metrics[0].metrics.add(name="overwatch.policy.entropy").sum
+        total.aggregation_temporality = 2  # type: ignore[assignment]
+        total.data_points.add(start_time_unix_nano=began, time_unix_nano=when, as_double=1.0)
+        told.append(request.SerializeToString())
+    assert decode(Signal.METRICS, told[0]).problems
+    assert learn(told[0]) is None
+    assert learn(told[1]) is not None
