@@ -71,6 +71,8 @@ class Context:
     board: Board
     guard: Guard
     bell: Bell
+    now: Callable[[], int]
+    """The time of stamps and ticks, Unix nanoseconds."""
     signals: frozenset[Signal]
     """Signals that a pipeline takes in."""
     exporting: Callable[[str], frozenset[Signal]]

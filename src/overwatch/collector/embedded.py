@@ -6,7 +6,6 @@ byte for byte, and is folded by the same code; a full tower answers FAILURE and 
 not know how records were made.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
@@ -18,6 +17,7 @@ from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportRes
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 
 from overwatch.aggregator import Aggregator, FrameSink
+from overwatch.collector.clock import SteadyClock
 from overwatch.journal import JournalFullError, MemoryJournal, Signal
 from overwatch.snapshot import Snapshot, View
 
@@ -29,9 +29,13 @@ class Tower:
     """A fold with its clock. Use as a context manager, or `start` and `stop` it."""
 
     def __init__(
-        self, sinks: Sequence[FrameSink] = (), budget_mib: int = 64, now: Callable[[], int] = time.time_ns
+        self,
+        sinks: Sequence[FrameSink] = (),
+        budget_mib: int = 64,
+        now: Callable[[], int] | None = None,
     ) -> None:
-        """`sinks` get every frame; `budget_mib` is what may wait to be folded."""
+        """`sinks` get every frame; `budget_mib` is what may wait to be folded; `now` is the time."""
+        now = now or SteadyClock()
         if budget_mib < 1:
             raise ValueError(f"a tower holds at least 1 MiB, not {budget_mib}")
         self._journal = MemoryJournal(now, budget_mib << 20)

@@ -7,7 +7,6 @@ acknowledged is folded and written before the process ends. Must not know what c
 import importlib
 import logging
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 from overwatch import __version__, discovery
 from overwatch.aggregator import Aggregator, FrameSink, Resumed
 from overwatch.background import leave_a_core
+from overwatch.collector.clock import SteadyClock
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
 from overwatch.collector.decoding import Decoding
@@ -93,9 +93,10 @@ class _SnapshotExporter(Component, FrameSink, Protocol):
 class Service:
     """One collector. `start` once, `stop` any number of times."""
 
-    def __init__(self, config: CollectorConfig, now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, config: CollectorConfig, now: Callable[[], int] | None = None) -> None:
+        """`now` is the time of stamps and ticks; the machine's, without its jumps, unless it is given."""
         self._config = config
-        self._now = now
+        self._now = now = now or SteadyClock()
         journal = MemoryJournal(now, config.exporters.aggregator.journal_size_mib << 20)
         tally, health = Tally(), Health(config.graph)
         self._decoding = Decoding() if config.exporting("aggregator") else None
@@ -109,6 +110,7 @@ class Service:
             board=Board(),
             guard=Guard(config.service.security, health, tally),
             bell=Bell(),
+            now=now,
             signals=config.signals,
             exporting=config.exporting,
             settle=settle,
@@ -199,7 +201,7 @@ class Service:
         limits = self._config.receivers.otlp.limits
         settle = self._context.settle
         intake = Intake(storage.journal, self._context.tally, limits, self._decoding, settle)
-        self._context = replace(self._context, journal=storage.journal, intake=intake)
+        self._context = replace(self._context, journal=storage.journal, intake=intake, now=storage.clock)
         self._begin(storage)
 
     def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:

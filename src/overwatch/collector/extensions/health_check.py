@@ -1,6 +1,5 @@
 """The extension `health_check`: otelcol's health answer on its port."""
 
-import time
 from typing import Final
 
 import msgspec
@@ -80,7 +79,7 @@ class HealthCheck:
         frame = self._context.bell.latest
         if frame is None:
             return
-        age_s = time.time() - frame.tick / 1e9
+        age_s = (self._context.now() - frame.tick) / 1e9
         if age_s > FRAME_AGE_S:
             self._context.health.failed("aggregator", f"the latest frame is {age_s:.0f} s old")
         else:
