@@ -11,13 +11,14 @@ import pytest
 
 from overwatch import codec
 from overwatch.collector import Service
+from overwatch.collector.exporters.otlp_file.lines import Lines
 from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.journal import Batch, Signal
 from overwatch.journal.cursors import CursorFile, Place
 from overwatch.otlp.decode import decode
-from overwatch.otlp.jsonl import from_json
+from overwatch.otlp.jsonl import from_json, to_json
 from overwatch.recordings.index import Entry, Located, Raised
 from overwatch.serve.recording import RecordingWriter
 from tests.overwatch.collector.running import config, eventually, http, run_started, running, told, update
@@ -120,6 +121,33 @@ def test_a_disk_that_fails_is_said_and_holds_up_nobody(tmp_path: Path) -> None:
         eventually(lambda: exporter_state(service) == "StatusOK")
 
     assert [entry.get("signal") for entry in index(tmp_path)] == [None, "start", "logs", "logs", None]
+
+
+def test_a_batch_that_no_line_can_be_made_of_is_left_out_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error of our own takes its batch, in this life and for the next, and is counted."""
+    poison = told("run-a", [update(0.02, 2)], first_seq=3)
+
+    def made(signal: Signal, body: bytes) -> bytes:
+        if body == poison:
+            raise ValueError("no line of this")
+        return to_json(signal, body)
+
+    monkeypatch.setattr(Lines, "to_json", lambda _, signal, body: made(signal, body))
+    for life in range(2):
+        with running(tmp_path) as service:
+            if life == 0:
+                for body in (told("run-a", [run_started(), update(0.01)]), poison):
+                    send(service, body)
+            send(service, told("run-a", [update(0.03, 3 + life)], first_seq=4 + life))
+        assert service.context.tally.get("overwatch_exporter_faults", exporter="otlp_file") == 1 - life
+        assert "otlp_file" not in service.context.health.degraded
+
+    assert [entry["sequence"] for entry in index(tmp_path) if entry.get("signal") == "logs"] == [2, 4, 6]
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == [
+        "otlp_file: batch 3 is left out; others go on"
+    ]
 
 
 @pytest.mark.parametrize("extensions", ["[file_storage, health_check, view]", "[health_check, view]"])

@@ -9,6 +9,7 @@ that the numbers around them can be kept. Must not know what the batches mean, n
 out.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +39,8 @@ _LATE: Final = 0.125
 """From this share of the room for batches that wait on, lines have no lower priority than answers."""
 _MIB: Final = 1 << 20
 _MINUTE_NS: Final = 60_000_000_000
+
+_log = logging.getLogger("overwatch.collector")
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +88,8 @@ class OtlpFileExporter:
         """Something was written since the place was kept."""
         self._is_rotated = False
         """Files were rotated since then."""
+        self._faults = 0
+        """Batches that met an error of ours."""
         self._stopping = threading.Event()
         self._end: int | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -163,8 +168,13 @@ class OtlpFileExporter:
     def _export_all(self, batches: list[Batch]) -> bool:
         """Write them in order; `False` when the rest is left to the next life."""
         for batch in batches:
-            done = self._patiently(batch)
-            if not done and self._is_left():
+            try:
+                done = self._patiently(batch)
+                is_left = not done and self._is_left()
+            except Exception as error:  # noqa: BLE001 the border: a fault of ours takes one batch
+                self._spoiled(batch, error)
+                done = is_left = False
+            if is_left:
                 return False
             if batch.signal in self._writer.signals:
                 self._count(batch, "sent" if done else "send_failed")
@@ -225,6 +235,13 @@ class OtlpFileExporter:
         tally.show("overwatch_recording_pieces", report.pieces, exporter=self._name)
         tally.show_each("overwatch_recording_run_bytes", "rl_run_id", report.runs, exporter=self._name)
         tally.show_each("overwatch_recording_gone_records", "rl_run_id", report.gone, exporter=self._name)
+
+    def _spoiled(self, batch: Batch, error: Exception) -> None:
+        """A batch cannot be written, however often it is tried; told the first time, and counted."""
+        if not self._faults:
+            _log.error("%s: batch %d is left out; others go on", self._name, batch.sequence, exc_info=error)
+        self._faults += 1
+        self._context.tally.add("overwatch_exporter_faults", 1, exporter=self._name)
 
     def _is_left(self) -> bool:
         """Whether what could not be written is left to the next life."""
