@@ -105,6 +105,8 @@ class Aggregator:
         self.sink_errors = 0
         self.checkpoint_errors = 0
         """Checkpoints that could not be made of the fold."""
+        self.faults = 0
+        """Ticks that met an error of ours, and what was to be folded at them is left out."""
         self._said = 0
         """Troubles of the fold when the log was last told of one."""
 
@@ -120,6 +122,11 @@ class Aggregator:
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return self._tick - FAST_NS
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread goes on."""
+        return self._thread.is_alive()
 
     def watch(self, run_id: str | None, view: View) -> None:
         """Register interest in a view of a run, `None` being the newest; raises `ValueError` beyond 32."""
@@ -192,9 +199,22 @@ class Aggregator:
         """Take every tick up to this one, without frames: they were published before."""
         self._taken = max(self._taken, tick - LONGEST_SILENCE_NS)
         for passed in range(self._taken + FAST_NS, tick, FAST_NS):
-            self._fold.take(passed, [])
-        self._fold.take(tick, batches)
+            self._fold_again(passed, [])
+        self._fold_again(tick, batches)
         self._taken = tick
+
+    def _fold_again(self, tick: int, batches: list[Batch]) -> None:
+        """A border: what met an error of ours in an earlier life does not keep this one from going on."""
+        try:
+            self._fold.take(tick, batches)
+        except Exception as error:  # noqa: BLE001 as said
+            self._fault(tick, error)
+
+    def _fault(self, tick: int, error: Exception) -> None:
+        """Log what the fold did not outlive: the first time, and whenever it has become twice as often."""
+        self.faults += 1
+        if self.faults & (self.faults - 1) == 0:
+            _log.error("tick %d is left out, the %d. so far", tick, self.faults, exc_info=error)
 
     def _checkpoint(self, position: int) -> None:
         """A border: a fold that cannot be written makes the next start longer, and this life goes on."""
@@ -210,12 +230,18 @@ class Aggregator:
         self._checkpoints.keep(Checkpoint(tick=self._taken, position=position, fold=data))
 
     def _take_tick(self) -> None:
-        batches = self._cursor.seal(self._tick)
-        with self._views_lock:
-            views = tuple(self._views)
-        frame = self._fold.advance(self._tick, batches, views)
-        self._taken = self._tick
-        self._tick += FAST_NS
+        """The border of the thread: an error of ours takes one tick."""
+        try:
+            batches = self._cursor.seal(self._tick)
+            with self._views_lock:
+                views = tuple(self._views)
+            frame = self._fold.advance(self._tick, batches, views)
+        except Exception as error:  # noqa: BLE001 as said
+            self._fault(self._tick, error)
+            return
+        finally:
+            self._taken = self._tick
+            self._tick += FAST_NS
         self.frame = frame
         self._say(frame.tower)
         for sink in self._sinks:

@@ -3,12 +3,13 @@
 import itertools
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from overwatch.aggregator import MAX_VIEWS, Aggregator, Frame
-from overwatch.fold import FAST_NS
-from overwatch.journal import MemoryJournal, Signal
+from overwatch.aggregator import MAX_VIEWS, Aggregator, Frame, Resumed
+from overwatch.fold import FAST_NS, Fold
+from overwatch.journal import Batch, DurableJournal, Folder, MemoryJournal, Signal
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.snapshot import View
 from tests import fakes
@@ -75,6 +76,50 @@ def test_a_failing_sink_is_counted_and_the_others_go_on() -> None:
     aggregator.stop(10)
 
     assert aggregator.sink_errors == len(keeper.frames)
+
+
+class Poisoned(Fold):
+    """A fold that does not outlive one batch."""
+
+    def _apply(self, batch: Batch) -> None:
+        if batch.body == b"poison":
+            raise ZeroDivisionError("this very batch")
+        super()._apply(batch)
+
+
+def test_an_error_of_ours_takes_one_tick(caplog: pytest.LogCaptureFixture) -> None:
+    """Frames go on with the next, and what comes then is in them; it is logged with its trace."""
+    journal, keeper = MemoryJournal(time.time_ns), Keeper()
+    aggregator = Aggregator(journal.cursor("aggregator"), time.time_ns, [keeper], Resumed(fold=Poisoned()))
+    journal.append(Signal.LOGS, b"poison")
+    aggregator.start()
+    while aggregator.faults == 0 and aggregator.is_running:
+        time.sleep(0.01)
+    journal.append(Signal.LOGS, _body(1))
+    assert keeper.seen.wait(10)
+    aggregator.stop(10)
+
+    assert aggregator.faults == 1
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+def test_an_error_of_ours_in_an_earlier_life_does_not_end_this_one(tmp_path: Path) -> None:
+    """What the journal holds is folded again, all but its tick, at each start."""
+    folder = Folder(tmp_path)
+    for life in range(2):
+        journal, keeper = DurableJournal(folder, time.time_ns), Keeper()
+        resumed = Resumed(fold=Poisoned())
+        cursor = journal.cursor("aggregator", journal.first_sequence)
+        aggregator = Aggregator(cursor, time.time_ns, [keeper], resumed)
+        if life == 0:
+            for body in (_body(1), b"poison"):
+                journal.append(Signal.LOGS, body)
+        aggregator.start()
+        assert keeper.seen.wait(10)
+        aggregator.stop(10)
+        journal.close()
+        assert aggregator.faults == 1
+    folder.close()
 
 
 def test_what_is_left_out_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
