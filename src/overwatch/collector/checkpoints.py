@@ -99,6 +99,7 @@ class Checkpoints:
     def start(self) -> None:
         """Begin to write."""
         self._thread.start()
+        self._health.watch(_PART, self._thread.is_alive)
 
     def stop(self) -> None:
         """Write what waits."""

@@ -1,14 +1,15 @@
 """How the collector is: its phase and the condition of its components, in otelcol's JSON.
 
 Rules: a component that fails is said in the answer and logged once until it recovers; only the phase
-decides whether the collector is available, unless who asks counts components too. Must not know HTTP or what
-components do.
+decides whether the collector is available, unless who asks counts components too. A component that ended
+while it should go on comes back only with a restart, and so makes the collector unavailable. Must not know
+HTTP or what components do.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 
@@ -50,6 +51,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class _Trouble(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     since: datetime
+    is_for_good: bool = False
+    """Only a restart helps."""
 
 
 class Health:
@@ -63,6 +66,7 @@ class Health:
         self._since = self._phase_since = datetime.now(UTC)
         self._began = time.monotonic()
         self._troubles: dict[str, _Trouble] = {}
+        self._watched: dict[str, Callable[[], bool]] = {}
 
     @property
     def phase(self) -> Phase:
@@ -80,28 +84,41 @@ class Health:
             if phase is not self._phase:
                 self._phase, self._phase_since = phase, datetime.now(UTC)
 
+    def watch(self, component: str, goes_on: Callable[[], bool]) -> None:
+        """Look, whenever somebody asks, whether a component that must go on does."""
+        with self._lock:
+            self._watched[component] = goes_on
+
     def failed(self, component: str, error: str) -> None:
         """Note that a component cannot do its work; logged when it could until now.
 
         `component` is its name, or kind and name, e.g. `exporter:otlp`, where several have that name.
         """
+        self._failed(component, error)
+
+    def _failed(self, component: str, error: str, *, is_for_good: bool = False) -> None:
         with self._lock:
             known = self._troubles.get(component)
+            if known is not None and known.is_for_good:
+                return
             since = datetime.now(UTC) if known is None else known.since
-            self._troubles[component] = _Trouble(error=error, since=since)
-        if known is None:
+            self._troubles[component] = _Trouble(error=error, since=since, is_for_good=is_for_good)
+        if known is None or is_for_good:
             _log.error("%s fails: %s", component, error)
 
     def recovered(self, component: str) -> None:
         """Note that a component works."""
         with self._lock:
-            known = self._troubles.pop(component, None)
-        if known is not None:
-            _log.warning("%s works again", component)
+            known = self._troubles.get(component)
+            if known is None or known.is_for_good:
+                return
+            del self._troubles[component]
+        _log.warning("%s works again", component)
 
     @property
     def degraded(self) -> dict[str, str]:
         """What each component that fails last said."""
+        self._look()
         with self._lock:
             return {name: trouble.error for name, trouble in self._troubles.items()}
 
@@ -110,6 +127,7 @@ class Health:
 
         With `patience_s` a component that is in trouble for so long makes the collector unavailable.
         """
+        self._look()
         with self._lock:
             phase, since, troubles = self._phase, self._phase_since, dict(self._troubles)
         available = phase is Phase.OK and not _lasts(troubles, patience_s)
@@ -123,8 +141,18 @@ class Health:
         )
         return (200 if available else 503), msgspec.json.encode(body)
 
+    def _look(self) -> None:
+        """See who ended that should go on."""
+        if self._phase is Phase.OK:
+            with self._lock:
+                watched = list(self._watched.items())
+            for component in [name for name, goes_on in watched if not goes_on()]:
+                self._failed(component, "it ended by an error of ours; restart", is_for_good=True)
+
 
 def _lasts(troubles: Mapping[str, _Trouble], patience_s: float | None) -> bool:
+    if any(one.is_for_good for one in troubles.values()):
+        return True
     if patience_s is None or not troubles:
         return False
     return (datetime.now(UTC) - min(one.since for one in troubles.values())).total_seconds() >= patience_s
@@ -159,7 +187,7 @@ def _one(now: tuple[Phase, datetime], trouble: _Trouble | None, *, detailed: boo
         return Component(healthy=phase is Phase.OK, status=status, status_time=since.isoformat())
     return Component(
         healthy=False,
-        status="StatusRecoverableError",
+        status="StatusPermanentError" if trouble.is_for_good else "StatusRecoverableError",
         status_time=trouble.since.isoformat(),
         error=trouble.error if detailed else None,
     )

@@ -236,8 +236,10 @@ class Service:
             diagnosis=None if self._config.diagnosis == DiagnosisConfig() else self._config.diagnosis,
         )
         began = self._context.journal.append(Signal.START, msgspec.json.encode(life))
-        if self._aggregator is not None:
-            self._begin(_Folding(self._aggregator, self._exported(), began.stamp))
+        aggregator = self._aggregator
+        if aggregator is not None:
+            self._begin(_Folding(aggregator, self._exported(), began.stamp))
+            self._context.health.watch(_FOLD, lambda: aggregator.is_running)
         for name, target in RECEIVERS.items():
             self._begin(self._make(target, getattr(self._config.receivers, name), self._context))
 

@@ -66,6 +66,7 @@ class Storage:
     def start(self) -> None:
         """Begin to keep checkpoints."""
         self.checkpoints.start()
+        self._health.watch(_PART, lambda: self.journal.is_running)
 
     def stop(self) -> None:
         """Write what waits and let go of the folder."""

@@ -110,6 +110,11 @@ class DurableJournal:
         return self._log.recovery.torn_bytes
 
     @property
+    def is_running(self) -> bool:
+        """Whether the thread that writes goes on; without it nothing is accepted."""
+        return self._thread.is_alive()
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of bodies of this life that some cursor has not passed."""
         return self._shared.owed()

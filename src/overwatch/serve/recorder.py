@@ -40,6 +40,11 @@ class Recorder:
         """Begin to write."""
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread goes on."""
+        return self._thread.is_alive()
+
     def publish(self, frame: "Frame") -> None:
         """Queue what the frame says is recorded; returns at once."""
         for snapshot in frame.recorded:

@@ -129,6 +129,11 @@ class Webhook:
         """Begin to send."""
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread goes on."""
+        return self._thread.is_alive()
+
     def publish(self, frame: "Frame") -> None:
         """Have the frame looked at; returns at once."""
         with self._work:

@@ -1,10 +1,15 @@
 """Health in otelcol's words: the collector, its pipelines, and each component."""
 
+import ctypes
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from overwatch.collector.health import Health, Phase
+from overwatch.journal import Signal
 from tests.overwatch.collector.running import eventually, http, run_started, running, told
 
 GRAPH = {
@@ -155,6 +160,47 @@ def test_trouble_makes_the_collector_unavailable_for_who_asks_so() -> None:
     )
     health.recovered("otlp_file")
     assert health.answer(patience_s=0)[0] == 200
+
+
+def test_a_component_that_ended_makes_the_collector_unavailable_for_good() -> None:
+    """While the collector is to work, also for who counts no component; no word of recovery helps."""
+    health, going_on = Health(GRAPH), True
+    health.watch("otlp_file", lambda: going_on)
+    health.failed("otlp_file", "no room")
+    going_on = False
+    assert states(body(health))["pipeline:logs/exporter:otlp_file"] == "StatusRecoverableError"
+    health.enter(Phase.OK)
+    answers = [health.answer()[0]]
+    health.recovered("otlp_file")
+    health.failed("otlp_file", "no room")
+    answers.append(health.answer()[0])
+
+    assert answers == [503, 503]
+    assert states(body(health))["pipeline:logs/exporter:otlp_file"] == "StatusPermanentError"
+    assert health.degraded == {"otlp_file": "it ended by an error of ours; restart"}
+    health.enter(Phase.STOPPING)
+    assert "StatusPermanentError" not in states(body(health)).values()
+
+
+@pytest.mark.parametrize("name", ["aggregator", "journal", "otlp_file", "snapshots"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_ended_is_noticed_by_the_next_probe(tmp_path: Path, name: str) -> None:
+    """Whichever of them an error of ours ends, the collector is not said to be well."""
+    with running(tmp_path) as service:
+        url = str(service.endpoints.health)
+        assert http(url).status == 200
+        (thread,) = [thread for thread in threading.enumerate() if thread.name == name]
+        # What a thread does next, it does not outlive.
+        ended = ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+        )
+        service.context.journal.submit(Signal.LOGS, told("run-a", [run_started()]))
+        thread.join(10)
+        probed = http(url)
+
+    assert ended == 1
+    assert probed.status == 503
+    assert name in str(states(json.loads(probed.body)))
 
 
 def test_overload_is_told_and_unavailable_where_that_is_asked(tmp_path: Path) -> None:

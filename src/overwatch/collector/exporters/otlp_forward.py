@@ -77,6 +77,7 @@ class _Forwarder:
             self._pass_by(self._begin)
         self._save(sync=True)
         self._thread.start()
+        self._context.health.watch(f"exporter:{self._name}", self._thread.is_alive)
 
     def stop(self) -> None:
         """Send what can be sent shortly; the rest stays in a journal on disk, or is counted as lost."""

@@ -35,6 +35,7 @@ class SnapshotsExporter:
         for name in ("overwatch_exporter_written_lines", "overwatch_exporter_lost_lines"):
             self._tally.add(name, 0, exporter=self._name)
         self._recorder.start()
+        self._health.watch(self._name, lambda: self._recorder.is_running)
 
     def publish(self, frame: "Frame") -> None:
         """Queue what the frame records."""

@@ -54,11 +54,13 @@ class WebhookExporter:
 
     def __init__(self, config: WebhookConfig, context: Context, name: str = NAME) -> None:
         account = _Account(name, context)
+        self._name, self._health = name, context.health
         self._webhook = Webhook(config.hook(), account, config.limits(), context.journal.note(name))
 
     def start(self) -> None:
         """Begin to send."""
         self._webhook.start()
+        self._health.watch(self._name, lambda: self._webhook.is_running)
 
     def publish(self, frame: "Frame") -> None:
         """Have the frame looked at."""

@@ -108,6 +108,7 @@ class OtlpFileExporter:
             "overwatch_recording_run_budget_bytes", budget.run_mib * _MIB, exporter=self._name
         )
         self._thread.start()
+        self._context.health.watch(self._name, self._thread.is_alive)
 
     def end_at(self, tick: int | None) -> None:
         """Say at which tick the recording ends, in Unix nanoseconds; written by `stop`."""
