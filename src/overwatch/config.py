@@ -8,7 +8,6 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,8 +18,10 @@ import yaml
 from overwatch.collector.exporters.further import KEY, NEWER, Further, section_of, type_of
 from overwatch.collector.secrets import Secret, redact, texts_in
 from overwatch.collector.settings import CollectorConfig, Exporters, problems
+from overwatch.config_yaml import Number, read
 
 _S = TypeVar("_S", bound=msgspec.Struct)
+_T = TypeVar("_T")
 _ROOTS: Final = ("receivers", "exporters", "extensions", "service", "diagnosis")
 _PIPELINES: Final = "service.pipelines"
 _WHOLE: Final = frozenset({_PIPELINES, "service.extensions"})
@@ -28,6 +29,9 @@ _WHOLE: Final = frozenset({_PIPELINES, "service.extensions"})
 
 _SECRET: Final = msgspec.inspect.type_info(Secret)
 _ANY: Final = msgspec.inspect.AnyType()
+_TEXTS: Final = (msgspec.inspect.StrType, msgspec.inspect.CustomType)
+_MOST: Final = 2**53
+"""The largest number that a file and every program that reads it agree on."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -108,33 +112,6 @@ def as_yaml(config: CollectorConfig) -> str:
     return redact(yaml.safe_dump(data, sort_keys=False), texts_in(config))
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """A number of a file as it is written there: where one of some words is wanted, `1.3` is a word."""
-
-    value: int | float
-    text: str
-
-
-class _Loader(yaml.SafeLoader):
-    """As YAML's safe loader; numbers remember how they are written."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 its parent's
-        """A mapping; keys are plain."""
-        found = super().construct_mapping(node, deep=deep)
-        return {key.value if isinstance(key, _Number) else key: value for key, value in found.items()}
-
-
-def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> _Number:
-    is_whole = node.tag.endswith(":int")
-    value = loader.construct_yaml_int(node) if is_whole else loader.construct_yaml_float(node)
-    return _Number(value, node.value)
-
-
-for _tag in ("int", "float"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _number)
-
-
 def _without_none(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: _without_none(value) for key, value in data.items() if value is not None}
@@ -159,12 +136,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _parse(text: str, name: str) -> dict[str, Any]:
     try:
-        data = yaml.load(text, _Loader)  # noqa: S506 a safe loader
-    except yaml.YAMLError as error:
+        data = read(text)
+    except ValueError as error:
         raise ConfigError(f"{name} is not YAML: {error}") from error
     if data is None:
         return {}
-    data = data.value if isinstance(data, _Number) else data
+    data = data.value if isinstance(data, Number) else data
     if not isinstance(data, dict):
         raise ConfigError(f"{name}: the top is a {type(data).__name__}; it must be a mapping of {_ROOTS}")
     return data
@@ -177,9 +154,9 @@ def _one(item: str) -> dict[str, Any]:
     if not equals or not all(names):
         raise ConfigError(f"--set {item!r} is not path=value; write e.g. exporters.prometheus.endpoint=...")
     try:
-        value: Any = yaml.load(text, _Loader)  # noqa: S506 a safe loader
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {keys}: the value {text!r} is not YAML: {error}") from error
+        value: Any = read(text)
+    except ValueError as error:
+        raise ConfigError(f"--set {keys}: the value is not YAML, put it in quotes: {error}") from error
     for name in reversed(names):
         value = {name: value}
     return {str(key): below for key, below in value.items()}
@@ -224,20 +201,59 @@ def _known(data: Any, kind: msgspec.inspect.Type, path: str) -> None:
 def _expand_all(data: Any, kind: msgspec.inspect.Type, path: str) -> Any:
     if isinstance(data, dict):
         return {
-            key: _expand_all(value, _below(kind, key), f"{path}.{key}" if path else str(key))
+            _sayable(key, path): _expand_all(value, _below(kind, key), f"{path}.{key}" if path else str(key))
             for key, value in data.items()
         }
     if isinstance(data, list):
         return [_expand_all(value, _below(kind, at), f"{path}[{at}]") for at, value in enumerate(data)]
-    if isinstance(data, _Number):
-        return data.text if _is_word(kind) else data.value
-    if not isinstance(data, str) or "$" not in data:
+    if isinstance(data, Number):
+        return data.text if _is_word(kind) else _finite(data.value, path)
+    if not isinstance(data, str):
         return data
-    text = expand(data, os.environ, path)
+    text = _sayable(expand(data, os.environ, path), path)
+    if "$" not in data:
+        return text
     # A value that is one variable alone takes the type that its text has in YAML, as in otelcol; a secret
     # is its text as it stands, be it `1e5` or `null`, and so is a word of some, be it `1.3`.
     alone = data.startswith("${") and _closing(data, 2) == len(data) - 1
-    return yaml.safe_load(text) if alone and not (_plain(kind) == _SECRET or _is_word(kind)) else text
+    stays = not alone or _plain(kind) == _SECRET or _is_word(kind)
+    return text if stays else _of_variable(text, kind, path)
+
+
+def _of_variable(text: str, kind: msgspec.inspect.Type, path: str) -> Any:
+    """What the text of a variable stands for; itself where a text is wanted, or where it is no YAML."""
+    try:
+        value = read(text)
+    except ValueError:
+        return text
+    if value is not None and isinstance(_plain(kind), _TEXTS):
+        return text
+    return _expand_all(value, kind, path) if isinstance(value, Number) else _plain_numbers(value)
+
+
+def _plain_numbers(value: Any) -> Any:
+    """The same without how its numbers are written."""
+    if isinstance(value, dict):
+        return {key: _plain_numbers(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain_numbers(one) for one in value]
+    return value.value if isinstance(value, Number) else value
+
+
+def _finite(value: float, path: str) -> float:
+    """A number that can be reckoned with; raises `ConfigError` for others."""
+    if not abs(value) <= _MOST:
+        raise ConfigError(f"{path}: {value} is no number to go by; write one of at most {_MOST}")
+    return value
+
+
+def _sayable(text: _T, path: str) -> _T:
+    """A text that can be written into files and logs, or what is none; raises `ConfigError` for others."""
+    if not isinstance(text, str):
+        return text
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise ConfigError(f"{path}: the text is not UTF-8, or has a NUL; write it without")
+    return text
 
 
 def _is_word(kind: msgspec.inspect.Type) -> bool:
@@ -279,7 +295,7 @@ def expand(text: str, env: Mapping[str, str], path: str) -> str:
         elif text.startswith("${", at):
             end = _closing(text, at + 2)
             if end is None:
-                raise ConfigError(f"{path}: {text!r} has a '${{' without its '}}'")
+                raise ConfigError(f"{path}: a '${{' has no '}}'; write $$ for a dollar sign")
             out.append(_variable(text[at + 2 : end], env, path))
             at = end + 1
         else:
@@ -316,7 +332,10 @@ def _variable(inner: str, env: Mapping[str, str], path: str) -> str:
 def _typed(kind: type, value: Any) -> Any:
     """Folders and files, where `~` is the user's home, and secrets."""
     if kind is Path and isinstance(value, str) and value:
-        return Path(value).expanduser().absolute()
+        try:
+            return Path(value).expanduser().absolute()
+        except RuntimeError as error:
+            raise ValueError(f"{value!r} is in the home of nobody here; write the whole path") from error
     if kind is Secret and isinstance(value, str):
         return Secret(value)
     if kind is Secret:

@@ -189,6 +189,17 @@ def test_expansion_that_fails_names_the_path(text: str) -> None:
         ("no-equals", ["--set 'no-equals'"]),
         ("a..b=1", ["--set 'a..b=1'"]),
         ("service.extensions=[view", ["--set service.extensions", "YAML"]),
+        ("service.extensions=&a [*a]", ["--set service.extensions", "recursive", "column 1"]),
+        (f"service.extensions={'[' * 5000}", ["--set service.extensions", "nested too deeply"]),
+        ("exporters.otlp_file.path=2026-13-45", ["--set exporters.otlp_file.path", "month"]),
+        ("exporters.otlp_file.path=~nobody-of-here/x", ["exporters.otlp_file.path", "home", "whole path"]),
+        ('exporters.otlp_file.path="a\\0b"', ["exporters.otlp_file.path", "NUL"]),
+        ('exporters.aggregator.baseline="\\ud800"', ["exporters.aggregator.baseline", "UTF-8"]),
+        ('service.security.allowed_hosts=["\\ud800"]', ["service.security.allowed_hosts[0]", "UTF-8"]),
+        ('exporters.otlp.headers={"\\ud800": x}', ["exporters.otlp.headers", "UTF-8"]),
+        ("receivers.otlp.protocols.http.read_timeout_s=.nan", ["http.read_timeout_s", "nan"]),
+        ("receivers.otlp.protocols.grpc.read_timeout_s=.inf", ["grpc.read_timeout_s", "inf"]),
+        ("exporters.aggregator.journal_size_mib=1_000_000_000_000_000_000", ["journal_size_mib", "at most"]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(item: str, parts: list[str]) -> None:
@@ -217,6 +228,48 @@ def test_an_address_that_others_reach_is_refused(endpoint: str) -> None:
 def test_a_file_that_is_not_a_mapping_is_named(tmp_path: Path, text: str) -> None:
     """The file's name is in the message."""
     assert "collector.yaml" in fails(text=text, folder=tmp_path)
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """Of two sections the first would be lost without a word; the same key elsewhere is another one."""
+    text = "exporters:\n  otlp: {endpoint: 'a:1'}\nservice: {}\nexporters:\n  webhook: {}\n"
+    said = fails(text=text, folder=tmp_path)
+
+    assert "'exporters' is there twice in line 4, column 1" in said
+
+
+def test_what_is_no_yaml_is_said_in_one_line_that_holds_no_secret(tmp_path: Path) -> None:
+    """The place tells enough; the text around it may be a token."""
+    text = "service: {security: {tokens: {read: {token: s3cr3t, 's3cr3t}}}}\n"
+    said = [
+        fails(text=text, folder=tmp_path),
+        fails("exporters.otlp.headers.authorization=[s3cr3t"),
+        fails("exporters.otlp.headers.authorization=s3cr3t${s3cr3t"),
+    ]
+
+    assert [one for one in said if "s3cr3t" in one or "\n" in one] == []
+    assert "line" in said[0]
+    assert "exporters.otlp.headers.authorization" in said[1]
+    assert "$$" in said[2]
+
+
+@pytest.mark.parametrize("text", ["[::1]:4318", "2026-13-45", "a: b: c"])
+def test_a_variable_that_is_no_yaml_is_its_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in otelcol; an IPv6 address is no YAML, and where a text is wanted dates and lists are texts too."""
+    monkeypatch.setenv("TEXT", text)
+    monkeypatch.setenv("DAY", "2026-11-24")
+    config = load(None, ["exporters.otlp_file.path=${env:TEXT}", "exporters.snapshots.path=${env:DAY}"])
+
+    assert config.exporters.otlp_file.path == Path(text).absolute()
+    assert config.exporters.snapshots.path == Path("2026-11-24").absolute()
+    assert fails("exporters.aggregator.journal_size_mib=${env:TEXT}").startswith("exporters.aggregator.")
+
+
+def test_a_variable_that_is_not_utf_8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No page and no log could say it."""
+    monkeypatch.setenv("FOLDER", "/data/\udcff")
+
+    assert fails("exporters.otlp_file.path=${env:FOLDER}").startswith("exporters.otlp_file.path: ")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
