@@ -95,6 +95,13 @@ def test_a_header_that_cannot_be_sent_is_named(exporter: str, header: str, probl
     assert "canary-77" not in str(refused.value)
 
 
+@pytest.mark.parametrize("exporter", ["otlp", "otlphttp"])
+def test_port_0_is_no_target(exporter: str) -> None:
+    """It stands for any free port, and nobody can be reached there."""
+    with pytest.raises(ValueError, match=rf"exporters\.{exporter}: endpoint 'http://there:0.*' is no server"):
+        load(None, [f"exporters.{exporter}.endpoint=http://there:0"])
+
+
 def test_a_collector_does_not_send_to_itself() -> None:
     """The endpoint of its own receiver is refused."""
     with pytest.raises(ValueError, match=r"exporters\.otlp\.endpoint: the collector would send to itself"):

@@ -217,7 +217,7 @@ def _server(url: str, parts: SplitResult) -> tuple[str, int]:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or port == 0:
         raise ValueError(f"endpoint {url!r} is no server; write host:port (gRPC) or http(s)://host:port")
     if parts.username is not None:
         raise ValueError("endpoint must hold no user or password; put them in headers.authorization")
