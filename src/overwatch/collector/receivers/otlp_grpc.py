@@ -29,6 +29,9 @@ Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Export: TypeAlias = Callable[[AsyncIterator[bytes], Call], Awaitable[bytes]]
 
 TRANSPORT: Final = "grpc"
+_MOST_OF_GRPC: Final = 2**31 - 1
+"""The largest setting that gRPC takes; its times are milliseconds."""
+_MOST_S: Final = _MOST_OF_GRPC // 1000
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -59,16 +62,16 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def __post_init__(self) -> None:
         if not 1 <= self.max_recv_msg_size_mib <= 64:
             raise ValueError(f"max_recv_msg_size_mib {self.max_recv_msg_size_mib} is not in 1..64")
-        if self.max_concurrent_streams < 1:
-            raise ValueError(f"max_concurrent_streams {self.max_concurrent_streams} is not positive")
+        if not 1 <= self.max_concurrent_streams <= _MOST_OF_GRPC:
+            raise ValueError(
+                f"max_concurrent_streams {self.max_concurrent_streams} is not in 1..{_MOST_OF_GRPC}"
+            )
         if self.max_concurrent_calls < 1:
             raise ValueError(f"max_concurrent_calls {self.max_concurrent_calls} is not positive")
-        if self.read_timeout_s <= 0:
-            raise ValueError(f"read_timeout_s {self.read_timeout_s} is not positive")
-        for name in ("max_connection_idle_s", "max_connection_age_s"):
+        for name in ("read_timeout_s", "max_connection_idle_s", "max_connection_age_s"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} {value} is not positive")
+            if value is not None and not 0 < value <= _MOST_S:
+                raise ValueError(f"{name} {value} is not more than 0 and at most {_MOST_S}")
 
 
 class OtlpGrpc:
