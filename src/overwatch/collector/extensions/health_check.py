@@ -1,5 +1,6 @@
 """The extension `health_check`: otelcol's health answer on its port."""
 
+import re
 from typing import Final
 
 import msgspec
@@ -14,6 +15,8 @@ FRAME_AGE_S: Final = 10.0
 """A latest frame older than this many seconds means that the aggregator does not keep up."""
 _RECEIVER: Final = "receiver:otlp"
 """Who is in trouble when too much comes."""
+_PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
+"""What stands in a request as it is written here, and is no pattern for the router."""
 
 
 _ENTRY: Final = Entry(name="health_check", reads=None, acts=None, answer=plain)
@@ -45,8 +48,10 @@ class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """TLS of this listener; plain text if left out, as probes know no authority of ours."""
 
     def __post_init__(self) -> None:
-        if not self.path.startswith("/"):
-            raise ValueError(f"path {self.path!r} does not begin with /; write e.g. /health")
+        if not _PATH.fullmatch(self.path):
+            raise ValueError(
+                f"path {self.path!r} is no / with letters, digits and -._~/ after it; write e.g. /health"
+            )
 
 
 class HealthCheck:
