@@ -282,6 +282,10 @@ def _undefined(config: CollectorConfig) -> Iterator[tuple[str, str]]:
         receivers = ("aggregator",) if snapshots else ("otlp",)
         kinds = SNAPSHOT_EXPORTERS if snapshots else SIGNAL_EXPORTERS
         exporters = tuple(one for kind in kinds for one in config.exporters.every(kind))
+        if not line.receivers:
+            yield f"{here}.receivers", f"nothing comes in; write [{receivers[0]}], or null for no pipeline"
+        if not line.exporters and not snapshots:
+            yield f"{here}.exporters", f"what comes in is lost; name one of {', '.join(exporters)}"
         yield from _unknown(f"{here}.receivers", line.receivers, receivers)
         yield from _unknown(f"{here}.exporters", line.exporters, exporters)
     yield from _unknown("service.extensions", config.service.extensions, EXTENSIONS)
