@@ -6,9 +6,12 @@ a secret. Must not know what is configured.
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import yaml
+
+_MERGE: Final = "tag:yaml.org,2002:merge"
+"""`<<`, which stands for the keys of another mapping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class _Loader(yaml.SafeLoader):
         """Refuse a key that is there twice: of two sections one would be lost without a word."""
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
                 problem = f"the key {key_node.value!r} is there twice"

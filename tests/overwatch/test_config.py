@@ -247,6 +247,16 @@ def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     assert "'exporters' is there twice in line 4, column 1" in said
 
 
+def test_keys_of_another_mapping_are_merged(tmp_path: Path) -> None:
+    """`<<` may be there, also for what the mapping says itself."""
+    one, two = "{endpoint: '127.0.0.1:1', read_timeout_s: 3}", "{<<: *one, endpoint: '127.0.0.1:2'}"
+    file = tmp_path / "collector.yaml"
+    file.write_text(f"receivers: {{otlp: {{protocols: {{http: &one {one}, grpc: {two}}}}}}}")
+    protocols = load(file, []).receivers.otlp.protocols
+
+    assert (protocols.grpc.endpoint, protocols.grpc.read_timeout_s) == ("127.0.0.1:2", 3)
+
+
 def test_what_is_no_yaml_is_said_in_one_line_that_holds_no_secret(tmp_path: Path) -> None:
     """The place tells enough; the text around it may be a token."""
     text = "service: {security: {tokens: {read: {token: s3cr3t, 's3cr3t}}}}\n"

@@ -10,6 +10,7 @@ import msgspec
 import psutil
 
 from overwatch import __version__
+from overwatch.aggregator import Aggregator
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.crowd import Crowd
@@ -101,6 +102,20 @@ def capped(runs: Mapping[str, Overflow]) -> Iterator[Family]:
     yield from (counts, names)
 
 
+def faults(aggregator: Aggregator) -> Family:
+    """What the aggregator outlived."""
+    family = Family(
+        "overwatch_aggregator_faults",
+        FamilyKind.COUNTER,
+        "How many errors of its own did the aggregator meet and outlive, by what they took?",
+        labels=["what"],
+    )
+    family.add(["checkpoint"], aggregator.checkpoint_errors)
+    family.add(["sink"], aggregator.sink_errors)
+    family.add(["tick"], aggregator.faults)
+    return family
+
+
 class SelfMetrics:
     """The page of the collector itself."""
 
@@ -122,6 +137,8 @@ class SelfMetrics:
     def _families(self) -> Iterator[Family]:
         yield from self._context.tally.families()
         yield from self._own()
+        if self._context.aggregator is not None:
+            yield faults(self._context.aggregator)
         frame = self._context.bell.latest
         if frame is not None:
             for field, asks in TOWER.items():

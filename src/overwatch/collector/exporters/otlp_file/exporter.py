@@ -88,8 +88,6 @@ class OtlpFileExporter:
         """Something was written since the place was kept."""
         self._is_rotated = False
         """Files were rotated since then."""
-        self._faults = 0
-        """Batches that met an error of ours."""
         self._stopping = threading.Event()
         self._end: int | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -100,6 +98,7 @@ class OtlpFileExporter:
             for verb in ("sent", "send_failed"):
                 items = WIRES[signal].items
                 self._context.tally.add(f"otelcol_exporter_{verb}_{items}", 0, exporter=self._name)
+        self._context.tally.add("overwatch_exporter_faults", 0, exporter=self._name)
         budget = self._config.budget
         self._context.tally.show(
             "overwatch_recording_budget_bytes", budget.folder_mib * _MIB, exporter=self._name
@@ -239,10 +238,10 @@ class OtlpFileExporter:
 
     def _spoiled(self, batch: Batch, error: Exception) -> None:
         """A batch cannot be written, however often it is tried; told the first time, and counted."""
-        if not self._faults:
+        tally = self._context.tally
+        if not tally.get("overwatch_exporter_faults", exporter=self._name):
             _log.error("%s: batch %d is left out; others go on", self._name, batch.sequence, exc_info=error)
-        self._faults += 1
-        self._context.tally.add("overwatch_exporter_faults", 1, exporter=self._name)
+        tally.add("overwatch_exporter_faults", 1, exporter=self._name)
 
     def _is_left(self) -> bool:
         """Whether what could not be written is left to the next life."""
