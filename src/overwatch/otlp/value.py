@@ -15,9 +15,9 @@ Value: TypeAlias = "str | bool | int | float | bytes | Sequence[Value] | Mapping
 
 
 def to_python(value: AnyValue) -> Value:
-    """The plain value of an AnyValue; an unset one is `None`."""
+    """The plain value of an AnyValue; an unset one is `None`, and so is one by number, as profiles have."""
     kind = value.WhichOneof("value")
-    if kind is None:
+    if kind is None or kind == "string_value_strindex":
         return None
     if kind == "array_value":
         return [to_python(item) for item in value.array_value.values]

@@ -376,3 +376,17 @@ def test_a_severity_is_its_number_whatever_its_text(text: str) -> None:
         line = decode_logs(message).records[0].event
         assert isinstance(line, LogLine)
         assert line.severity.value == by_number.get(number, "critical")
+
+
+def test_a_value_by_number_is_absent() -> None:
+    """Only profiles have tables for such numbers to point into: here one is no integer, and no text."""
+    message = ExportLogsServiceRequest()
+    resource = message.resource_logs.add()
+    resource.resource.attributes.extend(to_pairs({"rl.run.id": "r"}))
+    log = resource.scope_logs.add().log_records.add(time_unix_nano=1)
+    log.attributes.add(key=wire.ENV_ID).value.string_value_strindex = 3
+    log.body.string_value_strindex = 4
+    (record,) = decode(Signal.LOGS, message.SerializeToString()).records
+
+    assert isinstance(record.event, LogLine)
+    assert (record.event.env_id, record.event.message) == (None, "")
