@@ -349,7 +349,7 @@ def _read_double(value: Json) -> float:
         word = _WORDS.get(value)
         if word is not None:
             return word
-        if _NUMBER.fullmatch(value):
+        if _NUMBER.fullmatch(value) and math.isfinite(float(value)):
             return float(value)
     raise ValueError(f"expected a number, got {_kind(value)}")
 

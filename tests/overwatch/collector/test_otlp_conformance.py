@@ -336,6 +336,7 @@ def test_json_nan_is_a_word() -> None:
         pytest.param('"body":{"bytesValue":"AP8"}', id="base64-without-padding"),
         pytest.param('"body":{"bytesValue":"A P8="}', id="base64-with-blanks"),
         pytest.param('"body":{"doubleValue":"nan"}', id="other-words-for-nan"),
+        pytest.param('"body":{"doubleValue":"1e999"}', id="text-beyond-doubles"),
         pytest.param('"body":{"doubleValue":"1_0"}', id="numbers-as-python-writes-them"),
         pytest.param('"body":{"doubleValue":" 1"}', id="numbers-with-blanks"),
         pytest.param('"body":{"doubleValue":"\\u0661"}', id="digits-of-other-scripts"),
