@@ -157,6 +157,9 @@ def _minus(whole: Shape | None, before: Shape | None) -> Shape | None:
             if positive is None or negative is None or zero < 0:
                 return None
             return Exponential(scale=whole.scale, zero=zero, positive=positive, negative=negative)
+        case Given(), Given():
+            # Of which time they are is their producer's choice, mostly the newest.
+            return whole
         case _:
             return None
 

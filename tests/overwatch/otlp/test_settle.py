@@ -206,6 +206,16 @@ def test_of_a_cumulative_distribution_the_newest_values_are_told(kind: str) -> N
     assert values(told)[KL.name] == 10.0
 
 
+def test_the_quantiles_of_a_summary_are_those_of_its_newest_point() -> None:
+    """Its producer computed them, of a time of its own: nothing is taken off them."""
+    totals = Totals()
+    for at, median in ((2, 5.0), (3, 7.0)):
+        quantiles = [{"quantile": 0.5, "value": median}]
+        told = read(one("summary", count=at, sum=8.0 * at, at=at, quantile_values=quantiles), totals)
+
+        assert values(told) == {KL.name: 8.0, "overwatch.custom.kl_divergence_p50": median}
+
+
 def test_a_distribution_without_values_says_nothing() -> None:
     """No observation is no value, never 0."""
     assert read(one("histogram", count=0, sum=0.0)) == Decoded(items=1)
