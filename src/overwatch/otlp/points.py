@@ -206,9 +206,11 @@ class Gathering:
             self._moments.end(meaning.origin, point.time_unix_nano, row, meaning.subject)
         elif isinstance(point, NumberDataPoint):
             self._add_number(meaning, metric, point)
-        elif spread is not None and spread.count:
+        elif spread is not None:
             key = _series_key(meaning, metric)
-            self._series.append(key.point(point.start_time_unix_nano, point.time_unix_nano, spread))
+            # Changes of nothing are told too: the window after them follows on theirs.
+            if spread.count or key.changes:
+                self._series.append(key.point(point.start_time_unix_nano, point.time_unix_nano, spread))
 
     def _add_number(self, meaning: _Meaning, metric: Metric, point: NumberDataPoint) -> None:
         value = _number(point)

@@ -216,6 +216,18 @@ def test_the_quantiles_of_a_summary_are_those_of_its_newest_point() -> None:
         assert values(told) == {KL.name: 8.0, "overwatch.custom.kl_divergence_p50": median}
 
 
+def test_changes_of_a_distribution_without_values_are_no_gap() -> None:
+    """A window in which nothing was observed is known, not lost."""
+    totals = Totals()
+    told = [
+        read(one("histogram", count=count, sum=1.0, start=at, at=at + 1), totals)
+        for at, count in enumerate((1, 0, 2), start=1)
+    ]
+
+    assert [decoded.resets for decoded in told] == [0, 0, 0]
+    assert [len(decoded.records) for decoded in told] == [1, 0, 1]
+
+
 def test_a_distribution_without_values_says_nothing() -> None:
     """No observation is no value, never 0."""
     assert read(one("histogram", count=0, sum=0.0)) == Decoded(items=1)
