@@ -13,6 +13,8 @@ from typing import Final, assert_never
 
 import msgspec
 
+from overwatch.events.adding import added
+
 LEAST_SCALE: Final = -10
 MOST_SCALE: Final = 20
 """Scales of exponential buckets, from `LEAST_SCALE`: what the SDKs of OpenTelemetry use."""
@@ -126,22 +128,33 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
         told = None if self.sum is None or before.sum is None else self.sum - before.sum
         return Distribution(count=count, sum=told, shape=shape)
 
-    def plus(self, other: "Distribution") -> "Distribution":
-        """The values of both; without a shape where the two shapes do not meet."""
-        return Distribution(
-            count=self.count + other.count,
-            sum=None if self.sum is None or other.sum is None else self.sum + other.sum,
-            low=None if self.low is None or other.low is None else min(self.low, other.low),
-            high=None if self.high is None or other.high is None else max(self.high, other.high),
-            shape=_plus(self.shape, other.shape),
-        )
+
+def together(parts: Sequence[Distribution]) -> Distribution:
+    """The values of all of at least one; without a shape where theirs do not meet."""
+    if len(parts) == 1:
+        return parts[0]
+    sums = [part.sum for part in parts if part.sum is not None]
+    lows = [part.low for part in parts if part.low is not None]
+    highs = [part.high for part in parts if part.high is not None]
+    return Distribution(
+        count=sum(part.count for part in parts),
+        sum=added(sums) if len(sums) == len(parts) else None,
+        low=min(lows) if len(lows) == len(parts) else None,
+        high=max(highs) if len(highs) == len(parts) else None,
+        shape=_shape_of([part.shape for part in parts]),
+    )
 
 
 def _coarser(buckets: Mapping[int, int], shift: int) -> dict[int, int]:
     made: dict[int, int] = {}
+    _put(made, buckets, shift)
+    return made
+
+
+def _put(made: dict[int, int], buckets: Mapping[int, int], shift: int) -> None:
+    """Add buckets, made coarser, to others."""
     for number, count in buckets.items():
         made[number >> shift] = made.get(number >> shift, 0) + count
-    return made
 
 
 def _minus(whole: Shape | None, before: Shape | None) -> Shape | None:
@@ -173,28 +186,32 @@ def _without(whole: Mapping[int, int], before: Mapping[int, int]) -> dict[int, i
     return {number: count for number, count in left.items() if count}
 
 
-def _plus(one: Shape | None, other: Shape | None) -> Shape | None:
-    match one, other:
-        case Explicit(), Explicit() if one.bounds == other.bounds:
-            return Explicit(one.bounds, tuple(a + b for a, b in zip(one.counts, other.counts, strict=True)))
-        case Exponential(), Exponential():
-            scale = min(one.scale, other.scale)
-            ours, theirs = one.at_scale(scale), other.at_scale(scale)
-            return Exponential(
-                scale=scale,
-                zero=ours.zero + theirs.zero,
-                positive=_together(ours.positive, theirs.positive),
-                negative=_together(ours.negative, theirs.negative),
-            )
-        case _:
+def _shape_of(shapes: Sequence[Shape | None]) -> Shape | None:
+    explicit = [shape for shape in shapes if isinstance(shape, Explicit)]
+    if len(explicit) == len(shapes):
+        bounds = explicit[0].bounds
+        if any(shape.bounds != bounds for shape in explicit):
             return None
+        return Explicit(bounds, tuple(map(sum, zip(*(shape.counts for shape in explicit), strict=True))))
+    exponential = [shape for shape in shapes if isinstance(shape, Exponential)]
+    return _merged(exponential) if len(exponential) == len(shapes) else None
 
 
-def _together(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    made = dict(one)
-    for number, count in other.items():
-        made[number] = made.get(number, 0) + count
-    return made
+def _merged(shapes: Sequence[Exponential]) -> Exponential | None:
+    """All at the finest scale at which their buckets are few enough; `None` where there is none."""
+    scale, zero = min(shape.scale for shape in shapes), 0
+    positive: dict[int, int] = {}
+    negative: dict[int, int] = {}
+    for shape in shapes:
+        zero += shape.zero
+        _put(positive, shape.positive, shape.scale - scale)
+        _put(negative, shape.negative, shape.scale - scale)
+        while len(positive) + len(negative) > MAX_BUCKETS:
+            if scale == LEAST_SCALE:
+                return None
+            scale -= 1
+            positive, negative = _coarser(positive, 1), _coarser(negative, 1)
+    return Exponential(scale=scale, zero=zero, positive=positive, negative=negative)
 
 
 def _of_explicit(shape: Explicit, rank: float, low: float | None, high: float | None) -> float | None:

@@ -11,8 +11,7 @@ import msgspec
 
 from overwatch.catalog import CUSTOM_PREFIX, Scope
 from overwatch.events import LogLine, Origin, Record, Severity
-from overwatch.events.adding import added
-from overwatch.otlp.distribution import Distribution
+from overwatch.otlp.distribution import Distribution, together
 from overwatch.otlp.moments import Moments
 from overwatch.otlp.result import Decoded, Problem
 from overwatch.otlp.series import Point
@@ -47,8 +46,8 @@ class _Settling:
     def __init__(self, moments: Moments, totals: Totals) -> None:
         self._moments = moments
         self._totals = totals
-        self._sums: dict[_Place, dict[str, float]] = {}
-        self._spreads: dict[_Place, Distribution] = {}
+        self._spreads: dict[_Place, tuple[Point, list[Distribution]]] = {}
+        """What is new of one moment, and one point of it: put together once, as that costs by the buckets."""
         self._steps = dict.fromkeys(Step, 0)
         self._disputes: list[Record] = []
 
@@ -59,43 +58,35 @@ class _Settling:
             spread = self._totals.observe(point.told, value, changes=point.changes)
             step, first = spread.step, spread.first
             if spread.newest is not None:
-                self._spread(point, spread.newest)
-        elif point.changes:
-            step, total, first = self._totals.add(point.told, value)
+                self._spreads.setdefault(_place(point), (point, []))[1].append(spread.newest)
+        else:
+            if point.changes:
+                step, total, first = self._totals.add(point.told, value)
+            else:
+                step, total, first = self._totals.watch(point.told, value, rises=point.rises)
             if total is not None:
                 self._moments.put(point.origin, point.told.at, point.row, point.subject, total)
-        else:
-            step, total, first = self._totals.watch(point.told, value, rises=point.rises)
-            if total is not None:
-                self._sum(point, total)
         self._steps[step] += 1
         if first:
             self._disputes.append(_dispute(point))
 
-    def _sum(self, point: Point, total: float) -> None:
-        """A total as its producer tells it: all parts of one moment together."""
-        parts = self._sums.setdefault(_place(point), {})
-        parts[point.told.part] = total
-        value = total if len(parts) == 1 else added(parts.values())
-        self._moments.put(point.origin, point.told.at, point.row, point.subject, value)
-
     def _spread(self, point: Point, newest: Distribution) -> None:
         """The mean of what is new as the row's value; where names may be added, about its quantiles too."""
-        place, at = _place(point), point.told.at
-        before = self._spreads.get(place)
-        whole = self._spreads[place] = newest if before is None else before.plus(newest)
-        if whole.mean is not None:
-            self._moments.put(point.origin, at, point.row, point.subject, whole.mean)
+        at = point.told.at
+        if newest.mean is not None:
+            self._moments.put(point.origin, at, point.row, point.subject, newest.mean)
         if point.row.scope not in _WHOLE:
             return
         for word, which in QUANTILES.items():
-            value = whole.quantile(which)
+            value = newest.quantile(which)
             if value is not None:
                 name = f"{CUSTOM_PREFIX}{point.row.short}_{word}"
                 self._moments.name(point.origin, at, point.row.scope, name, ())[()] = value
 
     def result(self, decoded: Decoded) -> Decoded:
         """Everything, with an account of what the points were."""
+        for point, newest in self._spreads.values():
+            self._spread(point, together(newest))
         steps = self._steps
         problems = decoded.problems
         if steps[Step.NO_ROOM]:

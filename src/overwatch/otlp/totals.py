@@ -86,6 +86,18 @@ class Group(msgspec.Struct):
 
     total: float = 0.0
     series: dict[str, Series] = msgspec.field(default_factory=dict)
+    at: int = 0
+    """Of totals the newest moment, whose `total` it is."""
+
+    def plus(self, told: Told, value: float, before: Series | None) -> float:
+        """The total of a point's moment with this part of it, whose series was `before`."""
+        if told.at < self.at:
+            return value
+        if told.at > self.at:
+            self.at, self.total = told.at, value
+        else:
+            self.total += value - before.value if before is not None and before.at == told.at else value
+        return self.total
 
 
 class Totals(msgspec.Struct):
@@ -121,13 +133,16 @@ class Totals(msgspec.Struct):
         return Moved(step, group.total, first)
 
     def watch(self, told: Told, total: float, *, rises: bool) -> Moved:
-        """Take a total as its producer tells it; `rises` where it can never be less than before."""
+        """Take a total as its producer tells it; `rises` where it can never be less than before.
+
+        The value is that of all parts of its moment.
+        """
         group, series = self._find(told)
         if group is None:
             return Moved(Step.BEGAN, total)  # A series that is not watched is believed.
         if series is None:
             group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, value=total)
-            return Moved(Step.BEGAN, total)
+            return Moved(Step.BEGAN, group.plus(told, total, None))
         step = _step_of_total(series, told)
         if step is Step.LATE:
             return Moved(step)
@@ -135,8 +150,9 @@ class Totals(msgspec.Struct):
             step = Step.RESET
         if step is Step.OVERLAPPED and told.start < series.start:
             return Moved(step, None, _dispute(series, step))
+        whole = group.plus(told, total, series)
         series.value = total
-        return Moved(step, total, _go_on(series, told, step))
+        return Moved(step, whole, _go_on(series, told, step))
 
     def observe(self, told: Told, point: Distribution, *, changes: bool) -> Spread:
         """What a distribution tells anew; `changes` where each point holds only what is new."""

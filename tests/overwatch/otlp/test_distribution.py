@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.otlp.distribution import Distribution, Explicit, Exponential, Given
+from overwatch.otlp.distribution import Distribution, Explicit, Exponential, Given, together
 
 VALUES = st.lists(
     st.floats(-1e6, 1e6, allow_subnormal=False).filter(lambda value: value == 0 or abs(value) > 1e-6),
@@ -77,7 +77,7 @@ def test_two_scales_meet_at_the_coarser_one(
     one: list[float], other: list[float], scale: int, another: int
 ) -> None:
     """Values told at two scales together are what they would be, told at the coarser one."""
-    both = exponential(one, scale).plus(exponential(other, another))
+    both = together([exponential(one, scale), exponential(other, another)])
     whole = exponential(one + other, min(scale, another))
 
     assert (both.count, both.shape) == (whole.count, whole.shape)
@@ -151,3 +151,23 @@ def test_extreme_buckets_have_finite_estimates() -> None:
             value = Distribution(count=1, shape=shape).quantile(0.5)
             assert value is not None
             assert math.isfinite(value)
+
+
+def test_more_buckets_than_may_be_meet_at_a_coarser_scale() -> None:
+    """Two distributions that are far apart are still one, with fewer buckets, or without any."""
+    near, far = (
+        Exponential(scale=5, zero=0, positive=dict.fromkeys(range(first, first + 3000), 1), negative={})
+        for first in (0, 100_000)
+    )
+    both = together([Distribution(count=3000, shape=near), Distribution(count=3000, shape=far)])
+
+    assert isinstance(both.shape, Exponential)
+    assert both.shape.scale == 4
+    assert sum(both.shape.positive.values()) == both.count == 6000
+
+    sparse, other = (
+        Exponential(scale=0, zero=0, positive={number << 12: 1 for number in numbers}, negative={})
+        for numbers in (range(3000), range(3000, 6000))
+    )
+    parts = [Distribution(count=3000, shape=shape) for shape in (sparse, other)]
+    assert together(parts).shape is None

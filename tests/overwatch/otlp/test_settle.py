@@ -1,6 +1,8 @@
 """Sums and distributions of foreign producers: from points on the wire to values of the catalogue's rows."""
 
 import math
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -117,6 +119,29 @@ def test_series_that_differ_in_other_attributes_add_up(temporality: int) -> None
         put(told, 1, 2, as_double=value, attributes={"part": part})
 
     assert values(read(message)) == {KL.name: 3.5}
+
+
+def test_totals_of_one_moment_add_up_over_requests() -> None:
+    """Exporters split what is long: a part that comes in the next request belongs to the same moment."""
+    totals = Totals()
+    told = []
+    for at, parts in ((2, {"a": 1.0, "b": 2.0}), (3, {"a": 5.0}), (3, {"b": 7.0, "c": 1.0}), (4, {"c": 2.0})):
+        message = ExportMetricsServiceRequest()
+        data = metric(message, KL.name).sum
+        data.aggregation_temporality = CUMULATIVE
+        for part, value in parts.items():
+            put(data, 1, at, as_double=value, attributes={"part": part})
+        told.append(values(read(message, totals))[KL.name])
+
+    assert told == [3.0, 5.0, 13.0, 2.0]
+
+
+def test_of_two_writers_at_one_moment_only_the_newer_one_counts() -> None:
+    """What is believed instead of another value is not added to it."""
+    totals = Totals()
+    told = [read(sums([point], CUMULATIVE), totals) for point in [(1, 5, 40.0), (3, 5, 2.0)]]
+
+    assert [values(decoded)[KL.name] for decoded in told] == [40.0, 2.0]
 
 
 def test_producers_do_not_share_totals() -> None:
@@ -336,3 +361,32 @@ def test_readings_of_lanes_and_values_of_slots_end_too() -> None:
     assert seen[0] == ({"gpu-0": True, "gpu-1": True}, pytest.approx(0.7))
     assert seen[1][0] == {"gpu-0": False, "gpu-1": True}
     assert math.isnan(seen[1][1])
+
+
+@pytest.mark.parametrize("kind", ["sum", "exponential_histogram"])
+def test_many_parts_of_one_value_cost_by_their_number(kind: str) -> None:
+    """What adds up is put together once, not anew with each of its parts."""
+    message, parts = ExportMetricsServiceRequest(), 400
+    data = getattr(metric(message, KL.name), kind)
+    data.aggregation_temporality = CUMULATIVE
+    for part in range(parts):
+        fields: dict[str, Any] = {"as_double": 2.0}
+        if kind != "sum":
+            fields = {"count": 1, "sum": 2.0, "scale": 0, "positive": {"offset": part, "bucket_counts": [1]}}
+        put(data, 1, 2, attributes={"part": part}, **fields)
+    decoded, steps = decode(Signal.METRICS, message.SerializeToString()), 0
+
+    def count(*_: object) -> Callable[..., Any]:
+        nonlocal steps
+        steps += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        told = settle(decoded, Totals())
+    finally:
+        sys.settrace(before)
+
+    assert values(told)[KL.name] == (2.0 * parts if kind == "sum" else 2.0)
+    assert steps < 200 * parts
