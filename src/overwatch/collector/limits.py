@@ -7,8 +7,10 @@ costs one small read, and only so often. Must not know protocols.
 import contextlib
 import ctypes
 import gc
+import os
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -84,10 +86,24 @@ def available_bytes() -> int:
 
 def resident_bytes() -> int:
     """Memory that this process holds now."""
-    try:
-        return int(_STATM.read_bytes().split()[1]) * 4096
-    except (OSError, ValueError, IndexError):
-        return int(psutil.Process().memory_info().rss)
+    return Resident()()
+
+
+class Resident:
+    """Memory that this process holds now, also when it can open no file any more."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        with contextlib.suppress(OSError):
+            self._fd = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._fd)
+
+    def __call__(self) -> int:
+        """Bytes."""
+        try:
+            return int(os.pread(self._fd, 128, 0).split()[1]) * 4096
+        except (OSError, ValueError, IndexError):
+            return int(psutil.Process().memory_info().rss)
 
 
 def return_memory_soon() -> None:
@@ -104,12 +120,12 @@ class MemoryLimiter:
     def __init__(
         self,
         config: LimitsConfig,
-        resident: Callable[[], int] = resident_bytes,
+        resident: Callable[[], int] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._soft, self._hard = config.soft_bytes, config.hard_bytes
         self._interval_s = config.check_interval_s
-        self._resident, self._now = resident, now
+        self._resident, self._now = resident or Resident(), now
         self._looked_at, self._seen = -float("inf"), 0
         self._reclaimed_at = -float("inf")
         self.reclaims = 0

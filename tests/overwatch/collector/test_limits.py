@@ -1,6 +1,7 @@
 """What requests may cost: memory, parts, bytes on their way."""
 
 import asyncio
+import resource
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -64,6 +65,20 @@ def test_memory_is_looked_at_once_an_interval() -> None:
     assert limiter.problem() is None
     machine.now = 0.1
     assert limiter.problem() is not None
+
+
+def test_memory_is_known_without_a_descriptor_to_spare() -> None:
+    """Who holds a connection is answered as ever while the process can open nothing more."""
+    limiter = MemoryLimiter(LimitsConfig(check_interval_s=0, limit_mib=1))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            resident_bytes()
+        problem = limiter.problem()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "nothing is taken in" in str(problem)
 
 
 def test_memory_above_the_limit_is_given_back_by_force_but_not_all_the_time() -> None:
