@@ -90,6 +90,11 @@ class Storage:
             )
         if journal.torn_bytes:
             _log.warning("the journal's last %d bytes were not whole and are left out", journal.torn_bytes)
+        if journal.set_aside:
+            _log.error(
+                "files of the journal cannot be read and are set aside as *.bad: %s",
+                ", ".join(journal.set_aside),
+            )
         earlier = journal.opened_at - journal.first_sequence
         if earlier:
             _log.info("the journal holds %d batches of earlier lives", earlier)

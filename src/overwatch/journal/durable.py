@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
@@ -108,6 +108,11 @@ class DurableJournal:
     def torn_bytes(self) -> int:
         """Bytes that opening cut off or passed over: a batch that was being written, or damage."""
         return self._log.recovery.torn_bytes
+
+    @property
+    def set_aside(self) -> Sequence[str]:
+        """Files that could not be read when it was opened; what is in them is not read again."""
+        return self._log.recovery.set_aside
 
     @property
     def is_running(self) -> bool:

@@ -118,6 +118,8 @@ class DurableCursor:
         """Bytes of this life that were not read yet."""
         self.lost = 0
         """Batches passed over because the files that held them are damaged or gone."""
+        if start:
+            self._note_lost(self._position - start)
         if self._position < shared.visible:
             self._fall_behind()
 

@@ -84,6 +84,26 @@ def test_what_was_accepted_is_read_in_order_and_again_by_the_next_life(tmp_path:
         assert journal.opened_at == 62
 
 
+def test_batches_that_are_gone_before_a_reader_comes_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reader whose place is before the oldest file missed what was between; a new one missed nothing."""
+    with Opened(tmp_path / "j") as journal:
+        fill(journal, 0, 6)
+        journal.place("a").save(Place(position=7))
+    for segment in (tmp_path / "j").glob("journal-*"):
+        segment.unlink()
+    with Opened(tmp_path / "j") as journal:
+        fill(journal, 6, 8)
+        late, new = journal.cursor("late", 3), journal.cursor("new", 0)
+
+        assert (
+            bodies(late.wait(0)) == bodies(new.wait(0)) == [f"{n} ".encode().ljust(100, b".") for n in (6, 7)]
+        )
+    assert (late.lost, new.lost) == (4, 0)
+    assert "reader late passes over 4 batches" in caplog.text
+
+
 def test_requests_that_come_together_are_synced_together(tmp_path: Path) -> None:
     """While one sync is under way the others gather, so that many senders share the next one."""
     fault = Fault()

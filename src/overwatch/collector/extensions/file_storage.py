@@ -38,7 +38,10 @@ class FileStorage:
     def start(self) -> None:
         """Take the lock; raises `OSError` naming the holder when another collector has it."""
         self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise OSError(f"{self._lock}: {error.strerror}") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -48,6 +51,11 @@ class FileStorage:
                 f"{self._lock.parent} is in use by another collector (pid {held_by}); stop that one, "
                 "or set extensions.file_storage.directory or OVERWATCH_DATA_DIR"
             ) from None
+        except OSError as error:
+            os.close(fd)
+            raise OSError(
+                f"{self._lock}: {error.strerror}; the folder must be where files can be locked"
+            ) from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._fd = fd

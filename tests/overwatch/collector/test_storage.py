@@ -1,0 +1,95 @@
+"""A data folder with damaged files in it: the collector starts, goes on, and says what it missed."""
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from overwatch.collector import Service
+from overwatch.collector.extensions.file_storage import FileStorageConfig
+from overwatch.collector.health import Health
+from overwatch.collector.service import StartError
+from overwatch.collector.storage import Storage
+from overwatch.journal import Signal
+from tests.overwatch.collector.running import config
+
+Damage: TypeAlias = Callable[[Path], object]
+
+
+def life(folder: Path, *bodies: bytes) -> list[bytes]:
+    """Take bodies in; all that a reader finds then."""
+    storage = Storage(FileStorageConfig(directory=folder), 1 << 20, time.time_ns, Health())
+    storage.start()
+    try:
+        for body in bodies:
+            storage.journal.append(Signal.LOGS, body)
+        cursor = storage.journal.cursor("reader", 1)
+        return [batch.body for batch in (*cursor.earlier(), *cursor.wait(0))]
+    finally:
+        storage.stop()
+
+
+def a_folder(segment: Path) -> None:
+    """Something else under its name."""
+    segment.unlink()
+    segment.mkdir()
+
+
+def twice(segment: Path) -> None:
+    """The same file again, as a newer one."""
+    shutil.copy(segment, segment.with_name(segment.name.replace("0000000001", "0000000002", 1)))
+
+
+def of_another(segment: Path) -> None:
+    """A file of another collector, as a newer one."""
+    life(segment.parents[1] / "other", b"x", b"y", b"z")
+    (other,) = (segment.parents[1] / "other" / "journal").glob("journal-*")
+    other.rename(segment.with_name(other.name.replace("0000000001", "0000000002", 1)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept", "said"),
+    [
+        (a_folder, [], "set aside as *.bad: journal-"),
+        (lambda segment: segment.write_bytes(b""), [], ""),
+        (twice, [b"a", b"b"], ""),
+        (of_another, [b"x", b"y", b"z"], ""),
+    ],
+    ids=["folder", "empty", "duplicate", "other"],
+)
+def test_a_damaged_segment_needs_no_person(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Damage, kept: list[bytes], said: str
+) -> None:
+    """Each start goes on behind what can be read, once, and what cannot be read is named."""
+    life(tmp_path, b"a", b"b")
+    (segment,) = (tmp_path / "journal").glob("journal-*")
+    damage(segment)
+
+    assert [life(tmp_path, body) for body in (b"c", b"d")] == [[*kept, b"c"], [*kept, b"c", b"d"]]
+    assert said in caplog.text
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """What somebody else's link leads to is neither emptied nor written."""
+    (tmp_path / "other").write_bytes(b"precious")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "lock").symlink_to(tmp_path / "other")
+    with pytest.raises(StartError, match="data/lock: Too many levels of symbolic links"):
+        Service(config(tmp_path / "data")).start()
+    assert (tmp_path / "other").read_bytes() == b"precious"
+
+
+def test_a_disk_without_locks_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who cannot know whether another collector is at work does not begin."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    with pytest.raises(StartError, match=f"{tmp_path}/lock: Operation not supported"):
+        Service(config(tmp_path)).start()
