@@ -346,6 +346,9 @@ def _typed(kind: type, value: Any) -> Any:
 def _said(message: str, path: str) -> str:
     """The message of msgspec with the path first, as in the file; `path` is where its `$` stands."""
     what, found, where = message.rpartition(" - at `$")
+    if not found and message.endswith("`") and " - at `key` in `$" in message:
+        what, found, where = message.rpartition(" - at `key` in `$")
+        what = f"{what} for a key"
     if not found:
         return f"{path}: {message}" if path else message
     return f"{(path + where.rstrip('`')).lstrip('.') or 'the top'}: {what}"

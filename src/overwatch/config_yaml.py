@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import yaml
 
-_MERGE: Final = "tag:yaml.org,2002:merge"
-"""`<<`, which stands for the keys of another mapping."""
+_MERGED: Final = "tag:yaml.org,2002:merge"
+"""The tag of `<<`, which is no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Loader(yaml.SafeLoader):
         """Refuse a key that is there twice: of two sections one would be lost without a word."""
         seen = set()
         for key_node, _ in node.value:
-            if key_node.tag == _MERGE:
+            if key_node.tag == _MERGED:
                 continue
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:

@@ -202,6 +202,7 @@ def test_expansion_that_fails_names_the_path(text: str) -> None:
         ('exporters.otlp_file.path="a\\0b"', ["exporters.otlp_file.path", "NUL"]),
         ('exporters.aggregator.baseline="\\ud800"', ["exporters.aggregator.baseline", "UTF-8"]),
         ('service.security.allowed_hosts=["\\ud800"]', ["service.security.allowed_hosts[0]", "UTF-8"]),
+        ("exporters.otlp.headers={1: x}", ["exporters.otlp.headers: ", "for a key"]),
         ('exporters.otlp.headers={"\\ud800": x}', ["exporters.otlp.headers", "UTF-8"]),
         ("receivers.otlp.protocols.grpc.read_timeout_s=3000000", ["read_timeout_s 3000000", "2147483"]),
         ("receivers.otlp.protocols.grpc.max_connection_age_s=1.0e+9", ["max_connection_age_s 1000000000"]),
@@ -247,14 +248,15 @@ def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     assert "'exporters' is there twice in line 4, column 1" in said
 
 
-def test_keys_of_another_mapping_are_merged(tmp_path: Path) -> None:
-    """`<<` may be there, also for what the mapping says itself."""
-    one, two = "{endpoint: '127.0.0.1:1', read_timeout_s: 3}", "{<<: *one, endpoint: '127.0.0.1:2'}"
-    file = tmp_path / "collector.yaml"
-    file.write_text(f"receivers: {{otlp: {{protocols: {{http: &one {one}, grpc: {two}}}}}}}")
-    protocols = load(file, []).receivers.otlp.protocols
+def test_what_an_anchor_holds_may_be_merged_and_overridden(tmp_path: Path) -> None:
+    """A merge is no key, and what stands beside it wins."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "exporters:\n  webhook/a: &a {per_minute: 3, timeout_s: 4}\n  webhook/b: {<<: *a, per_minute: 5}\n"
+    )
+    hook = load(file, []).exporters.section("webhook/b")
 
-    assert (protocols.grpc.endpoint, protocols.grpc.read_timeout_s) == ("127.0.0.1:2", 3)
+    assert (hook.per_minute, hook.timeout_s) == (5, 4)
 
 
 def test_what_is_no_yaml_is_said_in_one_line_that_holds_no_secret(tmp_path: Path) -> None:
