@@ -11,19 +11,13 @@ import click
 import msgspec
 
 from overwatch import __version__
+from overwatch.cli.configured import file_option, sets_option
 from overwatch.conventions.documented import described
 
 if TYPE_CHECKING:
     from overwatch.collector import CollectorConfig
 
 _KINDS: Final = ("receivers", "exporters", "extensions", "service", "diagnosis")
-
-_FILE = click.option(
-    "--config", "path", type=click.Path(path_type=Path, dir_okay=False), help="YAML file; defaults without."
-)
-_SETS = click.option(
-    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override one key, e.g. a.b.c=1."
-)
 
 
 @click.group()
@@ -32,8 +26,8 @@ def config() -> None:
 
 
 @config.command()
-@_FILE
-@_SETS
+@file_option
+@sets_option
 def validate(path: Path | None, sets: tuple[str, ...]) -> None:
     """Say what is wrong with a configuration, with the files that it names; status 1 if anything is."""
     from overwatch.collector.checks import unusable
@@ -45,8 +39,8 @@ def validate(path: Path | None, sets: tuple[str, ...]) -> None:
 
 
 @config.command("print")
-@_FILE
-@_SETS
+@file_option
+@sets_option
 def print_(path: Path | None, sets: tuple[str, ...]) -> None:
     """Print the whole configuration as it holds, in YAML; secrets are not shown."""
     from overwatch.config import as_yaml

@@ -14,6 +14,7 @@ from overwatch.cli.catalog import catalog
 from overwatch.cli.compare import compare
 from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
+from overwatch.cli.configured import file_option, sets_option
 from overwatch.cli.doctor import doctor
 from overwatch.cli.export import export
 from overwatch.cli.locate import locate
@@ -36,12 +37,10 @@ def main() -> None:
 
 
 @main.command()
-@click.option(
-    "--config", type=click.Path(path_type=Path, dir_okay=False), help="YAML file; defaults without."
-)
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override one key, e.g. a.b.c=1.")
+@file_option
+@sets_option
 @_baseline
-def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -> None:
+def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> None:
     """Receive OTLP, diagnose, expose: run a collector until it is told to stop."""
     from overwatch import config as configuration
     from overwatch.collector import run
@@ -49,7 +48,7 @@ def collect(config: Path | None, sets: tuple[str, ...], baseline: Path | None) -
     if baseline is not None:
         sets = (*sets, f"exporters.aggregator.baseline={json.dumps(str(baseline.absolute()))}")
     try:
-        settings = configuration.load(config, sets)
+        settings = configuration.load(path, sets)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     sys.exit(run(settings))

@@ -168,3 +168,15 @@ def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert "absent.yaml" in result.output
+
+
+@pytest.mark.parametrize("command", [("collect",), ("config", "print"), ("config", "validate"), ("doctor",)])
+def test_two_files_are_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Of two the first would be left out without a word."""
+    files = [tmp_path / "a.yaml", tmp_path / "b.yaml"]
+    for file in files:
+        file.write_text("service: {extensions: [veiw]}\n")
+    result = CliRunner().invoke(main, [*command, *(one for file in files for one in ("--config", str(file)))])
+
+    assert result.exit_code == 2
+    assert "one file" in result.stderr

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from overwatch.cli.configured import file_option, sets_option
 from overwatch.cli.doctor.verdict import State, Verdict, failure
 
 if TYPE_CHECKING:
@@ -26,10 +27,8 @@ Check = Callable[[], Iterator[Verdict]]
 
 
 @click.command()
-@click.option(
-    "--config", "path", type=click.Path(path_type=Path, dir_okay=False), help="YAML file; defaults without."
-)
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override one key, e.g. a.b.c=1.")
+@file_option
+@sets_option
 @click.option("--endpoint", metavar="URL", help="A collector to send a real, empty OTLP request to.")
 @click.option(
     "--only", "areas", multiple=True, type=click.Choice(AREAS), help="Only this; more than once for several."
