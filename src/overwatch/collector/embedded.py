@@ -2,10 +2,11 @@
 
 For programs that already emit Overwatch's names through OpenTelemetry and want diagnoses in process: in a
 notebook, in a test, where no collector can run. Rules: what is exported is what a collector would receive,
-byte for byte, and is folded by the same code; a full tower answers FAILURE and drops nothing it took. Must
-not know how records were made.
+byte for byte, and is folded by the same code; a tower that is full or was stopped answers FAILURE, and drops
+nothing it took. Must not know how records were made.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
@@ -40,13 +41,17 @@ class Tower:
             raise ValueError(f"a tower holds at least 1 MiB, not {budget_mib}")
         self._journal = MemoryJournal(now, budget_mib << 20)
         self._aggregator = Aggregator(self._journal.cursor("aggregator"), now, sinks)
+        self._door = threading.Lock()
+        self._is_shut = False
 
     def start(self) -> None:
         """Begin ticking."""
         self._aggregator.start()
 
     def stop(self) -> None:
-        """Fold what was exported, then end."""
+        """Fold what was exported, then end; what is exported from now on is answered FAILURE."""
+        with self._door:
+            self._is_shut = True
         self._aggregator.stop(_DRAIN_S)
 
     def log_exporter(self) -> LogRecordExporter:
@@ -73,10 +78,14 @@ class Tower:
         self.stop()
 
     def _take(self, signal: Signal, request: Message) -> bool:
-        try:
-            self._journal.append(signal, request.SerializeToString())
-        except JournalFullError:
-            return False
+        body = request.SerializeToString()
+        with self._door:
+            if self._is_shut:
+                return False
+            try:
+                self._journal.append(signal, body)
+            except JournalFullError:
+                return False
         return True
 
 

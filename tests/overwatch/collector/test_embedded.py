@@ -7,7 +7,11 @@ from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import LogRecordExportResult, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import (
+    MetricExportResult,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
 from opentelemetry.sdk.resources import Resource
 
 from overwatch.collector.embedded import Tower
@@ -75,3 +79,16 @@ def test_a_tower_that_is_full_says_so() -> None:
     tower.stop()
     with pytest.raises(ValueError, match="not 0"):
         Tower(budget_mib=0)
+
+
+def test_a_tower_that_was_stopped_says_so() -> None:
+    """Nobody folds any more what a provider exports as it shuts down after its tower."""
+    with Tower() as tower:
+        reader = PeriodicExportingMetricReader(tower.metric_exporter(), export_interval_millis=60_000)
+        meters = MeterProvider([reader], resource=RESOURCE, shutdown_on_exit=False)
+        meters.get_meter("mine").create_gauge("overwatch.policy.kl_divergence", "{nat}").set(0.2)
+        assert tower.log_exporter().export([]) is LogRecordExportResult.SUCCESS
+    assert tower.log_exporter().export([]) is LogRecordExportResult.FAILURE
+    assert tower.metric_exporter().export(MetricsData([])) is MetricExportResult.FAILURE
+    meters.shutdown()
+    assert tower.snapshot() is None
