@@ -86,6 +86,9 @@ class Source(msgspec.Struct, kw_only=True):
         seconds = stamp // SECOND_NS - self.stamp // SECOND_NS if self.stamp else 0
         self.delay = stamp - at
         self.least_delay = self.delay if self.least_delay is None else min(self.least_delay, self.delay)
+        if self.lag_s() >= OUTAGE_S > self.delay / 1e9 >= 0.0:
+            # Fresh by our clock: what told of the future before was a clock that is right now, or one record.
+            self.least_delay = self.delay
         late = self.lag_s() >= OUTAGE_S
         if late and silent_s >= OUTAGE_S:
             self.drain = Drain(away_s=silent_s, stamp=stamp, at=at)

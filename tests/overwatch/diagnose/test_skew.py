@@ -74,6 +74,16 @@ def test_a_clock_that_was_set_right_is_not_spoken_of_any_more() -> None:
     assert said(seen(state)) == []
 
 
+@pytest.mark.parametrize("ahead_s", [42.0, 365 * 86_400.0], ids=["a little", "a year"])
+def test_what_came_from_the_future_does_not_make_old_what_comes_now(ahead_s: float) -> None:
+    """Ages are those of the newest records again once the clock is right."""
+    state = told({0: ahead_s})
+    right_from_now_on(state, range(10, 20))
+    link = seen(state, after_s=1.0).link
+
+    assert (link.state, link.lag_s, link.data_age_s) == ("live", 0.0, 1.0)
+
+
 def test_who_fell_silent_is_not_spoken_of() -> None:
     """While others speak, a clock that tells nothing is nobody's trouble."""
     state = told({0: 0.0, 1: 42.0})
