@@ -8,8 +8,10 @@ token it has. Must not know what is served behind the doors.
 import ipaddress
 import logging
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -21,6 +23,7 @@ from overwatch.collector.crowd import CrowdConfig
 from overwatch.collector.health import Health
 from overwatch.collector.net import Address
 from overwatch.collector.tally import Tally
+from overwatch.collector.tls import NAME as TLS
 from overwatch.collector.tls import Certificates, TlsConfig
 
 NAME: Final = "tokens"
@@ -98,6 +101,8 @@ class Guard:
         self._health = health
         self._tally = tally
         self._certificates: dict[TlsConfig, Certificates] = {}
+        self._unusable: dict[TlsConfig, str] = {}
+        self._telling = threading.Lock()
         self.tokens = Tokens(config.tokens)
         """The tokens that hold now."""
 
@@ -105,16 +110,20 @@ class Guard:
         """Read the tokens; raises `OSError` or `ValueError`."""
         self.tokens.load()
 
-    def reload(self) -> None:
-        """Read tokens and certificates again, the border to their files: what is wrong is told by health."""
+    def reload(self) -> tuple[str, ...]:
+        """Read tokens and certificates again, the border to their files: what is wrong, as in health."""
+        wrong: list[str] = []
         try:
             self.tokens.load()
         except (OSError, ValueError) as error:
-            self._health.failed(NAME, f"the tokens of before are kept: {error}")
+            wrong.append(f"the tokens of before are kept: {error}")
+            self._health.failed(NAME, wrong[0])
         else:
             self._health.recovered(NAME)
         for certificates in self._certificates.values():
             certificates.reload()
+        with self._telling:
+            return (*wrong, *self._unusable.values())
 
     @property
     def announced(self) -> discovery.Tokens:
@@ -128,10 +137,21 @@ class Guard:
         if config is None:
             return None
         if config not in self._certificates:
-            made = Certificates(config, self._health)
+            made = Certificates(config, partial(self._told, config))
             made.load()
             self._certificates[config] = made
         return self._certificates[config]
+
+    def _told(self, config: TlsConfig, error: str | None) -> None:
+        """What one section's certificates say; health has one word for those of all, good and bad."""
+        with self._telling:
+            self._unusable.pop(config, None)
+            if error is not None:
+                self._unusable[config] = error
+            if self._unusable:
+                self._health.failed(TLS, "; ".join(self._unusable.values()))
+            else:
+                self._health.recovered(TLS)
 
     def protect(self, app: web.Application, entry: Entry, bound: Address) -> web.Application:
         """Stand before all routes of an application, those that do not exist among them."""

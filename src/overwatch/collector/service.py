@@ -267,10 +267,13 @@ class Service:
 
     def reload(self) -> None:
         """Take new tokens and certificates up; what cannot be used is told, and the old ones hold on."""
-        self._context.guard.reload()
+        wrong = self._context.guard.reload()
         if self._announced:
             self._tell()
-        _log.info("tokens and certificates were read again")
+        for what in wrong:
+            _log.error("not all is taken up: %s", what)
+        if not wrong:
+            _log.info("tokens and certificates were read again")
 
     def _tell(self) -> None:
         endpoints = self.endpoints

@@ -7,12 +7,11 @@ connections go on; files that cannot be used leave the old ones in place. Must n
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
-
-from overwatch.collector.health import Health
 
 NAME: Final = "tls"
 
@@ -50,9 +49,10 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Certificates:
     """What one `tls` section stands for at the moment; safe from any thread."""
 
-    def __init__(self, config: TlsConfig, health: Health) -> None:
+    def __init__(self, config: TlsConfig, tell: Callable[[str | None], None]) -> None:
+        """`tell` is told why files cannot be used, and `None` once they can."""
         self._config = config
-        self._health = health
+        self._tell = tell
         self._lock = threading.Lock()
         self._doors: dict[tuple[str, ...], ssl.SSLContext] = {}
         self._now: dict[tuple[str, ...], ssl.SSLContext] = {}
@@ -65,7 +65,7 @@ class Certificates:
             self._load()
 
     def reload(self) -> None:
-        """Read the files again, the border to the disk: what is wrong is told by health."""
+        """Read the files again, the border to the disk: what is wrong is told."""
         with self._lock:
             self._try()
 
@@ -97,9 +97,9 @@ class Certificates:
             self._load()
         except (OSError, ValueError) as error:
             self._seen = ()  # Looked at again until they can be used.
-            self._health.failed(NAME, f"the certificates of before are kept: {error}")
+            self._tell(f"the certificates of before are kept: {error}")
         else:
-            self._health.recovered(NAME)
+            self._tell(None)
 
     def _load(self) -> None:
         seen = self._signature()

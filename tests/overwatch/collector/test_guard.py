@@ -309,6 +309,27 @@ def test_refusals_are_counted(tmp_path: Path) -> None:
     }
 
 
+def test_a_reload_says_each_time_what_it_could_not_take_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who has replaced a token must not read that it holds when it does not, not the second time either."""
+    file = tmp_path / "read.tokens"
+    file.write_text("first")
+    with running(tmp_path, f"service.security.tokens.read.filename={file}") as service:
+        said = []
+        for text in ("", "", "second"):
+            file.write_text(text)
+            caplog.clear()
+            with caplog.at_level("INFO", "overwatch.collector"):
+                service.reload()
+            lines = [record.getMessage() for record in caplog.records]
+            said.append(
+                ("were read again" in "".join(lines), any("not all is taken up" in line for line in lines))
+            )
+
+    assert said == [(False, True), (False, True), (True, False)]
+
+
 def test_tokens_of_files_follow_the_files(tmp_path: Path) -> None:
     """A reload takes new tokens up at once; a file that is empty, or gone, leaves the old ones."""
     file = tmp_path / "read.tokens"

@@ -263,6 +263,23 @@ def test_certificates_that_cannot_be_used_leave_the_old_ones(pki: Path, tmp_path
         assert "tls" not in health.degraded
 
 
+def test_good_certificates_do_not_hide_bad_ones(pki: Path, tmp_path: Path) -> None:
+    """Of two sections one is broken: health says so whichever is read last."""
+    for name in ("server.pem", "server.key"):
+        shutil.copy(pki / name, pki / f"view.{name}")
+    own = f"extensions.view.tls={{cert_file: {pki}/view.server.pem, key_file: {pki}/view.server.key}}"
+    with running(tmp_path, *tls(pki, every_s=3600), own) as service:
+        health, files = service.context.health, [pki / "server.pem", pki / "view.server.pem"]
+        good = files[0].read_text()
+        for file in files:
+            file.write_text("nonsense")
+            service.reload()
+            assert str(file) in health.degraded["tls"]
+            file.write_text(good)
+        service.reload()
+        assert "tls" not in health.degraded
+
+
 @pytest.mark.parametrize("broken", ["absent", "nonsense", "another's key"])
 def test_files_that_cannot_be_used_stop_the_start(pki: Path, tmp_path: Path, broken: str) -> None:
     """No door opens in plain text instead; the message names a file."""
