@@ -309,3 +309,12 @@ def test_a_collector_that_cannot_start_exits_with_2(tmp_path: Path) -> None:
     log = (tmp_path / "collector.log").read_text()
     assert "in use by another collector" in log
     assert "Traceback" not in log
+
+
+def test_a_data_folder_that_cannot_be_is_named_with_its_setting(tmp_path: Path) -> None:
+    """A file in its place; the message says where to set another."""
+    (tmp_path / "file").touch()
+    item = f"extensions.file_storage.directory={tmp_path}/file"
+
+    with pytest.raises(StartError, match=r"/file cannot be the data folder: .*file_storage\.directory"):
+        Service(config(tmp_path, item)).start()

@@ -37,7 +37,13 @@ class FileStorage:
 
     def start(self) -> None:
         """Take the lock; raises `OSError` naming the holder when another collector has it."""
-        self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                f"{self._lock.parent} cannot be the data folder: {error.strerror}; "
+                "set extensions.file_storage.directory or OVERWATCH_DATA_DIR"
+            ) from error
         try:
             fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
