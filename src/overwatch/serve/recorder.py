@@ -5,6 +5,7 @@ their frame and at close. A disk that fails loses lines and says how many; it ne
 Must not know how snapshots are made or where the file's folder is chosen.
 """
 
+import logging
 import queue
 import threading
 import time
@@ -18,6 +19,8 @@ from overwatch.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
+
+_log = logging.getLogger("overwatch.collector")
 
 MOST_WAITING: Final = 4096
 """Most snapshots that wait for a disk which does not answer."""
@@ -88,10 +91,13 @@ class Recorder:
         return batch, False
 
     def _write(self, batch: list[Snapshot]) -> None:
-        lines = b"".join(codec.encode(snapshot) + b"\n" for snapshot in batch)
+        """The border to the disk, and of the thread: what cannot be written is lost, and said."""
         try:
-            self._file.append(lines)
+            self._file.append(b"".join(codec.encode(snapshot) + b"\n" for snapshot in batch))
         except OSError as error:
             self._report(0, len(batch), f"{self._file.path}: {error.strerror or error}")
+        except Exception as error:  # noqa: BLE001 as said
+            _log.error("%d snapshots cannot be written", len(batch), exc_info=error)
+            self._report(0, len(batch), f"an error of ours: {type(error).__name__}: {error}")
         else:
             self._report(len(batch), 0, None)

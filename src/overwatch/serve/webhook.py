@@ -118,6 +118,8 @@ class Webhook:
         self._missed = 0
         self._failures = 0
         """Tries in a row that did not arrive."""
+        self._faults = 0
+        """Frames that met an error of ours."""
         self._again_at = 0.0
         """Monotonic, when the server may be tried again."""
         self._work = threading.Condition()
@@ -151,7 +153,14 @@ class Webhook:
 
     def _run(self) -> None:
         while (frame := self._next()) is not None:
-            self._tell(frame)
+            try:
+                self._tell(frame)
+            except Exception as error:  # noqa: BLE001 the border of the thread: said, and tried again later
+                if not self._faults:
+                    _log.error("a webhook met an error of ours; it goes on", exc_info=error)
+                self._faults += 1
+                self._account.trouble(f"an error of ours, {self._faults} so far: {type(error).__name__}")
+                self._again_at = time.monotonic() + _LONGEST_PAUSE_S
 
     def _next(self) -> "Frame | None":
         """The newest frame once the server may be tried; when closing at once, and `None` after it."""

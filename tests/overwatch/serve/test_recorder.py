@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from overwatch import codec
 from overwatch.serve.recorder import Recorder
 from overwatch.snapshot import Snapshot
+from tests.overwatch.collector.running import eventually
 from tests.overwatch.serve.framed import Frames, busy_run
 
 
@@ -63,3 +66,33 @@ def test_a_recorder_that_never_began_can_be_closed(tmp_path: Path) -> None:
     Recorder(tmp_path / "snapshots.jsonl", Reports()).close()
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_ours_takes_its_snapshots_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are counted as lost, and the recorder goes on."""
+    real, encoded = codec.encode, []
+
+    def encode(snapshot: Snapshot) -> bytes:
+        encoded.append(snapshot)
+        if len(encoded) == 1:
+            raise ZeroDivisionError("this very snapshot")
+        return real(snapshot)
+
+    monkeypatch.setattr(codec, "encode", encode)
+    reports = Reports()
+    recorder = Recorder(tmp_path / "snapshots.jsonl", reports)
+    recorder.start()
+    frames = Frames()
+    recorder.publish(busy_run(frames))
+    while not frames.skip(1).slow:
+        continue
+    recorder.publish(frames.skip(10))
+    assert eventually(lambda: reports.lost)
+    recorder.publish(frames.skip(10))
+    recorder.close()
+
+    assert reports.written > 0
+    assert "ZeroDivisionError" in reports.errors[0]
+    assert [record.exc_info is not None for record in caplog.records] == [True]

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from overwatch.fold import FAST_NS, Frame
+from overwatch.serve.notices import Notice, Notices
 from overwatch.serve.webhook import Hook, Webhook
 from overwatch.snapshot import Finding, Subject
 from tests.overwatch.serve.framed import Frames, busy_run
@@ -260,6 +261,33 @@ def test_without_a_memory_that_works_it_is_told_again(caplog: pytest.LogCaptureF
             assert said(received) == [("started", "env-crashed:env:1")]
         assert ("cannot be kept" in "".join(books.errors)) is (memory.error is not None)
     assert caplog.text.count("cannot be read, it is told again") == 3
+
+
+def test_an_error_of_ours_is_said_and_does_not_end_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it kept from being told is told once it is over."""
+    monkeypatch.setattr("overwatch.serve.webhook._LONGEST_PAUSE_S", 0.01)
+    real, looked = Notices.due, []
+
+    def due(self: Notices, frame: Frame) -> list[Notice]:
+        looked.append(frame)
+        if len(looked) == 1:
+            raise ZeroDivisionError("this very frame")
+        return real(self, frame)
+
+    monkeypatch.setattr(Notices, "due", due)
+    books = Books()
+    with receiver() as received:
+        with sending(Hook(url=received.url), books) as webhook:
+            webhook.publish(crashed(1))
+            books.wait(lambda books: books.errors)
+            webhook.publish(crashed(1, ticks=1))
+            books.wait(lambda books: books.arrived)
+            assert webhook.is_running
+        assert said(received) == [("started", "env-crashed:env:1")]
+    assert "ZeroDivisionError" in books.errors[0]
+    assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
 def test_a_redirect_is_not_followed() -> None:
