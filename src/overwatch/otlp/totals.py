@@ -5,6 +5,7 @@ or an overlap between two changes begins the total anew; of two writers of one s
 is believed. Bounded, and part of a checkpoint. Must not know names, subjects or events.
 """
 
+import math
 from collections.abc import Collection
 from enum import Enum
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ from overwatch.otlp.entities import Entities
 
 MAX_SERIES: Final = 1 << 16
 """Most series of all runs together."""
+_LARGEST: Final = 1e300
 SLACK_NS: Final = 1_000_000
 """Two windows that miss each other by less belong together: some producers keep milliseconds."""
 
@@ -87,17 +89,37 @@ class Group(msgspec.Struct):
     total: float = 0.0
     series: dict[str, Series] = msgspec.field(default_factory=dict)
     at: int = 0
-    """Of totals the newest moment, whose `total` it is."""
+    """Of totals the newest moment. Where they may fall, `total` is what was told of it alone."""
+    odd: int = 0
+    """Parts that are no part of `total`, as nothing can be added to them."""
 
-    def plus(self, told: Told, value: float, before: Series | None) -> float:
-        """The total of a point's moment with this part of it, whose series was `before`."""
-        if told.at < self.at:
+    def plus(self, told: Told, value: float, before: Series | None, *, rises: bool) -> float:
+        """The total with a newer value of one part, whose series was `before`.
+
+        What can only rise is still there where it is not told anew; of all else what is not told is gone.
+        """
+        if not rises and told.at < self.at:
             return value
-        if told.at > self.at:
-            self.at, self.total = told.at, value
+        if not rises and told.at > self.at:
+            self.total, self.odd = 0.0, 0
+        self.at = max(self.at, told.at)
+        if before is not None and (rises or before.at == told.at):
+            self._take(before.value, -1)
+        self._take(value, 1)
+        if not self.odd:
+            return self.total
+        return math.nan if _adds_up(value) else value
+
+    def _take(self, value: float, times: int) -> None:
+        if _adds_up(value):
+            self.total += times * value
         else:
-            self.total += value - before.value if before is not None and before.at == told.at else value
-        return self.total
+            self.odd += times
+
+
+def _adds_up(value: float) -> bool:
+    """Whether as many values as there may be have a sum that each can be taken off again."""
+    return abs(value) <= _LARGEST
 
 
 class Totals(msgspec.Struct):
@@ -135,14 +157,14 @@ class Totals(msgspec.Struct):
     def watch(self, told: Told, total: float, *, rises: bool) -> Moved:
         """Take a total as its producer tells it; `rises` where it can never be less than before.
 
-        The value is that of all parts of its moment.
+        The value is that of all parts.
         """
         group, series = self._find(told)
         if group is None:
             return Moved(Step.BEGAN, total)  # A series that is not watched is believed.
         if series is None:
             group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, value=total)
-            return Moved(Step.BEGAN, group.plus(told, total, None))
+            return Moved(Step.BEGAN, group.plus(told, total, None, rises=rises))
         step = _step_of_total(series, told)
         if step is Step.LATE:
             return Moved(step)
@@ -150,7 +172,7 @@ class Totals(msgspec.Struct):
             step = Step.RESET
         if step is Step.OVERLAPPED and told.start < series.start:
             return Moved(step, None, _dispute(series, step))
-        whole = group.plus(told, total, series)
+        whole = group.plus(told, total, series, rises=rises)
         series.value = total
         return Moved(step, whole, _go_on(series, told, step))
 

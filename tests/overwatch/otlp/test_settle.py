@@ -121,19 +121,37 @@ def test_series_that_differ_in_other_attributes_add_up(temporality: int) -> None
     assert values(read(message)) == {KL.name: 3.5}
 
 
-def test_totals_of_one_moment_add_up_over_requests() -> None:
-    """Exporters split what is long: a part that comes in the next request belongs to the same moment."""
+@pytest.mark.parametrize(
+    ("rises", "expected"), [(False, [3.0, 5.0, 13.0, 2.0]), (True, [3.0, 7.0, 13.0, 14.0])]
+)
+def test_parts_of_a_total_add_up_over_requests(*, rises: bool, expected: list[float]) -> None:
+    """Exporters split what is long: what can only rise never falls because a part comes later."""
     totals = Totals()
     told = []
     for at, parts in ((2, {"a": 1.0, "b": 2.0}), (3, {"a": 5.0}), (3, {"b": 7.0, "c": 1.0}), (4, {"c": 2.0})):
         message = ExportMetricsServiceRequest()
         data = metric(message, KL.name).sum
-        data.aggregation_temporality = CUMULATIVE
+        data.aggregation_temporality, data.is_monotonic = CUMULATIVE, rises
         for part, value in parts.items():
             put(data, 1, at, as_double=value, attributes={"part": part})
         told.append(values(read(message, totals))[KL.name])
 
-    assert told == [3.0, 5.0, 13.0, 2.0]
+    assert told == expected
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, 1e308])
+def test_a_part_that_does_not_add_up_spoils_nothing_behind_it(odd: float) -> None:
+    """While one part is no number the total is none; then it is what it would have been."""
+    totals = Totals()
+    told = []
+    for at, value in ((2, 1.0), (3, odd), (4, 5.0)):
+        message = sums([(1, at, value)], CUMULATIVE)
+        data = message.resource_metrics[0].scope_metrics[0].metrics[0].sum
+        put(data, 1, at, as_double=2.0, attributes={"part": "b"})
+        told.append(values(read(message, totals))[KL.name])
+
+    assert (told[0], told[2]) == (3.0, 7.0)
+    assert not told[1] <= 1e300
 
 
 def test_of_two_writers_at_one_moment_only_the_newer_one_counts() -> None:
