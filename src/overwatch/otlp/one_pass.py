@@ -43,6 +43,7 @@ _TEMPORALITY, _RISES = 0x10, 0x18
 _AS_DOUBLE: Final = struct.Struct("<BQBd")
 _STARTED: Final = struct.Struct("<BQBQBd")
 _AS_INT: Final = struct.Struct("<q")
+_TIMES: Final = struct.pack("<BQBQ", _START, 1, _TIME, 1)
 _STRETCH: Final = 16
 """Attribute sets between two rests."""
 
@@ -186,6 +187,9 @@ class _Whose(Generic[_Of]):
             self._asked.rest()
         point = NumberDataPoint.FromString(rest)
         is_plain = not point.flags and not point.time_unix_nano and not point.start_time_unix_nano
+        # A time of 0 that is written out takes the place of the one before it.
+        timed = NumberDataPoint.FromString(_TIMES + rest)
+        is_plain &= bool(timed.time_unix_nano and timed.start_time_unix_nano)
         if not is_plain or point.WhichOneof("value") is not None:
             raise OddError
         self.cost += len(rest) + _SET_COST

@@ -154,3 +154,19 @@ def test_memory_of_one_metric_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
             metric.gauge.data_points.add(attributes=to_pairs(pairs), time_unix_nano=T + export, as_double=1.0)
         assert agrees(reader, request.SerializeToString())
     assert 0 < sum(len(sets) for sets in reader._gauges.values()) < 200
+
+
+@pytest.mark.parametrize("tag", [b"\x11", b"\x19"], ids=["start", "time"])
+def test_a_time_that_comes_again_as_none_is_not_read_over(tag: bytes) -> None:
+    """Of a field that comes twice the last one counts, also where it is 0."""
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    resource.resource.attributes.extend(to_pairs({"rl.run.id": "r"}))
+    told = resource.scope_metrics.add().metrics.add(name="overwatch.policy.entropy").sum
+    told.data_points.add(start_time_unix_nano=T, time_unix_nano=T, as_double=1.0).attributes.add(key="abcde")
+    body = request.SerializeToString().replace(b"\x3a\x07\x0a\x05abcde", tag + bytes(8))
+    said = OnePass().read(body)
+
+    assert body != request.SerializeToString()
+    assert said is not None
+    assert whole(said) == whole(decode(Signal.METRICS, body))
