@@ -116,6 +116,13 @@ class Health:
         _log.warning("%s works again", component)
 
     @property
+    def ended(self) -> list[str]:
+        """Components that only a restart brings back."""
+        self._look()
+        with self._lock:
+            return [name for name, trouble in self._troubles.items() if trouble.is_for_good]
+
+    @property
     def degraded(self) -> dict[str, str]:
         """What each component that fails last said."""
         self._look()

@@ -1,8 +1,9 @@
 """The collector as a process: its signals, its log, its exit status.
 
-Rules: SIGTERM and SIGINT drain, a second one ends at once; SIGHUP takes new tokens and certificates up; what
-the process writes is its user's alone; the interpreter is set for answers that do not wait. Must not know
-components.
+Rules: SIGTERM and SIGINT drain, a second one ends at once; SIGHUP takes new tokens and certificates up; where
+a component ended that only a restart brings back, so does the process, for whoever started it to start it
+again. What the process writes is its user's alone; the interpreter is set for answers that do not wait. Must
+not know components.
 """
 
 import gc
@@ -12,7 +13,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from overwatch import __version__
@@ -24,6 +25,8 @@ from overwatch.collector.settings import CollectorConfig
 from overwatch.os_signals import heard
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+_LOOK_S: Final = 1.0
+"""Time between two looks at who must go on, in seconds."""
 _SWITCH_S: Final = 0.0001
 """Longest time that a thread which computes keeps others waiting, in seconds: an answer takes some turns."""
 _YOUNG: Final = (50_000, 20, 50)
@@ -37,8 +40,8 @@ _log = logging.getLogger("overwatch.collector")
 def run(config: CollectorConfig) -> int:
     """Run a collector until SIGTERM or SIGINT.
 
-    Returns 0 after a clean stop, 1 when a part did not stop cleanly, 2 when the collector cannot start. A
-    second signal ends the process at once.
+    Returns 0 after a clean stop, 1 when a part did not stop cleanly, 2 when the collector cannot start, 3
+    when a part ended by an error of ours. A second signal ends the process at once.
     """
     return_memory_soon()
     service = Service(config)
@@ -59,18 +62,33 @@ def _serve(service: Service, asked: SimpleQueue[int]) -> int:
         # What is here stays: it is not looked at again for garbage.
         gc.freeze()
         _log.info("overwatch %s accepts; stop with SIGTERM or ctrl-c", __version__)
-        while asked.get() == signal.SIGHUP:
-            service.reload()
+        ended = _wait(service, asked)
         _log.info("stopping: refusing new data, writing what was accepted")
     except StartError as error:
         _log.error("cannot start: %s", error)
         return 2
     finally:
         service.stop()
+    if ended:
+        return 3
     if service.failed_stops:
         return 1
     _log.info("stopped; everything that was accepted is written")
     return 0
+
+
+def _wait(service: Service, asked: SimpleQueue[int]) -> bool:
+    """Until it is to stop; whether that is because a part ended that only a restart brings back."""
+    while True:
+        try:
+            if asked.get(timeout=_LOOK_S) != signal.SIGHUP:
+                return False
+            service.reload()
+        except Empty:
+            ended = service.context.health.ended
+            if ended:
+                _log.error("%s ended; the collector has to be started again", ", ".join(ended))
+                return True
 
 
 @contextmanager

@@ -1,16 +1,21 @@
 """Health in otelcol's words: the collector, its pipelines, and each component."""
 
 import ctypes
+import gc
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
+from overwatch.collector import Service
 from overwatch.collector.health import Health, Phase
+from overwatch.collector.process import _serve
 from overwatch.journal import Signal
-from tests.overwatch.collector.running import eventually, http, run_started, running, told
+from tests.overwatch.collector.running import config, eventually, http, run_started, running, told
 
 GRAPH = {
     "extensions": ("extension:view",),
@@ -189,18 +194,41 @@ def test_a_thread_that_ended_is_noticed_by_the_next_probe(tmp_path: Path, name: 
     with running(tmp_path) as service:
         url = str(service.endpoints.health)
         assert http(url).status == 200
-        (thread,) = [thread for thread in threading.enumerate() if thread.name == name]
-        # What a thread does next, it does not outlive.
-        ended = ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
-        )
+        thread = _end(name)
         service.context.journal.submit(Signal.LOGS, told("run-a", [run_started()]))
         thread.join(10)
         probed = http(url)
 
-    assert ended == 1
     assert probed.status == 503
     assert name in str(states(json.loads(probed.body)))
+
+
+@pytest.mark.parametrize("name", ["aggregator", "journal"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_process_ends_with_a_part_that_only_a_restart_brings_back(tmp_path: Path, name: str) -> None:
+    """Whoever started it starts it again, and it goes on from its journal; nobody has to look."""
+    service = Service(config(tmp_path))
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(_serve, service, SimpleQueue())
+        try:
+            assert eventually(lambda: service.context.health.phase is Phase.OK)
+            _end(name)
+            service.context.journal.submit(Signal.LOGS, told("run-a", [run_started()]))
+            assert serving.result(30) == 3
+        finally:
+            gc.unfreeze()
+    with running(tmp_path) as again:
+        assert again.context.health.ended == []
+
+
+def _end(name: str) -> threading.Thread:
+    """A thread that an error ends, with what it does next."""
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == name]
+    ended = ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    )
+    assert ended == 1
+    return thread
 
 
 def test_overload_is_told_and_unavailable_where_that_is_asked(tmp_path: Path) -> None:
