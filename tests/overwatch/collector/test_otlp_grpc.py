@@ -1,15 +1,18 @@
 """OTLP over gRPC at a real collector: the same meaning as over HTTP, in gRPC's words."""
 
+import gc
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
+import grpc.aio
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from overwatch.collector import Service
+from overwatch.collector.intake import RefusedError
 from overwatch.collector.signals import METRICS, TRACES, WIRES
 from overwatch.journal import Signal
 from tests.overwatch.collector.raw_http2 import begin_call
@@ -66,6 +69,23 @@ def test_garbage_is_an_invalid_argument(channel: grpc.Channel) -> None:
         send(channel, b"\xff\xff\xff")
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_what_is_refused_leaves_nothing_for_the_garbage_collector(channel: grpc.Channel) -> None:
+    """Who sends garbage all day costs no memory."""
+
+    def kept() -> int:
+        return sum(isinstance(one, RefusedError | grpc.aio.AbortError) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            with pytest.raises(grpc.RpcError):
+                send(channel, b"\xff\xff\xff")
+        assert eventually(lambda: kept() < 5)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("packed", [False, True])

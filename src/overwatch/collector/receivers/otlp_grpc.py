@@ -7,7 +7,7 @@ call whose message does not come costs no thread, and is cut. Must not know HTTP
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, NoReturn, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import grpc
 import grpc.aio
@@ -186,13 +186,11 @@ class OtlpGrpc:
             try:
                 return await self._answer(signal, messages, call)
             except RefusedError as error:
-                return await _abort(call, error)
-            except grpc.aio.AbortError:
-                raise
+                return _refused(call, error)
             except Exception:  # noqa: BLE001 the door's border: a fault of ours is told in gRPC's words and counted
                 _log.exception("a call of %s failed", WIRES[signal].service)
                 said = "the collector failed; its log says why"
-                return await _abort(call, self._intake.refuse(Reason.FAULT, said, TRANSPORT))
+                return _refused(call, self._intake.refuse(Reason.FAULT, said, TRANSPORT))
             finally:
                 self._calls -= 1
 
@@ -209,42 +207,45 @@ class OtlpGrpc:
                 data = await anext(messages)
         except TimeoutError:
             said = f"the message did not arrive within {self._config.read_timeout_s:g} s"
-            return await _end(call, grpc.StatusCode.DEADLINE_EXCEEDED, said)
+            return _ended(call, grpc.StatusCode.DEADLINE_EXCEEDED, said)
         except StopAsyncIteration:
             said = "a call has exactly one message; it had none"
-            return await _end(call, grpc.StatusCode.UNIMPLEMENTED, said)
+            return _ended(call, grpc.StatusCode.UNIMPLEMENTED, said)
         # Who is at the other end of gRPC's server is not known here: its clients share one turn.
         body = Body(signal=signal, data=data, transport=TRANSPORT, peer=TRANSPORT)
         accepted = await self._intake.take(body)
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
 
 
-async def _end(
+def _ended(
     call: Call, code: grpc.StatusCode, said: str, trailing: tuple[tuple[str, bytes], ...] = ()
-) -> NoReturn:
-    try:
-        await call.abort(code, said, trailing)
-    except grpc.aio.AbortError:
-        raise
-    except Exception as error:  # What gRPC raises of a call whose client is gone has no public name.
-        raise asyncio.CancelledError from error
-    raise AssertionError("abort does not return")
+) -> bytes:
+    """Refuse a call; what is returned takes the place of its answer, and is not sent.
+
+    Nothing is raised: gRPC keeps with the call what `abort` raises, and so all that its frames held, a body
+    among it, until garbage is collected.
+    """
+    call.set_code(code)
+    call.set_details(said)
+    call.set_trailing_metadata(trailing)
+    return b""
 
 
-async def _abort(call: Call, error: RefusedError) -> NoReturn:
+def _refused(call: Call, error: RefusedError) -> bytes:
     said = str(error)
     match error.reason:
         case Reason.MALFORMED:
             details = status.protobuf(Code.INVALID_ARGUMENT, said)
             trailing = (("grpc-status-details-bin", details),)
-            await _end(call, grpc.StatusCode.INVALID_ARGUMENT, said, trailing)
+            return _ended(call, grpc.StatusCode.INVALID_ARGUMENT, said, trailing)
         case Reason.TOO_LARGE:
-            await _end(call, grpc.StatusCode.RESOURCE_EXHAUSTED, said)
+            return _ended(call, grpc.StatusCode.RESOURCE_EXHAUSTED, said)
         case Reason.FAULT:
-            await _end(call, grpc.StatusCode.INTERNAL, said)
+            return _ended(call, grpc.StatusCode.INTERNAL, said)
         case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
             details = status.protobuf(Code.UNAVAILABLE, said, RETRY_AFTER_S)
             retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
-            await _end(call, grpc.StatusCode.UNAVAILABLE, said, (("grpc-status-details-bin", details), retry))
+            both = (("grpc-status-details-bin", details), retry)
+            return _ended(call, grpc.StatusCode.UNAVAILABLE, said, both)
         case _:
             assert_never(error.reason)

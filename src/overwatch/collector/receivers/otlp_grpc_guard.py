@@ -42,8 +42,11 @@ def _refusing(denial: Denial) -> grpc.RpcMethodHandler:
         Denial.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
     }[denial]
 
-    async def refuse(_: object, context: Any) -> None:
-        await context.abort(code, said(denial, Role.INGEST))
+    async def refuse(_: object, context: Any) -> bytes:
+        # Nothing is raised, as what `abort` raises stays with the call until garbage is collected.
+        context.set_code(code)
+        context.set_details(said(denial, Role.INGEST))
+        return b""
 
     # A handler of a stream is called before any message is read; that of a single message, after it.
     return grpc.stream_unary_rpc_method_handler(refuse)
