@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 SRC: Final = Path(__file__).parents[2] / "src"
-MAX_FILE: Final = 400
-MAX_FUNCTION: Final = 40
+MAX_FILE: Final = 600
+MAX_FUNCTION: Final = 60
 MAX_NUMERIC_STEP: Final = 70
 MAX_PARAMETERS: Final = 6
 
@@ -34,7 +34,7 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_files_are_short() -> None:
-    """No source file is longer than 400 lines."""
+    """No source file is longer than 600 lines."""
     long = {
         str(path.relative_to(SRC)): lines
         for path in SRC.rglob("*.py")
@@ -45,7 +45,7 @@ def test_files_are_short() -> None:
 
 
 def test_functions_are_short() -> None:
-    """No function is longer than 40 lines, or 70 for one linear numeric step."""
+    """No function is longer than 60 lines, or 70 for one linear numeric step."""
     long = {}
     for path in SRC.rglob("*.py"):
         name = str(path.relative_to(SRC))
