@@ -20,6 +20,7 @@ WATCH = Path(__file__).with_name("watch.py")
 GIB = 1 << 30
 
 NOT_SUPPORTED, DRIVER_NOT_LOADED, GPU_IS_LOST = 3, 9, 15
+NO_PERMISSION, VERSION_MISMATCH = 4, 18
 
 HEALTHY = {
     "util": 37, "memory": 4 * GIB, "memory_total": 16 * GIB, "temperature": 60, "power": 250_500,
@@ -70,7 +71,8 @@ class Machine:
 
     def _write(self) -> None:
         fresh = self._path.with_suffix(".new")
-        fresh.write_text("".join(f"{key} {value}\n" for key, value in self._lines.items()))
+        lines = "".join(f"{key} {value}\n" for key, value in self._lines.items())
+        fresh.write_bytes(lines.encode("utf-8", "surrogateescape"))
         fresh.replace(self._path)
 
     def environment(self, **more: str) -> dict[str, str]:

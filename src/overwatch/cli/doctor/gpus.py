@@ -1,10 +1,10 @@
 """GPUs: the driver, NVIDIA's library, its Python bindings, and whether this user may ask.
 
-Rules: nothing is wrong with a machine that has no GPU. NVML is asked in a process of its own, since a broken
-driver may hang it.
+Rules: nothing is wrong with a machine that has no GPU; one that has some which cannot be read has a reason.
+The sampler's own source is asked, in a process of its own, since a broken driver may hang it.
 """
 
-import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -19,20 +19,24 @@ TIMEOUT_S: Final = 10.0
 _DRIVER: Final = Path("/proc/driver/nvidia/version")
 _CONTROL: Final = Path("/dev/nvidiactl")
 _ASK: Final = """
-import pynvml as n
-n.nvmlInit()
-version = n.nvmlSystemGetDriverVersion()
-for index in range(n.nvmlDeviceGetCount()):
-    handle = n.nvmlDeviceGetHandleByIndex(index)
-    print(n.nvmlDeviceGetName(handle), n.nvmlDeviceGetUUID(handle), "driver", version)
+import json, os, sys
+from pathlib import Path
+from overwatch.sdk.exporter.nvml import Nvml
+nvml = Nvml(os.getpid(), [Path(word) for word in sys.argv[1:]])
+gpus = nvml.open()
+every = frozenset(gpu.uuid for gpu in gpus)
+for look in nvml.questions(every):
+    look.ask(every)
+notes = nvml.unread.take()
+print(json.dumps([[f"{gpu.model or 'GPU'} {gpu.uuid}" for gpu in gpus],
+                  [[note.text, note.trouble] for note in notes]]))
+sys.stdout.flush()
+os._exit(0)
 """
 
 
 def gpus(driver: Path = _DRIVER, control: Path = _CONTROL) -> Iterator[Verdict]:
     """What the sampler of a trainer would find."""
-    if not driver.exists() and not control.exists():
-        yield ok(AREA, "no NVIDIA driver is loaded; GPU rows stay absent")
-        return
     if control.exists() and not os.access(control, os.R_OK | os.W_OK):
         yield failure(
             AREA,
@@ -40,31 +44,33 @@ def gpus(driver: Path = _DRIVER, control: Path = _CONTROL) -> Iterator[Verdict]:
             "add the user to the device's group, or start the container with its GPUs",
         )
         return
-    if importlib.util.find_spec("pynvml") is None:
-        yield warning(AREA, "there is a driver, but no nvidia-ml-py", "pip install 'esper-overwatch[gpu]'")
-        return
-    yield from _asked()
-
-
-def _asked() -> Iterator[Verdict]:
+    command = [sys.executable, "-c", _ASK, str(driver), str(control)]
     try:
-        answer = subprocess.run(
-            [sys.executable, "-c", _ASK], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         yield failure(
             AREA, f"NVML did not answer in {TIMEOUT_S:.0f} s", "look at dmesg for Xid errors; reset the GPU"
         )
         return
-    lines = answer.stdout.splitlines()
     if answer.returncode:
-        why = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
-        yield failure(
-            AREA, f"NVML refuses: {why}", "reinstall the driver or restart the machine; try nvidia-smi"
-        )
-    elif not lines:
+        why = (answer.stderr.strip().splitlines() or [f"status {answer.returncode}"])[-1]
+        yield failure(AREA, f"NVML ends the process that asks: {why}", "reinstall the driver; try nvidia-smi")
+        return
+    found, notes = json.loads(answer.stdout)
+    yield from _verdicts(found, notes)
+
+
+def _verdicts(found: list[str], notes: list[tuple[str, bool]]) -> Iterator[Verdict]:
+    for name in found:
+        yield ok(AREA, name)
+    for text, trouble in notes:
+        if not trouble:
+            yield ok(AREA, f"{text}; GPU rows stay absent")
+            continue
+        said, _, fix = text.partition("; ")
+        make = warning if found or "pip install" in fix else failure
+        yield make(AREA, said, fix or "look whether nvidia-smi shows it")
+    if not found and not notes:
         yield warning(
             AREA, "the driver has no GPU", "set CUDA_VISIBLE_DEVICES, or give the container its GPUs"
         )
-    for line in lines if not answer.returncode else ():
-        yield ok(AREA, line)

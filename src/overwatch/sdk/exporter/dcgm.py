@@ -1,12 +1,13 @@
 """GPUs through NVIDIA's dcgm-exporter, in place of NVML: its page of metrics, by GPU UUID.
 
-Rules: a page is read within a size and a deadline, or not at all; a value that DCGM leaves blank is left
-out; so are parts of split GPUs (MIG), as they bear the UUID of the whole. Must not know how readings are
-sent.
+Rules: a page is read within a size and a deadline, or not at all; a line that cannot be read is left out,
+with its reason, and so is a value that DCGM leaves blank. A GPU of which only parts (MIG) are on the page is
+those parts; where the whole is there too, its parts are left out. Must not know how readings are sent.
 """
 
 import http.client
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,9 +33,10 @@ from overwatch.catalog.machine import (
     TEMPERATURE,
     UTILIZATION,
 )
-from overwatch.sdk.exporter.lanes import Gpu
+from overwatch.sdk.exporter.lanes import MIG_PREFIX, Gpu
 from overwatch.sdk.exporter.nvml import MHZ, throttle_words
 from overwatch.sdk.exporter.readings import Reading, Xid
+from overwatch.sdk.exporter.unread import Unread
 
 URL_VARIABLE: Final = "OVERWATCH_DCGM_URL"
 MIB: Final = float(1 << 20)
@@ -60,6 +62,8 @@ _NUMBERS: Final = {
 _MEMORY_PARTS: Final = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED")
 _THROTTLE: Final = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 _XID: Final = "DCGM_FI_DEV_XID_ERRORS"
+_PART: Final = "GPU_I_ID"
+_FIELD: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _BLANK_32: Final = range(0x7FFFFFF0, 0x80000000)
 _BLANK: Final = float(1 << 47)
 """DCGM writes "no value" as a number near the end of its type: this one of doubles is the smallest."""
@@ -92,7 +96,8 @@ class Dcgm:
         self._limits = limits or DcgmLimits()
         self._errors: dict[str, int] = {}
         """The newest Xid of each GPU; the page keeps it for ever."""
-        self._heard: list[Xid] = []
+        self._fresh: list[Xid] = []
+        self.unread = Unread()
 
     @property
     def name(self) -> str:
@@ -102,13 +107,18 @@ class Dcgm:
     def open(self) -> tuple[Gpu, ...]:
         """The GPUs on the page."""
         found: dict[str, Gpu] = {}
-        for sample in self._samples():
+        parts: dict[str, dict[str, None]] = {}
+        for lane, sample in self._lanes():
             uuid, index = sample.labels["UUID"], sample.labels.get("gpu", "")
+            if lane != uuid:
+                parts.setdefault(uuid, {})[lane] = None
             found[uuid] = Gpu(
                 uuid=uuid,
                 model=sample.labels.get("modelName", ""),
                 pci=sample.labels.get("pci_bus_id", ""),
-                index=int(index) if index.isdecimal() else len(found),
+                index=int(index) if index.isdecimal() else found[uuid].index if uuid in found else len(found),
+                partitioned=uuid in parts,
+                parts=tuple(parts.get(uuid, ())),
             )
         return tuple(found.values())
 
@@ -119,38 +129,58 @@ class Dcgm:
     def ask(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
         """Readings of these GPUs; no page, no readings."""
         fields: dict[str, dict[str, float]] = {}
-        for sample in self._samples() if uuids else ():
+        for lane, sample in self._lanes() if uuids else ():
             value = _value(sample)
             if value is not None:
                 field = sample.name.removesuffix("_total")
-                fields.setdefault(sample.labels["UUID"], {})[field] = value
-        for uuid, known in fields.items():
-            self._note_xid(uuid, known)
-        return {uuid: _reading(known) for uuid, known in fields.items() if uuid in uuids}
+                fields.setdefault(lane, {})[field] = value
+        for lane, known in fields.items():
+            self._note_xid(lane, known)
+        return {lane: _reading(known) for lane, known in fields.items() if lane in uuids}
 
     def xids(self) -> tuple[Xid, ...]:
         """Errors that came up on the page; one that was there from the beginning is older than this run."""
-        heard, self._heard = self._heard, []
-        return tuple(heard)
+        fresh, self._fresh = self._fresh, []
+        return tuple(fresh)
 
-    def _note_xid(self, uuid: str, fields: Mapping[str, float]) -> None:
-        code = int(fields.get(_XID, 0))
-        before = self._errors.setdefault(uuid, code)
+    def _note_xid(self, lane: str, fields: Mapping[str, float]) -> None:
+        if _XID not in fields:
+            return
+        code = int(fields[_XID])
+        before = self._errors.setdefault(lane, code)
         if code and code != before:
-            self._heard.append(Xid(uuid=uuid, code=code))
-        self._errors[uuid] = code
+            self._fresh.append(Xid(uuid=lane, code=code))
+        self._errors[lane] = code
+
+    def _lanes(self) -> list[tuple[str, Sample]]:
+        """Samples with the lane that each is about: a whole GPU, or its part where only parts are there."""
+        samples = [sample for sample in self._samples() if sample.labels.get("UUID")]
+        whole = {sample.labels["UUID"] for sample in samples if not sample.labels.get(_PART)}
+        found = []
+        for sample in samples:
+            uuid, part = sample.labels["UUID"], sample.labels.get(_PART)
+            if not part:
+                found.append((uuid, sample))
+            elif uuid not in whole:
+                found.append((part_id(uuid, part), sample))
+        return found
 
     def _samples(self) -> Iterator[Sample]:
-        """Samples about whole GPUs; none where there is no page that can be read."""
+        """What the lines of the page hold; none where there is no page."""
         try:
-            page = self._page().decode()
-            families = list(text_string_to_metric_families(page))
-        except (OSError, ValueError, http.client.HTTPException):
+            page = self._page().decode("utf-8", "replace")
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            self.unread.note(f"the page of dcgm-exporter at {self._host}", error, f"look at {URL_VARIABLE}")
             return
-        for family in families:
-            for sample in family.samples:
-                if sample.labels.get("UUID") and not sample.labels.get("GPU_I_ID"):
-                    yield sample
+        for line in page.splitlines():
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            try:
+                yield from _of_line(line)
+            except (ValueError, IndexError, KeyError) as error:
+                field = _FIELD.match(line.lstrip())
+                what = field.group() if field else "a line"
+                self.unread.note(f"{what} on dcgm-exporter's page", f"{error} in {line.strip()!r}")
 
     def _page(self) -> bytes:
         """The page; raises `OSError`, `ValueError` or `HTTPException` when it is not to be had in time."""
@@ -170,6 +200,27 @@ class Dcgm:
             return bytes(read)
         finally:
             connection.close()
+
+
+def part_id(uuid: str, part: str) -> str:
+    """A part of a GPU as CUDA names it where it knows no UUID of it: by the whole and its GPU instance.
+
+    >>> part_id("GPU-a", "7")
+    'MIG-GPU-a/7/0'
+    """
+    return f"{MIG_PREFIX}{uuid}/{part}/0"
+
+
+def _of_line(line: str) -> Iterator[Sample]:
+    """The sample of one line; raises `ValueError` and the like. What follows ` # ` is an exemplar."""
+    try:
+        families = list(text_string_to_metric_families(line + "\n"))
+    except ValueError:
+        if " # " not in line:
+            raise
+        families = list(text_string_to_metric_families(line.rpartition(" # ")[0] + "\n"))
+    for family in families:
+        yield from family.samples
 
 
 def _value(sample: Sample) -> float | None:

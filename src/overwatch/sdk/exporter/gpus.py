@@ -22,7 +22,7 @@ from overwatch.sdk.exporter.locks import SampleLock
 from overwatch.sdk.exporter.nvml import Nvml
 from overwatch.sdk.exporter.probe import Probe
 from overwatch.sdk.exporter.readings import Question, Reading, Source, Xid
-from overwatch.sdk.exporter.xid import back_line, lost_line, xid_line
+from overwatch.sdk.exporter.xid import back_line, lost_line, unread_line, xid_line
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -105,6 +105,7 @@ class Gpus:
         self._probes: dict[str, Probe[Mapping[str, Reading]]] = {}
         self._lanes: dict[str, Lane] = {}
         self._locks: dict[str, SampleLock] = {}
+        self._unread_lock = SampleLock(run, "unread")
         self._asked: frozenset[str] = frozenset()
         self._lost: set[str] = set()
         self._open_at = 0.0
@@ -137,15 +138,26 @@ class Gpus:
                 said += self._measured(answer[0], present)
             else:
                 known.update(present)
-        return said + self._measured(at, known) + self._errors(at, () if heard is None else heard[1])
+        said += self._measured(at, known) + self._errors(at, () if heard is None else heard[1])
+        return said + self._unread_lines(at)
 
     def stop(self) -> None:
         """End all threads."""
         probes: list[Probe[object]] = [self._opening, self._xids, *self._probes.values()]
         for probe in probes:
             probe.stop()
-        for lock in self._locks.values():
+        for lock in (*self._locks.values(), self._unread_lock):
             lock.release()
+
+    def _unread_lines(self, at: int) -> list[Event]:
+        """A line for each thing that cannot be read, by one process of this machine; all are logged."""
+        fresh = self._source.unread.take()
+        for note in fresh:
+            log.log(logging.WARNING if note.trouble else logging.INFO, "%s", note.text)
+        troubles = [note.text for note in fresh if note.trouble]
+        if not troubles or not self._unread_lock.held():
+            return []
+        return [unread_line(at, self._node, text) for text in troubles]
 
     def _open_again(self) -> None:
         """Look for GPUs where there are none left to ask; never while one of them is being asked."""

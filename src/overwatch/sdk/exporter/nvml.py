@@ -1,14 +1,17 @@
 """GPUs through NVML, when there is a driver.
 
-Rules: no library, no driver or no device means nothing, not zeros; what one GPU cannot tell is left out of
-its reading. Any call may hang: each GPU is read by a thread of its own. Must not know how readings are sent.
+Rules: what is not there is absent, not zero; what is there and cannot be read has its reason, and takes no
+other reading and no other GPU with it, whatever a call raises. Any call may hang: each GPU is read by a
+thread of its own. Must not know how readings are sent.
 """
 
+import contextlib
 import ctypes
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
@@ -26,16 +29,36 @@ from overwatch.catalog.machine import (
     POWER_LIMIT,
     PROCESS_MEMORY,
     TEMPERATURE,
+    THROTTLE,
     UTILIZATION,
 )
 from overwatch.sdk.exporter.lanes import Gpu
 from overwatch.sdk.exporter.readings import Reading, Xid
+from overwatch.sdk.exporter.unread import Unread
 
 MHZ: Final = 1e6
 KIB: Final = 1024.0
 ALL_LINKS: Final = 0xFFFFFFFF
 MOST_XIDS: Final = 64
 """Most events taken at one look."""
+LIBRARY: Final = "libnvidia-ml.so.1"
+DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"))
+"""Either is there where an NVIDIA driver is loaded."""
+ALL_GPUS: Final = "NVIDIA GPUs"
+_INSTALL: Final = "pip install 'esper-overwatch[gpu]'"
+_NOT_LOADED: Final = 9
+_NO_LIBRARY: Final = 12
+_MISMATCH: Final = 18
+_LIBRARY_FIX: Final = (
+    f"put the driver's own {LIBRARY}, of this machine's word size, on the library path; "
+    "a container needs NVIDIA_DRIVER_CAPABILITIES=utility"
+)
+_MISSING: Final = "cannot open shared object file"
+_GONE: Final = {"GPU_IS_LOST": 15, "UNINITIALIZED": 1, "DRIVER_NOT_LOADED": _NOT_LOADED,
+                "LIB_RM_VERSION_MISMATCH": _MISMATCH}  # fmt: skip
+"""Errors after which nothing of a GPU can be read, as NVML numbers them."""
+_UNKNOWN_TO_IT: Final = frozenset({3, 6, 13})
+"""Not supported, not found, no such function: the GPU has no such reading, which is no trouble."""
 
 _WORDS: Final = {
     0x4: "power",
@@ -53,109 +76,166 @@ def throttle_words(flags: int) -> str:
     return ",".join(word for bit, word in _WORDS.items() if flags & bit) or "none"
 
 
+def load(files: Iterable[Path], unread: Unread) -> ModuleType | None:
+    """NVIDIA's bindings with the library opened; `None` where there is no driver, or it cannot be read."""
+    try:
+        import pynvml
+    except ImportError as error:
+        if any(path.exists() for path in files):
+            unread.note(ALL_GPUS, f"there is a driver, but no nvidia-ml-py ({error})", _INSTALL)
+        else:
+            unread.missing("no NVIDIA driver is loaded here")
+        return None
+    except Exception as error:  # noqa: BLE001 the border: a package of others
+        unread.note(ALL_GPUS, error, _INSTALL)
+        return None
+    try:
+        pynvml.nvmlInit()
+    except Exception as error:  # noqa: BLE001 the border: a driver may do anything
+        _refused(error, files, unread)
+        return None
+    module: ModuleType = pynvml
+    return module
+
+
+def _refused(error: Exception, files: Iterable[Path], unread: Unread) -> None:
+    """Tell a driver that is not there from one that cannot be read."""
+    is_there = any(path.exists() for path in files)
+    match getattr(error, "value", None):
+        case code if code == _NO_LIBRARY:
+            why = _library_error() or str(error)
+            if not is_there and why.startswith(LIBRARY) and _MISSING in why:
+                unread.missing("no NVIDIA driver is installed here")
+            else:
+                unread.note(ALL_GPUS, why, _LIBRARY_FIX)
+        case code if code == _NOT_LOADED and not is_there:
+            unread.missing("no NVIDIA driver is loaded here")
+        case code if code == _MISMATCH:
+            fix = "restart the machine, or load the driver's kernel module anew"
+            unread.note(ALL_GPUS, "the driver and its library are of different versions", fix)
+        case _:
+            unread.note(ALL_GPUS, error, "look whether nvidia-smi works for this user")
+
+
+def _library_error() -> str | None:
+    """Why the driver's library cannot be opened: NVIDIA's bindings keep that to themselves."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        return str(error)
+    return None
+
+
 class Nvml:
     """The driver of this machine, and `pid`'s share of its GPUs."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, pid: int, files: Iterable[Path] = DRIVER_FILES) -> None:
+        self._pid, self._files = pid, tuple(files)
         self._nvml: ModuleType | None = None
         self._events: Any = None
         self._handles: dict[str, Any] = {}
         self._uuids: dict[int | None, str] = {}
-        """By the handle's address: a GPU that fell off the bus no longer says its name."""
+        """By the handle's address: a GPU that fell off the bus no longer gives its name."""
+        self.unread = Unread()
 
     def open(self) -> tuple[Gpu, ...]:
         """Find the GPUs anew."""
         self._close()
-        try:
-            import pynvml
-        except ImportError:
+        nvml = self._nvml = load(self._files, self.unread)
+        if nvml is None:
             return ()
         try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError:
+            count = nvml.nvmlDeviceGetCount()
+        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
+            self.unread.note("the number of GPUs", error)
             return ()
-        self._nvml = pynvml
-        try:
-            count = pynvml.nvmlDeviceGetCount()
-        except pynvml.NVMLError:
-            return ()
-        found = [gpu for index in range(count) if (gpu := self._gpu(pynvml, index)) is not None]
+        found = [gpu for index in range(count) if (gpu := self._gpu(nvml, index)) is not None]
         self._uuids = {_address(handle): uuid for uuid, handle in self._handles.items()}
-        self._listen(pynvml)
+        self._listen(nvml)
         return tuple(found)
 
     def _close(self) -> None:
         nvml, self._nvml, self._events, self._handles = self._nvml, None, None, {}
         if nvml is None:
             return
-        try:
+        with contextlib.suppress(Exception):
             nvml.nvmlShutdown()
-        except nvml.NVMLError:
-            return
 
     def _gpu(self, nvml: ModuleType, index: int) -> Gpu | None:
-        """One GPU; `None` where it does not say who it is."""
+        """One GPU; `None` where it does not give its UUID."""
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid, model = _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle))
-            pci = _text(nvml.nvmlDeviceGetPciInfo(handle).busId)
-        except nvml.NVMLError:
+            uuid = _text(partial(nvml.nvmlDeviceGetUUID, handle))
+        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
+            self.unread.note(f"GPU {index}", error)
             return None
+        model = self._word(f"the name of GPU {index}", lambda: nvml.nvmlDeviceGetName(handle))
+        pci = self._word(f"the bus of GPU {index}", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
         self._handles[uuid] = handle
         split = _is_split(nvml, handle)
         parts = _parts(nvml, handle) if split else {}
         self._handles.update(parts)
         return Gpu(uuid=uuid, model=model, pci=pci, index=index, partitioned=split, parts=tuple(parts))
 
+    def _word(self, what: str, ask: Callable[[], str | bytes]) -> str:
+        try:
+            return _text(ask)
+        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
+            self.unread.note(what, error)
+            return ""
+
     def _listen(self, nvml: ModuleType) -> None:
+        """Wait for errors of GPUs; those that have no such events are read without."""
         try:
             self._events = nvml.nvmlEventSetCreate()
-        except nvml.NVMLError:
+        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
+            self._note_unless_unknown("Xid errors", error)
             return
-        for handle in self._handles.values():
+        for uuid, handle in self._handles.items():
             try:
                 nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
-            except nvml.NVMLError:
-                continue
+            except Exception as error:  # noqa: BLE001 the border: a driver may do anything
+                self._note_unless_unknown(f"Xid errors of {uuid}", error)
+
+    def _note_unless_unknown(self, what: str, error: Exception) -> None:
+        if getattr(error, "value", None) not in _UNKNOWN_TO_IT:
+            self.unread.note(what, error)
 
     def questions(self, uuids: frozenset[str]) -> tuple["Look", ...]:
         """One look a GPU."""
         if self._nvml is None:
             return ()
         known = sorted(uuids & self._handles.keys())
-        return tuple(Look(self._nvml, uuid, self._handles[uuid], self._pid) for uuid in known)
+        return tuple(Look(self._nvml, uuid, self._handles[uuid], self._pid, self.unread) for uuid in known)
 
     def xids(self) -> tuple[Xid, ...]:
-        """Errors that the driver has told since the last look."""
+        """Errors that the driver has reported since the last look."""
         nvml, found = self._nvml, []
         if nvml is None or self._events is None:
             return ()
         for _ in range(MOST_XIDS):
             try:
                 event = nvml.nvmlEventSetWait(self._events, 0)
-            except nvml.NVMLError:
+                uuid, code = self._uuids.get(_address(event.device)), int(event.eventData)
+            except Exception:  # noqa: BLE001 the border: mostly that there is none
                 break
-            uuid = self._uuids.get(_address(event.device))
             if uuid is not None:
-                found.append(Xid(uuid=uuid, code=int(event.eventData)))
+                found.append(Xid(uuid=uuid, code=code))
         return tuple(found)
+
+
+class _GoneError(Exception):
+    """The GPU or its driver is gone."""
 
 
 class Look:
     """Reads one GPU."""
 
-    def __init__(self, nvml: ModuleType, uuid: str, handle: Any, pid: int) -> None:
+    def __init__(self, nvml: ModuleType, uuid: str, handle: Any, pid: int, unread: Unread) -> None:
         self._nvml, self._uuid, self._handle, self._pid = nvml, uuid, handle, pid
+        self._unread = unread
         self._moved: dict[str, tuple[float, float]] = {}
-        self._gone = frozenset(
-            {
-                nvml.NVML_ERROR_GPU_IS_LOST,
-                nvml.NVML_ERROR_UNINITIALIZED,
-                nvml.NVML_ERROR_DRIVER_NOT_LOADED,
-                nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-            }
-        )
+        self._gone = frozenset(getattr(nvml, f"NVML_ERROR_{name}", code) for name, code in _GONE.items())
 
     @property
     def name(self) -> str:
@@ -164,29 +244,39 @@ class Look:
 
     def ask(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
         """Everything where this GPU is among `uuids`, else what the trainer's process holds of it."""
-        nvml, numbers, throttle = self._nvml, dict[str, float](), None
+        nvml, numbers, throttle = self._nvml, dict[str, float](), list[str]()
         try:
             self._note(numbers, PROCESS_MEMORY.name, self._own_memory)
             if self._uuid in uuids:
                 for name, question in _QUESTIONS.items():
                     self._note(numbers, name, partial(question, nvml, self._handle))
                 self._note(numbers, MEMORY_USED.name, lambda: self._memory(numbers))
-                self._links(numbers)
-                throttle = self._throttle()
-        except nvml.NVMLError:
+                self._guarded("NVLink", lambda: self._links(numbers))
+                self._guarded(THROTTLE.name, lambda: throttle.append(self._throttle()))
+        except _GoneError:
             return {self._uuid: Reading(lost=True)}
-        return {self._uuid: Reading(numbers=numbers, throttle=throttle)}
+        return {self._uuid: Reading(numbers=numbers, throttle=throttle[0] if throttle else None)}
 
     def _note(self, numbers: dict[str, float], name: str, ask: Callable[[], float | None]) -> None:
-        """Ask for one number; raises `NVMLError` when the GPU or its driver is gone."""
-        try:
+        """Ask for one number; raises `_GoneError` when the GPU or its driver is gone."""
+
+        def keep() -> None:
             value = ask()
-        except self._nvml.NVMLError as error:
-            if error.value in self._gone:
-                raise
-            return
-        if value is not None and math.isfinite(value):
-            numbers[name] = value
+            if value is not None and math.isfinite(value):
+                numbers[name] = value
+
+        self._guarded(name, keep)
+
+    def _guarded(self, what: str, ask: Callable[[], None]) -> None:
+        """Ask for one reading, which is left out where the call raises; raises `_GoneError`."""
+        try:
+            ask()
+        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
+            code = getattr(error, "value", None)
+            if code in self._gone:
+                raise _GoneError from None
+            if code not in _UNKNOWN_TO_IT:
+                self._unread.note(f"{what} of {self._uuid}", error)
 
     def _memory(self, numbers: dict[str, float]) -> float:
         info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
@@ -198,13 +288,8 @@ class Look:
         held = [process.usedGpuMemory for process in found if process.pid == self._pid]
         return float(sum(held)) if held and None not in held else None
 
-    def _throttle(self) -> str | None:
-        try:
-            return throttle_words(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
-        except self._nvml.NVMLError as error:
-            if error.value in self._gone:
-                raise
-            return None
+    def _throttle(self) -> str:
+        return throttle_words(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
 
     def _links(self, numbers: dict[str, float]) -> None:
         """NVLink counts KiB since it began; what moved since the last look is a rate."""
@@ -213,14 +298,7 @@ class Look:
             NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
             NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
         }
-        try:
-            fields = nvml.nvmlDeviceGetFieldValues(
-                self._handle, [(code, ALL_LINKS) for code in asked.values()]
-            )
-        except nvml.NVMLError as error:
-            if error.value in self._gone:
-                raise
-            return
+        fields = nvml.nvmlDeviceGetFieldValues(self._handle, [(code, ALL_LINKS) for code in asked.values()])
         now = time.monotonic()
         for name, field in zip(asked, fields, strict=True):
             if field.nvmlReturn != nvml.NVML_SUCCESS:
@@ -254,7 +332,7 @@ _QUESTIONS: Final[dict[str, _Question]] = {
 def _is_split(nvml: ModuleType, handle: Any) -> bool:
     try:
         return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
-    except nvml.NVMLError:
+    except Exception:  # noqa: BLE001 the border: most GPUs have no such mode
         return False
 
 
@@ -263,13 +341,13 @@ def _parts(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     try:
         most = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
-    except nvml.NVMLError:
+    except Exception:  # noqa: BLE001 the border: then it has none
         return found
     for index in range(most):
         try:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            found[_text(nvml.nvmlDeviceGetUUID(part))] = part
-        except nvml.NVMLError:
+            found[_text(partial(nvml.nvmlDeviceGetUUID, part))] = part
+        except Exception:  # noqa: BLE001, S112 the border: a place without a part
             continue
     return found
 
@@ -278,5 +356,10 @@ def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-def _text(word: str | bytes) -> str:
-    return word.decode("utf-8", "replace") if isinstance(word, bytes) else word
+def _text(ask: Callable[[], str | bytes]) -> str:
+    """What a call answers, as text: bytes that are none are marked, and the rest can still be read."""
+    try:
+        word = ask()
+    except UnicodeDecodeError as error:
+        word = error.object
+    return word.decode("utf-8", "replace").strip("\0 ") if isinstance(word, bytes) else word

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from overwatch.sdk.exporter.lanes import Gpu
+from overwatch.sdk.exporter.unread import Unread
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,11 @@ class Question(Protocol):
 
 class Source(Protocol):
     """A way to GPUs. Calls may hang; each is made by one thread at a time."""
+
+    @property
+    def unread(self) -> Unread:
+        """What cannot be read, and why."""
+        ...
 
     def open(self) -> tuple[Gpu, ...]:
         """Find the GPUs anew; none where there is no driver. Not to be called while a question is asked."""

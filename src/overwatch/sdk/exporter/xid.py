@@ -50,7 +50,7 @@ def lost_line(at: int, lane: Lane) -> LogLine:
         severity=Severity.CRITICAL,
         subsystem=SUBSYSTEM,
         message=f"{lane.label} is lost: the driver no longer reaches it",
-        fields={"lane": lane.id},
+        fields={"lane": lane.id, "state": "lost"},
     )
 
 
@@ -61,5 +61,13 @@ def back_line(at: int, lane: Lane) -> LogLine:
         severity=Severity.INFO,
         subsystem=SUBSYSTEM,
         message=f"{lane.label} answers again",
-        fields={"lane": lane.id},
+        fields={"lane": lane.id, "state": "back"},
     )
+
+
+def unread_line(at: int, node: str, text: str) -> LogLine:
+    """The line about something of a machine that is there and cannot be read."""
+    return LogLine(
+        at=at, severity=Severity.WARNING, subsystem=SUBSYSTEM, message=f"{text} (on {node})",
+        fields={"node": node},
+    )  # fmt: skip

@@ -15,6 +15,13 @@ from overwatch.cli import main
 from overwatch.cli.doctor import _safely, clocks, disks, files, gpus, reach, screens, versions
 from overwatch.cli.doctor.verdict import State, Verdict
 from overwatch.cli.listening import Heard, listen
+from tests.real.fake_nvml.machine import (
+    DRIVER_NOT_LOADED,
+    NO_PERMISSION,
+    VERSION_MISMATCH,
+    Machine,
+    build,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +172,39 @@ def test_a_driver_that_does_not_answer_fails(tmp_path: Path) -> None:
     if told[0].state is State.OK:
         pytest.skip("this machine has a GPU that answers")
     assert told[0].state is State.FAILURE
-    assert "NVML refuses" in told[0].found
+    assert "NVIDIA GPUs cannot be read" in told[0].found
+    assert "NVIDIA_DRIVER_CAPABILITIES=utility" in told[0].fix
+
+
+@pytest.mark.parametrize(
+    ("lines", "state", "found"),
+    [
+        ({}, State.OK, "NVIDIA H200 GPU-a"),
+        ({"error.nvmlInit": VERSION_MISMATCH}, State.FAILURE, "of different versions"),
+        ({"error.nvmlInit": DRIVER_NOT_LOADED}, State.OK, "no NVIDIA driver is loaded here"),
+        ({"0.error.nvmlDeviceGetUUID": NO_PERMISSION}, State.FAILURE, "GPU 0 cannot be read"),
+        (
+            {"0.error.nvmlDeviceGetPowerUsage": NO_PERMISSION},
+            State.WARNING,
+            "hw.power of GPU-a cannot be read",
+        ),
+        ({"count": 0}, State.WARNING, "the driver has no GPU"),
+    ],
+)
+def test_each_trouble_of_a_gpu_has_its_own_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: dict[str, object], state: State, found: str
+) -> None:
+    """The sampler's own reasons: what is not there is well, what cannot be read is not."""
+    machine = Machine(tmp_path, build(tmp_path)).gpus("GPU-a")
+    machine.put(lines)
+    for name, value in machine.environment().items():
+        monkeypatch.setenv(name, value)
+
+    told = list(gpus.gpus(tmp_path / "none", tmp_path / "none"))
+
+    assert found in told[-1].found
+    assert told[-1].state is state
+    assert (told[-1].fix == "") is (state is State.OK)
 
 
 def test_a_wall_clock_that_jumps_is_a_warning() -> None:

@@ -233,6 +233,87 @@ def test_a_sampler_takes_the_page_instead_of_the_driver(server: Served, machine:
         sampler.wait_more("gpu", SECOND)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"DCGM_FI_DEV_MIG_MODE{labels(0, FIRST)} N/A",
+        f"DCGM_FI_DEV_MIG_MODE{labels(0, FIRST)}",
+        f"DCGM_FI_DEV_MIG_MODE{labels(0, FIRST)} ",
+        f"DCGM_FI_DRIVER_VERSION{labels(1, SECOND)} 550.90.07",
+        'DCGM_FI_DEV_MIG_MODE{gpu="0",UUID="GPU-',
+        "{}",
+    ],
+)
+def test_a_line_that_cannot_be_read_is_lost_alone(server: Served, line: str) -> None:
+    """Wherever it is, all other lines of both GPUs are read; its reason is noted once."""
+    whole = Dcgm(server.url).ask(BOTH)
+    lines = page().splitlines()
+    for place in (0, len(lines) // 2, len(lines)):
+        text = "\n".join([*lines[:place], line, *lines[place:]])
+        server.body = partial(str.encode, text)
+        dcgm = Dcgm(server.url)
+
+        assert [gpu.uuid for gpu in dcgm.open()] == [FIRST, SECOND]
+        assert dcgm.ask(BOTH) == dcgm.ask(BOTH) == whole
+        [note] = dcgm.unread.take()
+        assert "cannot be read" in note.text
+        assert note.trouble
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# TYPE DCGM_FI_DEV_GPU_UTIL nonsense",
+        "# HELP",
+        "#",
+        "# TYPE DCGM_FI_DEV_GPU_UTIL counter\n# TYPE DCGM_FI_DEV_GPU_UTIL gauge",
+        "# EOF",
+        "\t",
+        f'DCGM_FI_DEV_GPU_TEMP{labels(0, FIRST)} 61 # {{trace_id="a"}} 0.5',
+        f"DCGM_FI_DEV_GPU_TEMP{labels(0, FIRST)} 61 1700000000000",
+    ],
+)
+def test_comments_exemplars_and_times_are_no_trouble(server: Served, line: str) -> None:
+    """Whatever a comment holds, and what follows a value."""
+    whole = Dcgm(server.url).ask(BOTH)
+    server.body = partial(str.encode, page(more=line + "\n"))
+    dcgm = Dcgm(server.url)
+
+    assert dcgm.ask(BOTH) == whole
+    assert dcgm.unread.take() == ()
+
+
+def test_bytes_that_are_no_text_cost_only_their_label(server: Served) -> None:
+    """A model's name that is not UTF-8."""
+    server.body = lambda: page().encode().replace(b"NVIDIA H100", b"NVIDIA \xc8H100")
+    dcgm = Dcgm(server.url)
+
+    assert [gpu.uuid for gpu in dcgm.open()] == [FIRST, SECOND]
+    assert dcgm.ask(BOTH).keys() == BOTH
+
+
+def test_a_page_of_parts_alone_shows_the_parts(server: Served) -> None:
+    """GPUs split by MIG, of which the page has no whole rows: each instance is a lane with its readings."""
+    instance = ',GPU_I_PROFILE="3g.40gb",GPU_I_ID="%d"'
+    rows = [
+        f"{field}{labels(gpu, uuid, instance % part)} {value}"
+        for field, value in (("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5), ("DCGM_FI_DEV_FB_USED", 1000))
+        for gpu, uuid in ((0, FIRST), (1, SECOND))
+        for part in (1, 2)
+    ]
+    server.body = partial(str.encode, "\n".join(rows))
+    dcgm = Dcgm(server.url)
+    lanes = look_around(Trainer(node="n1", env={"OVERWATCH_DCGM_URL": server.url}), 10.0).lanes
+
+    first, second = dcgm.open()
+    assert (first.partitioned, first.parts) == (True, (f"MIG-{FIRST}/1/0", f"MIG-{FIRST}/2/0"))
+    assert [lane.label for lane in lanes] == ["gpu0.0", "gpu0.1", "gpu1.0", "gpu1.1"]
+    assert {lane.id for lane in lanes} == {*first.parts, *second.parts}
+    readings = dcgm.ask(frozenset(first.parts))
+    assert {reading.numbers["hw.gpu.utilization"] for reading in readings.values()} == {0.5}
+    assert readings.keys() == set(first.parts)
+
+
 @pytest.mark.parametrize("url", ["127.0.0.1:9400", "ftp://h/metrics", "http:///metrics"])
 def test_an_address_that_is_none_is_refused(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """The message says what to write, and the driver is asked instead."""

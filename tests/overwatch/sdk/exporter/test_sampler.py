@@ -20,6 +20,7 @@ from tests.real.fake_nvml.machine import (
     GIB,
     GPU_IS_LOST,
     NOT_SUPPORTED,
+    VERSION_MISMATCH,
     Machine,
 )
 
@@ -147,6 +148,22 @@ def test_an_xid_is_a_line_of_log(machine: Machine) -> None:
     assert (first["severity"], first["lane"], first["xid"]) == ("critical", "GPU-b", "79")
     assert first["message"] == "Xid 79 on cuda:1: GPU has fallen off the bus"
     assert (second["severity"], second["lane"], second["xid"]) == ("warning", "GPU-a", "31")
+
+
+def test_a_driver_that_cannot_be_read_is_a_line_of_log_once(machine: Machine) -> None:
+    """With its reason and the machine, by one of the run's processes; a driver that is not there is none."""
+    machine.gpus("GPU-a")
+    machine.put({"error.nvmlInit": VERSION_MISMATCH})
+    with machine.sampler() as first, machine.sampler() as second:
+        first.wait(lambda seen: len(seen.said("log") + second.said("log")) == 1)
+        first.wait(lambda seen: len(seen.said("host") + second.said("host")) >= 10)
+        [line] = first.said("log") + second.said("log")
+    assert "the driver and its library are of different versions" in line["message"]
+    assert (line["severity"], line["node"]) == ("warning", "n1")
+    machine.put({"error.nvmlInit": DRIVER_NOT_LOADED})
+    with machine.sampler() as sampler:
+        sampler.wait(lambda seen: len(seen.said("host")) >= 10)
+        assert sampler.said("log") == []
 
 
 def test_only_gpus_that_the_run_can_see_are_its_lanes(machine: Machine) -> None:
