@@ -19,8 +19,9 @@ from typing import Final
 import msgspec
 import psutil
 
+from overwatch.cgroup import ControlGroup
+
 _DEFAULT_MIB: Final = 4096
-_CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 _STATM: Final = Path("/proc/self/statm")
 _MALLOPT: Final = {-3: 2 << 20, -1: 16 << 20, -8: 2}
 """M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX of glibc: as shipped, a thread keeps what it once had.
@@ -76,12 +77,10 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.hard_bytes - (self.hard_bytes // 5 if spike is None else spike << 20)
 
 
-def available_bytes() -> int:
-    """Memory of the machine, or of the control group where that is less."""
-    total = int(psutil.virtual_memory().total)
-    with contextlib.suppress(OSError, ValueError):
-        return min(total, int(_CGROUP.read_text()))
-    return total
+def available_bytes(root: Path = Path("/")) -> int:
+    """Memory of the machine, or of the control group, as it is below `root`, where that is less."""
+    total, group = int(psutil.virtual_memory().total), ControlGroup(root).memory()
+    return total if group is None else min(total, group.limit)
 
 
 def resident_bytes() -> int:

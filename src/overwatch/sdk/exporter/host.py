@@ -1,34 +1,62 @@
-"""Readings of this host through psutil; rates are since the last reading, what cannot be read is left out."""
+"""Readings of this host: rates are since the last reading, what cannot be read is left out.
 
+Rules: in a container the host is what its control group may use, not the node. Must not know how readings
+are sent.
+"""
+
+import contextlib
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
 from overwatch.catalog.machine import CPU, CPU_BUSIEST, DISK_READ, DISK_WRITE, NETWORK, RAM_TOTAL, RAM_USED
+from overwatch.cgroup import ControlGroup
 
 
 class Host:
     """Readings of this host."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Control groups are looked for below `root`."""
         psutil.cpu_percent()
         psutil.cpu_percent(percpu=True)
+        self._group = ControlGroup(root)
         self._last: dict[str, tuple[float, float]] = {}
 
     def read(self) -> dict[str, float]:
-        """Values by catalogue name; what cannot be read is left out."""
+        """Values by catalogue name; what cannot be read is left out, and takes nothing else with it."""
         values: dict[str, float] = {}
-        try:
-            memory = psutil.virtual_memory()
-            values[CPU.name] = min(psutil.cpu_percent() / 100, 1.0)
-            values[CPU_BUSIEST.name] = min(max(psutil.cpu_percent(percpu=True), default=0.0) / 100, 1.0)
-            values[RAM_TOTAL.name] = float(memory.total)
-            values[RAM_USED.name] = float(memory.total - memory.available)
-            values.update(self._disks())
-            values.update(self._network())
-        except (OSError, RuntimeError, psutil.Error):
-            return values
+        parts: tuple[Callable[[], dict[str, float]], ...] = (
+            self._memory, self._cpu, self._disks, self._network,
+        )  # fmt: skip
+        for part in parts:
+            with contextlib.suppress(OSError, RuntimeError, psutil.Error):
+                values.update(part())
         return values
+
+    def _memory(self) -> dict[str, float]:
+        memory, group = psutil.virtual_memory(), self._group.memory()
+        total, used = memory.total, memory.total - memory.available
+        if group is not None and group.limit < total:
+            total = group.limit
+            used = group.used
+        values = {RAM_TOTAL.name: float(total)}
+        return values if used is None else {**values, RAM_USED.name: float(used)}
+
+    def _cpu(self) -> dict[str, float]:
+        """Of the CPUs that may be used; of a quota, where it is less than they are."""
+        usage, allowed = psutil.cpu_percent(percpu=True), self._group.cpus()
+        cores = [busy for cpu, busy in enumerate(usage) if allowed is None or cpu in allowed] or usage
+        if not cores:
+            return {}
+        values = {CPU_BUSIEST.name: min(max(cores) / 100, 1.0)}
+        quota = self._group.cpu()
+        if quota is None or quota.cores >= len(cores):
+            return {**values, CPU.name: min(sum(cores) / len(cores) / 100, 1.0)}
+        used = {} if quota.used_s is None else self._rates({CPU.name: quota.used_s})
+        return {**values, **{name: min(rate / quota.cores, 1.0) for name, rate in used.items()}}
 
     def _disks(self) -> dict[str, float]:
         total = psutil.disk_io_counters()
