@@ -69,6 +69,20 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
         summary="A GPU of a run will soon be out of memory.",
     ),
     FindingAlert(
+        code="gpu-lost",
+        area=_MACHINE,
+        severity="critical",
+        hold_s=15,
+        summary="A GPU of a run can no longer be reached.",
+    ),
+    FindingAlert(
+        code="ecc-uncorrectable",
+        area=_MACHINE,
+        severity="critical",
+        hold_s=15,
+        summary="The memory of a GPU lost data that could not be corrected.",
+    ),
+    FindingAlert(
         code="kl-spike", area=_POLICY, hold_s=15, summary="One update moved the policy much too far."
     ),
     FindingAlert(
@@ -105,6 +119,28 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
         code="cull-storm", area=_FLEET, hold_s=30, summary="Seeds of one lane are culled in numbers."
     ),
     FindingAlert(code="env-stalled-many", area=_FLEET, hold_s=120, summary="Many envs of a run stand still."),
+    FindingAlert(
+        code="env-non-finite",
+        area=_FLEET,
+        hold_s=15,
+        summary="An env of a run gives values that are no numbers.",
+    ),
+    FindingAlert(
+        code="env-non-finite-many",
+        area=_FLEET,
+        hold_s=15,
+        summary="Many envs of a run give values that are no numbers.",
+    ),
+    FindingAlert(code="gpu-fault", area=_MACHINE, hold_s=15, summary="A GPU of a run reported a fault."),
+    FindingAlert(
+        code="host-memory",
+        area=_MACHINE,
+        hold_s=30,
+        summary="A machine of a run is short of memory, or soon is.",
+    ),
+    FindingAlert(
+        code="disk-full", area=_MACHINE, summary="The disk that a run writes to is full, or soon is."
+    ),
     FindingAlert(code="thermal-throttle", area=_MACHINE, summary="A GPU is too hot to run at full speed."),
     FindingAlert(
         code="power-throttle", area=_MACHINE, summary="A GPU has too little power to run at full speed."
@@ -114,6 +150,9 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
     FindingAlert(code="queue-starved", area=_MACHINE, summary="A learner waits for experience."),
     FindingAlert(code="weights-slow", area=_MACHINE, summary="A run waits for new weights to arrive."),
     FindingAlert(code="training-stalled", area=_RUN, summary="A rank of a run is stuck in one phase."),
+    FindingAlert(
+        code="checkpoints-stopped", area=_RUN, summary="A run goes on and no longer saves checkpoints."
+    ),
     FindingAlert(code="source-silent", area=_RUN, summary="One process of a run fell silent."),
     FindingAlert(
         code="throughput-regression",

@@ -5,7 +5,9 @@ from typing import Final
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
 
 _ADD_UP: Final = frozenset(
-    {"hw.gpu.memory.usage", "hw.gpu.memory.limit", "system.memory.usage", "system.memory.limit"}
+    f"{what}.{part}"
+    for what in ("hw.gpu.memory", "system.memory", "system.filesystem")
+    for part in ("usage", "limit")
 )
 """What OpenTelemetry's conventions tell as an UpDownCounter."""
 
@@ -14,6 +16,7 @@ def _reading(name: str, short: str, unit: str, scope: Scope, asks: str, **more: 
     """A machine gauge: a reading that fails is undefined, never a finding of its own."""
     constant = {"hw.type": "gpu"} if name in ("hw.temperature", "hw.power") else {}
     constant = {"system.memory.state": "used"} if name == "system.memory.usage" else constant
+    constant = {"system.filesystem.state": "used"} if name == "system.filesystem.usage" else constant
     return Metric(
         name=name,
         short=short,
@@ -122,6 +125,7 @@ ECC_UNCORRECTED: Final = Metric(
     non_finite=NonFinite.UNDEFINED,
     fmt=".0f",
     attributes={"hw.type": "gpu", "error.type": "uncorrected"},
+    feeds=("finding:ecc-uncorrectable",),
 )
 CPU: Final = _reading(
     "system.cpu.utilization", "cpu_utilization", "1", Scope.HOST,
@@ -135,10 +139,22 @@ CPU_BUSIEST: Final = _reading(
 RAM_USED: Final = _reading(
     "system.memory.usage", "ram_used_bytes", "By", Scope.HOST, "How much memory of this host is used?",
     label="ram", tele="TELE-721",
+    feeds="finding:host-memory",
 )  # fmt: skip
 RAM_TOTAL: Final = _reading(
     "system.memory.limit", "ram_total_bytes", "By", Scope.HOST, "How much memory has this host?",
     label="ram max",
+    feeds="finding:host-memory",
+)  # fmt: skip
+DISK_USED: Final = _reading(
+    "system.filesystem.usage", "disk_used_bytes", "By", Scope.HOST,
+    "How much is used of the disk that this run's checkpoints go to?", label="disk",
+    feeds="finding:disk-full",
+)  # fmt: skip
+DISK_TOTAL: Final = _reading(
+    "system.filesystem.limit", "disk_total_bytes", "By", Scope.HOST,
+    "How much may this user have of the disk that this run's checkpoints go to?", label="disk max",
+    feeds="finding:disk-full",
 )  # fmt: skip
 DISK_READ: Final = _reading(
     "overwatch.host.disk.read", "disk_read_bytes_per_s", "By/s", Scope.HOST,
@@ -178,6 +194,6 @@ ROWS: Final = (
     UTILIZATION, SM_ACTIVITY, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER, POWER_LIMIT, CLOCK, CLOCK_MAX,
     THROTTLE,
     PROCESS_MEMORY, PCIE_RECEIVE, PCIE_TRANSMIT, NVLINK_RECEIVE, NVLINK_TRANSMIT, ECC_UNCORRECTED,
-    CPU, CPU_BUSIEST, RAM_USED, RAM_TOTAL, DISK_READ, DISK_WRITE, NETWORK, LOADER_DEPTH, LOADER_CAPACITY,
-    QUEUE_DEPTH, QUEUE_CAPACITY,
+    CPU, CPU_BUSIEST, RAM_USED, RAM_TOTAL, DISK_USED, DISK_TOTAL, DISK_READ, DISK_WRITE, NETWORK,
+    LOADER_DEPTH, LOADER_CAPACITY, QUEUE_DEPTH, QUEUE_CAPACITY,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from overwatch.diagnose.follow import LINGER_NS, Open
 from overwatch.diagnose.link import LinkJudgement
 from overwatch.diagnose.machines import Machines, machine_problems
 from overwatch.diagnose.overlap import overlapping_writers
-from overwatch.diagnose.problem import STEADY, Patience, Problem
+from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
 from overwatch.diagnose.silence import outage, silent_run
 from overwatch.diagnose.skew import wrong_clocks
 from overwatch.diagnose.storms import crash_storms, cull_storms
@@ -31,6 +31,8 @@ from overwatch.state.run import RunState
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
 
 _NAMED: Final = 3
+SETTLED: Final = Patience(hold=10 * SECOND_NS, clear=10 * SECOND_NS, cooldown=60 * SECOND_NS)
+"""Of a judgement against the fleet, of which chance makes some for a moment."""
 MAX_ENV_FINDINGS: Final = 20
 """Envs named one by one; more of one kind become one finding about the fleet."""
 
@@ -69,7 +71,8 @@ def problems(seen: Evidence) -> list[Problem]:
     found += wrong_clocks(state, seen.link.ahead)
     found += _overflowed(state)
     found += machine_problems(state, fleet, seen.machines, limits, seen.baseline)
-    found += cull_storms(fleet, seen.anomalies, seen.standing)
+    culls = list(cull_storms(fleet, seen.anomalies, seen.standing))
+    found += [*culls, *_degraded(seen, {storm.subject for storm in culls})]
     found += seen.policy
     return found
 
@@ -205,6 +208,33 @@ def _envs(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:
                 factors=reasons,
                 patience=rule.patience,
             )
+
+
+def _degraded(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:
+    """Envs that do worse than the fleet: one finding for all, less those of a storm, which counts them."""
+    fleet, anomalies = seen.fleet, seen.anomalies
+    rows = anomalies.of_status("degraded")
+    if stormy and rows.size:
+        rows = rows[~_on_lanes(fleet, stormy)[rows]]
+    if not rows.size:
+        return
+    worst = sorted(rows.tolist(), key=lambda row: (-float(anomalies.scores[row]), int(fleet.ids[row])))
+    first = int(fleet.ids[worst[0]])
+    reasons = tuple(f"env {int(fleet.ids[row])}: {anomalies.reasons(row)[0]}" for row in worst[:_NAMED])
+    more = f"; and {rows.size - 1} more" if rows.size > 1 else ""
+    yield Problem(
+        code="env-degraded",
+        severity="warning",
+        scope="run",
+        subject=None,
+        at=fleet.newest_at,
+        message=f"{rows.size} of {fleet.n} envs degraded: {reasons[0]}{more}",
+        hint=f"open env {first}: what its reasons name, beside an env that is ok",
+        factors=reasons,
+        symptoms=int(rows.size),
+        patience=SETTLED,
+        names=first,
+    )
 
 
 def _on_lanes(fleet: Fleet, lanes: set[str | None]) -> np.ndarray:

@@ -16,8 +16,9 @@ from overwatch.diagnose.memory import MemoryTrend
 from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
 from overwatch.diagnose.usual import kind_of
 from overwatch.events.adding import added
+from overwatch.state.machines import Gauge
 from overwatch.state.ring import median
-from overwatch.state.run import Gauge, RunState
+from overwatch.state.run import RunState
 
 FRESH_S: Final = 5.0
 INTERVALS: Final = 3
@@ -155,6 +156,11 @@ def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -
         slowest_s=None if slowest is None else fleet.lane_step_time[slowest],
         cycle=None if rank is None else past.cycles.get(rank),
     )
+
+
+def is_known_rhythm(readings: Mapping[str, Gauge]) -> bool:
+    """Whether a lane has been read often enough to know how often it is."""
+    return any(len(gauge.times.items) > INTERVALS for gauge in readings.values())
 
 
 def _fresh_s(readings: Mapping[str, Gauge]) -> float:

@@ -77,5 +77,6 @@ def machine_problems(
     slow = machines.watched.slow
     yield from stalled(slow.stalls)
     yield from silent_processes(state, slow.silent, slow.tick)
+    yield from slow.hardware
     yield from lane_problems(fleet, machines.lanes, machines.all_bounds, limits)
     yield from regressions(slow.throughput, baseline)

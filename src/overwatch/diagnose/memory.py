@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from overwatch.events.adding import added
-from overwatch.state.run import Gauge
+from overwatch.state.machines import Gauge
 from overwatch.state.usage import Peaks
 
 LEAST_PEAKS: Final = 8

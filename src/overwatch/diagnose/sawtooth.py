@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from overwatch.events.adding import added
-from overwatch.state.run import Gauge
+from overwatch.state.machines import Gauge
 
 SWING: Final = 0.4
 """Between the level when it works and the level when it rests."""

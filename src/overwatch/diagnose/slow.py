@@ -12,9 +12,11 @@ import msgspec
 from overwatch.diagnose.bounds import Bound, judge_lanes, judge_ranks
 from overwatch.diagnose.cycle import cycles_of
 from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.hardware import hardware_problems
 from overwatch.diagnose.lanes import LaneFacts, Minutes, lanes_of, ranks_of
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.memory import MemoryTrend, memory_trend
+from overwatch.diagnose.problem import Problem
 from overwatch.diagnose.spreads import Spread, step_spreads, update_spreads
 from overwatch.diagnose.throughput import Throughput, throughput_of
 from overwatch.diagnose.watchdog import Stall, silent_sources, stalls_of
@@ -45,6 +47,8 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     stalls: tuple[Stall, ...] = ()
     silent: tuple[str, ...] = ()
     """Keys of the sources that fell silent."""
+    hardware: tuple[Problem, ...] = ()
+    """What is wrong with the machines themselves."""
     throughput: Throughput | None = None
 
 
@@ -76,6 +80,7 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
         updates=update_spreads(state),
         stalls=stalls_of(state),
         silent=silent_sources(state, tick),
+        hardware=tuple(hardware_problems(state, lanes, tick)),
         throughput=throughput_of(state.pace, before.throughput),
     )
 

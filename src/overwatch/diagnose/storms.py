@@ -42,7 +42,7 @@ def crash_storms(fleet: Fleet) -> Iterator[Problem]:
         if events < CRASHES or over < 2:
             continue
         down = on & (envs.crashed_at[: fleet.n] > 0)
-        newest = int(np.argmax(np.where(on, envs.crashed_at[: fleet.n], -1)))
+        example = _fell_last(envs.crashed_at[: fleet.n], np.where(on, counts, 0))
         yield Problem(
             code="crash-storm",
             severity="critical",
@@ -50,11 +50,17 @@ def crash_storms(fleet: Fleet) -> Iterator[Problem]:
             subject=name,
             at=fleet.state.last_at,
             message=f"crash storm: {events} crashes in {WINDOW_S}s over {over} envs",
-            hint=f"open env {int(fleet.ids[newest])}: last actions, events, traceback",
-            names=int(fleet.ids[newest]),
+            hint=f"open env {int(fleet.ids[example])}: last actions, events, traceback",
+            names=int(fleet.ids[example]),
             symptoms=int(down.sum()),
             absorbs=("env-crashed",),
         )
+
+
+def _fell_last(crashed_at: Ints, counts: Ints) -> int:
+    """Row of an env to look at, of those that crashed: the newest that is down, else who crashed most."""
+    fell = np.flatnonzero(counts)
+    return int(fell[np.lexsort((counts[fell], crashed_at[fell]))[-1]])
 
 
 def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Problem]) -> Iterator[Problem]:

@@ -74,8 +74,8 @@ class EnvCrashed(Fact, frozen=True, kw_only=True, tag="env_crashed"):
     """An environment died; it counts as crashed until it reports numbers again."""
 
     env_id: int
-    error: str
-    """The error, in one line."""
+    error: str = ""
+    """The error, in one line; empty where nobody knows it."""
     step: int | None = None
     traceback: str | None = None
     """Where it came from."""

@@ -12,7 +12,8 @@ from overwatch.projection.rows import lane_anomaly
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Bound, Host, Lane, System
 from overwatch.snapshot import Spread as SpreadView
-from overwatch.state.run import Gauge, RunState
+from overwatch.state.machines import Gauge
+from overwatch.state.run import RunState
 
 GAUGE_LIMIT_S: Final = 50.0
 """A machine reading older than this is absent: ten times the age at which it reads as old."""
@@ -112,6 +113,8 @@ def _host(readings: dict[str, Gauge], tick: int) -> Host:
         cpu_history=_history(readings, "cpu_utilization"),
         ram_used_bytes=_fresh(readings, "ram_used_bytes", tick),
         ram_total_bytes=_fresh(readings, "ram_total_bytes", tick),
+        disk_used_bytes=_fresh(readings, "disk_used_bytes", tick),
+        disk_total_bytes=_fresh(readings, "disk_total_bytes", tick),
         disk_read_bytes_per_s=_fresh(readings, "disk_read_bytes_per_s", tick),
         disk_write_bytes_per_s=_fresh(readings, "disk_write_bytes_per_s", tick),
         network_bytes_per_s=_fresh(readings, "network_bytes_per_s", tick),

@@ -161,8 +161,9 @@ def _healthy(state: RunState, judged: Judged) -> str:
         return f"run {outcome} after {state.updates} updates{because}"
     if state.updates < WARM_UP_UPDATES:
         return f"collecting; limits are judged after {WARM_UP_UPDATES} updates"
-    lanes = len(judged.bounds)
-    parts = [f"{state.envs.n} env"] if state.envs.n else []
+    lanes, unwell = len(judged.bounds), int(judged.anomalies.offenders().size)
+    envs = f"{state.envs.n - unwell} of {state.envs.n} env" if unwell else f"{state.envs.n} env"
+    parts = [envs] if state.envs.n else []
     parts += ["policy"] if state.policy else []
     parts += [f"{lanes} {'lane' if lanes == 1 else 'lanes'}"] if lanes else []
     if lanes and len(parts) > 1:

@@ -79,6 +79,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     cpu_history: tuple[float | None, ...] = ()
     ram_used_bytes: float | None = None
     ram_total_bytes: float | None = None
+    disk_used_bytes: float | None = None
+    """Of the disk that the run's checkpoints go to."""
+    disk_total_bytes: float | None = None
     disk_read_bytes_per_s: float | None = None
     disk_write_bytes_per_s: float | None = None
     network_bytes_per_s: float | None = None

@@ -36,13 +36,14 @@ from overwatch.events import (
 from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
 from overwatch.state.feed import begin, entry_of, measured, score_text
+from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth
 from overwatch.state.measure import MARK_NS, codes, measure
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
 from overwatch.state.rhythm import Phase, Rhythm
-from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
-from overwatch.state.sources import Source
+from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
+from overwatch.state.sources import Source, source_key
 from overwatch.state.stops import settle_stops
 
 _SCOPES_APART: Final = (Scope.ENV, Scope.SLOT, Scope.GPU, Scope.HOST, Scope.TOWER)
@@ -121,6 +122,7 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
         case Measured():
             measure(state, event, stamp, source.rank)
             _note_lanes(state, source, event)
+            _note_reader(state, record.origin, event)
             _note_drops(state, source, event)
         case EpisodeEnded():
             _end_episodes(state, event)
@@ -144,6 +146,8 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _stop_early(state, source, event)
         case CheckpointSaved():
             _save(state, source, event)
+        case LogLine() if event.subsystem == GPU_SUBSYSTEM:
+            _note_gpu(state, event)
         case LogLine() | FindingAcknowledged():
             pass
         case _:
@@ -157,6 +161,8 @@ def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -
     if source.rank in state.rhythms:
         state.rhythms[source.rank].begin()
     source.finished = False
+    for health in state.lane_health.values() if source.rank == 0 else ():
+        health.begin()
     for slot in event.slots:
         state.slot_names.code(slot)
     for lane_id, label in event.lanes.items():
@@ -189,6 +195,27 @@ def _note_lanes(state: RunState, source: Source, event: Measured) -> None:
     if event.scope is Scope.ENV and lane is not None:
         for word in lane.labels or ():
             state.lane_ranks[state.lane(word)] = source.rank
+
+
+def _note_reader(state: RunState, origin: Origin, event: Measured) -> None:
+    """Who reads which machines: where one of them falls silent, its reader may still speak of the others."""
+    if event.scope not in (Scope.GPU, Scope.HOST):
+        return
+    key = source_key(origin)
+    source = state.sources[key]
+    source.sampled = source.stamp
+    for lane_id in event.keys["gpu_id"].labels or () if event.scope is Scope.GPU else ():
+        lane = state.lane_ids.name(lane_id)
+        if lane in state.lanes:
+            state.lane_health.setdefault(lane, LaneHealth()).read_by = key
+
+
+def _note_gpu(state: RunState, event: LogLine) -> None:
+    """What a sampler's driver reported of a lane."""
+    lane_id = event.fields.get("lane")
+    if lane_id is None or (len(state.lane_health) >= LANES and lane_id not in state.lane_ids.names):
+        return
+    state.lane_health.setdefault(state.lane(lane_id), LaneHealth()).note(event)
 
 
 def _note_drops(state: RunState, source: Source, event: Measured) -> None:
@@ -269,7 +296,8 @@ def _crash(state: RunState, event: EnvCrashed) -> None:
     state.envs.crashed_at[row] = event.at
     state.envs.crash_tally.add(np.array([row]), event.at)
     at_step = "" if event.step is None else f" at step {event.step:,}"
-    state.envs.crashes[event.env_id] = f"crashed{at_step}: {begin(event.error)}"
+    why = f": {begin(event.error)}" if event.error.strip() else ""
+    state.envs.crashes[event.env_id] = f"crashed{at_step}{why}"
     state.crashes += 1
 
 
@@ -286,7 +314,16 @@ def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
 
 def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:
     state.checkpoint = event
+    newest = state.saves.items[-1] if state.saves.items else (0, -1)
+    # Several files of one moment are one checkpoint; the best so far is kept when it is, by no schedule.
+    if event.at > newest[0] and state.updates > newest[1] and not is_best(event.path):
+        state.saves.push((event.at, state.updates))
     _go_on(state, source, event.at)
+
+
+def is_best(path: str) -> bool:
+    """Whether a checkpoint is, by its name, the best so far and not the next of a row."""
+    return "best" in path.replace("\\", "/").rpartition("/")[2].lower()
 
 
 def _go_on(state: RunState, source: Source, at: int) -> None:

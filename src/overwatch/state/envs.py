@@ -194,6 +194,15 @@ class Envs(msgspec.Struct, kw_only=True):
         self.values[name][rows] = values
         self.times[name][rows] = at
 
+    def note_non_finite(self, rows: Ints, values: np.ndarray, name: str, at: int) -> None:
+        """Note the rows of a column whose values are not finite, where they have to be."""
+        bad = ~np.isfinite(values)
+        if not bad.any():
+            return
+        self.non_finite_at[rows[bad]] = at
+        for env_id, value in zip(self.ids[rows[bad]].tolist(), values[bad].tolist(), strict=True):
+            self.non_finite[env_id] = f"{'nan' if value != value else 'inf'} in {name}"  # noqa: PLR0124 NaN
+
     def finish_episodes(self, rows: Ints, returns: Floats, at: int) -> None:
         """Remember the returns of episodes that ended at `at`, at most one a row a call."""
         self.returns[rows, self.episodes[rows] % RETURNS] = returns

@@ -6,17 +6,27 @@ from typing import Final, NamedTuple, assert_never
 
 import numpy as np
 
-from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Kind, Metric, Scope, of_scope, parse_stage
+from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Kind, Metric, NonFinite, Scope, of_scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
-from overwatch.catalog.machine import MEMORY_USED, THROTTLE, UTILIZATION
+from overwatch.catalog.machine import (
+    DISK_TOTAL,
+    DISK_USED,
+    ECC_UNCORRECTED,
+    MEMORY_USED,
+    RAM_TOTAL,
+    RAM_USED,
+    THROTTLE,
+    UTILIZATION,
+)
 from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive
+from overwatch.state.machines import HOSTS, Gauge, HostReadings, LaneHealth, Throttle
 from overwatch.state.places import STAGE, looked_up
 from overwatch.state.policy import Many, new_series, observe, observe_conflated
 from overwatch.state.rhythm import UPDATE, Rhythm
-from overwatch.state.run import LANES, MAX_RANKS, Gauge, RunState, Throttle
+from overwatch.state.run import LANES, MAX_RANKS, RunState
 from overwatch.state.stops import settle_stops
 from overwatch.state.trends import MEASURES
 from overwatch.state.usage import Peaks, Rested
@@ -31,6 +41,8 @@ _NARROW: Final = 4
 """Bytes of whole numbers that are all below it."""
 MAX_CUSTOM = 256
 """Most policy values that no row knows."""
+_FILLS: Final = frozenset(row.name for row in (RAM_USED, RAM_TOTAL, DISK_USED, DISK_TOTAL))
+"""Readings of what fills up, which are kept for each host."""
 _COUNTERS: Final = [row for row in of_scope(Scope.RUN) if row.kind is Kind.COUNTER]
 
 
@@ -46,11 +58,7 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
         case Scope.GPU:
             _lanes(state, event, stamp)
         case Scope.HOST:
-            for name, column in event.values.items():
-                if len(column):
-                    _gauge(state.host, name, column.first(), event.at, stamp)
-                elif name in BY_NAME:
-                    state.host.pop(BY_NAME[name].short, None)
+            _host(state, event, stamp, rank)
         case Scope.RUN | Scope.LEARNER | Scope.ROLLOUTS:
             _numbers(state, event, stamp, rank)
         case Scope.TOWER:
@@ -145,7 +153,10 @@ def _envs(state: RunState, event: Measured, rank: int) -> None:
         if row is not None and row.short == "return":
             state.envs.tell_returns(told, column.array().astype(np.float64), event.at)
         elif row is not None and row.short in MEASURES:
-            state.envs.measure(row.short, told.span, column.array(), event.at)
+            values = column.array()
+            state.envs.measure(row.short, told.span, values, event.at)
+            if row.non_finite is NonFinite.CRITICAL:
+                state.envs.note_non_finite(told.rows, values, row.name, event.at)
     state.envs.report(told.span, event.at)
     state.envs.trends.sample(told, event.index, event.at, state.envs.values)
     if event.index is not None:
@@ -220,6 +231,33 @@ def _numbered(column: Column, code: Callable[[str], int]) -> tuple[int, ...]:
     return tuple([code(label) for label in column.labels])
 
 
+def _host(state: RunState, event: Measured, stamp: int, rank: int) -> None:
+    """Readings of the run as a whole, the newest of any host; those of what fills up by host too."""
+    fills: dict[str, float] = {}
+    for name, column in event.values.items():
+        if len(column):
+            value = column.first()
+            _gauge(state.host, name, value, event.at, stamp)
+            if name in _FILLS and _is_reading(value):
+                fills[name] = value
+        elif name in BY_NAME:
+            state.host.pop(BY_NAME[name].short, None)
+    node = _node(state, rank)
+    if not fills or (node not in state.hosts and len(state.hosts) >= HOSTS):
+        return
+    host = state.hosts.setdefault(node, HostReadings())
+    for name, value in fills.items():
+        _gauge(host.gauges, name, value, event.at, stamp)
+        if name in (RAM_USED.name, DISK_USED.name):
+            host.peaks.setdefault(BY_NAME[name].short, Peaks()).note(event.at, value)
+
+
+def _node(state: RunState, rank: int) -> str:
+    """The host that a rank runs on; the rank itself where it did not name one."""
+    start = state.ranks.starts.get(f"trainer/{rank:09d}")
+    return f"rank {rank}" if start is None or not start.node else start.node
+
+
 def _lanes(state: RunState, event: Measured, stamp: int) -> None:
     ids = event.keys["gpu_id"].words()
     labels, nodes = (_words(event, name, len(ids)) for name in ("label", "node"))
@@ -252,6 +290,8 @@ def _note_usage(state: RunState, lane: str, name: str, value: float, at: int) ->
         state.peaks.setdefault(lane, Peaks()).note(at, value)
     elif name == UTILIZATION.name:
         state.rested.setdefault(lane, Rested()).note(at, value)
+    elif name == ECC_UNCORRECTED.name:
+        state.lane_health.setdefault(lane, LaneHealth()).count_errors(value, at)
 
 
 def _is_reading(value: float) -> bool:

@@ -21,6 +21,7 @@ from overwatch.events import (
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
 from overwatch.state.lanes import LaneIds
+from overwatch.state.machines import Gauge, HostReadings, LaneHealth, Throttle
 from overwatch.state.overflow import OFFENDERS, Overflow
 from overwatch.state.pace import Pace
 from overwatch.state.policy import Rest, Series
@@ -35,7 +36,8 @@ FACTS = 4096
 """Facts about single envs remembered in all, whatever else the feed holds."""
 FACTS_OF_ENV = 64
 """The same about one env, so that a few busy ones do not crowd out the others."""
-READINGS = 10
+SAVES = 9
+"""Checkpoints whose times are remembered."""
 STOPS = 256
 """Early stops remembered: as many as one record of many updates can hold, and more."""
 SLOT_NAMES = 128
@@ -94,25 +96,6 @@ class Facts(msgspec.Struct, kw_only=True):
         self.total -= 1
         if not told:
             del self.by_env[env_id]
-
-
-class Gauge(msgspec.Struct, kw_only=True):
-    """One machine reading."""
-
-    value: float
-    at: int
-    stamp: int
-    history: Ring[float | None] = msgspec.field(default_factory=lambda: Ring(READINGS))
-    times: Ring[int] = msgspec.field(default_factory=lambda: Ring(READINGS))
-    """Producer's time of each reading in `history`."""
-
-
-class Throttle(msgspec.Struct, kw_only=True):
-    """Why a lane runs slower than it could, as it last said; no reason means that it does not."""
-
-    reasons: list[str]
-    at: int
-    stamp: int
 
 
 class Names(msgspec.Struct):
@@ -194,6 +177,10 @@ class RunState(msgspec.Struct, kw_only=True):
     rested: dict[str, Rested] = msgspec.field(default_factory=dict)
     """How long each lane had nothing to do, by its name."""
     host: dict[str, Gauge] = msgspec.field(default_factory=dict)
+    hosts: dict[str, HostReadings] = msgspec.field(default_factory=dict)
+    """Each machine's own readings of what fills up, by its node, or by the rank that reads it."""
+    lane_health: dict[str, LaneHealth] = msgspec.field(default_factory=dict)
+    """By the lane's name."""
     told_counts: dict[str, float] = msgspec.field(default_factory=dict)
     """The run's counters as a foreign producer keeps them itself, by short name."""
     tower: dict[str, float] = msgspec.field(default_factory=dict)
@@ -210,6 +197,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """Of the newest record of KL, the updates before its last; `None` where it tells one update."""
     checkpoint: CheckpointSaved | None = None
     """The newest one."""
+    saves: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(SAVES))
+    """(producer time, updates so far) of the newest checkpoints that a schedule may have made."""
     heeded: int = 0
     """Records folded so far that a policy may be judged by: all but those that tell of envs, lanes, phases
     and the log alone."""

@@ -54,6 +54,8 @@ class Source(msgspec.Struct, kw_only=True):
     """From each of the newest seconds with a batch to the next such second, in whole seconds."""
     drain: Drain | None = None
     """Present while data comes late because of an outage."""
+    sampled: int = 0
+    """Receive stamp of its newest readings of machines; 0 while it sent none."""
     dropped: int | None = None
     """Records its own side dropped, as it last said."""
     finished: bool = False

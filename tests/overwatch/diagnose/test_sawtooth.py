@@ -3,7 +3,7 @@
 import pytest
 
 from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
-from overwatch.state.run import Gauge
+from overwatch.state.machines import Gauge
 from tests.fakes import SECOND, START_NS
 
 

@@ -55,6 +55,15 @@ ENTRIES: Final = (
         act="Look at that host: processor, memory, disk; then at the env itself.",
     ),
     Runbook(
+        code="env-degraded",
+        means=(
+            "Some envs do worse than the others of the fleet: they earn less, pay rent for nothing, lose "
+            "seeds, or repeat one action. All of them are one finding."
+        ),
+        confirm="The board, filtered by status degraded; the reasons stand in each env's detail.",
+        act="Open the worst one, and one that is ok beside it: what differs in seed, level, or data?",
+    ),
+    Runbook(
         code="cull-storm",
         means="Seeds of one lane are culled far more often than before, and than elsewhere.",
         confirm="The gate that most of them failed, and on what, is in the hint.",

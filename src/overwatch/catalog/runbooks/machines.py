@@ -38,6 +38,57 @@ ENTRIES: Final = (
         act="Save a checkpoint now; look for tensors that are kept from step to step; shrink the batch.",
     ),
     Runbook(
+        code="gpu-lost",
+        means=(
+            "The driver no longer reaches a GPU (Xid 79: it fell off the bus), or its readings ended while "
+            "the process that reads it goes on with others. What runs on it hangs or fails."
+        ),
+        confirm="See `nvidia-smi` and `dmesg | grep -i xid` on that machine; the feed holds the driver's words.",
+        act=(
+            "Save a checkpoint from the ranks that still work, drain the machine, reset the GPU or restart "
+            "the machine; one that falls off the bus again has a fault of power, riser or board."
+        ),
+    ),
+    Runbook(
+        code="ecc-uncorrectable",
+        means=(
+            "The GPU's memory lost data that could not be corrected since this run began: its driver's "
+            "counter rose, or it reported Xid 48, 64, 94 or 95."
+        ),
+        confirm="See `nvidia-smi -q -d ECC,ROW_REMAPPER` for counters, and rows that wait to be replaced.",
+        act=(
+            "Go on from a checkpoint of before it, after the GPU was reset; where it happens again, replace "
+            "it."
+        ),
+    ),
+    Runbook(
+        code="gpu-fault",
+        means="The driver reported a fault of the GPU that is neither the program's nor lost memory.",
+        confirm="The message holds number and meaning; `dmesg` holds what came around it.",
+        act="Watch it; a fault that comes again within days needs a reset of the GPU, then another GPU.",
+    ),
+    Runbook(
+        code="host-memory",
+        means=(
+            "The machine, or the container's control group, is short of memory or will be soon at the pace "
+            "it rises. The kernel ends a process when nothing is left, mostly the trainer."
+        ),
+        confirm="The host's row shows used and total; file cache that can go at once is not counted as used.",
+        act=(
+            "Save a checkpoint. Look for what grows: a replay buffer, data workers, caches, lists of "
+            "tensors. Raise the container's limit where the machine has more."
+        ),
+    ),
+    Runbook(
+        code="disk-full",
+        means=(
+            "The disk that the run's checkpoints go to is full, will be soon, or has less room than its "
+            "newest checkpoint took."
+        ),
+        confirm="See `df -h` and `df -i` in the folder of the checkpoints, on the machine that is named.",
+        act="Remove old checkpoints and logs; keep fewer of them; write them to another disk.",
+    ),
+    Runbook(
         code="io-starvation",
         means="Lanes wait for data: the loader's queue is empty while they rest.",
         confirm="Depth of the queue, reading rate of the disk, utilisation of the lanes.",

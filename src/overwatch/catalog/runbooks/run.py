@@ -103,6 +103,18 @@ ENTRIES: Final = (
         ),
     ),
     Runbook(
+        code="checkpoints-stopped",
+        means=(
+            "Checkpoints came at regular intervals, and now more than two of them are missing while updates "
+            "go on. A failure from here on costs all that was learned since."
+        ),
+        confirm="The message names the usual interval; the feed holds the newest checkpoint with its path.",
+        act=(
+            "Look at the trainer's log for a save that failed, at the disk and its quota. A trainer that "
+            "stops saving on purpose needs nothing: acknowledge it."
+        ),
+    ),
+    Runbook(
         code="throughput-regression",
         means="The run does fewer steps a second than in its own best hour.",
         confirm="The message names both rates and the phase that grew.",

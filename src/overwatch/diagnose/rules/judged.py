@@ -16,8 +16,9 @@ from overwatch.diagnose.lanes import FRESH_S
 from overwatch.diagnose.problem import SECOND_NS, UPDATES, Patience, Problem
 from overwatch.diagnose.rules.rule import Rule
 from overwatch.diagnose.rules.where import COMPARE, UPDATED, Term
+from overwatch.state.machines import Gauge
 from overwatch.state.policy import HISTORY
-from overwatch.state.run import Gauge, RunState
+from overwatch.state.run import RunState
 
 MAX_NAMED: Final = 20
 """Envs named one by one; more of them become one finding about the fleet."""

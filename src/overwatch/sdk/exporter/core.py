@@ -19,7 +19,7 @@ from overwatch.delivery.endpoint import Signal as SignalName
 from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
-from overwatch.events import Event, Measured, scalars
+from overwatch.events import CheckpointSaved, Event, Measured, scalars
 from overwatch.journal import Signal
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.exporter.envs import global_envs
@@ -151,6 +151,8 @@ class Exporter:
 
     def _known(self, event: Event) -> Event:
         """A trainer's event with the names that its envs and lanes have in the whole run."""
+        if isinstance(event, CheckpointSaved) and self._sampler is not None:
+            self._sampler.saved(event.path)
         return self._lanes.translate(global_envs(event, self._hello.started.env_offset))
 
     def _say(self, event: Event) -> None:

@@ -38,12 +38,11 @@ class Host:
 
     def _memory(self) -> dict[str, float]:
         memory, group = psutil.virtual_memory(), self._group.memory()
-        total, used = memory.total, memory.total - memory.available
-        if group is not None and group.limit < total:
-            total = group.limit
-            used = group.used
-        values = {RAM_TOTAL.name: float(total)}
-        return values if used is None else {**values, RAM_USED.name: float(used)}
+        if group is None or group.limit >= memory.total:
+            used = float(memory.total - memory.available)
+            return {RAM_TOTAL.name: float(memory.total), RAM_USED.name: used}
+        in_use = {} if group.used is None else {RAM_USED.name: float(group.used)}
+        return {RAM_TOTAL.name: float(group.limit), **in_use}
 
     def _cpu(self) -> dict[str, float]:
         """Of the CPUs that may be used; of a quota, where it is less than they are."""

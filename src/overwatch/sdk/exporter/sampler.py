@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from overwatch.catalog import Scope
 from overwatch.events import Event, Measured, scalars
+from overwatch.sdk.exporter.disk import Disk
 from overwatch.sdk.exporter.gpus import Gpus, SampleLimits, Trainer
 from overwatch.sdk.exporter.host import Host
 from overwatch.sdk.exporter.locks import SampleLock
@@ -33,7 +34,12 @@ class Sampler:
         self._stopped = threading.Event()
         self._host_lock = SampleLock(run, "host")
         self._host = Probe("host", Host().read, self._bell)
-        self._gpus = Gpus(run, trainer or Trainer(), self._limits, self._bell)
+        trainer = trainer or Trainer()
+        disk = Disk(trainer.pid)
+        self.saved = disk.saved
+        """The run saved a checkpoint at this path."""
+        self._disk = Probe("disk", disk.read, self._bell)
+        self._gpus = Gpus(run, trainer, self._limits, self._bell)
         self._thread = threading.Thread(target=self._run, name="overwatch-sampler", daemon=True)
 
     def start(self) -> None:
@@ -44,6 +50,7 @@ class Sampler:
         """End; a sample that is being taken is not waited for."""
         self._stopped.set()
         self._host.stop()
+        self._disk.stop()
         self._gpus.stop()
         self._host_lock.release()
 
@@ -58,12 +65,15 @@ class Sampler:
         """Ask everything that is not being asked still, and say what has come."""
         at = time.time_ns()
         asked: list[Probe[object]] = list(self._gpus.ask())
-        if self._host_lock.held() and self._host.ask():
-            asked.append(self._host)
+        if self._host_lock.held():
+            asked += [probe for probe in (self._host, self._disk) if probe.ask()]
         with self._bell:
             self._bell.wait_for(lambda: not any(probe.busy for probe in asked), self._limits.gather_s)
         host = self._host.take()
-        said: list[Event] = [] if host is None or not host[1] else [_of_host(at, host)]
+        said: list[Event] = []
+        if host is not None and host[1]:
+            disk = self._disk.take()
+            said.append(_of_host(at, (host[0], host[1] if disk is None else {**host[1], **disk[1]})))
         said += self._gpus.take(at)
         for event in said:
             if not self._stopped.is_set():

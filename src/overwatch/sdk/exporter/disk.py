@@ -1,0 +1,41 @@
+"""How full the disk is that a run writes to: of its newest checkpoint, else of the folder it works in.
+
+Rules: a folder that is not on this machine's disks (an address) changes nothing; a disk may hang, so it is
+asked by a thread of its own. Must not know how readings are sent.
+"""
+
+import os
+from pathlib import Path
+
+import psutil
+
+from overwatch.catalog.machine import DISK_TOTAL, DISK_USED
+
+
+class Disk:
+    """The disk of one run of the process `pid`."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._folder: Path | None = None
+
+    def saved(self, path: str) -> None:
+        """The run saved a checkpoint here."""
+        if "://" not in path and path:
+            self._folder = Path(path).parent
+
+    def read(self) -> dict[str, float]:
+        """Values by catalogue name: what this user may have of the disk, and what is used of that."""
+        folder = self._works_in()
+        if self._folder is not None:
+            folder = folder / self._folder
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        usage = psutil.disk_usage(str(there))
+        return {DISK_USED.name: float(usage.used), DISK_TOTAL.name: float(usage.used + usage.free)}
+
+    def _works_in(self) -> Path:
+        """The trainer's folder, which paths that are relative begin in."""
+        try:
+            return Path(f"/proc/{self._pid}/cwd").readlink()
+        except OSError:
+            return Path(os.curdir).absolute()

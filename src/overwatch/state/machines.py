@@ -1,0 +1,104 @@
+"""Readings of machines, and what is remembered of them beyond the newest: peaks, faults, who reads what.
+
+Rules: a host is known by its node, a lane by its name; what a driver reports of a lane stays until it reports
+the lane back, or the run starts anew. Must not know how any of it is judged.
+"""
+
+from typing import Final
+
+import msgspec
+
+from overwatch.catalog.xids import XIDS, Kind
+from overwatch.events import LogLine
+from overwatch.state.ring import Ring
+from overwatch.state.usage import Peaks
+
+READINGS = 10
+HOSTS: Final = 1024
+GPU_SUBSYSTEM: Final = "gpu"
+"""Of the lines that a sampler logs about GPUs."""
+
+
+class Gauge(msgspec.Struct, kw_only=True):
+    """One machine reading."""
+
+    value: float
+    at: int
+    stamp: int
+    history: Ring[float | None] = msgspec.field(default_factory=lambda: Ring(READINGS))
+    times: Ring[int] = msgspec.field(default_factory=lambda: Ring(READINGS))
+    """Producer's time of each reading in `history`."""
+
+
+class Throttle(msgspec.Struct, kw_only=True):
+    """Why a lane runs slower than it could, as it last said; no reason means that it does not."""
+
+    reasons: list[str]
+    at: int
+    stamp: int
+
+
+class HostReadings(msgspec.Struct, kw_only=True):
+    """One machine of the run, by what its sampler reads."""
+
+    gauges: dict[str, Gauge] = {}
+    """By short name."""
+    peaks: dict[str, Peaks] = {}
+    """Of what fills up, by short name."""
+
+
+class LaneHealth(msgspec.Struct, kw_only=True):
+    """What is known of a lane beside its readings."""
+
+    read_by: str = ""
+    """Key of the source that last read it."""
+    lost_at: int = 0
+    """Producer's time at which the driver reported it lost; 0 while it did not."""
+    lost: str = ""
+    """The driver's words for it."""
+    memory_at: int = 0
+    """Producer's time of the newest memory error that could not be corrected; 0 while there was none."""
+    memory: str = ""
+    """The driver's words for it; empty where only the counter rose."""
+    errors: float | None = None
+    """Such errors by the driver's counter, as it was when the run first read it."""
+    newest_errors: float = 0.0
+    fault_at: int = 0
+    """Producer's time of the newest other fault of the device."""
+    fault: str = ""
+
+    def count_errors(self, total: float, at: int) -> None:
+        """Fold the driver's counter of memory errors; one that fell began again."""
+        first = total if self.errors is None else min(self.errors, total)
+        if total > max(first, self.newest_errors):
+            self.memory_at = at
+        self.errors, self.newest_errors = first, total
+
+    def note(self, line: LogLine) -> None:
+        """Fold a line that a sampler logged about this lane."""
+        match line.fields.get("state"):
+            case "lost":
+                self.lost_at, self.lost = line.at, self.lost or line.message
+            case "back":
+                self.lost_at, self.lost = 0, ""
+            case _:
+                self._note_xid(line)
+
+    def _note_xid(self, line: LogLine) -> None:
+        code = line.fields.get("xid", "")
+        xid = XIDS.get(int(code)) if code.isdecimal() and len(code) < 10 else None
+        match None if xid is None else xid.kind:
+            case Kind.LOST:
+                self.lost_at, self.lost = line.at, line.message
+            case Kind.MEMORY:
+                self.memory_at, self.memory = line.at, line.message
+            case Kind.DEVICE:
+                self.fault_at, self.fault = line.at, line.message
+            case Kind.PROGRAM | None:
+                pass
+
+    def begin(self) -> None:
+        """The run starts anew: only what is reported from here on is held against the lane."""
+        self.lost_at = self.memory_at = self.fault_at = 0
+        self.lost = self.memory = self.fault = ""
+        self.errors, self.newest_errors = None, 0.0
