@@ -31,7 +31,7 @@ from overwatch.state.run import RunState
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
 
 _NAMED: Final = 3
-SETTLED: Final = Patience(hold=10 * SECOND_NS, clear=10 * SECOND_NS, cooldown=60 * SECOND_NS)
+SETTLED: Final = Patience(hold=SECOND_NS, clear=10 * SECOND_NS, cooldown=60 * SECOND_NS)
 """Of a judgement against the fleet, of which chance makes some for a moment."""
 MAX_ENV_FINDINGS: Final = 20
 """Envs named one by one; more of one kind become one finding about the fleet."""

@@ -18,7 +18,7 @@ from overwatch.state.machines import HostReadings, LaneHealth
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
-GONE_S: Final = 8.0
+GONE_S: Final = 7.0
 """Silence of a GPU, beyond its own rhythm, that is more than one look that hung."""
 GONE_FOR_GOOD_S: Final = 30.0
 FAULT_S: Final = 600.0
@@ -89,9 +89,11 @@ def _fault(state: RunState, name: str, health: LaneHealth) -> Iterator[Problem]:
         yield _of_lane(name, "warning", health.fault_at, code="gpu-fault", message=health.fault, hint=hint)
 
 
-def _of_lane(name: str, severity: str, at: int, **said: str) -> Problem:
-    patience = STEADY if severity == "warning" else HELD
-    return Problem(severity=severity, scope="gpu", subject=name, at=at, patience=patience, **said)
+def _of_lane(name: str, severity: str, at: int, *, code: str, message: str, hint: str) -> Problem:
+    return Problem(
+        code=code, severity=severity, scope="gpu", subject=name, at=at, message=message, hint=hint,
+        patience=STEADY if severity == "warning" else HELD,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,7 @@ _FILLING: Final = (
         hint="save a checkpoint; look for what grows: replay buffers, workers, caches, kept tensors",
         soon_s=300.0,
         now_s=60.0,
-        rising_from=0.8,
+        rising_from=0.85,
         is_short=_short_of_memory,
     ),
     _Filling(

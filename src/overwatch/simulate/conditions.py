@@ -61,5 +61,15 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether only the end of an episode pays, all or nothing."""
     names: int = 0
     """New names that each update tells."""
+    gpu_state: str = ""
+    """What became of the last lane: `off-bus`, reported by its driver; `silent`, by nobody."""
+    ecc: float | None = None
+    """Uncorrected memory errors that the last lane counts; `None` where it counts none."""
+    hoarded: float = 0.0
+    """How much of the host's free memory is gone, 0 to 1."""
+    disk: float = 0.55
+    """Used share of the disk."""
+    saving: str = "all"
+    """Which checkpoints are saved: `all` of the schedule, the `best`, or `none`."""
     ailment: str = ""
-    """What is wrong with the last env: `crash`, `nan`, `silent`, `slow`, `reward` or `rent`."""
+    """What is wrong with the last env: `crash`, `nan`, `nan-column`, `silent`, `slow`, `reward` or `rent`."""

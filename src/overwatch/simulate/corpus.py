@@ -96,6 +96,8 @@ CASES: Final[tuple[Case, ...]] = (
             "crash-storm": ("env-crashed", "crash-storm"),
             "env-crash": ("env-crashed",),
             "env-nan": ("env-non-finite", "non-finite"),
+            "env-nan-column": ("env-non-finite",),
+            "gpu-off-bus": ("gpu-lost",),
             "nan": ("non-finite",),
             "silent-nan": ("non-finite",),
             "run-failed": ("run-failed",),
@@ -117,6 +119,9 @@ CASES: Final[tuple[Case, ...]] = (
             "queue-starved": ("queue-starved",),
             "small-kernels": ("bound:HOST-BOUND",),
             "training-stuck": ("training-stalled",),
+            "gpu-silent": ("gpu-lost",),
+            "ecc-errors": ("ecc-uncorrectable",),
+            "disk-full": ("disk-full",),
         },
     ),
     *_cases(
@@ -130,6 +135,9 @@ CASES: Final[tuple[Case, ...]] = (
         seconds=120,
     ),
     *_cases(Class.DRIFT, {"memory-creep": ("oom-forecast",)}, at_s=60, seconds=150),
+    *_cases(Class.DRIFT, {"host-leak": ("host-memory",), "disk-fills": ("disk-full",)}, seconds=120),
+    # The newest checkpoint is that of second 120, and they come each half minute.
+    *_cases(Class.DRIFT, {"checkpoints-end": ("checkpoints-stopped",)}, at_s=149, seconds=220),
     *_cases(Class.DRIFT, {"slowdown": ("throughput-regression",)}, at_s=170, seconds=230),
     *_cases(
         Class.POLICY,
@@ -157,14 +165,14 @@ CASES: Final[tuple[Case, ...]] = (
         {
             "cull-storm": ("cull-storm",),
             "reward-collapse": ("reward-collapse", "slow-drift"),
-            "env-reward": ("env:degraded",),
+            "env-reward": ("env-degraded",),
         },
         seconds=100,
     ),
     # Judged within an episode, so these must be of more than fifty steps.
-    Case(name="env-rent", kind=Class.FLEET, expects=("env:degraded",), rate_hz=25.0),
+    Case(name="env-rent", kind=Class.FLEET, expects=("env-degraded",), rate_hz=25.0),
     # A policy that mostly waits repeats itself for dozens of steps; a stuck env does so for hundreds.
-    Case(name="env-actions", kind=Class.FLEET, expects=("env:degraded",), rate_hz=25.0),
+    Case(name="env-actions", kind=Class.FLEET, expects=("env-degraded",), rate_hz=25.0),
     *_cases(
         Class.DRIFT,
         {
@@ -185,9 +193,11 @@ CASES: Final[tuple[Case, ...]] = (
             "solved": (),
             "sparse-rewards": (),
             "learning-rate-drop": (),
+            "buffer-fills": (),
         },
         at_s=40,
         seconds=150,
     ),
+    *_cases(Class.HARMLESS, {"odd-machine": (), "best-checkpoints": ()}, at_s=0, seconds=150),
     *(Case(name="", kind=Class.HARMLESS, seconds=150, seed=seed) for seed in (1, 2, 3)),
 )

@@ -18,11 +18,13 @@ def _ailing(word: str) -> Fault:
 ENV_FAULTS: Final[dict[str, Fault]] = {
     "env-crash": _ailing("crash"),
     "env-nan": _ailing("nan"),
+    "env-nan-column": _ailing("nan-column"),
     "env-silent": _ailing("silent"),
     "env-slow": _ailing("slow"),
     "env-reward": _ailing("reward"),
     "env-rent": _ailing("rent"),
     "env-actions": _ailing("actions"),
 }
-"""It crashes and stays down, its reward is NaN, it says nothing, its steps take six times as long, its
+"""It crashes and stays down, its reward is NaN,
+with a fact or in its column alone, it says nothing, its steps take six times as long, its
 rewards fall, it pays ten times the most rent for nothing, it does the same thing over and over."""

@@ -76,6 +76,56 @@ def slowdown(now: Conditions, _since_s: float) -> Conditions:
     return replace(now, pace=0.5 * now.pace)
 
 
+def gpu_off_bus(now: Conditions, _since_s: float) -> Conditions:
+    """The last GPU falls off the bus: its driver reports Xid 79, and its readings end."""
+    return replace(now, gpu_state="off-bus")
+
+
+def gpu_silent(now: Conditions, _since_s: float) -> Conditions:
+    """The readings of the last GPU end, and nobody reports why; the other goes on."""
+    return replace(now, gpu_state="silent")
+
+
+def ecc_errors(now: Conditions, since_s: float) -> Conditions:
+    """The last GPU cannot correct two memory errors, beside three from before the run."""
+    return replace(now, ecc=3.0 if since_s < 1 else 5.0)
+
+
+def host_leak(now: Conditions, since_s: float) -> Conditions:
+    """The host's memory fills up within 60 s."""
+    return replace(now, hoarded=max(now.hoarded, 0.99 * ramp(since_s, 60)))
+
+
+def disk_fills(now: Conditions, since_s: float) -> Conditions:
+    """The disk fills up within 60 s."""
+    return replace(now, disk=max(now.disk, 0.55 + 0.45 * ramp(since_s, 60)))
+
+
+def disk_full(now: Conditions, _since_s: float) -> Conditions:
+    """The disk has nothing left."""
+    return replace(now, disk=1.0)
+
+
+def checkpoints_end(now: Conditions, _since_s: float) -> Conditions:
+    """No checkpoint is saved any more, while updates go on."""
+    return replace(now, saving="none")
+
+
+def best_checkpoints(now: Conditions, _since_s: float) -> Conditions:
+    """Only the best policy is saved, when it is one: more and more rarely, by no schedule."""
+    return replace(now, saving="best")
+
+
+def odd_machine(now: Conditions, _since_s: float) -> Conditions:
+    """Memory is at 93 %, a large disk at 97 %, and a GPU counts three old errors; none of it changes."""
+    return replace(now, hoarded=0.87, disk=0.97, ecc=3.0)
+
+
+def buffer_fills(now: Conditions, since_s: float) -> Conditions:
+    """A replay buffer takes the host's memory to 80 % within a minute, and is full then."""
+    return replace(now, hoarded=max(now.hoarded, 0.62 * ramp(since_s, 60)))
+
+
 MACHINE_FAULTS: Final[dict[str, Fault]] = {
     "power-throttle": power_throttle,
     "memory-creep": memory_creep,
@@ -89,4 +139,14 @@ MACHINE_FAULTS: Final[dict[str, Fault]] = {
     "sawtooth": sawtooth,
     "training-stuck": training_stuck,
     "slowdown": slowdown,
+    "gpu-off-bus": gpu_off_bus,
+    "gpu-silent": gpu_silent,
+    "ecc-errors": ecc_errors,
+    "host-leak": host_leak,
+    "disk-fills": disk_fills,
+    "disk-full": disk_full,
+    "checkpoints-end": checkpoints_end,
+    "best-checkpoints": best_checkpoints,
+    "odd-machine": odd_machine,
+    "buffer-fills": buffer_fills,
 }

@@ -105,6 +105,8 @@ class Fleet:
                 reward[-1] = np.nan
                 if step % self._settings.steps_in(1) == 0:
                     return [_poison(env, at)]
+            case "nan-column":
+                reward[-1] = np.nan
             case "reward":
                 reward[-1] -= 3.0 / self._settings.steps_in(sum(EPISODE_S) / 2)
         return []

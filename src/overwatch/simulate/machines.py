@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from overwatch.catalog import Scope, find
-from overwatch.events import Column, Event, Measured, scalars
+from overwatch.events import Column, Event, LogLine, Measured, Severity, scalars
 from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice, Floats
 from overwatch.simulate.fleet import THROTTLED_CLOCK
@@ -16,6 +16,9 @@ from overwatch.simulate.settings import Settings
 
 GIB: Final = 1 << 30
 MEMORY: Final = 80 * GIB
+RAM: Final = 256.0 * GIB
+RAM_SHARE: Final = 121 / 256
+DISK: Final = 2048.0 * GIB
 CLOCK_HZ: Final = 1_980_000_000
 POWER_LIMIT_W: Final = 700.0
 LOADER: Final = 8
@@ -31,10 +34,20 @@ class Machines:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._dice = Dice(settings.seed, 4)
+        self._is_off = False
 
     def advance(self, at: int, now: Conditions) -> list[Event]:
         """The readings of one second."""
-        return [self._lanes(at, now), self._host(at, now), self._tower(at)]
+        return [*self._errors(at, now), self._lanes(at, now), self._host(at, now), self._tower(at)]
+
+    def _errors(self, at: int, now: Conditions) -> list[Event]:
+        """What the driver reports, once."""
+        if now.gpu_state != "off-bus" or self._is_off:
+            return []
+        self._is_off, lane = True, self._settings.lanes[-1]
+        message = f"Xid 79 on {lane}: GPU has fallen off the bus"
+        fields = {"lane": lane, "xid": "79"}
+        return [LogLine(at=at, severity=Severity.CRITICAL, subsystem="gpu", message=message, fields=fields)]
 
     def _lanes(self, at: int, now: Conditions) -> Measured:
         gpus = self._settings.gpus
@@ -56,14 +69,18 @@ class Machines:
             "clock_hz": clock,
             "clock_max_hz": np.full(gpus, float(CLOCK_HZ)),
         }
+        if now.ecc is not None:
+            readings["ecc_uncorrected"] = last * now.ecc
+        there = gpus - 1 if now.gpu_state else gpus
         known = {short: find(short, Scope.GPU) for short in readings}
-        values = {row.name: Column.of(readings[short]) for short, row in known.items() if row is not None}
+        values = {
+            row.name: Column.of(readings[short][:there]) for short, row in known.items() if row is not None
+        }
         throttle = find("throttle", Scope.GPU)
         if throttle is not None:
-            values[throttle.name] = Column.of_labels(_throttles(heat, capped))
-        return Measured(
-            at=at, scope=Scope.GPU, keys={"gpu_id": Column.of_labels(self._settings.lanes)}, values=values
-        )
+            values[throttle.name] = Column.of_labels(_throttles(heat, capped)[:there])
+        keys = {"gpu_id": Column.of_labels(self._settings.lanes[:there])}
+        return Measured(at=at, scope=Scope.GPU, keys=keys, values=values)
 
     def _busy(self, last: Floats, now: Conditions) -> Floats:
         """Utilisation of each lane: those that wait for a slow one rest meanwhile."""
@@ -76,8 +93,10 @@ class Machines:
         depth = (6 + min(1.0, 0.5 * next(noise))) * (1 - now.starved)
         readings = {
             "cpu_utilization": (0.62 + 0.02 * next(noise)) * (1 - 0.5 * now.starved),
-            "ram_used_bytes": 121.0 * GIB,
-            "ram_total_bytes": 256.0 * GIB,
+            "ram_used_bytes": RAM * (RAM_SHARE + (1 - RAM_SHARE) * now.hoarded),
+            "ram_total_bytes": RAM,
+            "disk_used_bytes": DISK * now.disk,
+            "disk_total_bytes": DISK,
             "disk_read_bytes_per_s": 12e6 * (1 + 0.1 * next(noise)) * (1 + 9 * now.starved),
             "disk_write_bytes_per_s": 48e6 * (1 + 0.1 * next(noise)),
             "network_bytes_per_s": 3e6 * (1 + 0.1 * next(noise)),

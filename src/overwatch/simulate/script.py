@@ -110,7 +110,7 @@ class Script:
         events += self._seeds.measured(step, at, whole=second % KEYFRAME_S == 0)
         if second:
             events += self._policy.advance(second, at, now, self._fleet.take_return())
-        if second and second % KEYFRAME_S == 0:
+        if _saves(second, now):
             path = f"checkpoints/update-{second:06d}"
             events.append(CheckpointSaved(at=at, path=path, update=second))
         return events
@@ -148,6 +148,16 @@ class Script:
             blueprint=words(blueprint[ids], tuple(BLUEPRINTS)),
             step=step,
         )
+
+
+def _saves(second: int, now: Conditions) -> bool:
+    """Whether a checkpoint is saved: by a schedule, or at powers of two where only the best are."""
+    match now.saving:
+        case "all":
+            return second > 0 and second % KEYFRAME_S == 0
+        case "best":
+            return second > 0 and second & (second - 1) == 0
+    return False
 
 
 def _level_changed(at: int, before: int, after: int) -> Event:

@@ -43,7 +43,7 @@ ENTRIES: Final = (
             "The driver no longer reaches a GPU (Xid 79: it fell off the bus), or its readings ended while "
             "the process that reads it goes on with others. What runs on it hangs or fails."
         ),
-        confirm="See `nvidia-smi` and `dmesg | grep -i xid` on that machine; the feed holds the driver's words.",
+        confirm="See `nvidia-smi` and `dmesg | grep -i xid` there; the feed holds the driver's words.",
         act=(
             "Save a checkpoint from the ranks that still work, drain the machine, reset the GPU or restart "
             "the machine; one that falls off the bus again has a fault of power, riser or board."
