@@ -15,7 +15,7 @@ REWARD: Final = Metric(
     tele=("TELE-638", "TELE-655"),
     direction=Direction.UP,
     fmt="+.3f",
-    feeds=("field:envs.*.reward",),
+    feeds=("field:envs.*.reward", "finding:env-non-finite"),
 )
 
 EPISODE_RETURN: Final = Metric(
@@ -33,7 +33,7 @@ EPISODE_RETURN: Final = Metric(
     audience=tuple(Audience),
     cadence=Cadence.EPISODE,
     depends_on=("event:episode_ended",),
-    feeds=("finding:reward-collapse", "field:aggregates.best"),
+    feeds=("finding:reward-collapse", "finding:env-degraded", "field:aggregates.best"),
 )
 
 TASK_METRIC: Final = Metric(
@@ -48,7 +48,7 @@ TASK_METRIC: Final = Metric(
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
     audience=tuple(Audience),
-    feeds=("field:aggregates.best",),
+    feeds=("finding:env-degraded", "field:aggregates.best"),
 )
 
 RENT: Final = Metric(
@@ -62,6 +62,7 @@ RENT: Final = Metric(
     tele=("TELE-654",),
     direction=Direction.DOWN,
     fmt=".3f",
+    feeds=("finding:env-degraded", "finding:env-non-finite"),
 )
 
 STEP_TIME: Final = Metric(

@@ -1,0 +1,114 @@
+"""What nothing judges, with the reason; and what each kind of event is judged by.
+
+Owns the reasons, so that a row or an event that is added is either judged or left alone on purpose. A row is
+judged where it has limits, is watched for drift, or feeds a finding or a bound; a number that must be finite
+is judged for that in any case. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+_SETTING: Final = "A setting of the run, or follows from one: what it does shows in KL, clipping and returns."
+_BESIDE: Final = "Another estimate beside one that is judged; two alarms for one thing decide no more than one."
+_SCALE: Final = "Its healthy size is the task's own, and its sign or level says nothing of trouble."
+_SHOWN: Final = "Explains others that are judged; alone it can be high or low in a healthy run."
+_WORLD: Final = (
+    "A count or share of that world's own parts, which differ with its stage; its returns are judged."
+)
+_GOODHART: Final = (
+    "It is compared with its counterpart by a person: a gap is the lesson of that world, not a fault."
+)
+_CAUSE: Final = "It becomes a fault where it slows the device down, which throttling is judged by."
+_TRAFFIC: Final = "How fast is enough depends on the work; waiting for it is judged by phases and queues."
+_COUNT: Final = "It only counts up; how fast is judged as throughput, and whether at all as a stall."
+_SERVICE: Final = (
+    "A foreign service's number without limits of its own; what waits for it is judged by queues."
+)
+_SEED: Final = "It belongs to a stage of a seed; culls and failed gates are what is judged."
+
+_BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
+    _SETTING: ("learning_rate", "clip_range", "action_std"),
+    _BESIDE: (
+        "kl_joint", "kl_max", "policy_drift_rate", "trust_region_health", "entropy_nats",
+        "value_loss_unclipped", "entropy_clip_correlation",
+    ),
+    _SCALE: (
+        "policy_loss", "total_loss", "value_mean", "value_min", "td_error_std", "reward_std",
+        "episode_length",
+    ),
+    _SHOWN: ("ratio_mean", "value_clipped"),
+    _WORLD: (
+        "reward_stage_bonus", "reward_hindsight", "scaffolds", "scaffold_delay", "reward_fossil_bonus",
+        "hypervolume", "germination_rate", "fossilise_rate",
+    ),
+    _GOODHART: ("proxy_return", "true_return", "goodhart_gap", "food_share", "survival"),
+    _SEED: ("slot alpha", "slot age", "slot grad"),
+    _CAUSE: ("gpu temperature_c",),
+    _TRAFFIC: (
+        "gpu pcie_receive_bytes_per_s", "gpu pcie_transmit_bytes_per_s", "gpu nvlink_receive_bytes_per_s",
+        "gpu nvlink_transmit_bytes_per_s", "host disk_read_bytes_per_s", "host disk_write_bytes_per_s",
+        "host network_bytes_per_s",
+    ),
+    "Part of the GPU's used memory, which is judged.": ("gpu process_memory_bytes",),
+    "All cores may be full in a healthy run; the busiest one is judged, and phases that wait for envs.": (
+        "host cpu_utilization",
+    ),
+    _COUNT: ("run updates", "run episodes", "run steps"),
+    "What the bounds of each lane cost in all; the bounds are judged.": ("run gpu_idle",),
+    "Each phase is judged by its share of the loop, and a phase that does not end as a stall.": (
+        "run phase_duration",
+    ),
+    "The alert telemetry-dropped is about it: a run is not ill because its telemetry is.": (
+        "tower sdk_dropped",
+    ),
+    "The link is judged by it: stale, lost, catching up.": ("tower data_age",),
+    _SERVICE: (
+        "learner samples", "learner sample_latency", "learner sgd_steps", "learner policy_loss",
+        "learner value_loss", "learner entropy", "learner checkpoint_duration", "learner weights_publish",
+        "learner replay_queue_depth", "rollouts queue_groups", "rollouts queue_sequences",
+        "rollouts data_age", "rollouts envs", "rollouts envs_paused",
+    ),
+}  # fmt: skip
+"""Rows by why nothing judges them: the short name, with its scope before it where that is not the policy."""
+
+UNJUDGED: Final[Mapping[str, str]] = MappingProxyType(
+    {row: reason for reason, rows in _BY_REASON.items() for row in rows}
+)
+"""The reason by row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """What a kind of event is judged by."""
+
+    findings: tuple[str, ...] = ()
+    """Codes of the findings that it can make."""
+    why_not: str = ""
+    """Why it makes none."""
+
+
+EVENTS: Final[Mapping[str, EventRow]] = MappingProxyType(
+    {
+        "run_started": EventRow(findings=("overlapping-writers",)),
+        "run_finished": EventRow(findings=("run-failed", "run-lost")),
+        "measured": EventRow(findings=("non-finite", "env-non-finite", "too-many-names")),
+        "episode_ended": EventRow(findings=("reward-collapse", "env-degraded")),
+        "action_taken": EventRow(findings=("env-degraded",)),
+        "seed_stage_changed": EventRow(findings=("cull-storm", "env-degraded")),
+        "gate_evaluated": EventRow(findings=("env-degraded",)),
+        "env_crashed": EventRow(findings=("env-crashed", "crash-storm")),
+        "envs_removed": EventRow(why_not="The trainer ended them itself; nothing of theirs is waited for."),
+        "non_finite_seen": EventRow(findings=("non-finite", "env-non-finite")),
+        "early_stopped": EventRow(findings=("early-stop", "steps-too-large")),
+        "curriculum_changed": EventRow(
+            why_not="Another task is no fault; what is judged by the past begins anew with it."
+        ),
+        "checkpoint_saved": EventRow(findings=("checkpoints-stopped", "disk-full")),
+        "finding_acknowledged": EventRow(why_not="An operator's word about a finding that is there already."),
+        "phase_ended": EventRow(findings=("training-stalled", "throughput-regression", "straggler")),
+        "log_line": EventRow(findings=("gpu-lost", "ecc-uncorrectable", "gpu-fault")),
+    }
+)
+"""By tag."""
