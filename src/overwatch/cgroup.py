@@ -82,7 +82,7 @@ class ControlGroup:
         return found
 
     def cpus(self) -> frozenset[int] | None:
-        """Numbers of the CPUs that it may run on; `None` where nothing says."""
+        """Numbers of the CPUs that it may run on; `None` where that is not given."""
         for folder, is_v2 in self._folders("cpuset"):
             names = ("cpuset.cpus.effective",) if is_v2 else ("cpuset.effective_cpus", "cpuset.cpus")
             for name in names:

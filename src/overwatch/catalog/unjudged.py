@@ -11,8 +11,10 @@ from types import MappingProxyType
 from typing import Final
 
 _SETTING: Final = "A setting of the run, or follows from one: what it does shows in KL, clipping and returns."
-_BESIDE: Final = "Another estimate beside one that is judged; two alarms for one thing decide no more than one."
-_SCALE: Final = "Its healthy size is the task's own, and its sign or level says nothing of trouble."
+_BESIDE: Final = (
+    "Another estimate beside one that is judged; two alarms for one thing decide no more than one."
+)
+_SCALE: Final = "Its healthy size is the task's own, and neither its sign nor its level means trouble."
 _SHOWN: Final = "Explains others that are judged; alone it can be high or low in a healthy run."
 _WORLD: Final = (
     "A count or share of that world's own parts, which differ with its stage; its returns are judged."

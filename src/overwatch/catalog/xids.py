@@ -1,4 +1,4 @@
-"""NVIDIA's error numbers (Xid): what each means, and what it says of the GPU."""
+"""NVIDIA's error numbers (Xid): what each means, and what it means for the GPU."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Kind(Enum):
-    """What an error says of the GPU."""
+    """What an error means for the GPU."""
 
     PROGRAM = "program"
     """The program itself usually made it; the GPU is well."""

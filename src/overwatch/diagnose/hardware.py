@@ -78,9 +78,9 @@ def _memory_errors(name: str, health: LaneHealth) -> Iterator[Problem]:
     counted = (
         f"{more:.0f} uncorrected memory {'error' if more == 1 else 'errors'} in this run" if more else ""
     )
-    said = "; ".join(part for part in (counted, health.memory) if part)
+    words = "; ".join(part for part in (counted, health.memory) if part)
     hint = "stop trusting what it computed since; reset the GPU, and replace it where it happens again"
-    yield _of_lane(name, "critical", health.memory_at, code="ecc-uncorrectable", message=said, hint=hint)
+    yield _of_lane(name, "critical", health.memory_at, code="ecc-uncorrectable", message=words, hint=hint)
 
 
 def _fault(state: RunState, name: str, health: LaneHealth) -> Iterator[Problem]:
@@ -169,16 +169,16 @@ def _full(state: RunState, node: str, host: HostReadings, filling: _Filling, tic
         return
     severity = filling.is_short(used.value, total.value, state)
     share, left = used.value / total.value, max(0.0, total.value - used.value)
-    said = f"{filling.what} of {node} {share:.0%} full, {left / GIB:.1f} GiB left"
+    words = f"{filling.what} of {node} {share:.0%} full, {left / GIB:.1f} GiB left"
     trend = memory_trend(used, host.peaks.get(filling.used), total.value)
     if trend is not None and share >= filling.rising_from and trend.oom_s <= filling.soon_s:
         soon = trend.oom_s <= filling.now_s and share >= 0.9
         severity = "critical" if soon or severity == "critical" else "warning"
-        said += f"; full in about {duration(trend.oom_s)}"
+        words += f"; full in about {duration(trend.oom_s)}"
     if severity is None:
         return
     yield Problem(
-        code=filling.code, severity=severity, scope="host", subject=node, at=used.at, message=said,
+        code=filling.code, severity=severity, scope="host", subject=node, at=used.at, message=words,
         hint=filling.hint, patience=STEADY,
     )  # fmt: skip
 

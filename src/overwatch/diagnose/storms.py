@@ -58,7 +58,7 @@ def crash_storms(fleet: Fleet) -> Iterator[Problem]:
 
 
 def _fell_last(crashed_at: Ints, counts: Ints) -> int:
-    """Row of an env to look at, of those that crashed: the newest that is down, else who crashed most."""
+    """Row of an env that crashed: the newest that is down, else the one that crashed most."""
     fell = np.flatnonzero(counts)
     return int(fell[np.lexsort((counts[fell], crashed_at[fell]))[-1]])
 

@@ -75,7 +75,7 @@ class EnvCrashed(Fact, frozen=True, kw_only=True, tag="env_crashed"):
 
     env_id: int
     error: str = ""
-    """The error, in one line; empty where nobody knows it."""
+    """The error, in one line; empty where it is not known."""
     step: int | None = None
     traceback: str | None = None
     """Where it came from."""

@@ -62,7 +62,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     names: int = 0
     """New names that each update tells."""
     gpu_state: str = ""
-    """What became of the last lane: `off-bus`, reported by its driver; `silent`, by nobody."""
+    """What became of the last lane: `off-bus`, reported by its driver; `silent`, without a report."""
     ecc: float | None = None
     """Uncorrected memory errors that the last lane counts; `None` where it counts none."""
     hoarded: float = 0.0

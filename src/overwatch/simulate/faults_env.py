@@ -26,5 +26,5 @@ ENV_FAULTS: Final[dict[str, Fault]] = {
     "env-actions": _ailing("actions"),
 }
 """It crashes and stays down, its reward is NaN,
-with a fact or in its column alone, it says nothing, its steps take six times as long, its
+with a fact or in its column alone, it is silent, its steps take six times as long, its
 rewards fall, it pays ten times the most rent for nothing, it does the same thing over and over."""

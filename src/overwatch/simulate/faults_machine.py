@@ -82,7 +82,7 @@ def gpu_off_bus(now: Conditions, _since_s: float) -> Conditions:
 
 
 def gpu_silent(now: Conditions, _since_s: float) -> Conditions:
-    """The readings of the last GPU end, and nobody reports why; the other goes on."""
+    """The readings of the last GPU end, and nothing reports why; the other goes on."""
     return replace(now, gpu_state="silent")
 
 

@@ -198,7 +198,7 @@ def _note_lanes(state: RunState, source: Source, event: Measured) -> None:
 
 
 def _note_reader(state: RunState, origin: Origin, event: Measured) -> None:
-    """Who reads which machines: where one of them falls silent, its reader may still speak of the others."""
+    """Which source reads which machines: where one falls silent, its reader may go on with others."""
     if event.scope not in (Scope.GPU, Scope.HOST):
         return
     key = source_key(origin)

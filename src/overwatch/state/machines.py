@@ -1,4 +1,4 @@
-"""Readings of machines, and what is remembered of them beyond the newest: peaks, faults, who reads what.
+"""Readings of machines, and what is kept of them beyond the newest: peaks, faults, the source that reads.
 
 Rules: a host is known by its node, a lane by its name; what a driver reports of a lane stays until it reports
 the lane back, or the run starts anew. Must not know how any of it is judged.
@@ -31,7 +31,7 @@ class Gauge(msgspec.Struct, kw_only=True):
 
 
 class Throttle(msgspec.Struct, kw_only=True):
-    """Why a lane runs slower than it could, as it last said; no reason means that it does not."""
+    """Why a lane runs slower than it could, as last reported; no reason means that it does not."""
 
     reasons: list[str]
     at: int

@@ -52,6 +52,35 @@ def test_crashes_one_after_another_are_one_storm() -> None:
     assert found["env-crashed"].subject == "3"
 
 
+def test_the_example_of_a_storm_is_an_env_that_crashed() -> None:
+    """Also when all of them are back: the hint leads to the one that crashed most, never to another."""
+    events: list[Event] = [_steps(START_NS)]
+    events += [fakes.crashed(START_NS + (i + 1) * SECOND, (40, 44, 44, 50, 44, 40)[i]) for i in range(6)]
+    back = _problems([*events, _steps(START_NS + 10 * SECOND)])["crash-storm"]
+    down = _problems([*events, _steps(START_NS + 10 * SECOND), fakes.crashed(START_NS + 11 * SECOND, 61)])
+
+    assert (back.names, back.symptoms) == (44, 0)
+    assert back.hint.startswith("open env 44:")
+    assert (down["crash-storm"].names, down["crash-storm"].symptoms) == (61, 1)
+
+
+@pytest.mark.parametrize("error", ["", "  "])
+def test_a_crash_without_words_counts(error: str) -> None:
+    """It is a finding, a status and a storm like any other."""
+    events: list[Event] = [_steps(START_NS)]
+    one = _held([*events, fakes.crashed(START_NS + SECOND, 3, error)])
+    (item,) = one.assessment.findings.values()
+    storm = _problems([*events, *(fakes.crashed(START_NS + i * SECOND, 32 + i, error) for i in range(1, 7))])
+
+    assert (item.problem.code, item.problem.subject, item.problem.message) == (
+        "env-crashed",
+        "3",
+        "crashed at step 12",
+    )
+    assert one.anomalies.status(3) == "crashed"
+    assert set(storm) == {"crash-storm"}
+
+
 def test_a_cull_storm_is_about_its_lane() -> None:
     """Nine culls over four envs where there was hardly one: told with the usual rate and the failing gate."""
     events: list[Event] = [_steps(START_NS), _cull(START_NS + SECOND, 7)]

@@ -188,3 +188,21 @@ def test_a_healthy_run_says_what_is_judged() -> None:
 
     events += [lane_readings(START_NS, ["gpu0", "gpu1"], utilization=[0.9, 0.9])]
     assert _shown(events, for_s=1).verdict.text == "2 env, policy and 2 lanes healthy"
+
+
+def test_the_header_counts_the_envs_that_are_well() -> None:
+    """One degraded env is no critical, and hidden by no green header: one finding, and the header's count."""
+    events: list[Event] = [fakes.started(START_NS)]
+    for i in range(40):
+        at = START_NS + i * SECOND
+        failed = GateEvaluated(at=at, env_id=5, slot="s", seed_id="s", gate="G2", passed=False)
+        steps, update = fakes.envs(at, range(16), 3 * i), fakes.policy(at, i + 1, entropy=0.5)
+        events += [steps, update, *([failed] if i > 25 else [])]
+    at_once, later = _shown(events, for_s=0.2), _shown(events, for_s=5.0)
+
+    assert [row.status for row in later.envs].count("degraded") == 1
+    assert "15 of 16 env" in at_once.verdict.text
+    (finding,) = [finding for finding in later.findings if finding.code == "env-degraded"]
+    assert (finding.severity, finding.symptoms) == ("warning", 1)
+    assert finding.message.startswith("1 of 16 envs degraded: env 5: ")
+    assert "degraded" in later.verdict.text

@@ -67,9 +67,9 @@ def _verdicts(found: list[str], notes: list[tuple[str, bool]]) -> Iterator[Verdi
         if not trouble:
             yield ok(AREA, f"{text}; GPU rows stay absent")
             continue
-        said, _, fix = text.partition("; ")
+        found_so, _, fix = text.partition("; ")
         make = warning if found or "pip install" in fix else failure
-        yield make(AREA, said, fix or "look whether nvidia-smi shows it")
+        yield make(AREA, found_so, fix or "look whether nvidia-smi shows it")
     if not found and not notes:
         yield warning(
             AREA, "the driver has no GPU", "set CUDA_VISIBLE_DEVICES, or give the container its GPUs"

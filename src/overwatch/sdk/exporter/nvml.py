@@ -99,7 +99,7 @@ def load(files: Iterable[Path], unread: Unread) -> ModuleType | None:
 
 
 def _refused(error: Exception, files: Iterable[Path], unread: Unread) -> None:
-    """Tell a driver that is not there from one that cannot be read."""
+    """Distinguish a driver that is not there from one that cannot be read."""
     is_there = any(path.exists() for path in files)
     match getattr(error, "value", None):
         case code if code == _NO_LIBRARY:

@@ -1,4 +1,4 @@
-"""NVIDIA's error numbers, and what becomes of a GPU, as lines of log. Pure; must not know who reads them."""
+"""NVIDIA's error numbers, and what becomes of a GPU, as lines of log. Pure; must not know what reads them."""
 
 from typing import Final
 
