@@ -2,18 +2,23 @@
 
 import fcntl
 import os
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
+import psutil
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 import overwatch.sdk
 from overwatch.catalog import Scope
-from overwatch.events import Measured
+from overwatch.events import Event, Measured
+from overwatch.sdk.exporter.disk import Disk
 from overwatch.sdk.exporter.gpus import SampleLimits, Trainer, look_around
 from overwatch.sdk.exporter.host import Host
 from overwatch.sdk.exporter.locks import SampleLock
+from overwatch.sdk.exporter.sampler import Sampler
 from tests.overwatch.sdk.sink import http_sink
 from tests.real.fake_nvml.machine import (
     DRIVER_NOT_LOADED,
@@ -257,6 +262,75 @@ def test_a_page_that_is_not_there_has_no_lanes() -> None:
     trainer = Trainer(node="n1", env={"OVERWATCH_DCGM_URL": "http://127.0.0.1:1/metrics"})
 
     assert look_around(trainer, 5.0).lanes == ()
+
+
+def test_the_disk_is_that_of_the_newest_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else that of the trainer's folder; a relative path begins there, an address is on no disk of ours."""
+    asked = list[str]()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "saved").mkdir()
+
+    def usage(path: str) -> SimpleNamespace:
+        asked.append(path)
+        return SimpleNamespace(used=30, free=50, total=100)
+
+    monkeypatch.setattr(psutil, "disk_usage", usage)
+    disk = Disk(os.getpid())
+    values = disk.read()
+    for path in ("saved/one.pt", "not/there/yet.pt", "/nowhere/else/x", "s3://bucket/key", ""):
+        disk.saved(path)
+        disk.read()
+
+    here = str(tmp_path)
+    assert values == {"system.filesystem.usage": 30.0, "system.filesystem.limit": 80.0}
+    assert asked == [here, f"{here}/saved", here, "/", "/", "/"]
+
+
+def test_a_checkpoint_leads_the_sampler_to_its_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a real exporter: the readings of the host hold the disk's, and the row is that disk's."""
+    for name in ("XDG_RUNTIME_DIR", "OVERWATCH_SPOOL_DIR", "OVERWATCH_RING_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with http_sink() as sink:
+        run = overwatch.sdk.start(endpoint=sink.endpoint)
+        run.checkpoint_saved(str(tmp_path / "c.pt"))
+        sink.wait(
+            lambda sink: any("system.filesystem.usage" in event.values for event in sink.events(Measured))
+        )
+        assert run.close(5.0).delivered
+        event = next(e for e in sink.events(Measured) if "system.filesystem.usage" in e.values)
+    assert event.scope is Scope.HOST
+    assert (
+        0 < event.values["system.filesystem.usage"].first() <= event.values["system.filesystem.limit"].first()
+    )
+
+
+def test_a_disk_that_hangs_leaves_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its readings are missing; memory and processors are read on."""
+    told, hang, ended = list[Event](), threading.Event(), threading.Event()
+
+    def never(_path: str) -> None:
+        hang.set()
+        ended.wait()
+
+    monkeypatch.setattr(psutil, "disk_usage", never)
+    enough = threading.Event()
+
+    def tell(event: Event) -> None:
+        told.append(event)
+        if sum(isinstance(one, Measured) for one in told) >= 3:
+            enough.set()
+
+    sampler = Sampler(
+        "hanging", tell, Trainer(pid=os.getpid(), env={}), SampleLimits(interval_s=0.05, gather_s=0.01)
+    )
+    sampler.start()
+    try:
+        assert hang.wait(20)
+        assert enough.wait(20)
+    finally:
+        sampler.stop()
+        ended.set()
+    assert all("system.filesystem.usage" not in event.values for event in told if isinstance(event, Measured))
 
 
 def test_rates_begin_with_the_second_reading() -> None:
