@@ -24,6 +24,13 @@ GONE_FOR_GOOD_S: Final = 30.0
 FAULT_S: Final = 600.0
 """How long a fault that a GPU lives with is held against it."""
 GIB: Final = 1 << 30
+SHORT: Final = 0.95
+"""Used share from which memory, or a disk that is not large, is short."""
+OUT: Final = 0.98
+"""Used share of memory from which a process is likely to be ended."""
+SMALL_ROOM: Final = 20 * GIB
+NO_ROOM: Final = GIB
+"""Bytes left on a disk below which it is short, and as good as full."""
 LEAST_SAVES: Final = 4
 """Checkpoints from which on there is a schedule."""
 OVERDUE: Final = 2.0
@@ -118,18 +125,18 @@ class _Filling:
 
 def _short_of_memory(used: float, total: float, _state: RunState) -> str | None:
     """A kernel ends processes when nothing is left; a full page cache is not counted as used."""
-    if used >= 0.98 * total:
+    if used >= OUT * total:
         return "critical"
-    return "warning" if used >= 0.95 * total else None
+    return "warning" if used >= SHORT * total else None
 
 
 def _short_of_disk(used: float, total: float, state: RunState) -> str | None:
     """By bytes too: a twentieth of a large disk is much."""
     saved = state.checkpoint.size_bytes if state.checkpoint is not None else None
     left = total - used
-    if used >= 0.95 * total and left < GIB:
+    if used >= SHORT * total and left < NO_ROOM:
         return "critical"
-    if (saved or 0) > left or (used >= 0.95 * total and left < 20 * GIB):
+    if (saved or 0) > left or (used >= SHORT * total and left < SMALL_ROOM):
         return "warning"
     return None
 

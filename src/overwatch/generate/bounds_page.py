@@ -4,7 +4,7 @@ from typing import Final
 
 from overwatch.catalog.bounds import ROWS, BoundRow
 from overwatch.catalog.phases import Phase, words_of
-from overwatch.diagnose import cycle, throughput, watchdog
+from overwatch.diagnose import cycle, hardware, lanes, throughput, watchdog
 from overwatch.diagnose.bounds import device, learning, waiting
 from overwatch.diagnose.held import FORECAST_NS, HOLD_NS
 from overwatch.diagnose.limits import AnomalyLimits
@@ -43,6 +43,7 @@ def bounds_page() -> str:
         _signals(),
         _time(),
         _stalls(),
+        _failing(),
         _output(),
     )
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
@@ -119,6 +120,24 @@ def _stalls() -> str:
 A run that told its end is over, whatever the silence; one whose spool drains is CATCHING UP, with the age of
 what is shown. An interval is that between two seconds in which somebody spoke, so what is told together counts
 once.
+"""  # noqa: E501 numbers make the words
+
+
+def _failing() -> str:
+    return f"""\
+## Machines that fail or fill up
+
+| finding | when |
+|---|---|
+| `gpu-lost` | the driver reports Xid 79, or that it no longer reaches a GPU; or its readings ended {hardware.GONE_S:g} s ago and for more than {lanes.INTERVALS} of their own intervals, while the process that read it still reads another GPU or the host (a warning, critical after {hardware.GONE_FOR_GOOD_S:g} s) |
+| `ecc-uncorrectable` | the counter of uncorrected memory errors rose since the run first read it, or the driver reports Xid 48, 64, 94 or 95. What was counted before is another run's |
+| `gpu-fault` | another Xid of the device (8, 61 to 63, 74, 92, 119, 120, 154), for {hardware.FAULT_S / 60:g} minutes. Those that a program makes (13, 31, 43, 45) are lines of the feed only |
+| `host-memory` | {hardware.SHORT:.0%} of the host's memory is used, critical from {hardware.OUT:.0%}; or it rises and is full within 5 minutes, critical within 60 s. In a container it is that of the control group with the smallest limit, without file cache that can go at once |
+| `disk-full` | {hardware.SHORT:.0%} of the disk is used and less than {hardware.SMALL_ROOM >> 30} GiB is left, critical below {hardware.NO_ROOM >> 30} GiB; or it is full within an hour; or the newest checkpoint was larger than what is left. It is the disk of the newest checkpoint, else of the trainer's folder |
+| `checkpoints-stopped` | {hardware.LEAST_SAVES} or more checkpoints came regularly, and now more than {hardware.OVERDUE:g} times the longest pause has passed, in time and in updates. What is called `best` is saved by no schedule |
+
+Each host and each GPU is judged by itself. A GPU that is there and cannot be read, or one reading of it, is a
+line of the feed with its reason, and in `overwatch doctor`; it takes no other GPU with it.
 """  # noqa: E501 numbers make the words
 
 
