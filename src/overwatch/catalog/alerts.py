@@ -71,14 +71,12 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
     FindingAlert(
         code="gpu-lost",
         area=_MACHINE,
-        severity="critical",
         hold_s=15,
         summary="A GPU of a run can no longer be reached.",
     ),
     FindingAlert(
         code="ecc-uncorrectable",
         area=_MACHINE,
-        severity="critical",
         hold_s=15,
         summary="The memory of a GPU lost data that could not be corrected.",
     ),

@@ -97,6 +97,7 @@ OPENTELEMETRY: Final = (
     _theirs("hw.type", "string", "Kind of the component.", "gpu"),
     _theirs("error.type", "string", "Class of the error.", "uncorrected", stability="stable"),
     _theirs("system.memory.state", "string", "State of the memory.", "used"),
+    _theirs("system.filesystem.state", "string", "State of the filesystem.", "used"),
 )
 """Defined by OpenTelemetry's semantic conventions 1.44.0."""
 

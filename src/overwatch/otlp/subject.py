@@ -24,7 +24,13 @@ NEEDS: Final = {
 
 _TOTALS: Final = {"system.memory.usage": ("system.memory.state", "used")}
 """Host rows that come split by an attribute, and the part that is meant."""
-_SPLITS: Final = frozenset({"cpu", "cpu.mode", "cpu.logical_number", "state", "system.memory.state"})
+_SPLITS: Final = frozenset(
+    {
+        "cpu", "cpu.mode", "cpu.logical_number", "state", "system.memory.state", "device", "mountpoint",
+        "system.device", "system.filesystem.mountpoint",
+    }
+)  # fmt: skip
+"""Attributes of parts: one core, one state, one of several disks of which none is known as the run's own."""
 
 
 def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:

@@ -63,7 +63,7 @@ def _span(name: str, attributes: dict[str, Value]) -> ExportTraceServiceRequest:
         (_log("overwatch.no_such", {}), ("violation", "missing_event")),
         (_log("overwatch.env_crashed", _CRASH | {"mine": 1}), ("violation", "missing_attribute")),
         (_log("overwatch.env_crashed", _CRASH | {"overwatch.step": "7"}), ("violation", "type_mismatch")),
-        (_log("overwatch.env_crashed", {"overwatch.env.id": 3}),
+        (_log("overwatch.env_crashed", {"overwatch.error": "boom"}),
          ("violation", "required_attribute_not_present")),
         (_log("overwatch.env_crashed", _CRASH, at=0), ("violation", "missing_timestamp")),
         (_log("", {"event.name": "overwatch.env_crashed", **_CRASH}), ("improvement", "legacy_event_name")),
