@@ -140,7 +140,7 @@ def test_the_first_version_has_a_tree_for_each_controller(tmp_path: Path) -> Non
 
 
 def test_a_limit_above_what_can_be_seen_is_known_in_the_first_version(tmp_path: Path) -> None:
-    """The kernel tells a group of v1 the smallest limit that holds for it."""
+    """The kernel gives a group of v1 the smallest limit that holds for it."""
     group = v1(
         tmp_path,
         {

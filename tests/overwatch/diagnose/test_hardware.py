@@ -25,7 +25,7 @@ from tests import fakes
 from tests.fakes import SECOND, START_NS
 
 GIB = float(1 << 30)
-Told = Callable[[int], list[Event]]
+Producer = Callable[[int], list[Event]]
 
 
 def at(second: float) -> int:
@@ -56,14 +56,14 @@ def line(second: int, lane: str, **fields: str) -> Event:
     )  # fmt: skip
 
 
-def run(seconds: int, *producers: Told) -> Iterator[tuple[int, dict[str, Problem]]]:
+def run(seconds: int, *producers: Producer) -> Iterator[tuple[int, dict[str, Problem]]]:
     """What is open after each second, by code; each producer is one rank."""
     state: RunState | None = None
     before = Assessment()
     for second in range(seconds):
-        for rank, told in enumerate(producers):
+        for rank, producer in enumerate(producers):
             origin = Origin(run_id="r", epoch=f"e{rank}", ours=True, rank=rank)
-            for event in told(second):
+            for event in producer(second):
                 record = Record(origin=origin, event=event, seq=None)
                 state = state or new_run(record)
                 apply(state, record, event.at)
@@ -76,7 +76,7 @@ def run(seconds: int, *producers: Told) -> Iterator[tuple[int, dict[str, Problem
         )
 
 
-def last(seconds: int, *producers: Told) -> dict[str, Problem]:
+def last(seconds: int, *producers: Producer) -> dict[str, Problem]:
     """What is open at the end."""
     return list(run(seconds, *producers))[-1][1]
 
@@ -84,11 +84,11 @@ def last(seconds: int, *producers: Told) -> dict[str, Problem]:
 def test_an_xid_79_is_a_lost_gpu_at_once() -> None:
     """Also where a page goes on with the readings that it had; until the run starts anew."""
 
-    def told(second: int) -> list[Event]:
+    def producer(second: int) -> list[Event]:
         begun = [RunStarted(at=at(second))] if second in (0, 40) else []
         return [*begun, gpus(second), *([line(second, "gpu1", xid="79")] if second == 10 else [])]
 
-    open_by = dict(run(50, told))
+    open_by = dict(run(50, producer))
 
     assert "gpu-lost" not in open_by[9]
     problem = open_by[11]["gpu-lost"]
@@ -101,12 +101,12 @@ def test_an_xid_79_is_a_lost_gpu_at_once() -> None:
 def test_a_gpu_that_its_driver_gives_back_is_lost_no_longer() -> None:
     """By the driver's own word for both."""
 
-    def told(second: int) -> list[Event]:
+    def producer(second: int) -> list[Event]:
         states = {10: "lost", 20: "back"}
         word = [line(second, "gpu1", state=states[second])] if second in states else []
         return [gpus(second, ("gpu0",) if 10 <= second < 20 else ("gpu0", "gpu1")), *word]
 
-    open_by = dict(run(30, told))
+    open_by = dict(run(30, producer))
 
     assert "gpu-lost" in open_by[12]
     assert "gpu-lost" not in open_by[29]
@@ -116,7 +116,7 @@ def test_a_gpu_that_its_driver_gives_back_is_lost_no_longer() -> None:
 def test_a_gpu_whose_readings_end_alone_is_lost(other: str) -> None:
     """Its reader goes on with another GPU, or with the host: a warning, then critical."""
 
-    def told(second: int) -> list[Event]:
+    def producer(second: int) -> list[Event]:
         there = ("gpu0", "gpu1") if second < 20 else ("gpu0",)
         if other == "sibling":
             return [gpus(second, there)]
@@ -125,7 +125,7 @@ def test_a_gpu_whose_readings_end_alone_is_lost(other: str) -> None:
             *([gpus(second)] if second < 20 else []),
         ]
 
-    open_by = dict(run(60, told))
+    open_by = dict(run(60, producer))
 
     assert "gpu-lost" not in open_by[24]
     assert open_by[30]["gpu-lost"].severity == "warning"
@@ -152,11 +152,11 @@ def test_gpus_of_a_process_that_is_gone_are_not_lost() -> None:
 def test_gpus_that_are_read_rarely_are_not_lost() -> None:
     """Every twenty seconds, or once so far, while the host is read each second."""
 
-    def told(second: int) -> list[Event]:
+    def producer(second: int) -> list[Event]:
         rarely = [gpus(second)] if second % 20 == 0 else []
         return [host(second, ram_used_bytes=GIB, ram_total_bytes=8 * GIB), *rarely]
 
-    assert all("gpu-lost" not in found for _, found in run(110, told))
+    assert all("gpu-lost" not in found for _, found in run(110, producer))
 
 
 @pytest.mark.parametrize("xid", ["48", "64", "94", "95"])
@@ -170,16 +170,16 @@ def test_memory_that_lost_data_by_the_drivers_word(xid: str) -> None:
 def test_memory_errors_count_from_the_run_on() -> None:
     """What a driver counted before is another run's; after a reload it counts anew from 0."""
 
-    def told(counts: tuple[float, float, float]) -> Told:
+    def producer(counts: tuple[float, float, float]) -> Producer:
         return lambda second: [
             gpus(second, ecc_uncorrected=[0.0, counts[0 if second < 5 else 1 if second < 10 else 2]])
         ]
 
-    assert "ecc-uncorrectable" not in last(15, told((3.0, 3.0, 3.0)))
-    assert "ecc-uncorrectable" not in last(15, told((3.0, 0.0, 0.0)))
-    problem = last(15, told((3.0, 3.0, 5.0)))["ecc-uncorrectable"]
+    assert "ecc-uncorrectable" not in last(15, producer((3.0, 3.0, 3.0)))
+    assert "ecc-uncorrectable" not in last(15, producer((3.0, 0.0, 0.0)))
+    problem = last(15, producer((3.0, 3.0, 5.0)))["ecc-uncorrectable"]
     assert problem.message == "2 uncorrected memory errors in this run"
-    assert "1 uncorrected memory error " in last(15, told((3.0, 0.0, 1.0)))["ecc-uncorrectable"].message
+    assert "1 uncorrected memory error " in last(15, producer((3.0, 0.0, 1.0)))["ecc-uncorrectable"].message
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_other_errors_of_a_device_are_a_warning_for_a_while(xid: str, code: str 
         assert found[code].severity == "warning"
 
 
-def full(used: Callable[[int], float], total: float, what: str) -> Told:
+def full(used: Callable[[int], float], total: float, what: str) -> Producer:
     """A host of which something fills up."""
     return lambda second: [host(second, **{f"{what}_used_bytes": used(second), f"{what}_total_bytes": total})]
 
@@ -225,20 +225,20 @@ def test_memory_that_rises_is_forecast() -> None:
 
 def test_memory_that_rises_and_stays_is_none() -> None:
     """A buffer that fills to four fifths and is full then."""
-    told = full(lambda second: min(0.3 + 0.01 * second, 0.8) * 64 * GIB, 64 * GIB, "ram")
+    producer = full(lambda second: min(0.3 + 0.01 * second, 0.8) * 64 * GIB, 64 * GIB, "ram")
 
-    assert all(not found for _, found in run(90, told))
+    assert all(not found for _, found in run(90, producer))
 
 
 def test_hosts_are_judged_one_by_one() -> None:
     """Two nodes whose readings come in turn: the one that is short is named, the other is not."""
 
-    def node(name: str, used: float) -> Told:
-        def told(second: int) -> list[Event]:
+    def node(name: str, used: float) -> Producer:
+        def producer(second: int) -> list[Event]:
             begun = [RunStarted(at=at(second), node=name)] if second == 0 else []
             return [*begun, host(second, ram_used_bytes=used * GIB, ram_total_bytes=64 * GIB)]
 
-        return told
+        return producer
 
     found = last(15, node("n1", 10.0), node("n2", 63.9))
 
@@ -270,27 +270,27 @@ def test_a_disk_that_is_full(used: float, total: float, severity: str | None) ->
 def test_a_disk_without_room_for_the_next_checkpoint() -> None:
     """However much else it has."""
 
-    def told(second: int) -> list[Event]:
+    def producer(second: int) -> list[Event]:
         saved = CheckpointSaved(at=at(second), path="c", size_bytes=int(60 * GIB))
         return [
             host(second, disk_used_bytes=150 * GIB, disk_total_bytes=200 * GIB),
             *([saved] if second == 3 else []),
         ]
 
-    assert last(10, told)["disk-full"].severity == "warning"
+    assert last(10, producer)["disk-full"].severity == "warning"
 
 
 def test_readings_that_are_old_judge_nothing() -> None:
     """A host that was full when it was last read."""
-    told = full(lambda _: 64 * GIB, 64 * GIB, "ram")
+    producer = full(lambda _: 64 * GIB, 64 * GIB, "ram")
     found = last(
-        40, lambda second: told(second) if second < 5 else [fakes.policy(at(second), second, entropy=0.5)]
+        40, lambda second: producer(second) if second < 5 else [fakes.policy(at(second), second, entropy=0.5)]
     )
 
     assert "host-memory" not in found
 
 
-def saving(seconds: set[int], path: str = "ckpt-{}") -> Told:
+def saving(seconds: set[int], path: str = "ckpt-{}") -> Producer:
     """An update a second, and checkpoints at some of them."""
     return lambda second: [
         fakes.policy(at(second), second + 1, entropy=0.5),
@@ -326,14 +326,14 @@ def test_the_best_policy_is_saved_by_no_schedule() -> None:
 def test_several_files_of_one_checkpoint_are_one() -> None:
     """Of all ranks, or of the model and its optimiser."""
 
-    def told(second: int) -> list[Event]:
+    def producer(second: int) -> list[Event]:
         files = [CheckpointSaved(at=at(second) + n, path=f"part-{n}") for n in range(4)]
         return [
             fakes.policy(at(second), second + 1, entropy=0.5),
             *(files if second % 10 == 0 and second < 60 else []),
         ]
 
-    open_by = dict(run(90, told))
+    open_by = dict(run(90, producer))
 
     assert "checkpoints-stopped" not in open_by[69]
     assert "checkpoints-stopped" in open_by[75]

@@ -9,7 +9,15 @@ from overwatch.generate.corpus import PAGE, Result, corpus_page, run
 from overwatch.simulate.corpus import CASES, Case, Class
 
 ROOT = Path(__file__).parents[3]
-SOON = ("env-crash", "silent-nan", "kl-high", "steps-too-large", "entropy-collapse", "early-stops")
+SOON = (
+    "env-crash",
+    "silent-nan",
+    "kl-high",
+    "steps-too-large",
+    "entropy-collapse",
+    "gpu-off-bus",
+    "early-stops",
+)
 """A few of each kind, for every day; `make long` does them all."""
 
 

@@ -200,11 +200,11 @@ def test_each_trouble_of_a_gpu_has_its_own_verdict(
     for name, value in machine.environment().items():
         monkeypatch.setenv(name, value)
 
-    told = list(gpus.gpus(tmp_path / "none", tmp_path / "none"))
+    verdicts = list(gpus.gpus(tmp_path / "none", tmp_path / "none"))
 
-    assert found in told[-1].found
-    assert told[-1].state is state
-    assert (told[-1].fix == "") is (state is State.OK)
+    assert found in verdicts[-1].found
+    assert verdicts[-1].state is state
+    assert (verdicts[-1].fix == "") is (state is State.OK)
 
 
 def test_a_wall_clock_that_jumps_is_a_warning() -> None:

@@ -306,7 +306,7 @@ def test_a_checkpoint_leads_the_sampler_to_its_disk(tmp_path: Path, monkeypatch:
 
 def test_a_disk_that_hangs_leaves_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its readings are missing; memory and processors are read on."""
-    told, hang, ended = list[Event](), threading.Event(), threading.Event()
+    events, hang, ended = list[Event](), threading.Event(), threading.Event()
 
     def never(_path: str) -> None:
         hang.set()
@@ -315,13 +315,13 @@ def test_a_disk_that_hangs_leaves_the_host(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(psutil, "disk_usage", never)
     enough = threading.Event()
 
-    def tell(event: Event) -> None:
-        told.append(event)
-        if sum(isinstance(one, Measured) for one in told) >= 3:
+    def keep(event: Event) -> None:
+        events.append(event)
+        if sum(isinstance(one, Measured) for one in events) >= 3:
             enough.set()
 
     sampler = Sampler(
-        "hanging", tell, Trainer(pid=os.getpid(), env={}), SampleLimits(interval_s=0.05, gather_s=0.01)
+        "hanging", keep, Trainer(pid=os.getpid(), env={}), SampleLimits(interval_s=0.05, gather_s=0.01)
     )
     sampler.start()
     try:
@@ -330,7 +330,9 @@ def test_a_disk_that_hangs_leaves_the_host(monkeypatch: pytest.MonkeyPatch) -> N
     finally:
         sampler.stop()
         ended.set()
-    assert all("system.filesystem.usage" not in event.values for event in told if isinstance(event, Measured))
+    assert all(
+        "system.filesystem.usage" not in event.values for event in events if isinstance(event, Measured)
+    )
 
 
 def test_rates_begin_with_the_second_reading() -> None:
