@@ -123,8 +123,8 @@ def test_a_row_that_hovers_at_its_limit_is_one_finding() -> None:
 
 @pytest.mark.parametrize(
     ("returns", "severity"),
-    [(100.0, "warning"), (60.0, "critical"), (None, "critical")],
-    ids=["at their best", "fallen", "nobody told"],
+    [(100.0, "warning"), (75.0, "critical"), (None, "critical")],
+    ids=["at their best", "lower", "not sent"],
 )
 def test_a_limit_that_returns_forgive_is_a_warning(returns: float | None, severity: str) -> None:
     """KL twice beyond critical, while the policy earns its best: too large, and no harm so far."""
@@ -147,7 +147,7 @@ def test_rising_returns_are_at_their_best() -> None:
 
 def test_many_clipped_samples_of_small_steps_are_no_alarm() -> None:
     """How many is not how far: without KL beyond its limit it is a warning at most."""
-    rows = _from(41, clip_fraction=0.7, **{"return": 20.0})
+    rows = _from(41, clip_fraction=0.7, **{"return": 75.0})
     run = Watched().updates(range(1, 46), rows)
 
     assert run.severities()["policy-clip-fraction"] == "warning"
