@@ -142,24 +142,29 @@ def _told(compound: Compound, parts: list[Problem]) -> Problem:
 
 def _collapse(rows: list[Problem], fallen: list[Problem], signs: tuple[str, ...]) -> Problem:
     parts = [*rows, *fallen]
-    beyond = f"{_labels(rows)} beyond their limits" if rows else ""
-    words = [beyond, *([] if rows else signs), "returns fall" if fallen else ""]
-    usual = next(((fall.usual, fall.stands) for fall in fallen), (None, None))
+    limits = "its limit" if len(rows) == 1 else "their limits"
+    words = [f"{_labels(rows)} beyond {limits}"] if rows else list(signs)
+    usual, stands = marks_of(fallen)
     return Problem(
         code=COLLAPSE,
         severity="critical",
         scope="policy",
         subject=None,
         at=min(problem.at for problem in parts),
-        message="policy collapse: " + "; ".join(filter(None, words)),
+        message="policy collapse: " + "; ".join([*words, *(["returns fall"] if fallen else [])]),
         hint="stop; go back to the last good checkpoint with a lower learning rate",
         factors=(*(problem.message for problem in parts), *signs),
         symptoms=len(parts),
         patience=UPDATES,
         absorbs=(*(problem.code for problem in parts), *(compound.code for compound in COMPOUNDS)),
-        usual=usual[0],
-        stands=usual[1],
+        usual=usual,
+        stands=stands,
     )
+
+
+def marks_of(fallen: list[Problem]) -> tuple[float | None, float | None]:
+    """What was usual of returns that fell, and the level at which they are no longer down."""
+    return next(((fall.usual, fall.stands) for fall in fallen), (None, None))
 
 
 def _labels(parts: Iterable[Problem]) -> str:

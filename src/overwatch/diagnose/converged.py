@@ -81,12 +81,12 @@ def swings_up(entropy: Series) -> bool:
 
 def has_risen(state: RunState) -> bool:
     """Whether returns are well above the lowest ones, beyond luck; `False` where none are sent."""
-    told = state.policy.get(RETURN.name)
-    level = None if told is None else median(_known(told)[-LEVEL:])
-    if told is None or level is None or told.lowest is None or told.highest_level is None:
+    sent = state.policy.get(RETURN.name)
+    level = None if sent is None else median(_known(sent)[-LEVEL:])
+    if sent is None or level is None or sent.lowest is None or sent.highest_level is None:
         return False
-    gained = level - told.lowest
-    return gained > max(NEAR_BEST * abs(told.highest_level), BAD_LUCK * scatter(told.window.items))
+    gained = level - sent.lowest
+    return gained > max(NEAR_BEST * abs(sent.highest_level), BAD_LUCK * scatter(sent.window.items))
 
 
 def earns_its_best(state: RunState, fleet: Fleet) -> bool:

@@ -13,7 +13,15 @@ import msgspec
 from overwatch.catalog import KL
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.policy import ENTROPY, GRAD_NORM, RETURN
-from overwatch.diagnose.compound import COLLAPSE, COMPOUNDS, STEPS, collapse_of, joined, signs_of
+from overwatch.diagnose.compound import (
+    COLLAPSE,
+    COMPOUNDS,
+    STEPS,
+    collapse_of,
+    joined,
+    marks_of,
+    signs_of,
+)
 from overwatch.diagnose.converged import (
     earns_its_best,
     falls_fast,
@@ -25,7 +33,7 @@ from overwatch.diagnose.converged import (
 from overwatch.diagnose.drift import Drift, drift_problems, drifts
 from overwatch.diagnose.factors.returns import fleet_fell
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.frozen import DIVERGED, critic_diverged, frozen
+from overwatch.diagnose.frozen import DIVERGED, FROZEN, critic_diverged, frozen
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.optimiser import RATE, SPIKES, ZERO, Gradients, gradients, optimiser_problems
 from overwatch.diagnose.policy_rows import CRITIC, is_beyond, is_judged, row_problems
@@ -44,6 +52,8 @@ _STOPPED: Final = "early-stop"
 _FELL: Final = "reward-collapse"
 _FALLEN: Final = f"{_FELL}:policy:{RETURN.short}"
 _COLLAPSED: Final = f"{COLLAPSE}:policy:"
+_DOWN: Final = (_FALLEN, _COLLAPSED, f"{FROZEN}:policy:")
+"""Findings that remember how much the return fell."""
 
 
 class Calm(Derived):
@@ -127,7 +137,7 @@ def policy_problems(
     stopped = any(problem.code in (ZERO, RATE) for problem in optimiser)
     still = None if stopped else frozen(state, fell=bool(fallen), succeeded=succeeded)
     if still is not None:
-        return [_taking(still, [*rows, *fallen]), *ranks]
+        return [_taking(still, rows, fallen), *ranks]
     lost = critic_diverged(state, succeeded=succeeded)
     if lost is not None:
         rows = [row for row in rows if row.subject not in {critic.short for critic in CRITIC}]
@@ -164,10 +174,13 @@ def _signs(state: RunState) -> tuple[str, ...]:
     return () if way is None else (f"entropy {way} fast, to {entropy.value:.3g}",)
 
 
-def _taking(cause: Problem, parts: list[Problem]) -> Problem:
+def _taking(cause: Problem, rows: list[Problem], fallen: list[Problem]) -> Problem:
     """A cause with its symptoms, whose findings it takes over."""
+    parts, (usual, stands) = [*rows, *fallen], marks_of(fallen)
     return msgspec.structs.replace(
         cause,
+        usual=usual,
+        stands=stands,
         factors=tuple(part.message for part in parts),
         symptoms=len(parts),
         absorbs=(*(part.code for part in parts), COLLAPSE, DIVERGED, *(c.code for c in COMPOUNDS)),
@@ -222,7 +235,7 @@ def _fallen(
     state: RunState, fleet: Fleet, limits: AnomalyLimits, standing: Mapping[str, Problem], share: float
 ) -> Iterator[Problem]:
     """The return fell, of the whole fleet or as the trainer sends it: one finding, until half is regained."""
-    known = standing.get(_FALLEN) or standing.get(_COLLAPSED)
+    known = next((found for found in map(standing.get, _DOWN) if found and found.usual is not None), None)
     if known is not None and known.at <= state.task_changed_at:
         known = None
     sent, returns = newest_return(state), fleet.returns

@@ -97,8 +97,8 @@ def _lost_critic(state: RunState) -> str | None:
     loss = median(losses)
     if loss is None or (explained and max(explained) > NOTHING):
         return None
-    told = state.policy.get(RETURN.name)
-    ends = () if told is None or told.highest is None or told.lowest is None else (told.highest, told.lowest)
+    sent = state.policy.get(RETURN.name)
+    ends = () if sent is None or sent.highest is None or sent.lowest is None else (sent.highest, sent.lowest)
     earned = max((abs(end) for end in ends), default=None)
     # Telemetry may hold any number: a square beyond the largest is infinite, and nothing is above it.
     scale = HUGE if earned is None or not explained else 1.0

@@ -23,6 +23,7 @@ TIMES: Final = 4.0
 """Of the critical limit, or one part in so many where less is worse."""
 TOGETHER: Final = 2
 """Rows that are critical in each of the newest updates."""
+ROUNDING: Final = 1e-6
 GROSS: Final[Mapping[str, Limit]] = MappingProxyType(
     {
         KL.name: Limit(side=Side.ABOVE, value=1.0),
@@ -39,6 +40,9 @@ def is_gross(row: Metric, series: Series, limits: Limits, *, warm: bool) -> bool
         return False
     bounds = _bounds(row, series, limits, warm=warm)
     newest = [value for value in series.history.items[-NEWEST:] if value is not None]
+    if row is ENTROPY and min(newest) < -ROUNDING:
+        # No share is below 0: it is in another unit, and its limits mean nothing.
+        return False
     return sum(any(bound.side.crossed(value, bound.value) for bound in bounds) for value in newest) >= NEEDED
 
 

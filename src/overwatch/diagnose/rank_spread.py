@@ -116,21 +116,21 @@ def rank_problems(state: RunState, known: Mapping[str, Mapping[int, int]]) -> It
 
 
 def _problem(state: RunState, rank: int, names: list[str], *, more: int) -> Problem:
-    told = []
+    sent = []
     for name in names:
         row, values = BY_NAME[name], _values(state, BY_NAME[name])
         usual = median([value for other, value in values.items() if other != rank])
         if rank in values and usual is not None:
-            told.append(f"{row.label} {values[rank]:{row.fmt}}, the others {usual:{row.fmt}}")
+            sent.append(f"{row.label} {values[rank]:{row.fmt}}, the others {usual:{row.fmt}}")
     return Problem(
         code=CODE,
         severity="warning",
         scope="run",
         subject=f"rank {rank}",
         at=state.last_update_at,
-        message=f"rank {rank} diverges from the others: {'; '.join(told)}"
+        message=f"rank {rank} diverges from the others: {'; '.join(sent)}"
         + (f" (and {more} more ranks)" if more else ""),
         hint="look at its data, its seed and its device; check that gradients are shared and weights equal",
-        factors=tuple(told),
+        factors=tuple(sent),
         patience=UPDATES,
     )

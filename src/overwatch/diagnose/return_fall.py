@@ -4,10 +4,12 @@ A fall is large against all that the run ever gained and against its own scatter
 below all of those just before. Pure.
 """
 
+import itertools
 from typing import Final, NamedTuple
 
 from overwatch.catalog.policy import RETURN
 from overwatch.diagnose.converged import NEWEST, scatter
+from overwatch.events.adding import added
 from overwatch.state.policy import LEVEL
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
@@ -51,5 +53,13 @@ def return_fall(state: RunState, share: float) -> Fall | None:
     lost, now = best - max(newest), median(newest)
     if now is None or max(newest) >= min(before[-BELOW:]):
         return None
-    least = max(share * max(abs(best), best - floor), SCATTERS * scatter(before))
+    usual = series.window.items[:-NEWEST]
+    least = max(share * max(abs(best), best - floor), SCATTERS * max(scatter(before), _deviation(usual)))
     return Fall(best, now) if lost > 0 and lost >= least else None
+
+
+def _deviation(values: list[float]) -> float:
+    """Standard deviation of one update around its neighbours, rare ones counted too."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    mean = added(steps) / len(steps)
+    return (added([(step - mean) * (step - mean) for step in steps]) / len(steps) / 2) ** 0.5
