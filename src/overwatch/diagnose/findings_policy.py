@@ -28,6 +28,7 @@ from overwatch.diagnose.converged import (
     has_converged,
     has_risen,
     is_warm,
+    returns_vary,
     swings_up,
 )
 from overwatch.diagnose.drift import Drift, drift_problems, drifts
@@ -128,7 +129,8 @@ def policy_problems(
     """What is wrong with the policy, symptoms under their causes."""
     ranks = list(rank_problems(state, memory.away.rows))
     succeeded = has_risen(state) and earns_its_best(state, fleet)
-    optimiser = list(optimiser_problems(state, memory.gradients, succeeded=succeeded))
+    solved = succeeded and not returns_vary(state, fleet)
+    optimiser = list(optimiser_problems(state, memory.gradients, succeeded=succeeded, solved=solved))
     rows = list(row_problems(state, fleet, standing))
     signs = _signs(state)
     share = WITH_A_SIGN if signs or signs_of(rows) else ALONE
@@ -139,8 +141,8 @@ def policy_problems(
     if still is not None:
         return [_taking(still, rows, fallen), *ranks]
     lost = critic_diverged(state, succeeded=succeeded)
-    if lost is not None:
-        rows = [row for row in rows if row.subject not in {critic.short for critic in CRITIC}]
+    critic = set[str | None]() if lost is None else {row.short for row in CRITIC}
+    rows = [row for row in rows if row.subject not in critic]
     apart = [*([] if lost is None else [lost]), *optimiser, *ranks]
     entropy = state.policy.get(ENTROPY.name)
     falling = entropy is not None and falls_fast(entropy)
@@ -154,7 +156,7 @@ def policy_problems(
     subjects = {row.subject for row in rows}
     spikes = [spike for spike in kl_spike(state) if KL.short not in subjects]
     apart = [one for one in apart if not (one.code == SPIKES and GRAD_NORM.short in subjects)]
-    told = {problem.subject for problem in (*rows, *fallen)}
+    told = {problem.subject for problem in (*rows, *fallen)} | critic
     quiet = list(_quiet(state, fleet))
     told |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
     crept = [

@@ -7,6 +7,8 @@ and not dead. Pure.
 
 from typing import Final
 
+import msgspec
+
 from overwatch.catalog import KL, Metric
 from overwatch.catalog.policy import CLIP_FRACTION, ENTROPY, EXPLAINED_VARIANCE, RETURN, VALUE_LOSS
 from overwatch.diagnose.problem import UPDATES, Problem
@@ -64,17 +66,18 @@ def frozen(state: RunState, *, fell: bool, succeeded: bool) -> Problem | None:
 
 
 def critic_diverged(state: RunState, *, succeeded: bool) -> Problem | None:
-    """A critic whose error is far beyond all that was ever earned, from its first updates on."""
+    """A critic whose error is far beyond all that was ever earned; a warning while returns are unharmed."""
     lost = _lost_critic(state)
-    if lost is None or succeeded:
+    if lost is None:
         return None
-    return _problem(
+    found = _problem(
         state,
         DIVERGED,
         VALUE_LOSS,
         message=f"the critic has diverged: {lost}",
         hint="stop; lower the learning rate, normalise rewards, clip gradients, and start again",
     )
+    return msgspec.structs.replace(found, severity="warning") if succeeded else found
 
 
 def _still_rows(state: RunState) -> list[Metric]:

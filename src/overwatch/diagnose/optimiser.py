@@ -86,22 +86,27 @@ def _stands_out(value: float, before: list[float]) -> bool:
     return value > TIMES * usual and value - usual > SCATTERS * scatter
 
 
-def optimiser_problems(state: RunState, known: Gradients, *, succeeded: bool) -> Iterator[Problem]:
-    """What is wrong with gradients and the learning rate; of a policy that is done less is expected."""
+def optimiser_problems(
+    state: RunState, known: Gradients, *, succeeded: bool, solved: bool
+) -> Iterator[Problem]:
+    """What is wrong with gradients and the learning rate.
+
+    They shrink as a policy `succeeded`, and where it `solved` its task and all rewards are equal they are 0.
+    """
     rate = _rate_zero(state)
     if rate is not None:
         yield rate
     series = state.policy.get(GRAD_NORM.name)
     if series is None:
         return
-    zero = _zero_gradients(series, known, succeeded=succeeded)
+    zero = _zero_gradients(series, known, succeeded=succeeded, solved=solved)
     if zero is not None:
         yield zero
     if known.spikes and series.updates - known.spikes[-1] < LATELY:
         yield _spikes(state, series, known)
 
 
-def _zero_gradients(series: Series, known: Gradients, *, succeeded: bool) -> Problem | None:
+def _zero_gradients(series: Series, known: Gradients, *, succeeded: bool, solved: bool) -> Problem | None:
     newest = series.history.items[-IN_A_ROW:]
     zero = len(newest) == IN_A_ROW and all(value == 0.0 for value in newest)
     vanished = None if succeeded else _vanished(series, known)
@@ -110,8 +115,7 @@ def _zero_gradients(series: Series, known: Gradients, *, succeeded: bool) -> Pro
     message = f"gradients exactly 0 in {IN_A_ROW} updates" if zero else vanished or ""
     return Problem(
         code=ZERO,
-        # Equal rewards leave nothing to learn: of a policy that is done that is no fault of the trainer.
-        severity="critical" if zero and not succeeded else "warning",
+        severity="critical" if zero and not solved else "warning",
         scope="policy",
         subject=GRAD_NORM.short,
         at=series.at,

@@ -62,4 +62,5 @@ def _deviation(values: list[float]) -> float:
     """Standard deviation of one update around its neighbours, rare ones counted too."""
     steps = [after - before for before, after in itertools.pairwise(values)]
     mean = added(steps) / len(steps)
-    return (added([(step - mean) * (step - mean) for step in steps]) / len(steps) / 2) ** 0.5
+    variance = added([(step - mean) * (step - mean) for step in steps]) / len(steps)
+    return float((variance / 2) ** 0.5)

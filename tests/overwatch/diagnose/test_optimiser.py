@@ -40,6 +40,19 @@ def test_what_is_solved_needs_no_gradients() -> None:
     assert "zero-gradients" not in Watched().updates(range(1, 121), rows).opened
 
 
+def test_where_all_rewards_are_equal_gradients_of_0_are_a_warning() -> None:
+    """A task that is solved leaves nothing to learn; one that is not must not have them, however it earns."""
+
+    def rows(n: int) -> dict[str, float]:
+        return {"grad_norm": 0.0 if n > 40 else 1.0, "return": min(1.0, n / 30)}
+
+    run = Watched().updates(range(1, 60), rows)
+    rising = Watched().updates(range(1, 60), lambda n: {**rows(n), "return": n / 30})
+
+    assert run.severities() == {"zero-gradients": "warning"}
+    assert rising.severities() == {"zero-gradients": "critical"}
+
+
 def _spiky(*updates: int) -> Rows:
     return lambda n: {"grad_norm": 30.0} if n in updates else {}
 
