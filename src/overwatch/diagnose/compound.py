@@ -92,7 +92,7 @@ def collapse_of(
 ) -> Problem | None:
     """The collapse that these rows and the fall of returns are, if they are one.
 
-    Returns fell, and a row beyond its limit or another of the `signs` says why. Or several rows are
+    Returns fell, and a row beyond its limit or another of the `signs` shows why. Or several rows are
     critical, or one is and the policy hardly explores, whatever it still earns; or its steps are too large
     while its entropy falls fast, unless it `succeeds`. One that `stands` goes on while returns are down or
     any of it is critical, or several rows are beyond their limits: one better update is no recovery.
@@ -109,7 +109,7 @@ def collapse_of(
 
 
 def signs_of(problems: list[Problem]) -> list[Problem]:
-    """Rows that may say why returns fell: all but those about time."""
+    """Rows that may show why returns fell: all but those about time."""
     return [problem for problem in problems if problem.subject != UPDATE_TIME.short]
 
 

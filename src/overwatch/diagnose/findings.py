@@ -111,7 +111,7 @@ def _overflowed(state: RunState) -> Iterator[Problem]:
 
 
 def _non_finite(seen: Evidence) -> Iterator[Problem]:
-    """Facts that were told lately; else rows of the newest update, of any rank, where none came as a fact."""
+    """Facts of late; else rows of the newest update, of any rank, where none came as a fact."""
     state = seen.state
     recent_ns = state.last_at - state.non_finite_at
     if state.non_finite and recent_ns <= int(seen.limits.non_finite_hold_s * 1e9):

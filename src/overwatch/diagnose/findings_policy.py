@@ -168,7 +168,7 @@ def policy_problems(
 
 
 def _signs(state: RunState) -> tuple[str, ...]:
-    """What entropy does that may say why returns fell, whatever its limits are."""
+    """What entropy does that may show why returns fell, whatever its limits are."""
     entropy = state.policy.get(ENTROPY.name)
     if entropy is None or entropy.value is None:
         return ()

@@ -81,7 +81,7 @@ def critic_diverged(state: RunState, *, succeeded: bool) -> Problem | None:
 
 
 def _still_rows(state: RunState) -> list[Metric]:
-    """Rows that say how far updates move the policy, where all that came say: not at all."""
+    """Rows of how far updates move the policy, where all that came are 0."""
     rows = [row for row in (KL, CLIP_FRACTION) if row.name in state.policy]
     still = [row for row in rows if (newest := _newest(state, row)) and _size(newest) <= ZERO]
     return still if still == rows else []
@@ -95,7 +95,7 @@ def _entropy_moves(state: RunState) -> bool:
 
 
 def _lost_critic(state: RunState) -> str | None:
-    """What says that the critic is lost; `None` where nothing does."""
+    """What shows that the critic is lost; `None` where nothing does."""
     losses, explained = _newest(state, VALUE_LOSS), _newest(state, EXPLAINED_VARIANCE)
     loss = median(losses)
     if loss is None or (explained and max(explained) > NOTHING):

@@ -66,7 +66,7 @@ def _bounds(row: Metric, series: Series, limits: Limits, *, warm: bool) -> list[
 def critical_together(state: RunState) -> frozenset[str]:
     """Rows that were critical in each of the newest updates, where they are several; by full name.
 
-    A multiple of a median that is young says nothing alone.
+    A multiple of a median that is young means nothing alone.
     """
     found = {
         name

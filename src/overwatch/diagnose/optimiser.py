@@ -126,7 +126,7 @@ def _zero_gradients(series: Series, known: Gradients, *, succeeded: bool, solved
 
 
 def _vanished(series: Series, known: Gradients) -> str | None:
-    """What says that gradients are a trace of what they were; `None` where they are not."""
+    """What shows that gradients are a trace of what they were; `None` where they are not."""
     lately = series.window.items[-EARLY:]
     now = median(lately)
     if known.early is None or now is None or series.updates < 2 * EARLY or now > VANISHED * known.early:

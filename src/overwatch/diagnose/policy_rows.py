@@ -1,7 +1,7 @@
 """Rows of the policy beyond their limits for long enough, one problem a row.
 
 A status is of one update; a finding needs the row's hold and a warm-up, unless the breach is gross, and
-stands until none of the updates that the hold looks at is bad. A limit says that something may go wrong:
+stands until none of the updates that the hold looks at is bad. A limit warns of what may go wrong:
 where returns are known and as high as they ever were it has not, so what is critical by its limit is a
 warning there. Pure.
 """

@@ -17,7 +17,7 @@ from overwatch.state.run import RunState
 ALONE: Final = 0.5
 """Share of what was gained, or of the best level if that is more, whose loss is a collapse by itself."""
 WITH_A_SIGN: Final = 0.3
-"""The same where something else says why."""
+"""The same where something else shows why."""
 LATELY: Final = 20
 """Updates before the newest ones whose best level is what was usual."""
 BELOW: Final = 10

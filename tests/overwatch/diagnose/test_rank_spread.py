@@ -121,7 +121,7 @@ def test_a_mean_over_no_episodes_is_no_fault_of_a_rank() -> None:
 
 
 def test_a_fact_names_its_rank() -> None:
-    """The rank that sent it is part of what the finding says."""
+    """The rank that sent it is part of its message."""
     run = Ranks(4).update(1, {})
     fact = NonFiniteSeen(at=START_NS + 2 * SECOND, scope=Scope.POLICY, metric="loss", kind="nan")
     run.seq += 1

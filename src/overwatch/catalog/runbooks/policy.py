@@ -17,7 +17,7 @@ ENTRIES: Final = (
     Runbook(
         code="policy-collapse",
         means=(
-            "Returns fell and a row of the policy says why; or several rows are far beyond their limits "
+            "Returns fell and a row of the policy shows why; or several rows are far beyond their limits "
             "together: its steps are too large and it stops exploring, or it already has."
         ),
         confirm="Its factors name the rows; look whether entropy fell while KL and clipping rose.",
@@ -27,7 +27,7 @@ ENTRIES: Final = (
         code="policy-frozen",
         means=(
             "No update moves the policy: KL and the share clipped are exactly 0, and entropy, critic or "
-            "returns say that this is no success. Weights that once became huge never come back."
+            "returns show that this is no success. Weights that once became huge never come back."
         ),
         confirm="Its message names the sign; the first updates, or those just before it, show the jump.",
         act="Stop; start again with a lower `learning_rate`; check that the optimiser steps at all.",
