@@ -48,10 +48,12 @@ def frozen(state: RunState, *, fell: bool, succeeded: bool) -> Problem | None:
     signs = [] if lost is None else [lost]
     if explained and max(explained) < WORSE and lost is None:
         signs.append(f"explained variance {explained[-1]:{EXPLAINED_VARIANCE.fmt}}")
-    entropy = _newest(state, ENTROPY)
+    # A differential entropy stays where the spread of actions is fixed.
+    is_share = state.limits(ENTROPY).warning is not None
+    entropy = _newest(state, ENTROPY) if is_share else []
     if entropy and (signs or not explained or max(explained) < GOOD):
         signs.append(f"entropy stays at {entropy[-1] + 0.0:.3g}")
-    if fell:
+    if fell and moved(state):
         signs.append("returns fell")
     if not signs:
         return None
@@ -78,6 +80,12 @@ def critic_diverged(state: RunState, *, succeeded: bool) -> Problem | None:
         hint="stop; lower the learning rate, normalise rewards, clip gradients, and start again",
     )
     return msgspec.structs.replace(found, severity="warning") if succeeded else found
+
+
+def moved(state: RunState) -> bool:
+    """Whether any update ever moved the policy: what is 0 in all of them may not be measured."""
+    rows = (state.policy.get(row.name) for row in (KL, CLIP_FRACTION))
+    return any(series is not None and (series.highest or 0.0) > ZERO for series in rows)
 
 
 def _still_rows(state: RunState) -> list[Metric]:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from overwatch.catalog.policy import GRAD_NORM, LEARNING_RATE
+from overwatch.diagnose.frozen import moved
 from overwatch.diagnose.problem import UPDATES, Problem
 from overwatch.diagnose.robust import NORMAL
 from overwatch.state.policy import Series
@@ -92,12 +93,16 @@ def optimiser_problems(
     """What is wrong with gradients and the learning rate.
 
     They shrink as a policy `succeeded`, and where it `solved` its task and all rewards are equal they are 0.
+    What was 0 in all updates of a policy that moves is not measured.
     """
-    rate = _rate_zero(state)
+    rests = not (succeeded or moved(state))
+    rate = _rate_zero(state, at_birth=rests)
     if rate is not None:
         yield rate
     series = state.policy.get(GRAD_NORM.name)
     if series is None:
+        return
+    if not series.highest and not rests:
         return
     zero = _zero_gradients(series, known, succeeded=succeeded, solved=solved)
     if zero is not None:
@@ -152,13 +157,13 @@ def _spikes(state: RunState, series: Series, known: Gradients) -> Problem:
     )
 
 
-def _rate_zero(state: RunState) -> Problem | None:
+def _rate_zero(state: RunState, *, at_birth: bool) -> Problem | None:
     """A learning rate of 0 while updates go on: a schedule that ended too early, or never began."""
     series = state.policy.get(LEARNING_RATE.name)
     newest = [] if series is None else series.history.items[-IN_A_ROW:]
     if series is None or series.highest is None or len(newest) < IN_A_ROW or _is_at_its_end(state):
         return None
-    if series.highest <= 0 and series.updates < AT_BIRTH:
+    if series.highest <= 0 and (not at_birth or series.updates < AT_BIRTH):
         return None
     if not all(value is not None and abs(value) <= NOTHING_LEFT * series.highest for value in newest):
         return None

@@ -75,6 +75,22 @@ def test_zeros_alone_are_no_fault(rows: Rows) -> None:
     assert "policy-frozen" not in run.opened
 
 
+def test_an_entropy_without_a_maximum_is_no_sign() -> None:
+    """Continuous actions with a fixed spread, and a KL that is measured before the step."""
+    rows: Rows = lambda n: {**STILL, "entropy": 1.42, "return": -200.0 * wobble(n)}  # noqa: E731 as a table
+    run = Watched(preset="ppo-continuous").updates(range(1, 40), rows, alone=True)
+
+    assert run.opened == {}
+
+
+def test_a_return_that_falls_is_no_sign_where_nothing_was_ever_measured() -> None:
+    """KL is 0 from the first update on, so it cannot show that the policy stands still."""
+    rows: Rows = lambda n: {"kl_divergence": 0.0, "return": (100.0 if n <= 40 else 20.0) * wobble(n)}  # noqa: E731 as a table
+    run = Watched().updates(range(1, 50), rows, alone=True)
+
+    assert run.severities() == {"reward-collapse": "warning"}
+
+
 def test_a_lost_critic_is_found_though_the_policy_moves() -> None:
     """Its loss is thousands of times the square of the largest return."""
     rows: Rows = lambda n: {"value_loss": 1e10 * wobble(n), "explained_variance": -3.0}  # noqa: E731 as a table

@@ -118,6 +118,13 @@ def test_a_schedule_that_fits_its_run_is_no_fault(planned: int | None, last: int
 
 def test_a_learning_rate_that_is_never_above_0_is_found() -> None:
     """Twenty updates are no warm-up any more."""
-    run = Watched().updates(range(1, 25), lambda _: {"learning_rate": 0.0})
+    still = {"learning_rate": 0.0, "kl_divergence": 0.0, "clip_fraction": 0.0}
+    run = Watched().updates(range(1, 25), lambda _: still)
 
     assert run.opened["learning-rate-zero"] == 20
+
+
+@pytest.mark.parametrize("row", ["grad_norm", "learning_rate"])
+def test_what_is_0_in_all_updates_of_a_policy_that_moves_is_not_measured(row: str) -> None:
+    """KL shows that steps are made."""
+    assert Watched().updates(range(1, 60), lambda _: {row: 0.0}).opened == {}
