@@ -169,10 +169,10 @@ class Listener(BaseCallback):
                 self.told.append(Told(after_ns=event.at - self._start, episodes=episodes))
 
 
-def train(name: str) -> Recording:
-    """Train one task with its known settings; takes a minute or a few."""
+def train(name: str, task: Task | None = None) -> Recording:
+    """Train a task, one of the table where none is given; takes a minute or a few."""
     torch.set_num_threads(1)
-    task = TASKS[name]
+    task = task or TASKS[name]
     env: VecEnv = make_vec_env(task.env, n_envs=task.n_envs, seed=task.seed)
     if task.normalised:
         env = VecNormalize(env, gamma=task.settings.get("gamma", 0.99))

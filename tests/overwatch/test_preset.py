@@ -73,6 +73,16 @@ def test_what_the_collector_set_outlives_a_restart() -> None:
     assert again.tell(fakes.started(START_NS)).run.preset == "esper"
 
 
+def test_an_algorithm_chooses_the_preset_where_none_is_given() -> None:
+    """Over the wire, without a word about presets; one that is given wins."""
+    chosen = [
+        Tower().tell(fakes.started(START_NS, algo=algo, preset=given)).run.preset
+        for algo, given in (("GRPO", None), ("ppo_continuous_action", None), ("dqn", None), ("grpo", "esper"))
+    ]
+
+    assert chosen == ["grpo", "ppo-continuous", "ppo", "esper"]
+
+
 def test_the_same_kl_is_too_much_in_every_preset() -> None:
     """What the record of KL fixes, no preset moves."""
     for preset in ("ppo", "ppo-continuous", "grpo", "esper"):

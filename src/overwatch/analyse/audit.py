@@ -4,9 +4,10 @@ Owns what counts. A finding counts once, at the worst that it was, whether or no
 """
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from overwatch.analyse.judged import Skipped, skipped, unknown
 from overwatch.analyse.rows import Row, rows
 from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import SEVERITIES, Story
@@ -43,6 +44,10 @@ class Audited:
     """Findings at or above the level, in order of time."""
     passed: tuple[Row, ...]
     """Those below it, or ignored."""
+    skipped: Mapping[str, tuple[Skipped, ...]] = field(default_factory=dict)
+    """By run: rules about its policy that had nothing to judge."""
+    unknown: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    """By run: names that no row knows, each with the nearest known one."""
 
     @property
     def ok(self) -> bool:
@@ -55,13 +60,20 @@ def audit(stories: Iterable[Story], config: AuditConfig) -> Audited:
     runs: list[str] = []
     counted: list[Row] = []
     passed: list[Row] = []
+    lacking: dict[str, tuple[Skipped, ...]] = {}
+    custom: dict[str, Mapping[str, str | None]] = {}
     level = SEVERITIES.index(config.fail_on)
     for story in stories:
-        runs.append(story.run.run_id)
+        run_id = story.run.run_id
+        runs.append(run_id)
+        lacking[run_id], custom[run_id] = skipped(story), unknown(story)
         for row in rows(story, ("finding",)):
             counts = SEVERITIES.index(row.severity) >= level and row.kind not in config.ignored
             (counted if counts else passed).append(row)
-    return Audited(config=config, runs=tuple(runs), counted=tuple(counted), passed=tuple(passed))
+    return Audited(
+        config=config, runs=tuple(runs), counted=tuple(counted), passed=tuple(passed), skipped=lacking,
+        unknown=custom,
+    )  # fmt: skip
 
 
 def junit(audited: Audited) -> str:

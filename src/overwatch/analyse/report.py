@@ -3,11 +3,14 @@
 Owns the order of a report. One file that needs nothing else. Pure: the same recording, the same page.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from overwatch import __version__
 from overwatch.analyse.groups import Group, foremost, groups, lasting
+from overwatch.analyse.judged import config_keys
 from overwatch.analyse.page import Markup, page, section, table, tag, text
+from overwatch.analyse.report_judged import not_judged
 from overwatch.analyse.report_machines import machines
 from overwatch.analyse.report_policy import policy
 from overwatch.analyse.report_seeds import seeds
@@ -30,12 +33,13 @@ def report(story: Story) -> str:
         f"{story.run.run_id} · Overwatch",
         _header(story),
         _banner(story, found),
-        tag("div", *(_card(group) for group in foremost(lasting(found), CARDS)), class_="found")
+        tag("div", *(_card(group, story.config) for group in foremost(lasting(found), CARDS)), class_="found")
         if found
         else Markup(""),
         timeline(story, found),
         _all_findings(story, found),
         policy(story),
+        not_judged(story),
         machines(story),
         worst_envs(story),
         seeds(story),
@@ -107,7 +111,7 @@ def _when(seconds: float, update: int | None) -> str:
     return duration(max(0.0, seconds)) + ("" if update is None else f" (update {update:,})")
 
 
-def _card(group: Group) -> Markup:
+def _card(group: Group, config: Mapping[str, str]) -> Markup:
     finding = group.first.finding
     times = f" ×{len(group.found)}" if len(group.found) > 1 else ""
     until = "still open at the end" if group.open else f"lasted {duration(group.lasted)}"
@@ -128,6 +132,9 @@ def _card(group: Group) -> Markup:
     act = finding.hint or (book.act if book else "")
     if act:
         inside.append(tag("p", tag("i", text("do")), text(_sentence(act)), class_="do"))
+    keys = config_keys(act, config)
+    if keys:
+        inside.append(tag("p", tag("i", text("config")), text(" · ".join(keys)), class_="do"))
     return tag("div", *inside, class_=f"card {group.severity}")
 
 

@@ -61,6 +61,8 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
         severity="critical",
         summary="The policy of a run has collapsed.",
     ),
+    FindingAlert(code="policy-frozen", area=_POLICY, summary="No update moves the policy of a run any more."),
+    FindingAlert(code="critic-diverged", area=_POLICY, summary="The critic of a run has diverged."),
     FindingAlert(
         code="oom-forecast",
         area=_MACHINE,
@@ -106,6 +108,24 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
     ),
     FindingAlert(
         code="slow-drift", area=_POLICY, hold_s=120, summary="A number of a run creeps the wrong way."
+    ),
+    FindingAlert(
+        code="zero-gradients", area=_POLICY, hold_s=120, summary="The gradients of a run are 0 or vanished."
+    ),
+    FindingAlert(
+        code="gradient-spikes",
+        area=_POLICY,
+        hold_s=15,
+        summary="The gradients of a run spike again and again.",
+    ),
+    FindingAlert(
+        code="learning-rate-zero",
+        area=_POLICY,
+        hold_s=120,
+        summary="The learning rate of a run is 0 while it goes on.",
+    ),
+    FindingAlert(
+        code="rank-diverged", area=_POLICY, hold_s=120, summary="One rank of a run is far from the others."
     ),
     FindingAlert(
         code="env-crashed", area=_FLEET, hold_s=120, summary="An env of a run crashed and did not come back."

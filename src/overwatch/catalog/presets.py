@@ -17,6 +17,27 @@ PRESETS: Final = MappingProxyType(
 """Name to what it is for. KL's limits are the same in all of them."""
 
 
+ALGORITHMS: Final = MappingProxyType(
+    {
+        "grpo": ("grpo", "dr-grpo", "drgrpo", "dapo", "gspo", "gmpo", "rloo", "remax", "reinforce++"),
+        "ppo-continuous": (
+            "ppo-continuous", "ppo-continuous-action", "sac", "td3", "ddpg", "tqc", "redq", "crossq",
+        ),
+    }
+)  # fmt: skip
+"""By preset the algorithms that it judges where none was chosen; all others are judged by the default."""
+
+
+def preset_for(algo: str | None) -> str:
+    """The preset that suits an algorithm, by its usual names.
+
+    >>> preset_for("GRPO"), preset_for("ppo_continuous_action"), preset_for("PPO"), preset_for(None)
+    ('grpo', 'ppo-continuous', 'ppo', 'ppo')
+    """
+    word = "" if algo is None else "-".join(algo.lower().replace("_", " ").replace("-", " ").split())
+    return next((preset for preset, names in ALGORITHMS.items() if word in names), DEFAULT)
+
+
 def parse_preset(name: str) -> str:
     """The preset of this name; raises `ValueError` that names the nearest one."""
     if name in PRESETS:

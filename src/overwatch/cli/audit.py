@@ -80,9 +80,20 @@ def _written(told: "Audited", fmt: str) -> str:
                 "runs": told.runs,
                 "counted": told.counted,
                 "others": told.passed,
+                "skipped": told.skipped,
+                "not_recognised": told.unknown,
             }
         ).decode()
     lines = [f"{row.severity:8}  {row.time}  {row.run}  {row.kind}: {row.text}" for row in told.counted]
+    for run_id in told.runs:
+        lines += [
+            f"skipped   {run_id}  {rule.code}: needs {', and '.join(rule.needs)}"
+            for rule in told.skipped[run_id]
+        ]
+        lines += [
+            f"unknown   {run_id}  {name}: shown, never judged" + (f"; did you mean {near}?" if near else "")
+            for name, near in told.unknown[run_id].items()
+        ]
     number = len(told.counted)
     said = [f"{number} finding{'' if number == 1 else 's'} at {told.config.fail_on} or worse"]
     said += [f"{told.config.most} allowed"] if told.config.most else []

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from overwatch.catalog import BY_NAME, KL, Scope
-from overwatch.catalog.policy import CLIP_FRACTION, ENTROPY, EXPLAINED_VARIANCE, GRAD_NORM, VALUE_LOSS
+from overwatch.catalog.policy import (
+    CLIP_FRACTION,
+    ENTROPY,
+    EXPLAINED_VARIANCE,
+    GRAD_NORM,
+    UPDATE_TIME,
+    VALUE_LOSS,
+)
 from overwatch.diagnose import policy_spikes
 from overwatch.diagnose.problem import UPDATES, Problem
 
@@ -75,20 +82,35 @@ def joined(problems: list[Problem], standing: Mapping[str, Problem]) -> list[Pro
 
 
 def collapse_of(
-    problems: list[Problem], fallen: list[Problem], *, falling: bool, stands: bool = False
+    problems: list[Problem],
+    fallen: list[Problem],
+    *,
+    falling: bool,
+    stands: bool = False,
+    succeeds: bool = False,
+    signs: tuple[str, ...] = (),
 ) -> Problem | None:
-    """The collapse that these rows are, if they are one.
+    """The collapse that these rows and the fall of returns are, if they are one.
 
-    Several rows are critical, or one is and the policy hardly explores; or its steps are too large while its
-    entropy falls fast, whatever it still earns. One that `stands` goes on while any of it is critical, or
-    several rows are beyond their limits: one better update is no recovery.
+    Returns fell, and a row beyond its limit or another of the `signs` shows why. Or several rows are
+    critical, or one is and the policy hardly explores, whatever it still earns; or its steps are too large
+    while its entropy falls fast, unless it `succeeds`. One that `stands` goes on while returns are down or
+    any of it is critical, or several rows are beyond their limits: one better update is no recovery.
     """
     critical = [problem for problem in problems if problem.severity == "critical"]
     dying = [p for p in problems if p.subject == ENTROPY.short and p not in critical]
     lost = critical and len(critical) + len(dying) >= COLLAPSED_ROWS
     large = {problem.subject for problem in problems} >= set(STEPS)
-    goes_on = stands and (critical or len(problems) >= COLLAPSED_ROWS)
-    return _collapse(problems, fallen) if lost or (large and falling) or goes_on else None
+    fell = fallen and (signs or signs_of(problems))
+    goes_on = stands and (fallen or critical or len(problems) >= COLLAPSED_ROWS)
+    if fell or lost or (large and falling and not succeeds) or goes_on:
+        return _collapse(problems, fallen, signs)
+    return None
+
+
+def signs_of(problems: list[Problem]) -> list[Problem]:
+    """Rows that may show why returns fell: all but those about time."""
+    return [problem for problem in problems if problem.subject != UPDATE_TIME.short]
 
 
 def _names(problem: Problem) -> set[str | None]:
@@ -118,22 +140,31 @@ def _told(compound: Compound, parts: list[Problem]) -> Problem:
     )
 
 
-def _collapse(rows: list[Problem], fallen: list[Problem]) -> Problem:
+def _collapse(rows: list[Problem], fallen: list[Problem], signs: tuple[str, ...]) -> Problem:
     parts = [*rows, *fallen]
+    limits = "its limit" if len(rows) == 1 else "their limits"
+    words = [f"{_labels(rows)} beyond {limits}"] if rows else list(signs)
+    usual, stands = marks_of(fallen)
     return Problem(
         code=COLLAPSE,
         severity="critical",
         scope="policy",
         subject=None,
-        at=min(problem.at for problem in rows),
-        message=f"policy collapse: {_labels(rows)} beyond their limits"
-        + ("; returns fall" if fallen else ""),
+        at=min(problem.at for problem in parts),
+        message="policy collapse: " + "; ".join([*words, *(["returns fall"] if fallen else [])]),
         hint="stop; go back to the last good checkpoint with a lower learning rate",
-        factors=tuple(problem.message for problem in parts),
+        factors=(*(problem.message for problem in parts), *signs),
         symptoms=len(parts),
         patience=UPDATES,
         absorbs=(*(problem.code for problem in parts), *(compound.code for compound in COMPOUNDS)),
+        usual=usual,
+        stands=stands,
     )
+
+
+def marks_of(fallen: list[Problem]) -> tuple[float | None, float | None]:
+    """What was usual of returns that fell, and the level at which they are no longer down."""
+    return next(((fall.usual, fall.stands) for fall in fallen), (None, None))
 
 
 def _labels(parts: Iterable[Problem]) -> str:

@@ -14,7 +14,15 @@ from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
 WARM_UP_UPDATES: Final = 20
-"""No row of the policy has a finding before."""
+"""No row of the policy has a finding before, but for gross ones; unless fewer updates are much of the run."""
+LEAST_UPDATES: Final = 5
+"""Updates that a warm-up has in any case."""
+WARM_UP_SHARE: Final = 0.25
+"""Of the planned updates."""
+WARM_UP_STEPS: Final = 100_000
+"""Env steps after which a run with few large updates is judged."""
+WARM_UP_NS: Final = 600_000_000_000
+"""Time after which a run with slow updates is judged."""
 FAST_FALL: Final = 0.15
 """Entropy, as a share of its maximum, lost over ten updates."""
 NEAR_BEST: Final = 0.2
@@ -35,10 +43,22 @@ VARIES: Final = 0.05
 """Returns vary from this scatter on, as a share of their mean; below, a critic has nothing to explain."""
 
 
+def is_warm(state: RunState) -> bool:
+    """Whether the warm-up is over, by updates, or by what fewer of them are worth."""
+    if state.updates < LEAST_UPDATES or state.updates >= WARM_UP_UPDATES:
+        return state.updates >= WARM_UP_UPDATES
+    planned = None if state.started is None else state.started.updates
+    return (
+        (planned is not None and state.updates >= WARM_UP_SHARE * planned)
+        or state.steps >= WARM_UP_STEPS
+        or state.last_update_at - state.first_at >= WARM_UP_NS
+    )
+
+
 def has_converged(state: RunState, fleet: Fleet) -> bool:
     """Whether entropy is low because the task is solved: it falls no more, and returns are at their best."""
     entropy = state.policy.get(ENTROPY.name)
-    if entropy is None or entropy.judgement is None or state.updates < WARM_UP_UPDATES:
+    if entropy is None or entropy.judgement is None or not (is_warm(state) or has_risen(state)):
         return False
     # One update above the limit is no recovery.
     low = entropy.value is not None and any(status > Status.OK for status in entropy.statuses.items)
@@ -50,6 +70,23 @@ def falls_fast(entropy: Series) -> bool:
     known = _known(entropy)
     before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
     return before is not None and now is not None and before - now >= FAST_FALL
+
+
+def swings_up(entropy: Series) -> bool:
+    """Whether entropy gained as much as `falls_fast` looks for: towards a policy that acts at random."""
+    known = _known(entropy)
+    before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
+    return before is not None and now is not None and now - before >= FAST_FALL
+
+
+def has_risen(state: RunState) -> bool:
+    """Whether returns are well above the lowest ones, beyond luck; `False` where none are sent."""
+    sent = state.policy.get(RETURN.name)
+    level = None if sent is None else median(_known(sent)[-LEVEL:])
+    if sent is None or level is None or sent.lowest is None or sent.highest_level is None:
+        return False
+    gained = level - sent.lowest
+    return gained > max(NEAR_BEST * abs(sent.highest_level), BAD_LUCK * scatter(sent.window.items))
 
 
 def earns_its_best(state: RunState, fleet: Fleet) -> bool:
@@ -95,14 +132,14 @@ def targets_vary(state: RunState) -> bool:
 def _is_near(told: Series, value: float, deviations: float) -> bool:
     best = value if told.highest_level is None else told.highest_level
     gained = best - (best if told.lowest is None else told.lowest)
-    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * _scatter(told.window.items))
+    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * scatter(told.window.items))
 
 
 def _known(series: Series) -> list[float]:
     return [value for value in series.history.items if value is not None]
 
 
-def _scatter(values: list[float]) -> float:
+def scatter(values: list[float]) -> float:
     """Standard deviation of one update around its neighbours, robust; a steady slope is no scatter."""
     steps = [after - before for before, after in itertools.pairwise(values)]
     centre = median(steps)

@@ -114,7 +114,7 @@ def _overflowed(state: RunState) -> Iterator[Problem]:
 
 
 def _non_finite(seen: Evidence) -> Iterator[Problem]:
-    """Facts that were told lately; else rows of the newest update, of a trainer that tells no facts."""
+    """Facts of late; else rows of the newest update, of any rank, where none came as a fact."""
     state = seen.state
     recent_ns = state.last_at - state.non_finite_at
     if state.non_finite and recent_ns <= int(seen.limits.non_finite_hold_s * 1e9):
@@ -127,10 +127,16 @@ def _non_finite(seen: Evidence) -> Iterator[Problem]:
         for name, series in state.policy.items()
         if name in BY_NAME and series.non_finite not in (None, UNDEFINED)
     }
-    if blank:
-        labels = ", ".join(f"{series.non_finite} in {BY_NAME[name].label}" for name, series in blank.items())
-        at = max(series.at for series in blank.values())
-        yield _non_finite_problem(seen, at, f"non-finite: {labels}")
+    labels = [f"{series.non_finite} in {BY_NAME[name].label}" for name, series in blank.items()]
+    labels += [
+        f"{word} in {BY_NAME[name].label} of rank {rank}"
+        for rank, names in sorted(state.ranks.broken.items())
+        for name, word in names.items()
+    ]
+    if labels:
+        at = max((series.at for series in blank.values()), default=state.last_update_at)
+        more = "" if len(labels) <= _NAMED else f" and {len(labels) - _NAMED} more"
+        yield _non_finite_problem(seen, at, f"non-finite: {', '.join(labels[:_NAMED])}{more}")
 
 
 def _non_finite_problem(seen: Evidence, at: int, message: str) -> Problem:

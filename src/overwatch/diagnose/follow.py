@@ -139,7 +139,9 @@ def _rank(item: Open) -> tuple[bool, int, int, str]:
 def _go_on(known: Open, now: Problem) -> Open:
     """An open finding with its problem's newest words; one that got worse has not been seen yet."""
     before = known.problem
-    problem = msgspec.structs.replace(now, usual=before.usual, stands=before.stands)
+    # What was usual is known from the opening on, or from when the rule first names it.
+    named = now if before.usual is None else before
+    problem = msgspec.structs.replace(now, usual=named.usual, stands=named.stands)
     worse = SEVERITIES.index(now.severity) < SEVERITIES.index(before.severity)
     return Open(problem=problem, since=known.since, acknowledged=known.acknowledged and not worse)
 

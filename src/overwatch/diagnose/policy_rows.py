@@ -1,8 +1,9 @@
 """Rows of the policy beyond their limits for long enough, one problem a row.
 
-A status is of one update; a finding needs the row's hold and a warm-up, and stands until none of the updates
-that the hold looks at is bad. A limit says that something may go wrong: where returns are told and as high as
-they ever were it has not, so what is critical by its limit is a warning there. Pure.
+A status is of one update; a finding needs the row's hold and a warm-up, unless the breach is gross, and
+stands until none of the updates that the hold looks at is bad. A limit warns of what may go wrong:
+where returns are known and as high as they ever were it has not, so what is critical by its limit is a
+warning there. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,13 +20,15 @@ from overwatch.catalog.policy import (
 )
 from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.converged import (
-    WARM_UP_UPDATES,
     earns_its_best,
     has_converged,
+    has_risen,
+    is_warm,
     returns_vary,
     targets_vary,
 )
 from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.gross import critical_together, is_gross
 from overwatch.diagnose.problem import UPDATES, Problem
 from overwatch.state.judge import Status
 from overwatch.state.policy import Series
@@ -42,18 +45,21 @@ GOOD_CRITIC: Final = 0.5
 
 def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem]) -> Iterator[Problem]:
     """Rows that are beyond their limits, in the order in which they were first told."""
-    if state.updates < WARM_UP_UPDATES:
-        return
+    warm = is_warm(state)
+    together = frozenset[str]() if warm else critical_together(state)
     harmless = earns_its_best(state, fleet)
     for name, series in state.policy.items():
         row = BY_NAME.get(name)
         if row is None or row.scope is not Scope.POLICY:
             continue
         stands = f"{row_code(row)}:policy:{row.short}" in standing
-        if is_beyond(row, series, stands=stands) and is_judged(state, fleet, row, series):
+        gross = name in together or is_gross(row, series, state.limits(row), warm=warm)
+        beyond = gross or ((warm or stands) and is_beyond(row, series, stands=stands))
+        if beyond and is_judged(state, fleet, row, series):
             # Little entropy is judged by returns already: what is left of it is no success.
-            forgiven = harmless and row is not ENTROPY
-            yield _problem(state, row, series, harmless=forgiven or _moves_little(state, row))
+            forgiven = harmless and row is not ENTROPY and (not gross or has_risen(state))
+            little = forgiven or _moves_little(state, row)
+            yield _problem(state, row, series, harmless=little, gross=gross)
 
 
 def is_beyond(row: Metric, series: Series, *, stands: bool = False) -> bool:
@@ -71,10 +77,10 @@ def _bad(series: Series, window: int) -> int:
     return sum(status > Status.OK for status in series.statuses.items[-window:])
 
 
-def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool) -> Problem:
+def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool, gross: bool) -> Problem:
     recent = series.statuses.items[-row.hold[1] :]
     bad = _bad(series, row.hold[1])
-    critical = sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
+    critical = gross or sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
     return Problem(
         code=row_code(row),
         severity="critical" if critical and not harmless else "warning",

@@ -9,7 +9,7 @@ from typing import Final
 
 from overwatch.catalog import KL
 from overwatch.catalog.judging import STOPPED_WITHIN
-from overwatch.diagnose.converged import WARM_UP_UPDATES
+from overwatch.diagnose.converged import is_warm
 from overwatch.diagnose.problem import UPDATES, Problem
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
@@ -26,7 +26,7 @@ CODE: Final = "kl-spike"
 def kl_spike(state: RunState) -> Iterator[Problem]:
     """The largest of the newest updates, where it stands out from the run and its target."""
     series = state.policy.get(KL.name)
-    if series is None or state.updates < WARM_UP_UPDATES:
+    if series is None or not is_warm(state):
         return
     limit = state.limits(KL).warning
     if limit is None:

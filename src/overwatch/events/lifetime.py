@@ -2,6 +2,7 @@
 
 import msgspec
 
+from overwatch.catalog.presets import preset_for
 from overwatch.events.fact import Fact
 
 
@@ -36,8 +37,8 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """Blueprint id to its two-letter code."""
     metric: MetricInfo | None = None
     """The task's own metric."""
-    preset: str = "ppo"
-    """Whose limits judge the run."""
+    preset: str | None = None
+    """Whose limits judge the run; where it is left out, those that suit its algorithm."""
     updates: int | None = None
     """Planned number of updates."""
     batches: int | None = None
@@ -64,6 +65,11 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """What was added to this rank's own env numbers to make env ids."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
     """The trainer's settings, as text by name."""
+
+    @property
+    def judged_by(self) -> str:
+        """Whose limits judge the run."""
+        return self.preset or preset_for(self.algo)
 
 
 class RunFinished(Fact, frozen=True, kw_only=True, tag="run_finished"):

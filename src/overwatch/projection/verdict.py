@@ -9,7 +9,8 @@ from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import PAGE, has_runbook
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.findings import WARM_UP_UPDATES, Open
+from overwatch.diagnose.converged import WARM_UP_UPDATES, is_warm
+from overwatch.diagnose.findings import Open
 from overwatch.diagnose.silence import silent_run
 from overwatch.projection.policy import trend
 from overwatch.projection.text import safe, safe_or_none
@@ -76,7 +77,7 @@ def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int
     if not open_now and seen:
         return Verdict(severity="ok", text=f"nothing new; {seen} acknowledged")
     if not open_now:
-        warming = judged.link.state != "ended" and state.updates < WARM_UP_UPDATES
+        warming = judged.link.state != "ended" and not is_warm(state)
         return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)
     waiting = [name for name, bound in judged.bounds.items() if bound.state == "SYNC-BOUND"]
     cells = ALONE_CELLS if len(open_now) == 1 else CAUSE_CELLS
@@ -159,7 +160,7 @@ def _healthy(state: RunState, judged: Judged) -> str:
         outcome = state.finished.outcome if state.finished else "ended"
         because = f": {safe(state.finished.reason)}" if state.finished and state.finished.reason else ""
         return f"run {outcome} after {state.updates} updates{because}"
-    if state.updates < WARM_UP_UPDATES:
+    if not is_warm(state):
         return f"collecting; limits are judged after {WARM_UP_UPDATES} updates"
     lanes, unwell = len(judged.bounds), int(judged.anomalies.offenders().size)
     envs = f"{state.envs.n - unwell} of {state.envs.n} env" if unwell else f"{state.envs.n} env"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from overwatch.catalog.presets import DEFAULT, parse_preset
+from overwatch.catalog.presets import parse_preset, preset_for
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.sdk import identity
 from overwatch.sdk.frames import Hello
@@ -125,7 +125,7 @@ def _started(options: Options, who: identity.Identity) -> RunStarted:
         embargo=None if options.embargo is None else whole(options.embargo),
         blueprints={text(key): text(code) for key, code in (options.blueprints or {}).items()},
         metric=options.metric,
-        preset=options.preset or _wanted_preset(),
+        preset=options.preset or _wanted_preset(maybe_text(options.algo)),
         updates=None if options.updates is None else whole(options.updates),
         batches=None if options.batches is None else whole(options.batches),
         amp=maybe_text(amp) if amp else None,
@@ -139,14 +139,14 @@ def _started(options: Options, who: identity.Identity) -> RunStarted:
     )
 
 
-def _wanted_preset() -> str:
-    """What the environment asks for; a word that it spells wrong must not stop a training."""
-    wanted = os.environ.get("OVERWATCH_PRESET", "").strip() or DEFAULT
+def _wanted_preset(algo: str | None) -> str:
+    """What the environment asks for, else what suits the algorithm; a misspelt word stops no training."""
+    wanted, suits = os.environ.get("OVERWATCH_PRESET", "").strip(), preset_for(algo)
     try:
-        return parse_preset(wanted)
+        return parse_preset(wanted) if wanted else suits
     except ValueError as error:
-        log.warning("OVERWATCH_PRESET: %s; %s judges this run", error, DEFAULT)
-        return DEFAULT
+        log.warning("OVERWATCH_PRESET: %s; %s judges this run", error, suits)
+        return suits
 
 
 def _env_offset(options: Options, who: identity.Identity) -> int:

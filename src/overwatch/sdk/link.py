@@ -108,7 +108,7 @@ class Link:
         """An exporter of its own, with rings it can share; `None` where that cannot be."""
         started = hello.started
         try:
-            self.rings = RingSet(hello.epoch, limits, preset=started.preset, config=started.config)
+            self.rings = RingSet(hello.epoch, limits, preset=started.judged_by, config=started.config)
         except OSError as error:
             log.warning("telemetry runs inside of the trainer: there is no room for its rings: %s", error)
             return None
@@ -130,7 +130,9 @@ class Link:
         from overwatch.sdk.exporter.thread import ExporterThread
 
         started = hello.started
-        self.rings = RingSet(hello.epoch, limits, preset=started.preset, config=started.config, shared=False)
+        self.rings = RingSet(
+            hello.epoch, limits, preset=started.judged_by, config=started.config, shared=False
+        )
         self._start = lambda: ExporterThread(hello, self.rings, self._account.write)
         return self._start()
 

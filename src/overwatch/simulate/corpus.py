@@ -154,9 +154,18 @@ CASES: Final[tuple[Case, ...]] = (
             "ratio-collapse": ("policy-ratio-min",),
             "sampler-mismatch": ("policy-first-ratio-error",),
             "updates-slow": ("policy-update-time",),
+            "policy-frozen": ("policy-frozen",),
+            "critic-diverged": ("critic-diverged",),
+            "gradient-spikes": ("gradient-spikes",),
+            "zero-gradients": ("zero-gradients",),
+            "learning-rate-zero": ("learning-rate-zero",),
         },
         seconds=65,
     ),
+    # Its return is that of whole episodes, which end some seconds after they went wrong.
+    *_cases(Class.FLEET, {"silent-collapse": ("policy-collapse",)}),
+    # Within the warm-up.
+    *_cases(Class.POLICY, {"early-explosion": ("policy-collapse",)}, at_s=5, seconds=15),
     # Its slots would speak for it.
     Case(name="env-silent", kind=Class.MACHINE, expects=("env-stalled",), slots=0),
     *_cases(Class.LEAK, {"oom-climb": ("oom-forecast",)}),
@@ -194,6 +203,7 @@ CASES: Final[tuple[Case, ...]] = (
             "sparse-rewards": (),
             "learning-rate-drop": (),
             "buffer-fills": (),
+            "measured-early": (),
         },
         at_s=40,
         seconds=150,

@@ -35,6 +35,37 @@ def _creeps(**rates: float) -> Fault:
     return fault
 
 
+def _becomes(**factors: float) -> Fault:
+    """Rows that are so many times what they were from one update to the next."""
+    return lambda now, _since_s: replace(now, times={**now.times, **factors})
+
+
+_STILL: Final = {"kl_divergence": 0.0, "kl_joint": 0.0, "kl_max": 0.0, "clip_fraction": 0.0}
+
+
+def policy_frozen(now: Conditions, since_s: float) -> Conditions:
+    """One update ruins all weights: none moves the policy any more, the critic is lost, returns fall."""
+    ruined = replace(now, misery=1.0, plus={**now.plus, "explained_variance": -4.0})
+    return _becomes(**_STILL, entropy=0.0, value_loss=1e13, grad_norm=1e6)(ruined, since_s)
+
+
+def critic_diverged(now: Conditions, since_s: float) -> Conditions:
+    """The critic's loss is ten orders of magnitude too large, and explains nothing."""
+    return _becomes(value_loss=1e10)(replace(now, plus={**now.plus, "explained_variance": -3.0}), since_s)
+
+
+def silent_collapse(now: Conditions, since_s: float) -> Conditions:
+    """Entropy and returns fall within ten updates; KL and clipping are as ever."""
+    gone = ramp(since_s + 1, 10)
+    sure = replace(now, misery=max(now.misery, gone))
+    return replace(sure, times={**now.times, "entropy": 1 - 0.8 * gone})
+
+
+def gradient_spikes(now: Conditions, since_s: float) -> Conditions:
+    """One update in fifteen has gradients forty times as large as usual."""
+    return _becomes(grad_norm=40.0)(now, since_s) if since_s % 15 < 1 else now
+
+
 def kl_spike(now: Conditions, since_s: float) -> Conditions:
     """One update moves the policy sixty times as far as usual."""
     return _times(kl_divergence=60.0)(now, _FULL_S) if since_s < 1 else now
@@ -104,6 +135,13 @@ POLICY_FAULTS: Final[dict[str, Fault]] = {
     "ratio-collapse": _times(ratio_min=0.05),
     "sampler-mismatch": _times(first_ratio_error=20_000.0),
     "updates-slow": _times(update_time=3.0),
+    "policy-frozen": policy_frozen,
+    "critic-diverged": critic_diverged,
+    "silent-collapse": silent_collapse,
+    "gradient-spikes": gradient_spikes,
+    "zero-gradients": _becomes(grad_norm=0.0),
+    "learning-rate-zero": _becomes(learning_rate=0.0),
+    "early-explosion": _becomes(kl_divergence=700.0, clip_fraction=8.0, grad_norm=300.0),
     "silent-nan": silent_nan,
     "kl-creep": _creeps(kl_divergence=0.02),
     "clip-creep": _creeps(clip_fraction=0.02),
@@ -115,4 +153,5 @@ POLICY_FAULTS: Final[dict[str, Fault]] = {
     "solved": solved,
     "sparse-rewards": sparse_rewards,
     "learning-rate-drop": learning_rate_drop,
+    "measured-early": _becomes(**_STILL),
 }

@@ -137,7 +137,7 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
         case EnvsRemoved():
             remove(state, event)
         case NonFiniteSeen():
-            _non_finite(state, event)
+            _non_finite(state, source, event)
         case PhaseEnded():
             _end_phase(state, source, event)
         case CurriculumChanged():
@@ -332,10 +332,11 @@ def _go_on(state: RunState, source: Source, at: int) -> None:
         state.rhythms[source.rank].seen_at = max(state.rhythms[source.rank].seen_at, at)
 
 
-def _non_finite(state: RunState, event: NonFiniteSeen) -> None:
+def _non_finite(state: RunState, source: Source, event: NonFiniteSeen) -> None:
     state.non_finite = counted(state.non_finite, event.count)
     state.non_finite_at = event.at
-    state.non_finite_last = f"{event.kind} in {event.metric}"
+    of_rank = f" of rank {source.rank}" if source.rank != (state.ranks.leader or 0) else ""
+    state.non_finite_last = f"{event.kind} in {event.metric}{of_rank}"
     for env_id in event.env_ids:
         row = state.envs.row(env_id)
         state.envs.touch_one(row, event.at)

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.catalog import BY_NAME, NonFinite
 from overwatch.events import Column, Origin, RunStarted
 
 MAX_NAMES: Final = 512
@@ -26,6 +27,8 @@ class Ranks(msgspec.Struct, kw_only=True):
     """The rank whose policy numbers are the run's."""
     others: dict[str, dict[int, float]] = {}
     """Newest finite values of the other ranks, by full metric name, then by rank."""
+    broken: dict[int, dict[str, str]] = {}
+    """Values of the other ranks that must be numbers and are none now: what they are, by rank and name."""
 
     def started(self, origin: Origin, event: RunStarted) -> RunStarted:
         """The run's definition now that this process has started."""
@@ -49,12 +52,30 @@ class Ranks(msgspec.Struct, kw_only=True):
     def aside(self, rank: int, values: dict[str, Column]) -> None:
         """Keep the policy numbers of a rank that does not lead."""
         for name, column in values.items():
-            value = column.first() if len(column) else math.nan
+            if not len(column):
+                self._end(rank, name)
+                continue
+            value = column.first()
+            self._note_broken(rank, name, value)
             if name not in self.others and len(self.others) >= MAX_NAMES:
                 continue
             known = self.others.setdefault(name, {})
             if math.isfinite(value) and (rank in known or len(known) < MAX_SPREAD):
                 known[rank] = value
+
+    def _end(self, rank: int, name: str) -> None:
+        """Forget a value that a rank sends no more."""
+        self.others.get(name, {}).pop(rank, None)
+        self._note_broken(rank, name, 0.0)
+
+    def _note_broken(self, rank: int, name: str, value: float) -> None:
+        row = BY_NAME.get(name)
+        if not math.isfinite(value) and row is not None and row.non_finite is NonFinite.CRITICAL:
+            if rank in self.broken or len(self.broken) < MAX_SPREAD:
+                word = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+                self.broken.setdefault(rank, {})[name] = word
+        elif self.broken.get(rank, {}).pop(name, None) is not None and not self.broken[rank]:
+            del self.broken[rank]
 
     def spread(self, name: str, value: float | None) -> float | None:
         """Largest minus smallest over all ranks; `None` with fewer than two."""

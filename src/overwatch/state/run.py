@@ -9,7 +9,7 @@ import msgspec
 
 from overwatch.catalog import Limits, Metric
 from overwatch.catalog.judging import declared, run_limits
-from overwatch.catalog.presets import DEFAULT
+from overwatch.catalog.presets import preset_for
 from overwatch.events import (
     CheckpointSaved,
     EarlyStopped,
@@ -221,7 +221,7 @@ class RunState(msgspec.Struct, kw_only=True):
     @property
     def preset(self) -> str:
         """Which limits judge this run."""
-        return self.judged_by or (self.started.preset if self.started else DEFAULT)
+        return self.judged_by or (self.started.judged_by if self.started else preset_for(self.origin.algo))
 
     def lane(self, lane_id: str) -> str:
         """What a lane is called, known from here on."""

@@ -9,8 +9,14 @@ import msgspec
 import pytest
 
 from overwatch.analyse.audit import AuditConfig, audit, junit
+from overwatch.analyse.judged import config_keys, skipped, unknown
 from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import Story
+from overwatch.analyse.story import Story, read_story
+from overwatch.journal import Signal
+from overwatch.otlp.encode import origin_attributes, request
+from overwatch.otlp.jsonl import to_json
+from tests import fakes
+from tests.fakes import SECOND, START_NS
 from tests.overwatch.simulate.runs import overwatch
 
 
@@ -41,6 +47,39 @@ def test_json_says_what_counted_and_what_did_not(storm: Path) -> None:
 
     assert (told["ok"], told["fail_on"], told["max"], told["runs"]) == (False, "critical", 0, ["storm"])
     assert {row["severity"] for row in told["counted"]} == {"critical"}
+
+
+def test_what_was_not_judged_is_named(tmp_path: Path) -> None:
+    """A run that sends three names, two of them its own: which rules lacked what, and what is known."""
+    events = [fakes.started(START_NS, preset="ppo")]
+    events += [
+        fakes.policy(START_NS + n * SECOND, index=n, value_loss=1.0, my_entropi=0.5, zzz=1.0)
+        for n in range(1, 9)
+    ]
+    line = to_json(Signal.LOGS, request(fakes.records(events), origin_attributes(fakes.ORIGIN)))
+    (tmp_path / "logs.jsonl").write_bytes(line + b"\n")
+    story = read_story(tmp_path / "logs.jsonl")
+    found = {rule.code: rule.needs for rule in skipped(story)}
+
+    assert found["policy-kl-divergence"] == ("kl_divergence",)
+    assert found["critic-failing"] == ("explained_variance",)
+    assert found["policy-frozen"] == ("clip_fraction or kl_divergence",)
+    assert "critic-diverged" not in found
+    assert unknown(story)["zzz"] is None
+    shown = overwatch("audit", tmp_path / "logs.jsonl").stdout
+    assert "policy-kl-divergence: needs kl_divergence" in shown
+    assert "zzz: shown, never judged" in shown
+
+
+def test_a_fix_names_the_settings_of_the_run() -> None:
+    """As its library calls them, with their values."""
+    config = {"lr": "0.1", "update_epochs": "4", "seed": "1"}
+
+    assert config_keys("lower the learning rate or the number of epochs", config) == (
+        "lr = 0.1",
+        "update_epochs = 4",
+    )
+    assert config_keys("look at the batch", config) == ()
 
 
 def test_junit_has_a_case_for_each_kind_of_finding(storm: Path, tmp_path: Path) -> None:

@@ -2,12 +2,20 @@
 
 import pytest
 
-from overwatch.catalog.presets import PRESETS, parse_preset
+from overwatch.catalog.presets import ALGORITHMS, PRESETS, parse_preset, preset_for
 
 
 def test_a_preset_is_known_by_its_name() -> None:
     """The four that there are."""
     assert [parse_preset(name) for name in PRESETS] == ["ppo", "ppo-continuous", "grpo", "esper"]
+
+
+def test_an_algorithm_chooses_its_preset() -> None:
+    """In any spelling; what is not known is judged by the default, and every choice exists."""
+    assert {preset_for(algo) for algo in ("grpo", "GRPO", "Dr. GRPO".replace(". ", "-"), "RLOO")} == {"grpo"}
+    assert {preset_for(a) for a in ("ppo-continuous", "ppo_continuous_action", "SAC")} == {"ppo-continuous"}
+    assert {preset_for(algo) for algo in ("ppo", "PPO", "dqn", "my-own", "", None)} == {"ppo"}
+    assert set(ALGORITHMS) <= set(PRESETS)
 
 
 def test_an_unknown_preset_is_told_the_nearest() -> None:

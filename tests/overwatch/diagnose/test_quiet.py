@@ -89,7 +89,7 @@ def test_a_slow_fall_of_noisy_returns_is_not_their_best() -> None:
     """A slope is not taken for luck."""
     falling = [-100.0 - 12.0 * i + value / 18 for i, value in enumerate(NOISY[:12])]
 
-    assert _found(_updates(40, entropy=[0.05], **{"return": falling})) == {"policy-entropy": "critical"}
+    assert _found(_updates(40, entropy=[0.05], **{"return": falling})) == {"policy-collapse": "critical"}
 
 
 def test_nothing_has_converged_while_it_warms_up() -> None:

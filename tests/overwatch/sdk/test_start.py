@@ -61,21 +61,22 @@ def test_a_wrong_argument_says_what_is_wrong(arguments: dict[str, object], said:
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "judge"),
+    ("given", "wanted", "algo", "judge"),
     [
-        (None, "", "ppo"),
-        (None, "esper", "esper"),
-        ("ppo-continuous", "esper", "ppo-continuous"),
-        (None, "espr", "ppo"),
+        (None, "", None, "ppo"),
+        (None, "", "GRPO", "grpo"),
+        (None, "esper", "grpo", "esper"),
+        ("ppo-continuous", "esper", "grpo", "ppo-continuous"),
+        (None, "espr", "grpo", "grpo"),
     ],
 )
-def test_a_preset_is_the_arguments_or_the_environments(
-    given: str | None, wanted: str, judge: str, monkeypatch: pytest.MonkeyPatch
+def test_a_preset_is_the_arguments_the_environments_or_the_algorithms(
+    given: str | None, wanted: str, algo: str | None, judge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An environment that spells it wrong stops no training."""
+    """In this order; an environment that spells it wrong stops no training."""
     monkeypatch.setenv("OVERWATCH_PRESET", wanted)
     with http_sink() as sink:
-        overwatch.sdk.start(preset=given, endpoint=sink.endpoint, sample=False).close(timeout=60)
+        overwatch.sdk.start(preset=given, algo=algo, endpoint=sink.endpoint, sample=False).close(timeout=60)
         (start,) = sink.events(RunStarted)
 
     assert start.preset == judge

@@ -17,11 +17,59 @@ ENTRIES: Final = (
     Runbook(
         code="policy-collapse",
         means=(
-            "Several rows of the policy are far beyond their limits together: its steps are too large and it "
-            "stops exploring, or it already has."
+            "Returns fell and a row of the policy shows why; or several rows are far beyond their limits "
+            "together: its steps are too large and it stops exploring, or it already has."
         ),
         confirm="Its factors name the rows; look whether entropy fell while KL and clipping rose.",
         act="Stop; go back to the last good checkpoint with a lower learning rate or fewer epochs.",
+    ),
+    Runbook(
+        code="policy-frozen",
+        means=(
+            "No update moves the policy: KL and the share clipped are exactly 0, and entropy, critic or "
+            "returns show that this is no success. Weights that once became huge never come back."
+        ),
+        confirm="Its message names the sign; the first updates, or those just before it, show the jump.",
+        act="Stop; start again with a lower `learning_rate`; check that the optimiser steps at all.",
+    ),
+    Runbook(
+        code="critic-diverged",
+        means=(
+            "The critic's loss is thousands of times the square of all that was ever earned, and it explains "
+            "nothing."
+        ),
+        confirm="Value loss against the largest return; explained variance of the newest updates.",
+        act="Stop; lower `learning_rate`, normalise rewards, set `max_grad_norm`; start again from before.",
+    ),
+    Runbook(
+        code="zero-gradients",
+        means="Gradients are exactly 0, or a hundredth of what they were: nothing is learned any more.",
+        confirm="The sparkline of `grad_norm`; whether advantages differ within a batch.",
+        act=(
+            "Look for a loss that is detached, parameters without gradient, saturated units, a scaler that "
+            "skips each step; where all rewards of a batch are equal, change the task or the group size."
+        ),
+    ),
+    Runbook(
+        code="gradient-spikes",
+        means="Single updates have gradients far beyond their neighbours'; three within 100 are a pattern.",
+        confirm="Their places in the sparkline of `grad_norm`; rewards and observations of those batches.",
+        act="Look for outliers; set `max_grad_norm`, which turns this into information.",
+    ),
+    Runbook(
+        code="learning-rate-zero",
+        means="The learning rate is 0 while updates go on: each costs its time and changes nothing.",
+        confirm="The sparkline of `learning_rate`, and the planned number of updates.",
+        act="Give the schedule the run's own number of updates, or end the run where the schedule ends.",
+    ),
+    Runbook(
+        code="rank-diverged",
+        means="One rank's numbers lie far from those of the other ranks, which share its policy.",
+        confirm="Its message names the rows and both values.",
+        act=(
+            "Look at that rank's data, seed and device; check that gradients are shared (a model that is not "
+            "wrapped, a parameter left out) and that weights are equal at the start."
+        ),
     ),
     Runbook(
         code="steps-too-large",

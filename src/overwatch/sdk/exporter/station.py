@@ -133,7 +133,7 @@ class Station:
         provider.add_log_record_processor(self._gatherer)
         self._logger = provider.get_logger(wire.OURS, overwatch.__version__)
         self._lock = threading.Lock()
-        self._window = Window(started.preset, started.config)
+        self._window = Window(started.judged_by, started.config)
         self._seq = said
         self._rings: dict[Ring, int] = {}
         self._told = 0
