@@ -31,6 +31,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """The trainer's process."""
     endpoint: str | None
     """OTLP endpoint that the trainer asked for."""
+    way: dict[str, str] | None = None
+    """What the trainer's environment says of the way there, secrets among it: see `overwatch.sdk.way`."""
     sample: bool
     """Whether to sample this machine."""
     started: RunStarted
@@ -56,6 +58,8 @@ class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
 
     deadline: float
     """On this machine's monotonic clock, seconds."""
+    at_exit: bool = False
+    """The trainer's process ends now: its exit status may correct the outcome."""
 
 
 Frame: TypeAlias = Hello | Update | Dropped | Close | Event

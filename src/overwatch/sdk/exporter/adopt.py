@@ -17,7 +17,7 @@ from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
 from overwatch.journal import FolderBusyError
-from overwatch.sdk.exporter.core import Exporter, destinations, open_spool
+from overwatch.sdk.exporter.core import Exporter, Farewell, destinations, open_spool
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
 from overwatch.sdk.frames import Hello, Progress
@@ -79,7 +79,7 @@ def left_spools(root: Path) -> list[Orphan]:
     return [orphan for orphan in found if orphan.meta.rings is None or not is_meant(Path(orphan.meta.rings))]
 
 
-class _Now:
+class _Now(Farewell):
     """The farewell of a trainer that is gone."""
 
     def __init__(self, deadline: float) -> None:
