@@ -73,6 +73,6 @@ class RunFinished(Fact, frozen=True, kw_only=True, tag="run_finished"):
     """
 
     outcome: str
-    """`completed`, `failed`, `interrupted`, or `lost` where the process was killed or its end is not known."""
+    """`completed`, `failed`, `interrupted`; `lost` where a process was killed or went in an unknown way."""
     reason: str | None = None
     """Why, in words: an exception, `exit status 3`, `trainer killed by signal 9 (SIGKILL)`."""

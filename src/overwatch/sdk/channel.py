@@ -23,7 +23,7 @@ from overwatch.catalog import CUSTOM_PREFIX, Scope, find, of_scope
 from overwatch.events import Column, Measured, RunFinished
 from overwatch.sdk import exits
 from overwatch.sdk.device import DeviceValues
-from overwatch.sdk.ending import Ending, of_error
+from overwatch.sdk.ending import COMPLETED, Ending, of_error
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link, Outcome
 from overwatch.sdk.packing import Tensor, is_tensor
@@ -123,6 +123,7 @@ class Channel:
         self._owner = os.getpid()
         self._missed = 0
         """Calls in a forked child, which has no way out."""
+        self._presumed = COMPLETED
         self._handled = id(sys.exc_info()[1])
         """What was being handled when the run began is not how it ends."""
         if link is not None:
@@ -269,13 +270,17 @@ class Channel:
         `outcome` is `completed`, `failed` or `interrupted`. Without one the exception that is being handled
         decides, as it does where it leaves a `with run:`. A second call returns the first report.
         """
-        ending = of_error(self._leaving()) if outcome is None else Ending(outcome)
+        ending = self._ending() if outcome is None else Ending(outcome)
         return self._close(timeout, ending if reason is None else Ending(ending.outcome, reason))
 
-    def _leaving(self) -> BaseException | None:
-        """The exception with which the run is left: in an `except` or `finally` around it."""
+    def note_error(self, error: BaseException | None) -> None:
+        """An exception left a part of the loop, which may go on: it is the end unless `None` follows."""
+        self._presumed = of_error(error)
+
+    def _ending(self) -> Ending:
+        """How the run ends here: as an `except` or `finally` around this says, else as was noted."""
         error = sys.exc_info()[1]
-        return None if id(error) == self._handled else error
+        return self._presumed if error is None or id(error) == self._handled else of_error(error)
 
     def _close(self, timeout: float, ending: Ending, *, at_exit: bool = False) -> Report:
         if not self._closing.acquire(timeout=max(timeout, 0.0)):
@@ -354,7 +359,8 @@ class Channel:
 
     def _leave(self, way_out: Ending) -> None:
         """The process ends, this way."""
-        self._close(EXIT_S, self._cells.ending or way_out, at_exit=True)
+        presumed = way_out if self._presumed == COMPLETED else self._presumed
+        self._close(EXIT_S, self._cells.ending or presumed, at_exit=True)
 
     def __enter__(self) -> Self:
         return self
