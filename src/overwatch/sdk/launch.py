@@ -21,6 +21,7 @@ from overwatch.sdk.link import Link, LinkLimits
 from overwatch.sdk.run import Run
 from overwatch.sdk.torchlanes import torch_lanes
 from overwatch.sdk.values import maybe_text, text, whole
+from overwatch.sdk.way import way
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -99,6 +100,7 @@ def begin(options: Options) -> Run:
         epoch=str(uuid.uuid4()),
         pid=os.getpid(),
         endpoint=options.endpoint,
+        way=way(),
         sample=options.sample,
         started=_started(options, who),
     )

@@ -18,7 +18,7 @@ from typing import Final
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
 from overwatch.sdk.exporter.account import Account
-from overwatch.sdk.exporter.adopt import Adopter
+from overwatch.sdk.exporter.adopt import Adopter, Way
 from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
 from overwatch.sdk.exporter.gone import Parent
 from overwatch.sdk.frames import Close, FrameError, FrameReader
@@ -54,7 +54,9 @@ def main(arguments: list[str]) -> int:
         return 2
     if not spool.accepted:
         account.go_on()
-    exporter = Exporter(hello, source, spool, account.write, Adopter().begin)
+    exporter = Exporter(
+        hello, source, spool, account.write, Adopter(Way(endpoint=hello.endpoint, words=hello.way)).begin
+    )
     exporter.run(Input(0, Parent(hello.pid, *handles)))
     if exporter.is_emptied:
         remove(rings)

@@ -5,9 +5,10 @@ stays for the next time. Must not know who asks.
 """
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +17,11 @@ import msgspec
 from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
-from overwatch.journal import FolderBusyError
+from overwatch.journal import FolderBusyError, Signal
 from overwatch.sdk.exporter.core import Exporter, Farewell, destinations, open_spool
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
-from overwatch.sdk.frames import Hello, Progress
+from overwatch.sdk.frames import Progress
 from overwatch.sdk.greeting import SUFFIX, GreetingError, forget_hello, is_meant, read_hello
 from overwatch.sdk.rings.file import RingError
 from overwatch.sdk.rings.ringset import places, remove
@@ -46,20 +47,45 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """That are gone, by reason."""
 
 
-def deliver_all(root: Path | None, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """Where something goes that was left."""
+
+    endpoint: str | None
+    words: dict[str, str] | None
+    """See `overwatch.sdk.way`; `None` of a version that remembered none."""
+
+    def ends(self) -> dict[Signal, tuple[object, ...]] | None:
+        """What two ways have in common that lead to the same place under the same name."""
+        if self.words is None:
+            return None
+        ways = destinations(self.endpoint, self.words)
+        return {signal: (to.protocol, to.origin, to.path, to.headers_now) for signal, to in ways.items()}
+
+
+def deliver_all(
+    root: Path | None, endpoint: str | None, timeout_s: float, *, same: Way | None = None
+) -> Iterator[Delivered]:
     """Deliver all that was left on this machine, within `timeout_s` in all.
 
-    `endpoint` is where to; else where the trainer wanted it. `root` holds the spools, or is one.
+    `endpoint` is where to, by this process's way; else it goes where the trainer wanted it. `root` holds the
+    spools, or is one. With `same` only what would go that way is touched.
     """
     deadline = time.monotonic() + timeout_s
     tried: set[str] = set()
+
+    def chosen(left: Way) -> Way | None:
+        if endpoint is not None:
+            return Way(endpoint=endpoint, words=None)
+        return left if same is None or (left.words is not None and left.ends() == same.ends()) else None
+
     if root is None:
         for rings in left_rings():
             tried.add(str(rings))
-            yield from _spool_rings(rings, endpoint, _share(deadline))
+            yield from _spool_rings(rings, chosen, _share(deadline))
     for orphan in left_spools(spool_root() if root is None else root):
-        if orphan.meta.rings not in tried:
-            yield from _deliver(orphan, endpoint, _share(deadline))
+        way = chosen(Way(endpoint=orphan.meta.endpoint, words=orphan.meta.way))
+        if orphan.meta.rings not in tried and way is not None:
+            yield from _deliver(orphan, way, _share(deadline))
 
 
 def _share(deadline: float) -> float:
@@ -68,9 +94,16 @@ def _share(deadline: float) -> float:
 
 
 def left_rings() -> list[Path]:
-    """The rings on this machine whose trainer is dead."""
-    found = [path.with_suffix("") for folder in places() for path in sorted(folder.glob(f"*{SUFFIX}"))]
-    return [rings for rings in found if not is_meant(rings)]
+    """The rings of this user on this machine whose trainer is dead."""
+    found = [path for folder in places() for path in sorted(folder.glob(f"*{SUFFIX}")) if _is_own(path)]
+    return [rings for rings in (path.with_suffix("") for path in found) if not is_meant(rings)]
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def left_spools(root: Path) -> list[Orphan]:
@@ -90,11 +123,19 @@ class _Now(Farewell):
         return self._deadline
 
 
-def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+def _spool_rings(rings: Path, chosen: Callable[[Way], Way | None], timeout_s: float) -> Iterator[Delivered]:
     """Read a dead trainer's rings to their end, and deliver what it left."""
     try:
-        hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
+        hello = read_hello(rings)
+        way = chosen(Way(endpoint=hello.endpoint, words=hello.way))
+        if way is None:
+            return
+        source = RingSource(rings, alone=True, gathers=True)
     except BlockingIOError:
+        return
+    except FileNotFoundError:  # another process has delivered and removed them, or most of them
+        remove(rings)
+        forget_hello(rings)
         return
     except (OSError, RingError, GreetingError) as error:
         log.warning("rings at %s cannot be read: %s", rings, error)
@@ -105,7 +146,9 @@ def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterato
         source.close()
         return
     told: list[Progress] = [Progress()]
-    exporter = Exporter(_quiet(hello, endpoint), source, spool, told.append)
+    # A trainer that is dead: this machine is not sampled for it.
+    quiet = msgspec.structs.replace(hello, sample=False, endpoint=way.endpoint, way=way.words)
+    exporter = Exporter(quiet, source, spool, told.append)
     exporter.run(_Now(time.monotonic() + timeout_s))
     if exporter.is_emptied:
         remove(rings)
@@ -114,18 +157,13 @@ def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterato
     yield _delivered(hello.run_id, spool)
 
 
-def _quiet(hello: Hello, endpoint: str | None) -> Hello:
-    """The greeting of a trainer that is dead: this machine is not sampled for it."""
-    return msgspec.structs.replace(hello, sample=False, endpoint=endpoint or hello.endpoint)
-
-
-def _deliver(orphan: Orphan, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+def _deliver(orphan: Orphan, way: Way, timeout_s: float) -> Iterator[Delivered]:
     try:
         spool = Spool(orphan.path)
     except FolderBusyError:
         return
     if not spool.is_empty:
-        ways = destinations(endpoint or orphan.meta.endpoint)
+        ways = destinations(way.endpoint, way.words)
         sender = Sender(spool, lambda: outlet(ways), Fortune(None))
         sender.start()
         sender.drain(timeout_s)
@@ -145,9 +183,10 @@ def _delivered(run_id: str, spool: Spool) -> Delivered:
 
 
 class Adopter:
-    """Delivers what others left, beside one's own delivery, once that has succeeded."""
+    """Delivers what others left and what goes one's own way, once one's own delivery has succeeded."""
 
-    def __init__(self, timeout_s: float = 30.0) -> None:
+    def __init__(self, own: Way, timeout_s: float = 30.0) -> None:
+        self._own = own
         self._timeout_s = timeout_s
         self._thread: threading.Thread | None = None
 
@@ -159,7 +198,7 @@ class Adopter:
 
     def _run(self) -> None:
         try:
-            for found in deliver_all(None, None, self._timeout_s):
+            for found in deliver_all(None, None, self._timeout_s, same=self._own):
                 if found.records:
                     log.warning("delivered %d records that run %s had left", found.records, found.run_id)
         except OSError as error:

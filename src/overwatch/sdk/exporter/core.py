@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -100,7 +100,7 @@ class Exporter:
         trainer = Trainer(node=node, pid=hello.pid)
         self._lanes = lane_map(trainer, hello.started)
         described = resource(hello, found, node)
-        ways = destinations(hello.endpoint)
+        ways = destinations(hello.endpoint, hello.way)
         self._ledger = Ledger(spool, spool.spooled)
         self._sender = Sender(self._ledger, lambda: outlet(ways), Fortune(ways[Signal.LOGS].shown))
         self._instruments = Instruments(described, spool, frozenset(ways))
@@ -293,32 +293,33 @@ def open_spool(hello: Hello, rings: Path) -> Spool:
         pid=os.getpid(),
         rings=str(rings),
         endpoint=hello.endpoint,
+        way=hello.way,
         created=hello.started.at,
     )
     return Spool(spool_folder(spool_root(), meta), meta=meta)
 
 
-def destinations(endpoint: str | None) -> dict[Signal, Destination]:
-    """Where each signal goes that the environment has not switched off; logs always go."""
+def destinations(endpoint: str | None, way: Mapping[str, str] | None) -> dict[Signal, Destination]:
+    """Where each signal goes that the trainer has not switched off; logs always go.
+
+    What was left by a version that remembered no way goes the way of this process.
+    """
+    env = os.environ if way is None else way
     wanted = [
         signal
         for signal in (Signal.LOGS, Signal.METRICS, Signal.TRACES)
-        if signal is Signal.LOGS or _exporter(signal) != "none"
+        if signal is Signal.LOGS or env.get(f"OTEL_{signal.name}_EXPORTER", "").strip().lower() != "none"
     ]
-    return {signal: _destination(signal, endpoint) for signal in wanted}
+    return {signal: _destination(signal, endpoint, env) for signal in wanted}
 
 
-def _destination(signal: Signal, endpoint: str | None) -> Destination:
-    to = target(_NAMES[signal], endpoint)
+def _destination(signal: Signal, endpoint: str | None, env: Mapping[str, str]) -> Destination:
+    to = target(_NAMES[signal], endpoint, env)
     try:
-        return destination(signal, to)
+        return destination(signal, to, env)
     except ValueError as error:
         log.warning("%s; sending to %s", error, DEFAULT_HTTP)
-        return destination(signal, target(_NAMES[signal], DEFAULT_HTTP))
-
-
-def _exporter(signal: Signal) -> str:
-    return os.environ.get(f"OTEL_{signal.name}_EXPORTER", "").strip().lower()
+        return destination(signal, target(_NAMES[signal], DEFAULT_HTTP, env), env)
 
 
 def _events(said: Said) -> list[Event]:
