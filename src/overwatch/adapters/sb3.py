@@ -165,7 +165,7 @@ class OverwatchCallback(BaseCallback, Bordered):
             self._end()
 
     def _end(self) -> None:
-        """The loop is over; a run of its own ends as the exception says that is being handled."""
+        """The loop is over; a run of its own ends by the exception that is being handled."""
         self._is_on = False
         self._unwatch()
         self._report.flush()

@@ -278,7 +278,7 @@ class Channel:
         self._presumed = of_error(error)
 
     def _ending(self) -> Ending:
-        """How the run ends here: as an `except` or `finally` around this says, else as was noted."""
+        """How the run ends here: as an `except` or `finally` around this shows, else as was noted."""
         error = sys.exc_info()[1]
         return self._presumed if error is None or id(error) == self._handled else of_error(error)
 

@@ -1,7 +1,7 @@
 """How a run ended: one rule for exceptions, for exit statuses and for signals.
 
-Rules: an exit status other than 0 is never `completed`; whoever asks for an end (Ctrl-C, a signal's handler)
-interrupts. Pure. Must not know who asks, nor where the answer goes.
+Rules: an exit status other than 0 is never `completed`; an end that is asked for (Ctrl-C, a handled signal)
+is `interrupted`. Pure. Must not know what asks, nor where the answer goes.
 """
 
 import os
@@ -48,8 +48,8 @@ def of_error(error: BaseException | None) -> Ending:
         return of_exit(error.code)
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _STOPS:
-        return Ending("interrupted", _words(error))
-    return Ending("completed" if names & _EARLY else "failed", _words(error))
+        return Ending("interrupted", _text_of(error))
+    return Ending("completed" if names & _EARLY else "failed", _text_of(error))
 
 
 def of_exit(code: object) -> Ending:
@@ -139,7 +139,7 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
         trace = trace.tb_next
 
 
-def _words(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     """Type and message; what a stranger's exception does when it is asked for text harms nobody."""
     name = type(error).__name__
     try:

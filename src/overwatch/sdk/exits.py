@@ -4,7 +4,7 @@ Three ways are seen: `sys.exit`, an exception that nothing caught, and the cells
 raises `SystemExit` by its own hand is seen by the exporter alone, which reads the exit status.
 
 Rules: only a `sys.exit` of the main thread ends a process, and only one that nothing caught; of an exception
-its words are kept and nothing else. Must not know runs.
+its text is kept and nothing else. Must not know runs.
 """
 
 import os

@@ -31,8 +31,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """The trainer's process."""
     endpoint: str | None
     """OTLP endpoint that the trainer asked for."""
-    way: dict[str, str] | None = None
-    """What the trainer's environment says of the way there, secrets among it: see `overwatch.sdk.way`."""
+    otlp_env: dict[str, str] | None = None
+    """What of the trainer's environment decides the destination, with secrets: see `overwatch.sdk.otlp_env`."""
     sample: bool
     """Whether to sample this machine."""
     started: RunStarted

@@ -18,7 +18,7 @@ from typing import Final
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
 from overwatch.sdk.exporter.account import Account
-from overwatch.sdk.exporter.adopt import Adopter, Way
+from overwatch.sdk.exporter.adopt import Adopter, Route
 from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
 from overwatch.sdk.exporter.gone import Parent
 from overwatch.sdk.frames import Close, FrameError, FrameReader
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     if not spool.accepted:
         account.go_on()
     exporter = Exporter(
-        hello, source, spool, account.write, Adopter(Way(endpoint=hello.endpoint, words=hello.way)).begin
+        hello, source, spool, account.write, Adopter(Route(endpoint=hello.endpoint, env=hello.otlp_env)).begin
     )
     exporter.run(Input(0, Parent(hello.pid, *handles)))
     if exporter.is_emptied:

@@ -47,45 +47,45 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """That are gone, by reason."""
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Where something goes that was left."""
 
     endpoint: str | None
-    words: dict[str, str] | None
-    """See `overwatch.sdk.way`; `None` of a version that remembered none."""
+    env: dict[str, str] | None
+    """See `overwatch.sdk.otlp_env`; `None` of a version that kept none."""
 
     def ends(self) -> dict[Signal, tuple[object, ...]] | None:
-        """What two ways have in common that lead to the same place under the same name."""
-        if self.words is None:
+        """What two routes have in common that lead to the same server with the same headers."""
+        if self.env is None:
             return None
-        ways = destinations(self.endpoint, self.words)
+        ways = destinations(self.endpoint, self.env)
         return {signal: (to.protocol, to.origin, to.path, to.headers_now) for signal, to in ways.items()}
 
 
 def deliver_all(
-    root: Path | None, endpoint: str | None, timeout_s: float, *, same: Way | None = None
+    root: Path | None, endpoint: str | None, timeout_s: float, *, same: Route | None = None
 ) -> Iterator[Delivered]:
     """Deliver all that was left on this machine, within `timeout_s` in all.
 
-    `endpoint` is where to, by this process's way; else it goes where the trainer wanted it. `root` holds the
-    spools, or is one. With `same` only what would go that way is touched.
+    `endpoint` is where to, by this process's environment; else it goes where the trainer wanted it. `root` holds the
+    spools, or is one. With `same` only what would go the same route is touched.
     """
     deadline = time.monotonic() + timeout_s
     tried: set[str] = set()
 
-    def chosen(left: Way) -> Way | None:
+    def chosen(left: Route) -> Route | None:
         if endpoint is not None:
-            return Way(endpoint=endpoint, words=None)
-        return left if same is None or (left.words is not None and left.ends() == same.ends()) else None
+            return Route(endpoint=endpoint, env=None)
+        return left if same is None or (left.env is not None and left.ends() == same.ends()) else None
 
     if root is None:
         for rings in left_rings():
             tried.add(str(rings))
             yield from _spool_rings(rings, chosen, _share(deadline))
     for orphan in left_spools(spool_root() if root is None else root):
-        way = chosen(Way(endpoint=orphan.meta.endpoint, words=orphan.meta.way))
-        if orphan.meta.rings not in tried and way is not None:
-            yield from _deliver(orphan, way, _share(deadline))
+        route = chosen(Route(endpoint=orphan.meta.endpoint, env=orphan.meta.otlp_env))
+        if orphan.meta.rings not in tried and route is not None:
+            yield from _deliver(orphan, route, _share(deadline))
 
 
 def _share(deadline: float) -> float:
@@ -123,12 +123,14 @@ class _Now(Farewell):
         return self._deadline
 
 
-def _spool_rings(rings: Path, chosen: Callable[[Way], Way | None], timeout_s: float) -> Iterator[Delivered]:
+def _spool_rings(
+    rings: Path, chosen: Callable[[Route], Route | None], timeout_s: float
+) -> Iterator[Delivered]:
     """Read a dead trainer's rings to their end, and deliver what it left."""
     try:
         hello = read_hello(rings)
-        way = chosen(Way(endpoint=hello.endpoint, words=hello.way))
-        if way is None:
+        route = chosen(Route(endpoint=hello.endpoint, env=hello.otlp_env))
+        if route is None:
             return
         source = RingSource(rings, alone=True, gathers=True)
     except BlockingIOError:
@@ -147,7 +149,7 @@ def _spool_rings(rings: Path, chosen: Callable[[Way], Way | None], timeout_s: fl
         return
     told: list[Progress] = [Progress()]
     # A trainer that is dead: this machine is not sampled for it.
-    quiet = msgspec.structs.replace(hello, sample=False, endpoint=way.endpoint, way=way.words)
+    quiet = msgspec.structs.replace(hello, sample=False, endpoint=route.endpoint, otlp_env=route.env)
     exporter = Exporter(quiet, source, spool, told.append)
     exporter.run(_Now(time.monotonic() + timeout_s))
     if exporter.is_emptied:
@@ -157,13 +159,13 @@ def _spool_rings(rings: Path, chosen: Callable[[Way], Way | None], timeout_s: fl
     yield _delivered(hello.run_id, spool)
 
 
-def _deliver(orphan: Orphan, way: Way, timeout_s: float) -> Iterator[Delivered]:
+def _deliver(orphan: Orphan, route: Route, timeout_s: float) -> Iterator[Delivered]:
     try:
         spool = Spool(orphan.path)
     except FolderBusyError:
         return
     if not spool.is_empty:
-        ways = destinations(way.endpoint, way.words)
+        ways = destinations(route.endpoint, route.env)
         sender = Sender(spool, lambda: outlet(ways), Fortune(None))
         sender.start()
         sender.drain(timeout_s)
@@ -183,9 +185,9 @@ def _delivered(run_id: str, spool: Spool) -> Delivered:
 
 
 class Adopter:
-    """Delivers what others left and what goes one's own way, once one's own delivery has succeeded."""
+    """Delivers what others left and what goes one's own route, once one's own delivery has succeeded."""
 
-    def __init__(self, own: Way, timeout_s: float = 30.0) -> None:
+    def __init__(self, own: Route, timeout_s: float = 30.0) -> None:
         self._own = own
         self._timeout_s = timeout_s
         self._thread: threading.Thread | None = None

@@ -100,7 +100,7 @@ class Exporter:
         trainer = Trainer(node=node, pid=hello.pid)
         self._lanes = lane_map(trainer, hello.started)
         described = resource(hello, found, node)
-        ways = destinations(hello.endpoint, hello.way)
+        ways = destinations(hello.endpoint, hello.otlp_env)
         self._ledger = Ledger(spool, spool.spooled)
         self._sender = Sender(self._ledger, lambda: outlet(ways), Fortune(ways[Signal.LOGS].shown))
         self._instruments = Instruments(described, spool, frozenset(ways))
@@ -293,18 +293,18 @@ def open_spool(hello: Hello, rings: Path) -> Spool:
         pid=os.getpid(),
         rings=str(rings),
         endpoint=hello.endpoint,
-        way=hello.way,
+        otlp_env=hello.otlp_env,
         created=hello.started.at,
     )
     return Spool(spool_folder(spool_root(), meta), meta=meta)
 
 
-def destinations(endpoint: str | None, way: Mapping[str, str] | None) -> dict[Signal, Destination]:
+def destinations(endpoint: str | None, otlp_env: Mapping[str, str] | None) -> dict[Signal, Destination]:
     """Where each signal goes that the trainer has not switched off; logs always go.
 
-    What was left by a version that remembered no way goes the way of this process.
+    What a version left that kept no environment goes by the one of this process.
     """
-    env = os.environ if way is None else way
+    env = os.environ if otlp_env is None else otlp_env
     wanted = [
         signal
         for signal in (Signal.LOGS, Signal.METRICS, Signal.TRACES)

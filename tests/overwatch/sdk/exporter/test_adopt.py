@@ -1,4 +1,4 @@
-"""What a dead trainer left goes where that trainer sent, and only who sends there too delivers it."""
+"""What a dead trainer left goes where that trainer sent; only a trainer that sends there too delivers it."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.sdk.exporter.adopt import Delivered, Way, deliver_all
+from overwatch.sdk.exporter.adopt import Delivered, Route, deliver_all
 from tests.overwatch.sdk.sink import Sink, http_sink
 from tests.ports import free_port
 
@@ -36,40 +36,42 @@ def sink() -> Iterator[Sink]:
         yield sink
 
 
-def kill_a_trainer(monkeypatch: pytest.MonkeyPatch, who: str, endpoint: str, headers: str = SECRET) -> None:
+def kill_a_trainer(
+    monkeypatch: pytest.MonkeyPatch, killed: str, endpoint: str, headers: str = SECRET
+) -> None:
     """A trainer whose environment names its collector, dead with what it left on disk."""
     with monkeypatch.context() as its:
         its.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         its.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
         # Its exporter shares the error stream, which is read to its end.
         done = subprocess.run(
-            [sys.executable, "-c", TRAINER, who], check=False, timeout=90, capture_output=True
+            [sys.executable, "-c", TRAINER, killed], check=False, timeout=90, capture_output=True
         )
     assert done.returncode == -signal.SIGKILL
 
 
-def own_way(endpoint: str, headers: str | None = None) -> Way:
-    """The way of a trainer that is alive."""
-    words = {} if headers is None else {"OTEL_EXPORTER_OTLP_HEADERS": headers}
-    return Way(endpoint=endpoint, words=words)
+def route(endpoint: str, headers: str | None = None) -> Route:
+    """The route of a trainer that is alive."""
+    env = {} if headers is None else {"OTEL_EXPORTER_OTLP_HEADERS": headers}
+    return Route(endpoint=endpoint, env=env)
 
 
-def adopted(way: Way) -> list[Delivered]:
-    """What a trainer that sends this way delivers for others."""
-    return list(deliver_all(None, None, 10.0, same=way))
+def adopted(own: Route) -> list[Delivered]:
+    """What a trainer that sends by this route delivers for others."""
+    return list(deliver_all(None, None, 10.0, same=own))
 
 
-@pytest.mark.parametrize("who", ["both", "trainer"])
-def test_what_was_left_goes_to_no_other_collector_and_under_no_other_name(
-    sink: Sink, monkeypatch: pytest.MonkeyPatch, who: str
+@pytest.mark.parametrize("killed", ["both", "trainer"])
+def test_what_was_left_goes_to_no_other_collector_and_with_no_other_headers(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
-    """Rings and spools: another endpoint, other headers or none deliver nothing; `sync` goes the old way."""
+    """Rings and spools: another endpoint, other headers or none deliver nothing; `sync` goes the old route."""
     port = free_port()
-    kill_a_trainer(monkeypatch, who, f"http://127.0.0.1:{port}")
+    kill_a_trainer(monkeypatch, killed, f"http://127.0.0.1:{port}")
     with http_sink(port) as theirs:
-        other = own_way(sink.endpoint, SECRET)
-        assert adopted(other) == adopted(own_way(theirs.endpoint)) == []
-        assert adopted(own_way(theirs.endpoint, "x-team=blue")) == []
+        other = route(sink.endpoint, SECRET)
+        assert adopted(other) == adopted(route(theirs.endpoint)) == []
+        assert adopted(route(theirs.endpoint, "x-team=blue")) == []
         assert (sink.requests, theirs.requests) == (0, 0)
 
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.endpoint)
@@ -79,28 +81,28 @@ def test_what_was_left_goes_to_no_other_collector_and_under_no_other_name(
         assert {headers["x-team"] for headers in theirs.headers} == {"red herring"}
 
 
-@pytest.mark.parametrize("who", ["both", "trainer"])
-def test_what_was_left_is_delivered_by_the_next_that_goes_the_same_way(
-    monkeypatch: pytest.MonkeyPatch, who: str
+@pytest.mark.parametrize("killed", ["both", "trainer"])
+def test_what_was_left_is_delivered_by_the_next_trainer_with_the_same_destination(
+    monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
-    """The same collector under the same name, whichever words of the environment lead there."""
+    """The same collector with the same headers, whichever variables lead there."""
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    kill_a_trainer(monkeypatch, who, f"{endpoint}/")
+    kill_a_trainer(monkeypatch, killed, f"{endpoint}/")
     with http_sink(port) as theirs:
-        assert [(one.run_id, one.is_done) for one in adopted(own_way(endpoint, SECRET))] == [("killed", True)]
+        assert [(one.run_id, one.is_done) for one in adopted(route(endpoint, SECRET))] == [("killed", True)]
         assert {record.origin.run_id for record in theirs.records()} == {"killed"}
 
 
 def test_another_endpoint_gets_no_secret_of_the_old_one(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`sync --endpoint` goes by the headers of who calls it."""
+    """`sync --endpoint` goes by the headers of its own environment."""
     kill_a_trainer(monkeypatch, "both", f"http://127.0.0.1:{free_port()}")
     assert [one.is_done for one in deliver_all(None, sink.endpoint, 20.0)] == [True]
     assert not any("x-team" in headers for headers in sink.headers)
 
 
 def test_secrets_lie_in_files_of_their_owner_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever holds a header's value on disk can be read by nobody else."""
+    """Whatever holds a header's value on disk has mode 0600."""
     kill_a_trainer(monkeypatch, "trainer", f"http://127.0.0.1:{free_port()}")
     kill_a_trainer(monkeypatch, "both", f"http://127.0.0.1:{free_port()}")
     folders = (Path(os.environ["OVERWATCH_RING_DIR"]), Path(os.environ["OVERWATCH_SPOOL_DIR"]))

@@ -1,4 +1,4 @@
-"""How a trainer's process went, as its exporter sees it: before and after somebody reads its status."""
+"""How a trainer's process went, as its exporter sees it: before and after its parent reads its status."""
 
 import os
 import platform
@@ -45,9 +45,9 @@ def seen(way: str, *, handle: bool = True, is_read: bool = False) -> str:
         trainer.stdin.flush()
         if is_read:
             trainer.wait()
-        said = trainer.stdout.readline().strip()
+        answer = trainer.stdout.readline().strip()
     trainer.wait()
-    return said
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_a_status_is_seen_while_nothing_has_read_it(way: str, status: int) -> No
 
 @pytest.mark.parametrize(("way", "status"), [("os._exit(7)", 7 << 8), ("os.kill(os.getpid(), 9)", 9)])
 def test_a_status_that_was_read_is_seen_where_the_system_keeps_it(way: str, status: int) -> None:
-    """Whoever started the trainer is quicker; an older kernel then knows nothing more."""
+    """The parent of the trainer is quicker; an older kernel then knows nothing more."""
     assert seen(way, is_read=True) == (str(status) if KNOWS_LATER else "None")
 
 
 def test_without_a_handle_an_end_is_seen_and_its_reason_is_not() -> None:
-    """An older system tells of the end by another parent alone."""
+    """An older system shows the end by another parent alone."""
     assert seen("os._exit(7)", handle=False) == "None"
 
 
