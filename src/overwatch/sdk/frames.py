@@ -32,7 +32,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     endpoint: str | None
     """OTLP endpoint that the trainer asked for."""
     otlp_env: dict[str, str] | None = None
-    """What of the trainer's environment decides the destination, with secrets: see `overwatch.sdk.otlp_env`."""
+    """What of the trainer's environment decides the destination, with its secrets: see `sdk.otlp_env`."""
     sample: bool
     """Whether to sample this machine."""
     started: RunStarted

@@ -1,8 +1,8 @@
 """The part of a trainer's environment that decides where its telemetry goes, kept beside what it leaves.
 
-Owns which variables those are: endpoints, headers, certificates, proxies, and where a collector of this machine
-is announced. Rules: secrets are among them, so they lie only in files that their owner alone can read. Must not
-know how a destination is found from them.
+Owns which variables those are: endpoints, headers, certificates, proxies, and where a collector of this
+machine is announced. Rules: secrets are among them, so they lie only in files that their owner alone can
+read. Must not know how a destination is found from them.
 """
 
 import os

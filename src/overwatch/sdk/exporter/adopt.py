@@ -67,8 +67,8 @@ def deliver_all(
 ) -> Iterator[Delivered]:
     """Deliver all that was left on this machine, within `timeout_s` in all.
 
-    `endpoint` is where to, by this process's environment; else it goes where the trainer wanted it. `root` holds the
-    spools, or is one. With `same` only what would go the same route is touched.
+    `endpoint` is where to, by this process's environment; else it goes where the trainer wanted it. `root`
+    holds the spools, or is one. With `same` only what would go the same route is touched.
     """
     deadline = time.monotonic() + timeout_s
     tried: set[str] = set()

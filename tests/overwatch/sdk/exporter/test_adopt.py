@@ -36,13 +36,11 @@ def sink() -> Iterator[Sink]:
         yield sink
 
 
-def kill_a_trainer(
-    monkeypatch: pytest.MonkeyPatch, killed: str, endpoint: str, headers: str = SECRET
-) -> None:
+def kill_a_trainer(monkeypatch: pytest.MonkeyPatch, killed: str, endpoint: str) -> None:
     """A trainer whose environment names its collector, dead with what it left on disk."""
     with monkeypatch.context() as its:
         its.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        its.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+        its.setenv("OTEL_EXPORTER_OTLP_HEADERS", SECRET)
         # Its exporter shares the error stream, which is read to its end.
         done = subprocess.run(
             [sys.executable, "-c", TRAINER, killed], check=False, timeout=90, capture_output=True
@@ -65,7 +63,7 @@ def adopted(own: Route) -> list[Delivered]:
 def test_what_was_left_goes_to_no_other_collector_and_with_no_other_headers(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
-    """Rings and spools: another endpoint, other headers or none deliver nothing; `sync` goes the old route."""
+    """Rings and spools: another endpoint, other headers or none deliver nothing; `sync` delivers."""
     port = free_port()
     kill_a_trainer(monkeypatch, killed, f"http://127.0.0.1:{port}")
     with http_sink(port) as theirs:
