@@ -8,6 +8,7 @@ another user could have put there is not used. Must not know what is behind the 
 import os
 import stat
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -57,12 +58,17 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
 _endpoints: Final = msgspec.json.Decoder(Endpoints).decode
 
 
-def path() -> Path:
-    """The discovery file of this user: under `$XDG_RUNTIME_DIR`, else a folder of their own in TMPDIR."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    folder = (
-        Path(runtime) / "overwatch" if runtime else Path(tempfile.gettempdir()) / f"overwatch-{os.getuid()}"
-    )
+def path(env: Mapping[str, str] = os.environ) -> Path:
+    """The discovery file of this user: under `$XDG_RUNTIME_DIR`, else a folder of their own in TMPDIR.
+
+    An environment of another process that names neither is as good as this one's.
+    """
+    runtime, scratch = env.get("XDG_RUNTIME_DIR"), env.get("TMPDIR")
+    if env is os.environ:
+        scratch = tempfile.gettempdir()
+    elif not runtime and not scratch:
+        return path()
+    folder = Path(runtime) / "overwatch" if runtime else Path(str(scratch)) / f"overwatch-{os.getuid()}"
     return folder / "collector.json"
 
 
@@ -94,13 +100,13 @@ def write_private(target: Path, content: bytes) -> None:
     scratch.replace(target)
 
 
-def token(url: str, role: Role) -> str | None:
+def token(url: str, role: Role, announced: Path | None = None) -> str | None:
     """The bearer token for an address: the announced collector's, if this is one of its addresses."""
     try:
         wanted = _place(url)
     except ValueError:
         return None
-    found = read()
+    found = read(announced)
     if found is None:
         return None
     places = (found.otlp_http, found.otlp_grpc, found.view, found.metrics)
@@ -126,9 +132,9 @@ def _place(url: str) -> tuple[str, int | None]:
     return _LOCAL.get(host, host), parts.port
 
 
-def read() -> Endpoints | None:
+def read(announced: Path | None = None) -> Endpoints | None:
     """The announced collector if its process lives and the file is this user's own, else `None`."""
-    target = path()
+    target = announced or path()
     try:
         with target.open("rb") as file:
             if os.fstat(file.fileno()).st_uid != os.getuid():

@@ -22,7 +22,11 @@ class KeptLink:
         """What the run could not take."""
         self.refused.append(reason)
 
-    def close(self, timeout: float) -> Outcome:  # noqa: ARG002 the seam of the real link
+    def uses(self) -> int:
+        """Nothing is counted here."""
+        return 0
+
+    def close(self, timeout: float, *, at_exit: bool = False) -> Outcome:  # noqa: ARG002 the real link's seam
         """Everything arrived."""
         return Outcome(accepted=0, delivered=0, kept=0, dropped={})
 

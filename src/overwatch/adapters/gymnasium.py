@@ -8,8 +8,9 @@ an env is no transition and counts nowhere; under SAME_STEP and DISABLED every s
 `RecordEpisodeStatistics` where it is among the wrapped, else from the rewards seen here.
 """
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +40,7 @@ class OverwatchWrapper(VectorWrapper[Obs, Act, Obs, Act, np.ndarray], Bordered):
         self.run = run or sdk.start(task=env.spec.id if env.spec else None, n_envs=env.num_envs)
         """The run that is told; also where a trainer tells its `update`s."""
         self._report = EnvReporter(self.run, env.num_envs, lane)
+        self._is_failing = False
         self._returns = np.zeros(env.num_envs)
         self._lengths = np.zeros(env.num_envs, dtype=np.int64)
         self._resets_next = np.zeros(env.num_envs, dtype=np.bool_)
@@ -48,14 +50,16 @@ class OverwatchWrapper(VectorWrapper[Obs, Act, Obs, Act, np.ndarray], Bordered):
     ) -> tuple[Obs, dict[str, Any]]:
         """Reset all envs, or those of `options["reset_mask"]`."""
         mask = (options or {}).get("reset_mask")  # read first: the env may take it out
-        result = super().reset(seed=seed, options=options)
+        with self._noted():
+            result = super().reset(seed=seed, options=options)
         self._forget(mask)
         return result
 
     def step(self, actions: Act) -> tuple[Obs, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all envs."""
         began = time.perf_counter()
-        result = super().step(actions)
+        with self._noted():
+            result = super().step(actions)
         _, rewards, terminations, truncations, infos = result
         self._note((rewards, np.logical_or(terminations, truncations), infos), time.perf_counter() - began)
         return result
@@ -66,6 +70,24 @@ class OverwatchWrapper(VectorWrapper[Obs, Act, Obs, Act, np.ndarray], Bordered):
         self._report.flush()
         if self._owns:
             self.run.close()
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Have the run end as these envs did, unless they go on."""
+        try:
+            yield
+        except BaseException as error:
+            self._is_failing = True
+            self._note_error(error)
+            raise
+        if self._is_failing:
+            self._is_failing = False
+            self._note_error(None)
+
+    @kept_out
+    def _note_error(self, error: BaseException | None) -> None:
+        if self._owns:
+            self.run.note_error(error)
 
     @kept_out
     def _forget(self, mask: Mask | None) -> None:

@@ -8,10 +8,13 @@ a rollout late and the last never: they are read where `train()` left them. Entr
 minus nats, as a share of its maximum where the action space has one.
 """
 
+import functools
 import time
+import types
+from collections.abc import Callable
 from contextlib import ExitStack
 from numbers import Real
-from typing import Any
+from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -24,6 +27,12 @@ from overwatch import sdk
 from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.envs import EnvReporter
 from overwatch.catalog import CUSTOM_PREFIX, Scope, find
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOOP: Final = ("collect_rollouts", "train", "dump_logs", "_dump_logs", "_do_one_update")
+"""What `learn()` calls of a model, by any of SB3's and sb3-contrib's algorithms and versions."""
 
 
 class Numbers(KVWriter, Bordered):
@@ -76,9 +85,16 @@ class OverwatchCallback(BaseCallback, Bordered):
     def __init__(self, run: sdk.Run | None = None) -> None:
         super().__init__()
         self._given = run
+        self._is_on = False
+        self._unwatch: Callable[[], None] = lambda: None
 
     @kept_out
     def _on_training_start(self) -> None:
+        self._unwatch()
+        self._unwatch = watch(self.model, self.locals["callback"], self._fail)
+
+    def _begin(self) -> None:
+        """With the first rollout: other callbacks have begun, and all that can go wrong is watched."""
         model = self.model
         device = "cuda:0" if str(model.device) == "cuda" else str(model.device)
         self._run = self._given or self._start(device)
@@ -87,6 +103,7 @@ class OverwatchCallback(BaseCallback, Bordered):
         self._on_policy = isinstance(model, OnPolicyAlgorithm)
         self._phases = ExitStack()
         self.logger.output_formats.append(self._numbers)
+        self._is_on = True
 
     def _start(self, device: str) -> sdk.Run:
         """A run named after env and algorithm, with the model's plain settings as its configuration."""
@@ -104,6 +121,8 @@ class OverwatchCallback(BaseCallback, Bordered):
 
     @kept_out
     def _on_rollout_start(self) -> None:
+        if not self._is_on:
+            self._begin()
         if self._on_policy:
             self._end_update()
             self._phases.enter_context(self._run.phase("collect"))
@@ -115,6 +134,8 @@ class OverwatchCallback(BaseCallback, Bordered):
 
     @kept_out
     def _step(self) -> None:
+        if not self._is_on:
+            return
         now = time.perf_counter()
         seconds, self._turn = now - self._turn, now
         normalised = self.model.get_vec_normalize_env()
@@ -132,7 +153,21 @@ class OverwatchCallback(BaseCallback, Bordered):
 
     @kept_out
     def _on_training_end(self) -> None:
-        self._end_update()
+        if self._is_on:
+            self._end_update()
+            self._end()
+
+    @kept_out
+    def _fail(self) -> None:
+        """An exception ends `learn()`, which calls no callback then; its last update is not whole."""
+        if self._is_on:
+            self._phases.close()
+            self._end()
+
+    def _end(self) -> None:
+        """The loop is over; a run of its own ends by the exception that is being handled."""
+        self._is_on = False
+        self._unwatch()
         self._report.flush()
         self.logger.output_formats.remove(self._numbers)
         if self._given is None:
@@ -142,6 +177,36 @@ class OverwatchCallback(BaseCallback, Bordered):
         self._phases.close()
         self._numbers.gather(self.logger.name_to_value)
         self._numbers.tell()
+
+
+def watch(model: BaseAlgorithm, root: BaseCallback, failed: Callable[[], None]) -> Callable[[], None]:
+    """Call `failed` while an exception leaves the model's loop, until what this returns is called.
+
+    The model gets a class of its own and no attribute: SB3 saves attributes with the model.
+    """
+    kind = type(model)
+    methods = {name: _failing(getattr(kind, name), failed) for name in _LOOP if hasattr(kind, name)}
+    own = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, **methods}
+    model.__class__ = types.new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
+    root.on_training_end = _failing(root.on_training_end, failed)  # type: ignore[method-assign]
+
+    def unwatch() -> None:
+        model.__class__ = kind
+        vars(root).pop("on_training_end", None)
+
+    return unwatch
+
+
+def _failing(method: Callable[P, T], failed: Callable[[], None]) -> Callable[P, T]:
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except BaseException:
+            failed()
+            raise
+
+    return call
 
 
 def most_entropy(space: spaces.Space[Any]) -> float | None:

@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote, unquote, urlsplit
 
@@ -81,6 +82,8 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = DEFAULT_TIMEOUT_S
     """The longest that one try may take, in all."""
     gzip: bool = False
+    announced: Path | None = None
+    """Where a collector of this machine is announced with its token; `None` is the usual place."""
 
     @property
     def headers_now(self) -> tuple[tuple[str, str], ...]:
@@ -91,7 +94,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
         """
         if any(name == "authorization" for name, _ in self.headers.pairs):
             return self.headers.pairs
-        token = discovery.token(self.shown, "ingest")
+        token = discovery.token(self.shown, "ingest", self.announced)
         return (
             self.headers.pairs
             if token is None
@@ -137,6 +140,7 @@ def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.envi
         headers=Headers(headers),
         timeout_s=_timeout_s(words),
         gzip=_gzip(words),
+        announced=None if env is os.environ else discovery.path(env),
     )
 
 

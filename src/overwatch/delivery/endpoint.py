@@ -42,7 +42,7 @@ def target(signal: Signal, asked: str | None, env: Mapping[str, str] = os.enviro
     shared = env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     if own or shared:
         return Target(protocol=protocol, endpoint=None, shown=own or shared or "")
-    found = discovery.read()
+    found = discovery.read(discovery.path(env))
     if found is not None:
         announced = found.otlp_grpc if protocol == "grpc" else found.otlp_http
         if announced is not None:

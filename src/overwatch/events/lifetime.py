@@ -73,9 +73,12 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
 
 
 class RunFinished(Fact, frozen=True, kw_only=True, tag="run_finished"):
-    """A trainer ended and said so."""
+    """A trainer ended: by itself, or as its exporter saw its process go.
+
+    A second one of the same producer puts the first right.
+    """
 
     outcome: str
-    """`completed`, `failed` or `interrupted`."""
+    """`completed`, `failed`, `interrupted`; `lost` where a process was killed or went in an unknown way."""
     reason: str | None = None
-    """Why, in words."""
+    """Why, in words: an exception, `exit status 3`, `trainer killed by signal 9 (SIGKILL)`."""

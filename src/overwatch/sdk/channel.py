@@ -21,7 +21,9 @@ import msgspec
 
 from overwatch.catalog import CUSTOM_PREFIX, Scope, find, of_scope
 from overwatch.events import Column, Measured, RunFinished
+from overwatch.sdk import exits
 from overwatch.sdk.device import DeviceValues
+from overwatch.sdk.ending import COMPLETED, Ending, of_error
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link, Outcome
 from overwatch.sdk.packing import Tensor, is_tensor
@@ -46,6 +48,8 @@ MAX_CUSTOM: Final = 256
 MAX_NAME: Final = 128
 MAX_SAID: Final = 64
 EXIT_S: Final = 2.0
+FORKED: Final = "forked"
+"""Why what a forked child emits on its parent's run is not sent."""
 
 P = ParamSpec("P")
 C = TypeVar("C", bound="Channel")
@@ -88,6 +92,7 @@ def guarded(method: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C
     @functools.wraps(method)
     def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> None:
         if self._link is None:
+            self._miss()
             return
         try:
             self._device.poll()
@@ -115,7 +120,15 @@ class Channel:
         self._said: set[str] = set()
         self._report: Report | None = None
         self._closing = threading.Lock()
+        self._owner = os.getpid()
+        self._missed = 0
+        """Calls in a forked child, which has no way out."""
+        self._presumed = COMPLETED
+        self._handled = id(sys.exc_info()[1])
+        """What was being handled when the run began is not how it ends."""
         if link is not None:
+            exits.watch(_close_worker)
+            self._cells = exits.Cells(link.uses)
             _OPEN.add(self)
 
     @property
@@ -138,6 +151,20 @@ class Channel:
         link = self._link
         if link is not None:
             link.count_drop(reason)
+
+    def _miss(self) -> None:
+        """Count a call that a forked child cannot send."""
+        if self._is_forked:
+            self._missed += 1
+            self._say(
+                "fork",
+                f"run {self.run_id} is of process {self._owner}, which started it. What a forked child emits "
+                "on it is not sent, only counted in the child's report: start a run in the child",
+            )
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._link is None and self._report is None and self._owner != os.getpid()
 
     def _measured(self, scope: Scope, keys: dict[str, Column], values: Values, index: int | None) -> None:
         """Tell columns; those on a device are waited for elsewhere, and told with the moment of now."""
@@ -236,32 +263,47 @@ class Channel:
             log.warning("%s", message)
 
     def close(
-        self, timeout: float = EXIT_S, *, outcome: str = "completed", reason: str | None = None
+        self, timeout: float = EXIT_S, *, outcome: str | None = None, reason: str | None = None
     ) -> Report:
-        """End the run: deliver what there is within `timeout` seconds and say what became of it.
+        """End the run: deliver what there is within `timeout` seconds; what became of it.
 
-        `outcome` is `completed`, `failed` or `interrupted`. A second call returns the first report.
+        `outcome` is `completed`, `failed` or `interrupted`. Without one the exception that is being handled
+        decides, as it does where it leaves a `with run:`. A second call returns the first report.
         """
+        ending = self._ending() if outcome is None else Ending(outcome)
+        return self._close(timeout, ending if reason is None else Ending(ending.outcome, reason))
+
+    def note_error(self, error: BaseException | None) -> None:
+        """An exception left a part of the loop, which may go on: it is the end unless `None` follows."""
+        self._presumed = of_error(error)
+
+    def _ending(self) -> Ending:
+        """How the run ends here: as an `except` or `finally` around this shows, else as was noted."""
+        error = sys.exc_info()[1]
+        return self._presumed if error is None or id(error) == self._handled else of_error(error)
+
+    def _close(self, timeout: float, ending: Ending, *, at_exit: bool = False) -> Report:
         if not self._closing.acquire(timeout=max(timeout, 0.0)):
             return Report(delivered=False, accepted=0, dropped={}, refused=self._refused)
         try:
             if self._report is None:
-                self._report = self._end(timeout, outcome, reason)
+                self._report = self._end(timeout, ending, at_exit=at_exit)
             return self._report
         finally:
             self._closing.release()
 
-    def _end(self, timeout: float, outcome: str, reason: str | None) -> Report:
+    def _end(self, timeout: float, ending: Ending, *, at_exit: bool) -> Report:
+        if self._link is None:
+            return self._unsent()
         deadline = time.monotonic() + max(timeout, 0.0)
         self._drain_device(max(timeout, 0.0) / 4)
-        self._finished(outcome, reason)
+        self._finished(ending)
         link, self._link = self._link, None
         _OPEN.discard(self)
+        self._cells.close()
         self._shut()
-        if link is None:
-            return Report(delivered=False, accepted=0, dropped={}, refused=self._refused)
         try:
-            ended = link.close(max(deadline - time.monotonic(), 0.0))
+            ended = link.close(max(deadline - time.monotonic(), 0.0), at_exit=at_exit)
         except Exception as error:  # noqa: BLE001 the border: an exit is never spoilt by telemetry
             self._say("close", f"closing: {type(error).__name__}: {error}")
             ended = Outcome(accepted=0, delivered=0, kept=0, dropped={"unconfirmed": 1})
@@ -272,6 +314,11 @@ class Channel:
             kept=ended.kept,
             refused=self._refused,
         )
+
+    def _unsent(self) -> Report:
+        """The report of a run that has no way out: all that was emitted is missing."""
+        dropped = {FORKED: self._missed} if self._missed else {}
+        return Report(delivered=False, accepted=self._missed, dropped=dropped, refused=self._refused)
 
     def flush(self, timeout: float = EXIT_S) -> bool:
         """Wait until everything told so far has reached the collector, at most `timeout` seconds.
@@ -297,8 +344,9 @@ class Channel:
         """Nothing is told any more."""
 
     @guarded
-    def _finished(self, outcome: str, reason: str | None) -> None:
-        self._send(RunFinished(at=time.time_ns(), outcome=text(outcome), reason=maybe_text(reason)))
+    def _finished(self, ending: Ending) -> None:
+        outcome, reason = text(ending.outcome), maybe_text(ending.reason)
+        self._send(RunFinished(at=time.time_ns(), outcome=outcome, reason=reason))
 
     def _abandon(self) -> None:
         """In a forked child: this run belongs to the parent."""
@@ -306,7 +354,13 @@ class Channel:
         self._device.abandon()
         self._shut()
         if link is not None:
-            link.abandon()
+            self._cells.close()
+            link.abandon(self._miss)
+
+    def _leave(self, way_out: Ending) -> None:
+        """The process ends, this way."""
+        presumed = way_out if self._presumed == COMPLETED else self._presumed
+        self._close(EXIT_S, self._cells.ending or presumed, at_exit=True)
 
     def __enter__(self) -> Self:
         return self
@@ -314,27 +368,26 @@ class Channel:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        outcome, reason = _outcome_of(error)
-        self.close(outcome=outcome, reason=reason)
+        self._close(EXIT_S, of_error(error))
 
 
 _OPEN: Final[set[Channel]] = set()
-"""Runs that nobody has closed; kept alive so that the exit closes them."""
+"""Runs that are not closed; kept alive so that the exit closes them."""
 
 
-def _outcome_of(error: BaseException | None) -> tuple[str, str | None]:
-    """How a run ended that ended with `error`."""
-    if error is None or (isinstance(error, SystemExit) and not error.code):
-        return "completed", None
-    said = f"{type(error).__name__}: {error}"
-    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed", said
+def _close_all(way_out: Ending) -> None:
+    for run in list(_OPEN):
+        run._leave(way_out)  # noqa: SLF001 the module's own class
 
 
 @atexit.register
-def _close_all() -> None:
-    outcome, reason = _outcome_of(getattr(sys, "last_value", None))
-    for run in list(_OPEN):
-        run.close(outcome=outcome, reason=reason)
+def _close_at_exit() -> None:
+    _close_all(exits.way_out())
+
+
+def _close_worker() -> None:
+    """A worker of multiprocessing ends, still handling the exception that it ends with."""
+    _close_all(of_error(sys.exc_info()[1]))
 
 
 def _abandon_all() -> None:

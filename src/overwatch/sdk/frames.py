@@ -31,6 +31,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """The trainer's process."""
     endpoint: str | None
     """OTLP endpoint that the trainer asked for."""
+    otlp_env: dict[str, str] | None = None
+    """What of the trainer's environment decides the destination, with its secrets: see `sdk.otlp_env`."""
     sample: bool
     """Whether to sample this machine."""
     started: RunStarted
@@ -56,6 +58,8 @@ class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
 
     deadline: float
     """On this machine's monotonic clock, seconds."""
+    at_exit: bool = False
+    """The trainer's process ends now: its exit status may correct the outcome."""
 
 
 Frame: TypeAlias = Hello | Update | Dropped | Close | Event

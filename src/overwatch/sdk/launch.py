@@ -18,6 +18,7 @@ from overwatch.events import MetricInfo, RunStarted
 from overwatch.sdk import identity
 from overwatch.sdk.frames import Hello
 from overwatch.sdk.link import Link, LinkLimits
+from overwatch.sdk.otlp_env import otlp_env
 from overwatch.sdk.run import Run
 from overwatch.sdk.torchlanes import torch_lanes
 from overwatch.sdk.values import maybe_text, text, whole
@@ -99,6 +100,7 @@ def begin(options: Options) -> Run:
         epoch=str(uuid.uuid4()),
         pid=os.getpid(),
         endpoint=options.endpoint,
+        otlp_env=otlp_env(),
         sample=options.sample,
         started=_started(options, who),
     )

@@ -73,8 +73,8 @@ class Exporter(Protocol):
     def watch(self) -> None:
         """Wait for its end, however long that takes."""
 
-    def say_close(self, deadline: float) -> None:
-        """Ask it to deliver what there is until `deadline` (monotonic seconds) and end."""
+    def say_close(self, deadline: float, *, at_exit: bool) -> None:
+        """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
 
     def finish(self, timeout_s: float) -> bool:
         """Wait for its end so long, then bring it about where that can be done; whether it came in time."""
@@ -83,7 +83,7 @@ class Exporter(Protocol):
         """Let go of it."""
 
     def abandon(self) -> None:
-        """Let go of it in a forked child."""
+        """Let it live: it is another process's, or outlives this one."""
 
 
 class Link:
@@ -167,21 +167,33 @@ class Link:
                 return False
             time.sleep(min(_POLL_S, max(deadline - time.monotonic(), 0.0)))
 
-    def close(self, timeout_s: float) -> Outcome:
-        """Deliver what there is and end the exporter, within `timeout_s`; what became of everything."""
+    def close(self, timeout_s: float, *, at_exit: bool = False) -> Outcome:
+        """Deliver what there is and end the exporter, within `timeout_s`; what became of everything.
+
+        With `at_exit` this process ends next, and an exporter that can see that outlives it.
+        """
         deadline = time.monotonic() + timeout_s
         account = self.rings.close(timeout_s * _ROOM_SHARE)
         self._over.set()
         if self._lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             self._lock.release()
         for exporter in self._last_lives(deadline):
-            exporter.say_close(deadline - min(0.1, timeout_s / 10))
-            exporter.finish(deadline - time.monotonic())
-            exporter.release()
+            exporter.say_close(deadline - min(0.1, timeout_s / 10), at_exit=at_exit)
+            if at_exit and exporter.pid is not None:
+                self._wait_final(exporter, deadline)
+                exporter.abandon()
+            else:
+                exporter.finish(deadline - time.monotonic())
+                exporter.release()
         progress = self._account.read()
         self._account.close()
         self._take_leave()
         return _outcome(account.accepted, account.dropped, progress)
+
+    def _wait_final(self, exporter: Exporter, deadline: float) -> None:
+        """Wait until an exporter that goes on has its last account."""
+        while exporter.is_alive and not self._account.read().final and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
 
     def _last_lives(self, deadline: float) -> Iterator[Exporter]:
         """Who is to deliver the rest: the exporter, and one more if that has died of something else."""
@@ -193,10 +205,14 @@ class Link:
             with contextlib.suppress(OSError, RuntimeError):
                 yield self._start()
 
-    def abandon(self) -> None:
-        """Let go of everything in a forked child."""
+    def uses(self) -> int:
+        """Records handed over so far."""
+        return self.rings.account().accepted
+
+    def abandon(self, missed: Callable[[], None]) -> None:
+        """Let go of everything in a forked child; `missed` is called for each record handed over later."""
         self._over.set()
-        self.rings.abandon()
+        self.rings.abandon(missed)
         self._take_leave()
         exporter, self._exporter = self._exporter, None
         if exporter is not None:

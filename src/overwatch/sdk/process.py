@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
@@ -71,12 +72,14 @@ class ExporterProcess:
     def __init__(self, rings: Path, account: AccountFile) -> None:
         if not sys.executable:
             raise FileNotFoundError("this interpreter does not say where its executable is")
-        self._process = subprocess.Popen(
-            [sys.executable, *_COMMAND, str(rings)],
-            stdin=subprocess.PIPE,
-            stdout=account.fileno(),
-            bufsize=0,
-        )
+        with _own_handle() as handles:
+            self._process = subprocess.Popen(
+                [sys.executable, *_COMMAND, str(rings), *map(str, handles)],
+                stdin=subprocess.PIPE,
+                stdout=account.fileno(),
+                bufsize=0,
+                pass_fds=handles,
+            )
         stdin = self._process.stdin
         if stdin is None:
             raise BrokenPipeError("the exporter was started without an input")
@@ -100,10 +103,10 @@ class ExporterProcess:
         self._process.wait()
         self._ended.set()
 
-    def say_close(self, deadline: float) -> None:
-        """Ask it to deliver what there is until `deadline` (monotonic seconds) and end."""
+    def say_close(self, deadline: float, *, at_exit: bool) -> None:
+        """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
         with contextlib.suppress(OSError):
-            _write(self._stdin.fileno(), encode(Close(deadline=deadline)))
+            _write(self._stdin.fileno(), encode(Close(deadline=deadline, at_exit=at_exit)))
         with contextlib.suppress(OSError):
             self._stdin.close()
 
@@ -132,9 +135,22 @@ class ExporterProcess:
             self._stdin.close()
 
     def abandon(self) -> None:
-        """Let go in a forked child: the process is the parent's."""
+        """Let it live: it is another process's, or outlives this one."""
         self._process.returncode = 0
         self.release()
+
+
+@contextlib.contextmanager
+def _own_handle() -> Iterator[list[int]]:
+    """A handle on this process, where the system has such: with it the exporter sees how it ends."""
+    handles: list[int] = []
+    with contextlib.suppress(OSError, AttributeError):
+        handles.append(os.pidfd_open(os.getpid()))
+    try:
+        yield handles
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
 def _write(fd: int, data: bytes) -> None:

@@ -66,7 +66,7 @@ class Run(Facts):
         `report = run.updater("kl_divergence", "entropy")` once, then `report(kl, entropy, update=n)` each
         time. It takes what `update` takes; values behind the last name are refused.
         """
-        if self._link is None:
+        if self._link is None and not self._is_forked:
             return _untold
         known = {name for name in names if type(name) is str and name != "update"}
 

@@ -1,5 +1,6 @@
 """A real run whose stream ends in this process: what it would write to its exporter, decoded."""
 
+from collections.abc import Callable
 from typing import Any
 
 from overwatch.catalog import Scope
@@ -26,11 +27,15 @@ class Heard:
         """A call that the run refused is a failure of the test."""
         raise AssertionError(f"a call was dropped: {reason}")
 
-    def close(self, _: float) -> Outcome:
+    def uses(self) -> int:
+        """Frames taken."""
+        return len(self.frames)
+
+    def close(self, _: float, *, at_exit: bool = False) -> Outcome:  # noqa: ARG002 it ends here
         """Everything was taken."""
         return Outcome(accepted=len(self.frames), delivered=len(self.frames), kept=0, dropped={})
 
-    def abandon(self) -> None:
+    def abandon(self, _: Callable[[], None]) -> None:
         """The stream belongs to the parent."""
 
     def of(self, kind: type[Frame]) -> list[Any]:

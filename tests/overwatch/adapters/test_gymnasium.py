@@ -182,3 +182,42 @@ def test_a_given_run_stays_the_trainers() -> None:
     assert [update.values for update in heard.of(Update)] == [{KL.name: 0.01}]
     assert heard.envs()[0].values["lane"].words() == ["cuda:1", "cuda:1"]
     assert not heard.of(RunFinished)
+
+
+class Broken(Countdown):
+    """Raises at a step, until it is mended."""
+
+    error: BaseException | None = None
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step, or the error."""
+        if self.error is not None:
+            raise self.error
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_mended", "ending"),
+    [
+        (ValueError("no such joint"), False, ("failed", "ValueError: no such joint")),
+        (KeyboardInterrupt(), False, ("interrupted", "KeyboardInterrupt")),
+        (ValueError("no such joint"), True, ("completed", None)),
+    ],
+)
+def test_a_run_of_its_own_ends_as_its_envs_did(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, ending: tuple[str, str | None], *, is_mended: bool
+) -> None:
+    """An exception of the envs that the loop catches is the end, unless they go on."""
+    run, heard = heard_run()
+    monkeypatch.setattr("overwatch.adapters.gymnasium.sdk.start", lambda **_: run)
+    env = Broken(5, 1.0)
+    envs = OverwatchWrapper(SyncVectorEnv([lambda: env]))
+    envs.reset()
+    env.error = error
+    with pytest.raises(type(error)):
+        envs.step(np.zeros((1, 1)))
+    if is_mended:
+        env.error = None
+        envs.step(np.zeros((1, 1)))
+    envs.close()
+    assert [(event.outcome, event.reason) for event in heard.of(RunFinished)] == [ending]

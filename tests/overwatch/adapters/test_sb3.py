@@ -1,7 +1,8 @@
 """The callback, in real training: each number once, with the update it belongs to, under its own name."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -10,6 +11,8 @@ import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -18,6 +21,7 @@ from overwatch.adapters.sb3 import Numbers, OverwatchCallback, most_entropy
 from overwatch.catalog import KL
 from overwatch.diagnose import Assessment, assess
 from overwatch.events import EpisodeEnded, PhaseEnded, RunFinished, RunStarted, scalars
+from overwatch.sdk import Run
 from overwatch.sdk.frames import Update
 from tests import fakes
 from tests.overwatch.adapters.hearing import Heard, heard_run
@@ -213,6 +217,109 @@ def test_a_run_of_its_own_starts_and_ends_with_learn(sink: Sink) -> None:
     assert (starts[0].config["n_epochs"], starts[0].config["gamma"]) == ("2", "0.99")
     assert [event.outcome for event in sink.events(RunFinished)] == ["completed"] * 2
     assert len({record.origin.run_id for record in sink.records()}) == 2
+
+
+class TrialPruned(Exception):  # noqa: N818 as Optuna calls it
+    """Optuna's early end of a trial."""
+
+
+class Raises(BaseCallback):
+    """Another callback, which raises from one of SB3's hooks."""
+
+    def __init__(self, hook: str, error: BaseException) -> None:
+        super().__init__()
+        self._error = error
+        setattr(self, hook, self._raise)
+
+    def _raise(self) -> bool:
+        raise self._error
+
+    def _on_step(self) -> bool:
+        return True
+
+
+LOOPS: dict[str, Callable[[], BaseAlgorithm]] = {
+    "on-policy": lambda: _ppo(make_vec_env("CartPole-v1", n_envs=2)),
+    "off-policy": lambda: DQN("MlpPolicy", make_vec_env("CartPole-v1"), learning_starts=8, device="cpu"),
+}
+ENDS = [
+    (ValueError("NaN in the policy"), ("failed", "ValueError: NaN in the policy")),
+    (KeyboardInterrupt(), ("interrupted", "KeyboardInterrupt")),
+    (TrialPruned("step 1"), ("completed", "TrialPruned: step 1")),
+]
+
+
+def _caught(model: BaseAlgorithm, callbacks: list[BaseCallback], error: BaseException) -> None:
+    """Learn as Optuna and RL Zoo do: the exception ends `learn()` and not the program."""
+    with pytest.raises(type(error)) as caught:
+        model.learn(STEPS * 4, callback=callbacks)
+    assert caught.value is error
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> list[Heard]:
+    """What each run emits that a callback starts by itself."""
+    started: list[Heard] = []
+
+    def start(**_: object) -> Run:
+        run, heard = heard_run()
+        started.append(heard)
+        return run
+
+    monkeypatch.setattr("overwatch.adapters.sb3.sdk.start", start)
+    return started
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(("error", "ending"), ENDS)
+def test_a_run_of_its_own_ends_with_a_learn_that_is_left_by_an_exception(
+    own: list[Heard], loop: str, error: BaseException, ending: tuple[str, str]
+) -> None:
+    """At once and with its reason, though SB3 calls no callback then; the model learns again as before."""
+    model = LOOPS[loop]()
+    kind, before = type(model), set(vars(model))
+    _caught(model, [OverwatchCallback(), Raises("_on_step", error)], error)
+
+    assert [(event.outcome, event.reason) for event in own[0].of(RunFinished)] == [ending]
+    assert (type(model), set(vars(model)) >= before) == (kind, True)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("hook", ["_on_rollout_start", "_on_rollout_end", "_on_training_end"])
+def test_an_exception_of_any_hook_ends_the_loop(own: list[Heard], hook: str, *, first: bool) -> None:
+    """Before our callback or after it: a run that has begun does not stay live, but its loop may be over."""
+    error, ours = ValueError("bad"), OverwatchCallback()
+    theirs = Raises(hook, error)
+    _caught(LOOPS["on-policy"](), [theirs, ours] if first else [ours, theirs], error)
+
+    assert len(own) == int(not (first and hook == "_on_rollout_start"))
+    outcome = "completed" if hook == "_on_training_end" and not first else "failed"
+    assert [event.outcome for heard in own for event in heard.of(RunFinished)] == [outcome] * len(own)
+    assert ours.failures == 0
+
+
+@pytest.mark.parametrize("where", ["train", "step"])
+def test_a_loop_that_failed_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A given run goes on; the next `learn()` counts its updates once, and the model can be saved."""
+    run, heard = heard_run()
+    model, callback = _ppo(make_vec_env("CartPole-v1", n_envs=2)), OverwatchCallback(run)
+    model.set_logger(Logger(None, []))
+    owner, name = (PPO, "train") if where == "train" else (type(model.env), "step_wait")
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, name, lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.learn(STEPS * 2, callback=callback)
+    assert (heard.of(RunFinished), heard.of(Update), model.logger.output_formats) == ([], [], [])
+
+    saved = CheckpointCallback(STEPS, str(tmp_path))
+    model.learn(STEPS * 2 * UPDATES, callback=[callback, saved])
+    assert len(heard.of(Update)) == UPDATES
+    assert callback.failures == 0
+    again = PPO.load(next(tmp_path.iterdir()), env=make_vec_env("CartPole-v1", n_envs=2), device="cpu")
+    again.learn(STEPS * 2)
+    assert not set(vars(again)) & {"train", "collect_rollouts", "learn"}
 
 
 def test_training_goes_on_when_telling_fails(caplog: pytest.LogCaptureFixture) -> None:

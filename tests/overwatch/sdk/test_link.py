@@ -253,7 +253,7 @@ def test_a_trainer_without_python_signal_handling_survives_a_dead_exporter() -> 
     """)
 
 
-def test_a_forked_child_is_silent_and_the_parent_speaks_on(sink: Sink) -> None:
+def test_a_forked_child_emits_nothing_and_the_parent_goes_on(sink: Sink) -> None:
     """A data loader's worker neither sends nor ends the run, even when the lock was held at the fork."""
     run_script(f"""
         import os, threading, overwatch.sdk
@@ -278,6 +278,42 @@ def test_a_forked_child_is_silent_and_the_parent_speaks_on(sink: Sink) -> None:
     """)
     assert [event.message for event in sink.events(LogLine)] == ["from the parent"]
     assert len(sink.events(RunFinished)) == 1
+
+
+def test_what_a_forked_child_emits_is_counted_and_warned_of_once(sink: Sink) -> None:
+    """Whatever way into the run it holds, short or long: one warning, and each call in its report."""
+    done = run_script(f"""
+        import os, sys, overwatch.sdk
+        import numpy as np
+        run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False, n_envs=4)
+        report = run.updater("kl_divergence")
+        for n in range(6):
+            run.update(update=n, kl_divergence=0.01)
+            run.envs(step=n, reward=np.ones(4, np.float32))
+            report(0.01, update=n)
+        held, held_envs = run.update, run.envs
+        child = os.fork()
+        if child == 0:
+            held(update=7, kl_divergence=0.5)
+            held_envs(step=7, reward=np.ones(4, np.float32))
+            report(0.5, update=7)
+            run.update(update=8, kl_divergence=0.5)
+            run.updater("entropy")(0.5)
+            run.env_crashed(0, "boom in worker")
+            with run.phase("collect"):
+                run.log("from the child")
+            assert not run.flush(0.1)
+            ended = run.close(3.0)
+            assert (ended.delivered, ended.accepted, ended.dropped) == (False, 8, {{"forked": 8}}), ended
+            run.log("after the end")
+            assert run.close() == ended
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        ended = run.close(10.0)
+        assert ended.delivered and ended.accepted == 19, ended
+    """)
+    assert done.stderr.count("forked child") == 1
+    assert sink.events(LogLine) == []
 
 
 def test_a_signal_handler_may_speak(sink: Sink) -> None:
@@ -342,4 +378,5 @@ def test_a_killed_trainer_leaves_no_exporter_behind(sink: Sink) -> None:
     sink.wait(lambda sink: sink.events(LogLine))
     exporter = int(done.stdout)
     wait_for(lambda: not os.path.exists(f"/proc/{exporter}/fd/0"))  # noqa: PTH110 a path of the kernel's
-    assert sink.events(RunFinished) == []
+    (end,) = sink.events(RunFinished)
+    assert (end.outcome, end.reason) == ("lost", "trainer killed by signal 9 (SIGKILL)")

@@ -444,7 +444,9 @@ def test_custom_names_are_bounded(sink: Sink, caplog: pytest.LogCaptureFixture) 
 
 def test_a_run_as_a_context_says_how_it_ended(sink: Sink) -> None:
     """An exception through the `with` is a failed run."""
-    with pytest.raises(ZeroDivisionError), overwatch.sdk.start(endpoint=sink.endpoint, sample=False):
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    sink.wait(lambda sink: sink.events(RunStarted))
+    with pytest.raises(ZeroDivisionError), run:
         raise ZeroDivisionError("x / 0")
     (finished,) = sink.events(RunFinished)
     assert (finished.outcome, finished.reason) == ("failed", "ZeroDivisionError: x / 0")

@@ -1,4 +1,6 @@
-"""`python -m overwatch.sdk.exporter RINGS`: started by the SDK, reads the rings of its trainer.
+"""`python -m overwatch.sdk.exporter RINGS [HANDLE]`: started by the SDK, reads the rings of its trainer.
+
+HANDLE is the descriptor of a handle on the trainer's process, where the system has such.
 
 Rules: Ctrl-C and termination are the trainer's to handle; this process ends when the trainer says so or
 is gone, within the deadline that it gave, even if the collector never answers.
@@ -13,9 +15,12 @@ import time
 from pathlib import Path
 from typing import Final
 
+from overwatch.events import RunFinished
+from overwatch.sdk.ending import Ending, corrected, of_wait
 from overwatch.sdk.exporter.account import Account
-from overwatch.sdk.exporter.adopt import Adopter
-from overwatch.sdk.exporter.core import Exporter, open_spool
+from overwatch.sdk.exporter.adopt import Adopter, Route
+from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
+from overwatch.sdk.exporter.gone import Parent
 from overwatch.sdk.frames import Close, FrameError, FrameReader
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
 from overwatch.sdk.rings.file import RingError
@@ -25,7 +30,7 @@ from overwatch.sdk.rings.source import RingSource
 log: Final = logging.getLogger("overwatch.exporter")
 
 ORPHAN_S: Final = 5.0
-"""How long the rest may take when the trainer went without a farewell."""
+"""How long the rest may take when the trainer went without a farewell, and its process until it is gone."""
 _READ: Final = 1 << 16
 
 
@@ -37,10 +42,10 @@ def main(arguments: list[str]) -> int:
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     account = Account()
-    if len(arguments) != 1:
+    if len(arguments) not in (1, 2):
         log.error("this process is started by overwatch.sdk, not by hand")
         return 2
-    rings = Path(arguments[0])
+    rings, handles = Path(arguments[0]), [int(handle) for handle in arguments[1:]]
     try:
         hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
         spool = open_spool(hello, rings)
@@ -49,36 +54,58 @@ def main(arguments: list[str]) -> int:
         return 2
     if not spool.accepted:
         account.go_on()
-    exporter = Exporter(hello, source, spool, account.write, Adopter().begin)
-    exporter.run(Input(0))
+    exporter = Exporter(
+        hello, source, spool, account.write, Adopter(Route(endpoint=hello.endpoint, env=hello.otlp_env)).begin
+    )
+    exporter.run(Input(0, Parent(hello.pid, *handles)))
     if exporter.is_emptied:
         remove(rings)
         forget_hello(rings)
     return 0
 
 
-class Input:
-    """The trainer's end as standard input tells it: a farewell, or nothing more."""
+class Input(Farewell):
+    """The trainer's end: a farewell on standard input, nothing more there, or a process that is gone."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, trainer: Parent) -> None:
         self._fd = fd
-        self._parent = os.getppid()
+        self._trainer = trainer
         self._reader = FrameReader()
+        self._is_closed = False
         self._poll = select.poll()
-        self._poll.register(fd, select.POLLIN)
+        for one in (fd, self._trainer.handle):
+            if one is not None:
+                self._poll.register(one, select.POLLIN)
 
     def wait(self, timeout_s: float) -> float | None:
         """Wait so long; when to be done (monotonic seconds), `None` while the trainer goes on."""
-        if not self._poll.poll(timeout_s * 1000):
-            return None if os.getppid() == self._parent else time.monotonic() + ORPHAN_S
+        ready = {fd for fd, _ in self._poll.poll(timeout_s * 1000)}
+        if self._fd not in ready:
+            is_gone = ready or (self._trainer.handle is None and self._trainer.wait(0.0))
+            return time.monotonic() + ORPHAN_S if is_gone else None
         data = os.read(self._fd, _READ)
         try:
             farewells = [frame for frame, _ in self._reader.feed(data) if isinstance(frame, Close)]
         except FrameError:
             return time.monotonic() + ORPHAN_S
         if farewells:
+            self._is_closed, self.is_exit = True, farewells[0].at_exit
             return farewells[0].deadline
         return None if data else time.monotonic() + ORPHAN_S
+
+    def end(self, known: RunFinished | None) -> RunFinished | None:
+        """The end that the trainer did not send, or the one that its exit status puts right."""
+        is_seen = self.is_exit and self._trainer.handle is not None
+        if self._is_closed and not is_seen:
+            return None
+        if not self._trainer.wait(None if self._is_closed else ORPHAN_S):
+            return None  # it lives, and has only let go of its exporter
+        status = self._trainer.status
+        if known is None:
+            found: Ending | None = of_wait(status, self._trainer.out_of_memory)
+        else:
+            found = corrected(known.outcome, status)
+        return found and RunFinished(at=time.time_ns(), outcome=found.outcome, reason=found.reason)
 
 
 if __name__ == "__main__":

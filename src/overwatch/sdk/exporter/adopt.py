@@ -5,9 +5,10 @@ stays for the next time. Must not know who asks.
 """
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +17,11 @@ import msgspec
 from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
-from overwatch.journal import FolderBusyError
-from overwatch.sdk.exporter.core import Exporter, destinations, open_spool
+from overwatch.journal import FolderBusyError, Signal
+from overwatch.sdk.exporter.core import Exporter, Farewell, destinations, open_spool
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
-from overwatch.sdk.frames import Hello, Progress
+from overwatch.sdk.frames import Progress
 from overwatch.sdk.greeting import SUFFIX, GreetingError, forget_hello, is_meant, read_hello
 from overwatch.sdk.rings.file import RingError
 from overwatch.sdk.rings.ringset import places, remove
@@ -46,20 +47,45 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """That are gone, by reason."""
 
 
-def deliver_all(root: Path | None, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """Where something goes that was left."""
+
+    endpoint: str | None
+    env: dict[str, str] | None
+    """See `overwatch.sdk.otlp_env`; `None` of a version that kept none."""
+
+    def ends(self) -> dict[Signal, tuple[object, ...]] | None:
+        """What two routes have in common that lead to the same server with the same headers."""
+        if self.env is None:
+            return None
+        ways = destinations(self.endpoint, self.env)
+        return {signal: (to.protocol, to.origin, to.path, to.headers_now) for signal, to in ways.items()}
+
+
+def deliver_all(
+    root: Path | None, endpoint: str | None, timeout_s: float, *, same: Route | None = None
+) -> Iterator[Delivered]:
     """Deliver all that was left on this machine, within `timeout_s` in all.
 
-    `endpoint` is where to; else where the trainer wanted it. `root` holds the spools, or is one.
+    `endpoint` is where to, by this process's environment; else it goes where the trainer wanted it. `root`
+    holds the spools, or is one. With `same` only what would go the same route is touched.
     """
     deadline = time.monotonic() + timeout_s
     tried: set[str] = set()
+
+    def chosen(left: Route) -> Route | None:
+        if endpoint is not None:
+            return Route(endpoint=endpoint, env=None)
+        return left if same is None or (left.env is not None and left.ends() == same.ends()) else None
+
     if root is None:
         for rings in left_rings():
             tried.add(str(rings))
-            yield from _spool_rings(rings, endpoint, _share(deadline))
+            yield from _spool_rings(rings, chosen, _share(deadline))
     for orphan in left_spools(spool_root() if root is None else root):
-        if orphan.meta.rings not in tried:
-            yield from _deliver(orphan, endpoint, _share(deadline))
+        route = chosen(Route(endpoint=orphan.meta.endpoint, env=orphan.meta.otlp_env))
+        if orphan.meta.rings not in tried and route is not None:
+            yield from _deliver(orphan, route, _share(deadline))
 
 
 def _share(deadline: float) -> float:
@@ -68,9 +94,16 @@ def _share(deadline: float) -> float:
 
 
 def left_rings() -> list[Path]:
-    """The rings on this machine whose trainer is dead."""
-    found = [path.with_suffix("") for folder in places() for path in sorted(folder.glob(f"*{SUFFIX}"))]
-    return [rings for rings in found if not is_meant(rings)]
+    """The rings of this user on this machine whose trainer is dead."""
+    found = [path for folder in places() for path in sorted(folder.glob(f"*{SUFFIX}")) if _is_own(path)]
+    return [rings for rings in (path.with_suffix("") for path in found) if not is_meant(rings)]
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def left_spools(root: Path) -> list[Orphan]:
@@ -79,7 +112,7 @@ def left_spools(root: Path) -> list[Orphan]:
     return [orphan for orphan in found if orphan.meta.rings is None or not is_meant(Path(orphan.meta.rings))]
 
 
-class _Now:
+class _Now(Farewell):
     """The farewell of a trainer that is gone."""
 
     def __init__(self, deadline: float) -> None:
@@ -90,11 +123,21 @@ class _Now:
         return self._deadline
 
 
-def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+def _spool_rings(
+    rings: Path, chosen: Callable[[Route], Route | None], timeout_s: float
+) -> Iterator[Delivered]:
     """Read a dead trainer's rings to their end, and deliver what it left."""
     try:
-        hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
+        hello = read_hello(rings)
+        route = chosen(Route(endpoint=hello.endpoint, env=hello.otlp_env))
+        if route is None:
+            return
+        source = RingSource(rings, alone=True, gathers=True)
     except BlockingIOError:
+        return
+    except FileNotFoundError:  # another process has delivered and removed them, or most of them
+        remove(rings)
+        forget_hello(rings)
         return
     except (OSError, RingError, GreetingError) as error:
         log.warning("rings at %s cannot be read: %s", rings, error)
@@ -105,7 +148,9 @@ def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterato
         source.close()
         return
     told: list[Progress] = [Progress()]
-    exporter = Exporter(_quiet(hello, endpoint), source, spool, told.append)
+    # A trainer that is dead: this machine is not sampled for it.
+    quiet = msgspec.structs.replace(hello, sample=False, endpoint=route.endpoint, otlp_env=route.env)
+    exporter = Exporter(quiet, source, spool, told.append)
     exporter.run(_Now(time.monotonic() + timeout_s))
     if exporter.is_emptied:
         remove(rings)
@@ -114,18 +159,13 @@ def _spool_rings(rings: Path, endpoint: str | None, timeout_s: float) -> Iterato
     yield _delivered(hello.run_id, spool)
 
 
-def _quiet(hello: Hello, endpoint: str | None) -> Hello:
-    """The greeting of a trainer that is dead: this machine is not sampled for it."""
-    return msgspec.structs.replace(hello, sample=False, endpoint=endpoint or hello.endpoint)
-
-
-def _deliver(orphan: Orphan, endpoint: str | None, timeout_s: float) -> Iterator[Delivered]:
+def _deliver(orphan: Orphan, route: Route, timeout_s: float) -> Iterator[Delivered]:
     try:
         spool = Spool(orphan.path)
     except FolderBusyError:
         return
     if not spool.is_empty:
-        ways = destinations(endpoint or orphan.meta.endpoint)
+        ways = destinations(route.endpoint, route.env)
         sender = Sender(spool, lambda: outlet(ways), Fortune(None))
         sender.start()
         sender.drain(timeout_s)
@@ -145,9 +185,10 @@ def _delivered(run_id: str, spool: Spool) -> Delivered:
 
 
 class Adopter:
-    """Delivers what others left, beside one's own delivery, once that has succeeded."""
+    """Delivers what others left and what goes one's own route, once one's own delivery has succeeded."""
 
-    def __init__(self, timeout_s: float = 30.0) -> None:
+    def __init__(self, own: Route, timeout_s: float = 30.0) -> None:
+        self._own = own
         self._timeout_s = timeout_s
         self._thread: threading.Thread | None = None
 
@@ -159,7 +200,7 @@ class Adopter:
 
     def _run(self) -> None:
         try:
-            for found in deliver_all(None, None, self._timeout_s):
+            for found in deliver_all(None, None, self._timeout_s, same=self._own):
                 if found.records:
                     log.warning("delivered %d records that run %s had left", found.records, found.run_id)
         except OSError as error:

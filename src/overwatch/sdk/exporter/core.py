@@ -7,10 +7,12 @@ not delivered by then stays in the spool. Must not know how the trainer's farewe
 
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from overwatch.catalog import Scope
 from overwatch.delivery.destination import Destination, destination
@@ -19,7 +21,7 @@ from overwatch.delivery.endpoint import Signal as SignalName
 from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
-from overwatch.events import CheckpointSaved, Event, Measured, scalars
+from overwatch.events import CheckpointSaved, Event, Measured, RunFinished, scalars
 from overwatch.journal import Signal
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.exporter.envs import global_envs
@@ -52,6 +54,10 @@ _MUCH: Final = 512 << 10
 """Bytes of one look into the rings after which the next one comes soon: the ring holds eight times that."""
 _METRICS_S: Final = 1.0
 _STOP_S: Final = 0.05
+_LATE_S: Final = 1.0
+"""With less time than this the exporter of a short trainer has hardly begun."""
+EXIT_S: Final = 5.0
+"""How long the rest may take after the trainer's exit, where its end is put right or its exporter is late."""
 _READ: Final = 2048
 
 _NAMES: Final[dict[Signal, SignalName]] = {
@@ -62,11 +68,22 @@ _NAMES: Final[dict[Signal, SignalName]] = {
 Tell: TypeAlias = Callable[[Progress], None]
 
 
-class Farewell(Protocol):
-    """How the trainer's end is heard of."""
+class Farewell(ABC):
+    """How the trainer's end is seen."""
 
+    is_exit = False
+    """Whether the trainer closed because its process ends, which then lasts longer than the close."""
+
+    @abstractmethod
     def wait(self, timeout_s: float) -> float | None:
         """Wait so long; when to be done (monotonic seconds), `None` while the trainer goes on."""
+
+    def end(self, known: RunFinished | None) -> RunFinished | None:  # noqa: ARG002 for those who can see more
+        """The end that the trainer did not send, or a better one than it knew.
+
+        Where it is an exit this waits for the end of the process.
+        """
+        return None
 
 
 class Exporter:
@@ -83,7 +100,7 @@ class Exporter:
         trainer = Trainer(node=node, pid=hello.pid)
         self._lanes = lane_map(trainer, hello.started)
         described = resource(hello, found, node)
-        ways = destinations(hello.endpoint)
+        ways = destinations(hello.endpoint, hello.otlp_env)
         self._ledger = Ledger(spool, spool.spooled)
         self._sender = Sender(self._ledger, lambda: outlet(ways), Fortune(ways[Signal.LOGS].shown))
         self._instruments = Instruments(described, spool, frozenset(ways))
@@ -95,6 +112,11 @@ class Exporter:
         self._in_trouble = False
         self._poison = 0
         """Records that could be decoded and not told."""
+        self._accounting = threading.Lock()
+        self._is_final = False
+        """The account is the last: nothing is taken any more, and the trainer may go."""
+        self._finished: RunFinished | None = None
+        """How the trainer itself ended."""
         self._items: list[Item] = []
         self._due = self._export_at = self._drops_at = time.monotonic()
         if not said:
@@ -114,7 +136,7 @@ class Exporter:
             pause = _BUSY_S if self._read() > _MUCH else min(pause * 1.5, _IDLE_S)
             if time.monotonic() >= self._due:
                 self._close_window()
-        self._finish(deadline)
+        self._finish(deadline, farewell)
 
     def _read(self) -> int:
         """Take what the rings hold; how many bytes that were."""
@@ -138,6 +160,7 @@ class Exporter:
                 return
             for event in _events(item.said):
                 known = self._known(event)
+                self._finished = known if isinstance(known, RunFinished) else self._finished
                 told, counted = counted, 0
                 self._station.take(known, place, size=item.size, counted=told)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
@@ -199,20 +222,35 @@ class Exporter:
             else:
                 log.warning("telemetry waits on disk again")
 
-    def _finish(self, deadline: float) -> None:
+    def _finish(self, deadline: float, farewell: Farewell) -> None:
+        is_late = deadline - time.monotonic() < _LATE_S
         if self._sampler is not None:
             self._sampler.stop()
         while self._read() or (self._source.waiting and time.monotonic() < deadline):
             pass
         if unsaid := self._source.unsaid:
             self._spool.refuse(unsaid, NOT_SENT, {})
+        if not farewell.is_exit:
+            self._end(farewell)
         self._station.tell_drops(self._dropped(), now=True)
         self._export()
         self._instruments.flush(min(max(deadline - time.monotonic(), 0.0) / 2, _METRICS_S))
         self._sender.drain(deadline - time.monotonic() - _STOP_S)
+        if farewell.is_exit:
+            self._write_last_account()
+            if self._end(farewell) or is_late:
+                self._export()
+                self._sender.drain(EXIT_S)
         self._sender.stop(_STOP_S)
-        self._write_account(final=True)
+        self._write_last_account()
         self._spool.close(discard=True)
+
+    def _end(self, farewell: Farewell) -> bool:
+        """Send the end that the trainer did not; whether there was one to send."""
+        ending = farewell.end(self._finished)
+        if ending is not None:
+            self._say(ending)
+        return ending is not None
 
     @property
     def is_emptied(self) -> bool:
@@ -228,17 +266,23 @@ class Exporter:
         if self._spool.delivered:
             self._delivers()
 
-    def _write_account(self, *, final: bool = False) -> None:
-        delivered, dropped, waiting = self._spool.delivered, dict(self._spool.dropped), self._spool.waiting
-        settled, kept = self._ledger.settled(), None
-        at_risk = waiting if self._spool.degraded else 0
-        if final and self.is_emptied:
-            kept = waiting - at_risk
-        self._tell(
-            Progress(
-                delivered=delivered, dropped=dropped, settled=settled, at_risk=at_risk, kept=kept, final=final
+    def _write_last_account(self) -> None:
+        self._is_final = True
+        self._write_account()
+
+    def _write_account(self) -> None:
+        with self._accounting:  # an older account must not come after a newer one
+            at_risk = self._spool.waiting if self._spool.degraded else 0
+            is_whole = self._is_final and self.is_emptied
+            progress = Progress(
+                delivered=self._spool.delivered,
+                dropped=dict(self._spool.dropped),
+                settled=self._ledger.settled(),
+                at_risk=at_risk,
+                kept=self._spool.waiting - at_risk if is_whole else None,
+                final=self._is_final,
             )
-        )
+            self._tell(progress)
 
 
 def open_spool(hello: Hello, rings: Path) -> Spool:
@@ -251,32 +295,33 @@ def open_spool(hello: Hello, rings: Path) -> Spool:
         pid=os.getpid(),
         rings=str(rings),
         endpoint=hello.endpoint,
+        otlp_env=hello.otlp_env,
         created=hello.started.at,
     )
     return Spool(spool_folder(spool_root(), meta), meta=meta)
 
 
-def destinations(endpoint: str | None) -> dict[Signal, Destination]:
-    """Where each signal goes that the environment has not switched off; logs always go."""
+def destinations(endpoint: str | None, otlp_env: Mapping[str, str] | None) -> dict[Signal, Destination]:
+    """Where each signal goes that the trainer has not switched off; logs always go.
+
+    What a version left that kept no environment goes by the one of this process.
+    """
+    env = os.environ if otlp_env is None else otlp_env
     wanted = [
         signal
         for signal in (Signal.LOGS, Signal.METRICS, Signal.TRACES)
-        if signal is Signal.LOGS or _exporter(signal) != "none"
+        if signal is Signal.LOGS or env.get(f"OTEL_{signal.name}_EXPORTER", "").strip().lower() != "none"
     ]
-    return {signal: _destination(signal, endpoint) for signal in wanted}
+    return {signal: _destination(signal, endpoint, env) for signal in wanted}
 
 
-def _destination(signal: Signal, endpoint: str | None) -> Destination:
-    to = target(_NAMES[signal], endpoint)
+def _destination(signal: Signal, endpoint: str | None, env: Mapping[str, str]) -> Destination:
+    to = target(_NAMES[signal], endpoint, env)
     try:
-        return destination(signal, to)
+        return destination(signal, to, env)
     except ValueError as error:
         log.warning("%s; sending to %s", error, DEFAULT_HTTP)
-        return destination(signal, target(_NAMES[signal], DEFAULT_HTTP))
-
-
-def _exporter(signal: Signal) -> str:
-    return os.environ.get(f"OTEL_{signal.name}_EXPORTER", "").strip().lower()
+        return destination(signal, target(_NAMES[signal], DEFAULT_HTTP, env), env)
 
 
 def _events(said: Said) -> list[Event]:

@@ -36,6 +36,8 @@ class SpoolMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Folder of the rings that the requests come from."""
     endpoint: str | None = None
     """OTLP endpoint as the trainer asked for it."""
+    otlp_env: dict[str, str] | None = None
+    """What of its environment decides the destination: see `overwatch.sdk.otlp_env`."""
     created: int
     """Unix nanoseconds."""
 

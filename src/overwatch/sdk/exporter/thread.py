@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from overwatch.sdk.exporter.core import Exporter, open_spool
+from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
 from overwatch.sdk.frames import Hello, Progress
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
@@ -19,7 +19,7 @@ from overwatch.sdk.rings.source import RingSource
 log: Final = logging.getLogger("overwatch.exporter")
 
 
-class _Told:
+class _Told(Farewell):
     """The farewell as the trainer says it."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class ExporterThread:
         """Wait for its end, however long that takes."""
         self._thread.join()
 
-    def say_close(self, deadline: float) -> None:
+    def say_close(self, deadline: float, *, at_exit: bool) -> None:  # noqa: ARG002 it ends with the process
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end."""
         self._farewell.say(deadline)
 

@@ -45,6 +45,8 @@ class Chute(ABC):
         self.aside: deque[Aside] = deque()
         self._aside_bytes = 0
         """About what lies aside; only ever a bound."""
+        self.missed: Callable[[], None] = lambda: None
+        """Called for each record that comes when the ring is closed."""
         self._wake = wake
         self._backlog: deque[Entry] = deque()
         self._backlog_bytes = 0
@@ -78,6 +80,7 @@ class Chute(ABC):
     def set_aside(self, entry: Aside) -> None:
         """Leave a record, or the reason of a drop, to whoever writes."""
         if self.ring.closed:
+            self.missed()
             return
         if isinstance(entry, Entry):
             if self._aside_bytes > ASIDE_BYTES:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -198,9 +198,13 @@ class RingSet:
                 chute.ring.close()
         return account
 
-    def abandon(self) -> None:
-        """In a forked child: these rings are the parent's. Nothing is written any more, nothing counted."""
+    def abandon(self, missed: Callable[[], None] = lambda: None) -> None:
+        """In a forked child: these rings are the parent's. Nothing is written nor counted in them any more.
+
+        `missed` is called for each record that is handed in.
+        """
         self._is_over = True
+        self.facts.missed = self.numbers.missed = missed
         for ring in (self.facts.ring, self.numbers.ring):
             ring.closed = True
             ring.limit = 0
