@@ -2,7 +2,8 @@
 
 A slow test has the mark `slow`, which `make quick` leaves out. A test without the mark that starts a process
 fails: that needs no clock. What needs CPU is measured by `make slow`, which writes the table anew. Children
-count once they are waited for. A fixture of a wider scope counts for no test, as the order decides who pays.
+count once they are waited for. A fixture of a wider scope counts for all who use it or for none: the order
+decides which one makes it.
 """
 
 import os
@@ -22,6 +23,8 @@ CONTRACTS: Final = "tests/contracts/"
 """Worth their CPU in the inner loop, but no process."""
 CPU_S: Final = 0.3
 """What a test function may take with all its parameters."""
+FIXTURE_S: Final = 1.0
+"""What a fixture of a wider scope may take."""
 STARTS: Final = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"))
 RECORD: Final = "OVERWATCH_RECORD_SLOW"
 HEAD: Final = f"""\
@@ -61,6 +64,7 @@ _started: list[str] = []
 _others: set[int] = set()
 """Threads that earlier tests left: what they start is not this test's."""
 _starters: set[pytest.FixtureDef[Any]] = set()
+_dear: set[pytest.FixtureDef[Any]] = set()
 _begun, _shared = 0.0, 0.0
 _costs: defaultdict[str, float] = defaultdict(float)
 _slow: set[str] = set()
@@ -112,12 +116,19 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, 
         if len(_started) > count:
             _starters.add(fixturedef)
         if fixturedef.scope != "function":
-            _shared += _cpu_s() - before
+            cost = _cpu_s() - before
+            _shared += cost
+            if cost >= FIXTURE_S:
+                _dear.add(fixturedef)
+
+
+def _uses(item: pytest.Item, some: set[pytest.FixtureDef[Any]]) -> bool:
+    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009
+    return any(some.intersection(definitions) for definitions in fixtures)
 
 
 def _starts(item: pytest.Item) -> bool:
-    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009
-    return bool(_started) or any(_starters.intersection(definitions) for definitions in fixtures)
+    return bool(_started) or _uses(item, _starters)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -140,7 +151,8 @@ def pytest_runtest_makereport(
     """Send what was measured with the last report, which xdist brings to where the table is written."""
     report = yield
     if call.when == "teardown" and RECORD in os.environ:
-        report.user_properties.append(("slow", (_cpu_s() - _begun - _shared, _starts(item))))
+        cost = _cpu_s() - _begun - _shared + CPU_S * _uses(item, _dear)
+        report.user_properties.append(("slow", (cost, _starts(item))))
     return report
 
 
