@@ -23,7 +23,7 @@ CONTRACTS: Final = "tests/contracts/"
 """Worth their CPU in the inner loop, but no process."""
 CPU_S: Final = 0.3
 """What a test function may take with all its parameters."""
-FIXTURE_S: Final = 1.0
+FIXTURE_S: Final = 2.0
 """What a fixture of a wider scope may take."""
 STARTS: Final = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"))
 RECORD: Final = "OVERWATCH_RECORD_SLOW"
