@@ -5,10 +5,15 @@ BIN := $(VENV)/bin
 # With a GPU: make demo TORCH="torch" ; another wheel source: TORCH="torch --index-url ..."
 TORCH ?= torch==2.13.0
 PYTEST_FLAGS ?=
+# Twice as many as cores of a small machine: many tests wait for a process or a deadline.
+WORKERS ?= 4
 DEMO_FLAGS ?=
 BENCH_FLAGS ?=
 
-.PHONY: demo test check lint types imports calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints clean
+# Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo quick test check lint types imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -23,10 +28,16 @@ $(VENV)/.installed: constraints.txt pyproject.toml $(COMPILED)
 demo: $(VENV)/.installed  ## train a real policy on this machine and watch it
 	$(BIN)/overwatch demo $(DEMO_FLAGS)
 
+quick: lint types imports  ## the inner loop, a minute: what starts no process and is not slow
+	$(BIN)/pytest -m "not slow and not long" -n $(WORKERS) --dist worksteal --ignore=tests/e2e --ignore=tests/real $(PYTEST_FLAGS)
+
 test: $(VENV)/.installed  ## every test but the long ones
-	$(BIN)/pytest -m "not long" -n 3 --dist worksteal $(PYTEST_FLAGS)
+	$(BIN)/pytest -m "not long" -n $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
 check: lint types imports test  ## what CI runs
+
+slow: $(VENV)/.installed  ## measure which tests `make quick` leaves out; PYTEST_FLAGS may name some modules
+	OVERWATCH_RECORD_SLOW=1 $(BIN)/pytest -m "not long" -n $(WORKERS) --ignore=tests/e2e --ignore=tests/real $(PYTEST_FLAGS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import slowness
+
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests that are slow get their mark, and those without it start no process."""
+    config.pluginmanager.register(slowness)
 
 
 @pytest.fixture(autouse=True, scope="session")

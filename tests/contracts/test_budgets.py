@@ -1,6 +1,7 @@
 """Files, functions and parameter lists stay small; an exception is listed here with its reason."""
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,15 @@ WIDE: Final[dict[str, str]] = {
 """Functions with more parameters, each with its reason."""
 
 
-def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+@cache
+def _functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function of every source file, with the file's name."""
+    return [
+        (str(path.relative_to(SRC)), node)
+        for path in SRC.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -47,23 +55,19 @@ def test_files_are_short() -> None:
 def test_functions_are_short() -> None:
     """No function is longer than 60 lines, or 70 for one linear numeric step."""
     long = {}
-    for path in SRC.rglob("*.py"):
-        name = str(path.relative_to(SRC))
+    for name, function in _functions():
         limit = MAX_NUMERIC_STEP if name.startswith(NUMERIC) else MAX_FUNCTION
-        for function in _functions(ast.parse(path.read_text())):
-            length = (function.end_lineno or function.lineno) - function.lineno + 1
-            if length > limit:
-                long[f"{name}:{function.name}"] = length
+        length = (function.end_lineno or function.lineno) - function.lineno + 1
+        if length > limit:
+            long[f"{name}:{function.name}"] = length
 
     assert long == {}
 
 
 def test_parameter_lists_are_short() -> None:
     """No function takes more than six parameters, but for those listed with their reason."""
-    wide = set()
-    for path in SRC.rglob("*.py"):
-        for function in _functions(ast.parse(path.read_text())):
-            if _parameters(function) > MAX_PARAMETERS:
-                wide.add(f"{path.relative_to(SRC)}:{function.name}")
+    wide = {
+        f"{name}:{function.name}" for name, function in _functions() if _parameters(function) > MAX_PARAMETERS
+    }
 
     assert wide == set(WIDE)

@@ -1,11 +1,11 @@
 """Recordings of simulated storms, made once a session and shared."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.overwatch.simulate.runs import record
 
 SIZES = {"1x4x3": ("1", "4", "3"), "2x32x6": ("2", "32", "6")}
 BEGINS_S = 60
@@ -25,12 +25,8 @@ def storm(tmp_path_factory: pytest.TempPathFactory) -> StormMaker:
         if (fault, size) not in made:
             gpus, envs, slots = SIZES[size]
             out = tmp_path_factory.mktemp("storms") / f"{fault}-{size}"
-            command = [sys.executable, "-m", "overwatch.cli", "simulate", "--gpus", gpus, "--envs", envs]
-            command += ["--slots", slots, "--seconds", str(at + 5), "--seed", "5"]
-            fault_at = f"{fault}@{at - after_s}"
-            subprocess.run(
-                [*command, "--fault", fault_at, "--out", str(out)], check=True, capture_output=True
-            )
+            words = ("--gpus", gpus, "--envs", envs, "--slots", slots, "--seconds", f"{at + 5}")
+            record(out, *words, "--seed", "5", "--fault", f"{fault}@{at - after_s}")
             made[fault, size] = out
         return made[fault, size], at
 

@@ -1,8 +1,6 @@
 """Simulated storms at the acceptance sizes: the offender and its reason are on the first screen, unasked."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from overwatch.simulate.faults import FAULTS
 from overwatch.snapshot import Snapshot
 from overwatch.tui import once
 from tests.e2e.conftest import SIZES, StormMaker
+from tests.overwatch.simulate.runs import overwatch, record
 
 SHOWN: dict[str, tuple[int, str]] = {
     "crash-storm": (12, r"CRIT .*crash"),
@@ -35,8 +34,7 @@ ONE_LANE = {"straggler"}
 
 
 def _snapshot(recording: Path, at_s: int) -> Snapshot:
-    look = [sys.executable, "-m", "overwatch.cli", "replay", str(recording), "--at", str(at_s)]
-    return codec.decode(subprocess.run(look, check=True, capture_output=True).stdout)
+    return codec.decode(overwatch("replay", recording, "--at", str(at_s)).stdout_bytes)
 
 
 def test_every_fault_is_expected() -> None:
@@ -62,12 +60,8 @@ def test_the_offender_is_on_the_first_screen(storm: StormMaker, fault: str, size
 def test_a_healthy_run_is_calm(size: str, tmp_path: Path) -> None:
     """Two minutes without a fault: no finding in any recorded snapshot."""
     gpus, envs, slots = SIZES[size]
-    out = tmp_path / "sim"
-    command = [sys.executable, "-m", "overwatch.cli", "simulate", "--gpus", gpus, "--envs", envs]
-    subprocess.run(
-        [*command, "--slots", slots, "--seconds", "120", "--seed", "7", "--out", str(out)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    words = ("--gpus", gpus, "--envs", envs, "--slots", slots, "--seconds", "120", "--seed", "7")
+    out = record(tmp_path / "sim", *words)
     lines = (out / "snapshots.jsonl").read_bytes().splitlines()
     found = {finding.id: finding.message for line in lines for finding in codec.decode(line).findings}
 
@@ -80,21 +74,8 @@ def test_a_healthy_run_is_calm(size: str, tmp_path: Path) -> None:
 )
 def test_a_storm_that_goes_on_never_becomes_usual(fault: str, code: str, tmp_path: Path) -> None:
     """Once told, the finding stands in every later snapshot while its cause lasts."""
-    out = tmp_path / "sim"
-    command = [
-        sys.executable,
-        "-m",
-        "overwatch.cli",
-        "simulate",
-        "--gpus",
-        "2",
-        "--envs",
-        "32",
-        "--slots",
-        "6",
-    ]
-    command += ["--seconds", "150", "--seed", "5", "--fault", f"{fault}@50", "--out", str(out)]
-    subprocess.run(command, check=True, capture_output=True)
+    words = ("--gpus", "2", "--envs", "32", "--slots", "6", "--seconds", "150", "--seed", "5")
+    out = record(tmp_path / "sim", *words, "--fault", f"{fault}@50")
     lines = [codec.decode(line) for line in (out / "snapshots.jsonl").read_bytes().splitlines()[:-1]]
     told = [any(f.code == code and f.cleared_at is None for f in snapshot.findings) for snapshot in lines]
     first = told.index(True)
