@@ -17,6 +17,8 @@ QUEUE_FULL: Final = 0.8
 """Share of an exporter's queue from which on it is told."""
 NON_FINITE: Final = "non-finite"
 """Told by a counter, and by its finding where nobody counted."""
+SILENT_HOLD_S: Final = 900
+"""Seconds for which a run that promised no end record is silent before that is told: it may have ended well."""
 ROW_HOLD_S: Final = 120
 """Seconds for which a row's finding stands before it is told."""
 
@@ -114,7 +116,7 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
     FindingAlert(code="queue-starved", area=_MACHINE, summary="A learner waits for experience."),
     FindingAlert(code="weights-slow", area=_MACHINE, summary="A run waits for new weights to arrive."),
     FindingAlert(code="training-stalled", area=_RUN, summary="A rank of a run is stuck in one phase."),
-    FindingAlert(code="source-silent", area=_RUN, summary="One process of a run fell silent."),
+    FindingAlert(code="producer-gone", area=_RUN, summary="A process left a run that goes on without it."),
     FindingAlert(
         code="throughput-regression",
         area=_RUN,
