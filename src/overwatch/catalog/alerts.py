@@ -18,7 +18,7 @@ QUEUE_FULL: Final = 0.8
 NON_FINITE: Final = "non-finite"
 """Told by a counter, and by its finding where nobody counted."""
 SILENT_HOLD_S: Final = 900
-"""Seconds for which a run that promised no end record is silent before that is told: it may have ended well."""
+"""Seconds of silence before a run that promised no end record is alerted: it may have ended well."""
 ROW_HOLD_S: Final = 120
 """Seconds for which a row's finding stands before it is told."""
 

@@ -1,4 +1,4 @@
-"""How a run's telemetry ended or paused: it failed, it is lost, it is silent, or an outage is made up for. Pure."""
+"""How a run's telemetry ended or paused: failed, lost, silent, or late after an outage. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -33,7 +33,9 @@ def line_problems(state: RunState, link: LinkJudgement) -> Iterator[Problem]:
 
 def _quiet(state: RunState, link: LinkJudgement) -> Problem:
     """Stale where an end record was promised; else it may as well have ended."""
-    silent = f"no telemetry for {duration(link.data_age_s)}; last record from {link.last_from or 'no producer'}"
+    silent = (
+        f"no telemetry for {duration(link.data_age_s)}; last record from {link.last_from or 'no producer'}"
+    )
     if link.state == "stale":
         words = f"{silent}; process state unknown", _LOOK
         return _about_run("telemetry-stale", "critical", state.last_stamp, words)

@@ -2,8 +2,8 @@
 
 Rules: all of a run is there while it lives, whatever the time between two updates; of one that ended its end,
 its counters and the findings that stood then stay for the expiration, so that a scrape sees them and no alert
-stays for ever; of one that is lost or silent its state and its moments stay until it speaks again, an operator
-acknowledges that, or the retention is over. Pure.
+stays for ever; of one that is lost or silent its state and its moments stay until it speaks again, an
+operator acknowledges that, or the retention is over. Pure.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,10 @@
 """From frames to messages for people: one when a finding starts, one when it ends or its run does.
 
-Rules: a run's end clears nothing, so what was open then is reported as that, and never as ended. What is told follows from what stands and what was told, so that after a flood, an outage or a restart
-the readers know what is true then. A flood is capped: what comes on top waits, the most severe first. What is
-over before it could be told is counted and never told; an end is told of all that was told to have started,
-and of nothing else. Pure: the frame's tick is the only clock. Must not know how messages travel.
+Rules: what is told follows from what stands and what was told, so that after a flood, an outage or a restart
+the readers know what is true then. A run's end clears nothing: what was open then is reported as that, never
+as ended. A flood is capped: what comes on top waits, the most severe first. What is over before it could be
+told is counted and never told; an end is told of all that was told to have started, and of nothing else.
+Pure: the frame's tick is the only clock. Must not know how messages travel.
 """
 
 from collections import deque

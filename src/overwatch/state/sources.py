@@ -120,12 +120,12 @@ class Source(msgspec.Struct, kw_only=True):
         late = self.lag_s() >= OUTAGE_S
         if late and silent_s >= OUTAGE_S:
             self.drain = Drain(away_s=silent_s, stamp=stamp, at=at)
-        elif seconds:
+        elif seconds > 0:
             self.intervals.push(float(seconds))
             self.longest_s = max(self.longest_s, float(seconds))
         if not late:
             self.drain = None
-        self.stamp = stamp
+        self.stamp = max(self.stamp, stamp)
         self.first_at = self.first_at or at
         self.at = max(self.at, at)
 

@@ -23,8 +23,8 @@ ENTRIES: Final = (
     Runbook(
         code="run-lost",
         means=(
-            "The trainer was killed, as its exporter saw, or nothing was received of the run for so long that "
-            "it is taken for dead without an end record. Findings that were open then are kept as they were."
+            "The trainer was killed, as its exporter saw, or nothing was received of the run for so long "
+            "that it is taken for dead without an end record. Findings that were open then are kept."
         ),
         confirm="Look for its process on its node; look for the out-of-memory killer in the kernel's log.",
         act=(
@@ -53,13 +53,13 @@ ENTRIES: Final = (
     Runbook(
         code="producer-gone",
         means=(
-            "A process of the run was killed, failed, or is silent without an end record, while the trainer's "
-            "rank 0 goes on. It is reported once, for ten minutes; the run's end is rank 0's alone."
+            "A process of the run was killed, failed, or is silent without an end record, while the "
+            "trainer goes on. It is reported once, for ten minutes; how the run ends is rank 0's to decide."
         ),
         confirm="The message names the process and the reason; the list of sources shows its age.",
         act=(
-            "Nothing where workers come and go by design. Else look at that process: it may hang, be stopped, "
-            "or have lost its network. Its values are shown as they were."
+            "Nothing where workers come and go by design. Else look at that process: it may hang, be "
+            "stopped, or have lost its network. Its values are shown as they were."
         ),
     ),
     Runbook(
@@ -71,7 +71,8 @@ ENTRIES: Final = (
         confirm="Look for its process on its node, and at the last update against the planned number.",
         act=(
             "Where it finished, acknowledge the finding. Where it was killed, start again from the newest "
-            "checkpoint. A program that emits `overwatch.run_finished`, or uses Overwatch's SDK, shows its end."
+            "checkpoint. A program that emits `overwatch.run_finished`, or uses Overwatch's SDK, shows its "
+            "end."
         ),
     ),
     Runbook(
