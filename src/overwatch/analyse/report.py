@@ -87,6 +87,8 @@ def _banner(story: Story, found: list[Group]) -> Markup:
         if then
         else ""
     )
+    if any(one.open and one.severity != "info" for one in story.findings) and story.run.outcome is not None:
+        ended, reason = f"ended: {story.last.verdict.text}", ""
     rest = f"The run {ended}{reason}.{more} In all {kinds} kind{'' if len(bad) == 1 else 's'} of findings."
     return tag("div", tag("b", text(headline)), tag("p", text(rest)), class_=f"card banner {severity}")
 

@@ -82,7 +82,9 @@ def _written(told: "Audited", fmt: str) -> str:
                 "others": told.passed,
             }
         ).decode()
-    lines = [f"{row.severity:8}  {row.time}  {row.run}  {row.kind}: {row.text}" for row in told.counted]
+    lines = [
+        f"{row.severity:8}  {row.time}  {row.run}  {row.kind}: {row.text}{row.ending}" for row in told.counted
+    ]
     number = len(told.counted)
     said = [f"{number} finding{'' if number == 1 else 's'} at {told.config.fail_on} or worse"]
     said += [f"{told.config.most} allowed"] if told.config.most else []

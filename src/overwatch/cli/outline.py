@@ -31,6 +31,8 @@ def outline(snapshot: Snapshot, findings: list[Finding]) -> Iterator[str]:
     done = [f"{snapshot.counters.get(name, 0):,.0f} {name}" for name in ("updates", "episodes", "steps")]
     took = "" if run.elapsed_s is None else f" in {duration(run.elapsed_s)}"
     yield f"run {run.run_id}: {state}, {', '.join(done)}{took}"
+    if snapshot.link.state in ("ended", "lost") and snapshot.verdict.severity != "ok":
+        yield f"  {snapshot.verdict.severity:10}  {snapshot.verdict.text}"
     said = _throughput(run)
     if said:
         yield f"  throughput  {said}"
