@@ -99,6 +99,7 @@ CASES: Final[tuple[Case, ...]] = (
             "nan": ("non-finite",),
             "silent-nan": ("non-finite",),
             "run-failed": ("run-failed",),
+            "killed": ("run-lost",),
         },
         seconds=60,
     ),
