@@ -28,7 +28,7 @@ def outlines(snapshots: Iterable[Snapshot]) -> Iterator[str]:
 
 
 def outline(snapshot: Snapshot, findings: list[Finding], lanes: tuple[Lane, ...]) -> Iterator[str]:
-    """Lines about one run: its last snapshot, its lanes when it last emitted, and what was found over time."""
+    """Lines about one run: its last snapshot, its lanes when it last emitted, and all findings."""
     run = snapshot.run
     state = run.outcome or snapshot.link.state
     done = [f"{snapshot.counters.get(name, 0):,.0f} {name}" for name in ("updates", "episodes", "steps")]
