@@ -15,7 +15,7 @@ import msgspec
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.hush import without_new
 from overwatch.diagnose.judging import Judging
-from overwatch.diagnose.link import judge_link
+from overwatch.diagnose.link import OVER, judge_link
 from overwatch.projection import project_views
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.state import RunState
@@ -27,7 +27,7 @@ TIRED_NS: Final = 600_000_000_000
 REST_NS: Final = 10_000_000_000
 """A run that rests is judged once in so long."""
 _DEFAULT: Final = View()
-_OVER: Final = ("ended", "lost")
+_OVER: Final = OVER | {"silent"}
 
 
 class Tracked(msgspec.Struct):
@@ -53,7 +53,7 @@ class Tracked(msgspec.Struct):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is expected of it."""
+        """Whether nothing more is expected of it, or nothing for long."""
         return self.judged is not None and self.judged.link.state in _OVER
 
     def rests(self, tick: int) -> bool:

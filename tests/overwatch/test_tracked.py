@@ -154,3 +154,19 @@ def test_a_look_at_a_run_that_rests_is_of_now_and_leaves_no_trace() -> None:
         assert {snapshot.time for snapshot in frame.snapshots.values()} == {at / 1e9}
         looked = plain.look([("run-2", View(rows=1))])
         assert looked == {("run-2", View(rows=1)): frame.snapshots["run-2", View(rows=1)]}
+
+
+def test_a_silent_run_of_a_producer_without_an_end_costs_what_an_ended_one_does() -> None:
+    """It may have ended: it is recorded once more, rests, and makes room for another run."""
+    fold, tick = Fold(), START_NS // SLOW_NS * SLOW_NS + SLOW_NS
+    told = [fakes.policy(START_NS, index=1, entropy=0.5)]
+    fold.advance(tick, [_batch(tick - 1, told, Origin(run_id="run-2", epoch="f"))], ())
+    recorded = [len(fold.advance(tick + n * SLOW_NS, [], ()).recorded) for n in range(1, 300)]
+
+    assert recorded[:170] == [1] * 170
+    assert recorded[185:] == [0] * len(recorded[185:])
+    (run,) = fold._runs.values()
+    assert run.is_over
+    late = (tick + 2 * TIRED_NS) // REST_NS * REST_NS
+    fold.advance(late, [], ())
+    assert run.rests(late + SLOW_NS)

@@ -108,7 +108,7 @@ def _by_code(found: Iterable[Row]) -> dict[str, list[Row]]:
 def _failure(case: ET.Element, found: list[Row]) -> None:
     first = found[0]
     failure = ET.SubElement(case, "failure", type=first.severity, message=_xml(first.text))
-    lines = [f"{row.time}  {row.severity}  {row.text}" for row in found]
+    lines = [f"{row.time}  {row.severity}  {row.text}{row.ending}" for row in found]
     book = runbook(first.kind)
     if first.hint:
         lines.append(f"next: {first.hint}")

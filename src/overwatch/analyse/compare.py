@@ -15,7 +15,7 @@ from overwatch.analyse.curves import AXES, STEPS_PER_S, TASK_METRIC, Axis, Curve
 from overwatch.analyse.divergence import Divergence, divergence
 from overwatch.analyse.effect import Effect, effect
 from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import Story
+from overwatch.analyse.story import SEVERITIES, Story
 
 MOST_RUNS: Final = 16
 
@@ -42,6 +42,8 @@ class RunTold(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     path: str
     outcome: str | None
+    open_at_end: tuple[str, ...]
+    """Kinds of warnings and criticals that stood when it ended, the worst first."""
     updates: float
     episodes: float
     steps: float
@@ -50,6 +52,12 @@ class RunTold(msgspec.Struct, frozen=True, kw_only=True):
     """How many there were, by the worst severity of each."""
     codes: dict[str, float]
     """When each kind of finding was first true, seconds since the run began."""
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words: `completed, open at the end: policy-collapse`."""
+        stood = f", open at the end: {', '.join(self.open_at_end)}" if self.open_at_end else ""
+        return f"{self.outcome or 'not ended'}{stood}"
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,6 +207,10 @@ def _told(story: Story) -> RunTold:
     counters = story.last.counters
     counts: dict[str, int] = {}
     codes: dict[str, float] = {}
+    stood = sorted(
+        (one for one in story.findings if one.open and one.finding.severity != "info"),
+        key=lambda one: -SEVERITIES.index(one.finding.severity),
+    )
     for found in story.findings:
         counts[found.severity] = counts.get(found.severity, 0) + 1
         codes.setdefault(found.finding.code, round(found.since, 3))
@@ -206,6 +218,7 @@ def _told(story: Story) -> RunTold:
         run=story.run.run_id,
         path=str(story.path),
         outcome=story.run.outcome,
+        open_at_end=tuple(dict.fromkeys(one.finding.code for one in stood)),
         updates=counters.get("updates", 0),
         episodes=counters.get("episodes", 0),
         steps=counters.get("steps", 0),

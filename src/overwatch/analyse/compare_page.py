@@ -77,7 +77,7 @@ def _runs(comparison: Comparison) -> Markup:
                 tag("span", tag("i", class_=f"f{place % _SERIES}"), text(letter(place)), class_="legend"),
             ),
             text(run.run),
-            text(run.outcome or "not ended"),
+            text(run.ending),
             tag("td", text(f"{run.updates:,.0f}"), class_="num"),
             tag("td", text(f"{run.steps:,.0f}"), class_="num"),
             tag("td", text(duration(run.seconds)), class_="num"),

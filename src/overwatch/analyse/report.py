@@ -17,7 +17,7 @@ from overwatch.analyse.report_seeds import seeds
 from overwatch.analyse.report_time import timeline
 from overwatch.analyse.report_worst import worst_envs
 from overwatch.analyse.rows import moment
-from overwatch.analyse.story import SEVERITIES, Story
+from overwatch.analyse.story import SEVERITIES, Found, Story
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
 
@@ -82,7 +82,7 @@ def _banner(story: Story, found: list[Group]) -> Markup:
     worst = [group for group in bad if group.severity == severity]
     first, *others = worst
     headline = f"{_sentence(first.first.finding.message)} From {_when(first.first.since, first.first.update)}"
-    headline += ", and still so at the end." if first.open else f", for {duration(first.lasted)}."
+    headline += f", for {duration(first.lasted)}" + (", open at the end." if first.open else ".")
     then = [
         f"{group.code} {group.subject}".strip() + f" at {duration(group.first.since)}" for group in others
     ]
@@ -91,6 +91,8 @@ def _banner(story: Story, found: list[Group]) -> Markup:
         if then
         else ""
     )
+    if any(one.open and one.severity != "info" for one in story.findings) and story.run.outcome is not None:
+        ended, reason = f"ended: {story.last.verdict.text}", ""
     rest = f"The run {ended}{reason}.{more} In all {kinds} kind{'' if len(bad) == 1 else 's'} of findings."
     return tag("div", tag("b", text(headline)), tag("p", text(rest)), class_=f"card banner {severity}")
 
@@ -150,7 +152,7 @@ def _all_findings(story: Story, found: list[Group]) -> Markup:
             tag("td", text(one.finding.code), class_="nw"),
             text(f"{one.finding.subject.scope} {one.finding.subject.id or ''}".strip()),
             text(one.finding.message),
-            tag("td", text("open" if one.open else duration(one.until - one.since)), class_="nw"),
+            tag("td", text(_lasted(one)), class_="nw"),
         )
         for one in story.findings
     ]
@@ -159,6 +161,12 @@ def _all_findings(story: Story, found: list[Group]) -> Markup:
     folded = tag("details", tag("summary", text("What each kind means, and what to do")), *books)
     note = f"{len(story.findings)} in all"
     return section("Findings", tag("div", listing, folded, class_="card"), note=note, anchor="findings")
+
+
+def _lasted(one: Found) -> str:
+    """How long it was open, and whether it was the run that ended and not the finding."""
+    told = duration(max(0.0, one.until - one.since))
+    return f"{told}, open at the end" if one.open else told
 
 
 def _book(code: str) -> list[Markup]:

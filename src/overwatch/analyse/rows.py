@@ -30,7 +30,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """A finding's code, an event's kind, an env's status."""
     status: str | None = None
-    """`open`, `cleared` or `acknowledged`; an env's status."""
+    """`open` (at the end), `cleared` or `acknowledged`; an env's status."""
     env: int | None = None
     gpu: str | None = None
     slot: str | None = None
@@ -41,6 +41,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     hint: str | None = None
     fields: dict[str, str] = {}
+
+    @property
+    def ending(self) -> str:
+        """What to add to a finding that never cleared: it was the run, or its recording, that ended."""
+        return ", open at the end" if self.status == "open" else ""
 
 
 def rows(story: Story, what: tuple[str, ...] = KINDS) -> list[Row]:

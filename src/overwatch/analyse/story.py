@@ -26,7 +26,7 @@ class Found:
     seen: float
     """First seen open."""
     until: float
-    """Last seen open, or when it was cleared."""
+    """Last seen open, or when it was cleared or the run ended."""
     update: int | None
     """The run's update when it was first seen."""
     open: bool = True
@@ -126,7 +126,8 @@ class Story:
                 )  # fmt: skip
             found.finding = finding
             found.open = finding.cleared_at is None
-            found.until = now if finding.cleared_at is None else finding.cleared_at - self.began
+            over = finding.cleared_at or finding.ended_at
+            found.until = now if over is None else max(over - self.began, found.since)
             found.severity = max(found.severity, finding.severity, key=SEVERITIES.index)
         for key in self._open - seen:
             self.found[key].open = False

@@ -17,6 +17,8 @@ QUEUE_FULL: Final = 0.8
 """Share of an exporter's queue from which on it is told."""
 NON_FINITE: Final = "non-finite"
 """Told by a counter, and by its finding where nobody counted."""
+SILENT_HOLD_S: Final = 900
+"""Seconds of silence before a run that promised no end record is alerted: it may have ended well."""
 ROW_HOLD_S: Final = 120
 """Seconds for which a row's finding stands before it is told."""
 
@@ -171,7 +173,7 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
     FindingAlert(
         code="checkpoints-stopped", area=_RUN, summary="A run goes on and no longer saves checkpoints."
     ),
-    FindingAlert(code="source-silent", area=_RUN, summary="One process of a run fell silent."),
+    FindingAlert(code="producer-gone", area=_RUN, summary="A process left a run that goes on without it."),
     FindingAlert(
         code="throughput-regression",
         area=_RUN,

@@ -84,7 +84,9 @@ def _written(told: "Audited", fmt: str) -> str:
                 "not_recognised": told.unknown,
             }
         ).decode()
-    lines = [f"{row.severity:8}  {row.time}  {row.run}  {row.kind}: {row.text}" for row in told.counted]
+    lines = [
+        f"{row.severity:8}  {row.time}  {row.run}  {row.kind}: {row.text}{row.ending}" for row in told.counted
+    ]
     for run_id in told.runs:
         lines += [
             f"skipped   {run_id}  {rule.code}: needs {', and '.join(rule.needs)}"

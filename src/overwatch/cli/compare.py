@@ -98,7 +98,7 @@ def _run(run: "RunTold") -> str:
         ", ".join(f"{count} {severity}" for severity, count in sorted(run.findings.items())) or "no findings"
     )
     return (
-        f"{run.run}  {run.outcome or 'not ended'}, {run.updates:,.0f} updates, {run.steps:,.0f} steps "
+        f"{run.run}  {run.ending}, {run.updates:,.0f} updates, {run.steps:,.0f} steps "
         f"in {duration(run.seconds)}; {found}  ({run.path})"
     )
 

@@ -14,27 +14,32 @@ MOST_FINDINGS = 20
 def outlines(snapshots: Iterable[Snapshot]) -> Iterator[str]:
     """Lines about every run among these snapshots, in the order in which they were first told."""
     last: dict[str, Snapshot] = {}
+    lanes: dict[str, tuple[Lane, ...]] = {}
     found: dict[str, dict[tuple[str, float], Finding]] = {}
     for snapshot in snapshots:
         run_id = snapshot.run.run_id
         last[run_id] = snapshot
+        if snapshot.link.state != "ended" or run_id not in lanes:
+            lanes[run_id] = snapshot.system.gpus
         of_run = found.setdefault(run_id, {})
         of_run.update({(finding.id, finding.since): finding for finding in snapshot.findings})
     for run_id, snapshot in last.items():
-        yield from outline(snapshot, list(found[run_id].values()))
+        yield from outline(snapshot, list(found[run_id].values()), lanes[run_id])
 
 
-def outline(snapshot: Snapshot, findings: list[Finding]) -> Iterator[str]:
-    """Lines about one run: its last snapshot, and what was found over time."""
+def outline(snapshot: Snapshot, findings: list[Finding], lanes: tuple[Lane, ...]) -> Iterator[str]:
+    """Lines about one run: its last snapshot, its lanes when it last emitted, and all findings."""
     run = snapshot.run
     state = run.outcome or snapshot.link.state
     done = [f"{snapshot.counters.get(name, 0):,.0f} {name}" for name in ("updates", "episodes", "steps")]
     took = "" if run.elapsed_s is None else f" in {duration(run.elapsed_s)}"
     yield f"run {run.run_id}: {state}, {', '.join(done)}{took}"
+    if snapshot.link.state in ("ended", "lost") and snapshot.verdict.severity != "ok":
+        yield f"  {snapshot.verdict.severity:10}  {snapshot.verdict.text}"
     said = _throughput(run)
     if said:
         yield f"  throughput  {said}"
-    for lane in snapshot.system.gpus:
+    for lane in lanes:
         yield f"  {lane.gpu_id:10}  {_lane(lane)}"
     if snapshot.system.gpus:
         yield f"  idle        {idle_line(snapshot.system)}"

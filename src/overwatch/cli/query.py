@@ -64,7 +64,7 @@ def _text(found: "list[Row]") -> Iterator[str]:
     for row in found:
         about = " ".join(word for word in (_env(row.env), row.gpu, row.slot) if word)
         said = " ".join((row.text, *(f"{name}={value}" for name, value in row.fields.items())))
-        lasted = "" if row.lasted is None else f" for {duration(row.lasted)}"
+        lasted = "" if row.lasted is None else f" for {duration(row.lasted)}{row.ending}"
         yield f"{_clock(row.at):>9}  {row.severity:8}  {row.kind:20}  {about:18}  {said}{lasted}"
 
 

@@ -17,13 +17,15 @@ from overwatch.diagnose.findings import Evidence, problems
 from overwatch.diagnose.findings_policy import PolicyMemory, judge_policy
 from overwatch.diagnose.fleet import Fleet, fleet_of
 from overwatch.diagnose.follow import Followed, Now, Open, acknowledge, follow, forget, standing
-from overwatch.diagnose.judging import Judging, own_problems
+from overwatch.diagnose.judging import Judging, failed_factors
 from overwatch.diagnose.lane_scores import LaneScore, low_lanes, score_lanes
-from overwatch.diagnose.link import LinkJudgement, judge_link
+from overwatch.diagnose.link import QUIET, LinkJudgement, judge_link
 from overwatch.diagnose.machines import Watched, watch
+from overwatch.diagnose.outliving import outliving
 from overwatch.diagnose.ranking import Lives, Ranked, carried, lives_of, rank
 from overwatch.diagnose.rollups import Rollups, rollups_of
 from overwatch.diagnose.rules import Streak, judge_rules
+from overwatch.diagnose.silence import line_problems
 from overwatch.diagnose.slow import is_new_second
 from overwatch.diagnose.usual import Usual, usual_of
 from overwatch.snapshot import Baseline
@@ -59,6 +61,8 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     second: Second = Second()
     off: dict[str, str] = {}
     """Factors of others that failed in this run, with the reason."""
+    over: bool = False
+    """Whether the run has ended, and was judged with its last values."""
 
     @property
     def findings(self) -> dict[str, Open]:
@@ -104,7 +108,12 @@ def assess(
     machines = watch(fleet, previous.watched, tick, clock, how.limits)
     ranks, followed = _carried(state, previous, lives)
     stand = standing(followed)
-    policy, memory = judge_policy(state, fleet, how.limits, stand, previous.policy)
+    is_over = state.finished is not None
+    # The end comes with the last values: they are judged once, then what stands is kept.
+    is_judged = not previous.over if is_over else link.state not in QUIET
+    policy, memory = (
+        judge_policy(state, fleet, how.limits, stand, previous.policy) if is_judged else ([], previous.policy)
+    )
     seen = Evidence(
         state=state,
         fleet=fleet,
@@ -117,26 +126,31 @@ def assess(
         policy=policy,
     )
     ruled, streaks = judge_rules(how.rules, fleet, previous.streaks, tick)
-    found = [*problems(seen), *own_problems(state, how, anomalies, ruled, link)]
+    found = [*problems(seen), *ruled] if is_judged else list(stand.values())
+    if link.state in QUIET:
+        found = [*outliving(state, followed, found), *line_problems(state, link)]
+    found += failed_factors(state, how, anomalies)
     now = Now(tick, clock.now, state.updates)
     kept = Assessment(
         tick=tick, ranks=rank(anomalies.scores, ranks, tick), lives=lives, watched=machines.watched,
         followed=follow(followed, found, now), policy=memory, acks=state.acks_total, streaks=streaks,
-        second=second, off=dict(anomalies.off),
+        second=second, off=dict(anomalies.off), over=is_over,
     )  # fmt: skip
     return _judged(seen, kept, how)
 
 
 def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
-    machines = seen.machines
+    machines, is_over = seen.machines, seen.link.state == "ended"
+    # Readings are over with the run: no verdict follows from old ones.
+    bounds = {} if is_over else machines.bounds
     return Judged(
         assessment=kept,
         anomalies=seen.anomalies,
         fleet=seen.fleet,
         link=seen.link,
-        bounds=machines.bounds,
-        bound=machines.bound,
-        lanes=score_lanes(seen.fleet, seen.anomalies, machines.bounds, kept.second.low, how.limits),
+        bounds=bounds,
+        bound=None if is_over else machines.bound,
+        lanes=score_lanes(seen.fleet, seen.anomalies, bounds, kept.second.low, how.limits),
         baseline=seen.baseline,
         converged=has_converged(seen.state, seen.fleet),
     )

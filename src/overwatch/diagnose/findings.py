@@ -1,8 +1,8 @@
 """What is wrong at one tick: the rules about the run and its envs, and how all rules play together.
 
 Causes suppress symptoms: an env that is slow with its lane, a crash within a storm of crashes, a policy row
-within a collapse is counted by its cause and has no finding of its own. Liveness suppresses the rest: a
-silent run is not judged by what it last said. Pure.
+within a collapse is counted by its cause and has no finding of its own. Pure; must not know of runs that emit
+nothing, which are not judged.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from overwatch.diagnose.link import LinkJudgement
 from overwatch.diagnose.machines import Machines, machine_problems
 from overwatch.diagnose.overlap import overlapping_writers
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
-from overwatch.diagnose.silence import outage, silent_run
+from overwatch.diagnose.silence import outage
 from overwatch.diagnose.skew import wrong_clocks
 from overwatch.diagnose.storms import crash_storms, cull_storms
 from overwatch.snapshot import Baseline
@@ -58,13 +58,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 def problems(seen: Evidence) -> list[Problem]:
     """Everything that is wrong at this tick, symptoms counted under their causes."""
     state, fleet, limits = seen.state, seen.fleet, seen.limits
-    if seen.link.state in ("stale", "lost"):
-        return [silent_run(state, seen.link)]
     storms = list(crash_storms(fleet))
-    found = [*_failed(state), *_non_finite(seen), *storms]
+    found = [*_non_finite(seen), *storms]
     found += _envs(seen, {storm.subject for storm in storms})
-    if seen.link.state == "ended":
-        return found
     away = outage(state, seen.link)
     found += [] if away is None else [away]
     found += overlapping_writers(state, seen.link.overlapping)
@@ -75,20 +71,6 @@ def problems(seen: Evidence) -> list[Problem]:
     found += [*culls, *_degraded(seen, {storm.subject for storm in culls})]
     found += seen.policy
     return found
-
-
-def _failed(state: RunState) -> Iterator[Problem]:
-    finished = state.finished
-    if finished is not None and finished.outcome == "failed":
-        yield Problem(
-            code="run-failed",
-            severity="critical",
-            scope="run",
-            subject=None,
-            at=finished.at,
-            message=f"run failed: {finished.reason or 'no reason given'}",
-            hint="read the trainer's log",
-        )
 
 
 def _overflowed(state: RunState) -> Iterator[Problem]:

@@ -13,7 +13,6 @@ import msgspec
 from overwatch.diagnose import plugins
 from overwatch.diagnose.anomaly import Anomalies
 from overwatch.diagnose.limits import AnomalyLimits
-from overwatch.diagnose.link import LinkJudgement
 from overwatch.diagnose.plugins import Plugin
 from overwatch.diagnose.problem import Problem
 from overwatch.diagnose.rules import Rule, RuleConfig
@@ -62,12 +61,8 @@ def judging(config: DiagnosisConfig) -> Judging:
     )
 
 
-def own_problems(
-    state: RunState, how: Judging, anomalies: Anomalies, ruled: list[Problem], link: LinkJudgement
-) -> Iterator[Problem]:
-    """What a user's rules found in a run that speaks, and which factors of others failed."""
-    if link.state not in ("stale", "lost", "ended"):
-        yield from ruled
+def failed_factors(state: RunState, how: Judging, anomalies: Anomalies) -> Iterator[Problem]:
+    """Which factors of others failed."""
     failed = {**how.broken, **anomalies.off}
     if failed:
         said = ", ".join(f"{name} ({reason})" for name, reason in sorted(failed.items()))

@@ -1,32 +1,39 @@
-"""Whether what we know is fresh: the age of the data, with clock skew removed, and a word for it. Pure."""
+"""Whether what we know is fresh: the age of the data, with clock skew removed, and a word for it. Pure.
 
+Rules: the producers that hold a run decide; what others emit, or do not emit, changes nothing. Each is judged
+by its own rhythm. One that promised an end record is stale, then lost; one that did not is only silent.
+"""
+
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from overwatch.diagnose.overlap import overlapping
 from overwatch.diagnose.skew import clocks_ahead
+from overwatch.state.ending import holder_of, team_of
 from overwatch.state.run import RunState
-from overwatch.state.sources import OUTAGE_S, SECOND_NS, Source, speed
+from overwatch.state.sources import OUTAGE_S, Source, speed
 
 SLOW_S: Final = 2.0
-STALE_S: Final = 5.0
 LOST_S: Final = 60.0
-INTERVALS: Final = 3
-"""A source is slow or stale after this many of its own intervals, if that is longer."""
-SHORTEST_S: Final = 1.0
-"""An interval of so much may be any shorter one: it allows for nothing."""
+LOST_TIMES: Final = 4
+"""Times its patience until a source that is stale is lost."""
+QUIET: Final = frozenset({"stale", "silent", "lost", "ended"})
+"""Words for a run that emits nothing: what stood when it last did is kept, and not judged again."""
+OVER: Final = frozenset({"ended", "lost"})
+"""Words for a run of which nothing more is expected."""
 
 
 class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """The link at one tick."""
 
     state: str
-    """`live`, `slow`, `stale`, `catching_up`, `lost` or `ended`."""
+    """`live`, `slow`, `stale`, `silent`, `catching_up`, `lost` or `ended`."""
     data_age_s: float
     lag_s: float
     last_from: str | None = None
-    """Who spoke last: `rank 0`, or the role with the rank where it is no trainer."""
+    """Who spoke last of those that hold the run: `rank 0`, or the role with the rank."""
     away_s: float | None = None
     """While a spool drains: how long nothing had come before."""
     speed: float | None = None
@@ -38,16 +45,17 @@ class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_link(state: RunState, tick: int) -> LinkJudgement:
-    """Judge the freshest source of a run at `tick` (Unix ns on the stamp clock)."""
-    quiet_s = max(0.0, (tick - state.last_stamp) / 1e9)
-    live = [source for source in state.sources.values() if source.stamp == state.last_stamp]
+    """Judge those that hold a run at `tick` (Unix ns on the stamp clock)."""
+    holders = _holders(state)
+    newest = max((source.stamp for source in holders.values()), default=state.last_stamp)
+    live = [source for source in holders.values() if source.stamp == newest]
     latest = min(live, key=Source.lag_s) if live else None
     lag_s = 0.0 if latest is None else latest.lag_s()
-    word = _word(state, tick, lag_s)
+    word = _word(state, holders, tick, lag_s)
     drain = None if latest is None or word != "catching_up" else latest.drain
     return LinkJudgement(
         state=word,
-        data_age_s=quiet_s + lag_s,
+        data_age_s=max(0.0, (tick - newest) / 1e9) + lag_s,
         lag_s=lag_s,
         last_from=None if latest is None else latest.speaker,
         away_s=None if drain is None else drain.away_s,
@@ -57,33 +65,39 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
     )
 
 
-def _interval_s(state: RunState) -> float:
-    """That of who speaks most often of those that spoke in the newest second; 0 where it allows for nothing.
-
-    Who of them spoke last, a thinned recording does not tell.
-    """
-    second = state.last_stamp // SECOND_NS
-    newest = [source for source in state.sources.values() if source.stamp // SECOND_NS == second]
-    known = [interval for source in newest if (interval := source.interval_s()) is not None]
-    shortest = min(known, default=0.0)
-    return shortest if shortest > SHORTEST_S else 0.0
+def _holders(state: RunState) -> Mapping[str, Source]:
+    """The lives whose silence is the run's: those that go on, or of a run that is over its last holder."""
+    if state.finished is None:
+        return {key: source for key, source in team_of(state.sources).items() if not source.finished}
+    key = holder_of(state.sources)
+    return {} if key is None else {key: state.sources[key]}
 
 
-def _word(state: RunState, tick: int, lag_s: float) -> str:
+def _word(state: RunState, holders: Mapping[str, Source], tick: int, lag_s: float) -> str:
     if state.finished is not None:
-        return "ended"
+        return "lost" if state.finished.outcome == "lost" else "ended"
+    newest = max((source.stamp for source in holders.values()), default=state.last_stamp)
     # While the collector was away nobody could be heard: silence counts from its return.
-    quiet_s = (tick - max(state.last_stamp, state.back_stamp)) / 1e9
-    was_away = state.back_stamp > state.last_stamp
+    quiet_s = (tick - max(newest, state.back_stamp)) / 1e9
+    was_away = state.back_stamp > newest
     if quiet_s < SLOW_S and not was_away:
         return "catching_up" if lag_s >= OUTAGE_S else "live"
-    patience_s = INTERVALS * _interval_s(state)
-    if was_away and quiet_s < max(STALE_S, patience_s):
-        return "slow"
-    if quiet_s >= max(LOST_S, 4 * patience_s):
+    if not holders:
         return "lost"
-    if quiet_s >= max(STALE_S, patience_s):
-        return "stale"
+    # The one whose silence is usual for longest: another may have been replaced, or be gone.
+    calmest = min(holders.values(), key=lambda source: _overdue_s(source, state.back_stamp, tick))
+    quiet_s = (tick - max(calmest.stamp, state.back_stamp)) / 1e9
+    allowed_s, patience_s = calmest.allowed_s(), calmest.patience_s()
+    if was_away and quiet_s < patience_s:
+        return "slow"
+    if quiet_s >= patience_s:
+        is_lost = quiet_s >= max(LOST_S, LOST_TIMES * allowed_s)
+        return "silent" if not calmest.promised else "lost" if is_lost else "stale"
     if lag_s >= OUTAGE_S:
         return "catching_up"
-    return "slow" if quiet_s >= max(SLOW_S, patience_s) else "live"
+    return "slow" if calmest.promised and quiet_s >= max(SLOW_S, allowed_s) else "live"
+
+
+def _overdue_s(source: Source, back: int, tick: int) -> float:
+    """Seconds for which it is quieter than its rhythm makes usual; below 0 while it is not."""
+    return (tick - max(source.stamp, back)) / 1e9 - source.patience_s()

@@ -19,7 +19,7 @@ from overwatch.diagnose.problem import Problem
 from overwatch.diagnose.slow import Slow, slowly
 from overwatch.diagnose.throughput import regressions
 from overwatch.diagnose.waste import Waste, wasted
-from overwatch.diagnose.watchdog import silent_processes, stalled
+from overwatch.diagnose.watchdog import gone_producers, stalled
 from overwatch.snapshot import Baseline
 from overwatch.state.run import RunState
 
@@ -76,7 +76,7 @@ def machine_problems(
     """Everything that is wrong with lanes, ranks and processes, and with how much gets done."""
     slow = machines.watched.slow
     yield from stalled(slow.stalls)
-    yield from silent_processes(state, slow.silent, slow.tick)
+    yield from gone_producers(state, slow.gone, slow.tick)
     yield from slow.hardware
     yield from lane_problems(fleet, machines.lanes, machines.all_bounds, limits)
     yield from regressions(slow.throughput, baseline)

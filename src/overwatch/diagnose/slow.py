@@ -19,7 +19,7 @@ from overwatch.diagnose.memory import MemoryTrend, memory_trend
 from overwatch.diagnose.problem import Problem
 from overwatch.diagnose.spreads import Spread, step_spreads, update_spreads
 from overwatch.diagnose.throughput import Throughput, throughput_of
-from overwatch.diagnose.watchdog import Stall, silent_sources, stalls_of
+from overwatch.diagnose.watchdog import Stall, gone_sources, stalls_of
 from overwatch.state.run import RunState
 
 SLOW_NS: Final = 1_000_000_000
@@ -45,8 +45,8 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     updates: dict[int, Spread] = {}
     """By rank."""
     stalls: tuple[Stall, ...] = ()
-    silent: tuple[str, ...] = ()
-    """Keys of the sources that fell silent."""
+    gone: tuple[str, ...] = ()
+    """Keys of the sources that left the run."""
     hardware: tuple[Problem, ...] = ()
     """What is wrong with the machines themselves."""
     throughput: Throughput | None = None
@@ -79,7 +79,7 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
         steps=step_spreads(state),
         updates=update_spreads(state),
         stalls=stalls_of(state),
-        silent=silent_sources(state, tick),
+        gone=gone_sources(state, tick),
         hardware=tuple(hardware_problems(state, lanes, tick)),
         throughput=throughput_of(state.pace, before.throughput),
     )

@@ -1,4 +1,4 @@
-"""The watchdog: training that stopped although its process still speaks, and processes that fell silent.
+"""The watchdog: training that stopped although its process still speaks, and processes that are gone.
 
 Each rank is measured by its own rhythm: after a phase ended, the next one usually ends within so long. Who
 stopped first is named, the others wait for it. Silence is on the stamp clock, everything else on the
@@ -12,6 +12,7 @@ import msgspec
 
 from overwatch.catalog.durations import duration
 from overwatch.diagnose.problem import STEADY, Problem
+from overwatch.state.ending import holder_of, latest_lives
 from overwatch.state.rhythm import Rhythm
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
@@ -27,8 +28,11 @@ LEAST_GAPS: Final = 3
 CRITICAL_TIMES: Final = 30.0
 CRITICAL_S: Final = 120.0
 SILENT_S: Final = 10.0
-INTERVALS: Final = 6
-"""A process is silent after this many of its own intervals, if that is longer."""
+PATIENCES: Final = 2
+"""A process is gone after so many times the silence that is usual for it, if that is longer."""
+GONE_S: Final = 600.0
+"""For so long it is reported; a run that goes on does without it."""
+_ILL: Final = ("failed", "lost")
 
 
 class Stall(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,37 +93,45 @@ def stalled(stalls: Sequence[Stall]) -> Iterator[Problem]:
     )
 
 
-def silent_sources(state: RunState, tick: int) -> tuple[str, ...]:
-    """Keys of processes that fell silent and did not end, while the run as a whole still speaks."""
-    newest: dict[str, str] = {}
-    for key, source in state.sources.items():
-        who = key.rpartition("/")[0]
-        if who not in newest or source.stamp >= state.sources[newest[who]].stamp:
-            newest[who] = key
-    return tuple(key for key in newest.values() if _is_silent(state.sources[key], state.back_stamp, tick))
+def gone_sources(state: RunState, tick: int) -> tuple[str, ...]:
+    """Keys of processes that left a run which goes on without them: killed, failed, or silent without an end.
+
+    After a while a run does without them.
+    """
+    holder = holder_of(state.sources)
+    return tuple(
+        key
+        for key, source in latest_lives(state.sources).items()
+        if not (source.finished and key == holder) and _is_gone(source, state.back_stamp, tick)
+    )
 
 
-def _is_silent(source: Source, back_stamp: int, tick: int) -> bool:
-    patience_s = max(SILENT_S, INTERVALS * (source.interval_s() or 0.0))
-    return not source.finished and (tick - max(source.stamp, back_stamp)) / 1e9 > patience_s
+def _is_gone(source: Source, back_stamp: int, tick: int) -> bool:
+    if source.ending is not None:
+        return source.ending.outcome in _ILL and (tick - source.stamp) / 1e9 <= GONE_S
+    patience_s = max(SILENT_S, PATIENCES * source.patience_s())
+    return patience_s < (tick - max(source.stamp, back_stamp)) / 1e9 <= patience_s + GONE_S
 
 
-def silent_processes(state: RunState, keys: Sequence[str], tick: int) -> Iterator[Problem]:
-    """One finding for all of them."""
+def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[Problem]:
+    """One finding for all of them, however many follow: a run loses and gains workers by right."""
     if not keys:
         return
-    silent = sorted((state.sources[key] for key in keys), key=lambda source: (source.stamp, source.name))
-    first, others = silent[0], len(silent) - 1
-    more = "" if not others else f" and {others} more"
-    quiet = duration((tick - first.stamp) / 1e9)
+    gone = sorted((state.sources[key] for key in keys), key=lambda source: (source.stamp, source.name))
+    first, others = gone[0], len(gone) - 1
+    who = f"{first.speaker} and {others} more" if others else first.speaker
+    how = f"silent for {duration((tick - first.stamp) / 1e9)} without an end record"
+    if first.ending is not None:
+        how = f"{first.ending.outcome}: {first.ending.reason or 'no reason given'}"
+    grave = any(one.is_trainer or (one.ending is not None and one.ending.outcome == "failed") for one in gone)
     yield Problem(
-        code="source-silent",
-        severity="warning",
+        code="producer-gone",
+        severity="warning" if grave else "info",
         scope="run",
-        subject=first.speaker,
-        at=first.stamp,
-        message=f"{first.speaker}{more} silent for {quiet}, while others of the run speak",
-        hint="look at its process and its log; what it told is shown as it was then",
+        subject=None,
+        at=first.at,
+        message=f"{who} {how}, while the run goes on",
+        hint="look at its process and its log; its values are shown as they were",
         symptoms=others,
         patience=STEADY,
     )

@@ -56,7 +56,7 @@ def _shared(rows: BoardRows) -> Snapshot:
     """All but the board and the selected env."""
     state, judged = rows.state, rows.judged
     tick = judged.assessment.tick
-    findings = findings_view(judged)
+    findings = findings_view(state, judged)
     return Snapshot(
         time=tick / 1e9,
         run=run_view(state, judged),

@@ -41,7 +41,7 @@ class BoardRows:
         self.rent = present(envs, "rent")
         self.reward = present(envs, "reward")
         self.step_time = present(envs, "step_time")
-        self.stale = judged.link.state in ("stale", "lost")
+        self.stale = judged.link.state in ("stale", "silent", "lost")
         codes = judged.anomalies.codes
         self.codes: Ints = np.where(codes == 0, _UNKNOWN, codes) if self.stale else codes
         """Status of each env as its place among the words, shape (n,)."""

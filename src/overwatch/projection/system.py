@@ -22,7 +22,7 @@ GAUGE_LIMIT_S: Final = 50.0
 def system_view(state: RunState, judged: Judged) -> System:
     """Lanes that report, worst first, then in natural order; the host; the run's bound."""
     tick = judged.assessment.tick
-    ordered = sorted(state.lanes, key=lambda name: (badness(judged.bounds[name]), _natural(name)))
+    ordered = sorted(state.lanes, key=lambda name: (badness(judged.bounds.get(name)), _natural(name)))
     return System(
         gpus=tuple(_lane(state, name, judged) for name in ordered),
         host=_host(state.host, tick) if state.host else None,
@@ -97,7 +97,7 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
         step_s=_spread(slow.steps.get(name)),
         update_s=None if rank is None else _spread(slow.updates.get(rank)),
         age_s=_age_s(readings, tick),
-        bound=bound_view(judged.bounds[name]),
+        bound=bound_view(judged.bounds[name]) if name in judged.bounds else None,
         anomaly=lane_anomaly(judged, name),
     )
 

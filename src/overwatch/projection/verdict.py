@@ -5,13 +5,14 @@ from typing import Final
 
 import msgspec
 
-from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog import BY_NAME, Scope, find
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import PAGE, has_runbook
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.converged import WARM_UP_UPDATES, is_warm
 from overwatch.diagnose.findings import Open
-from overwatch.diagnose.silence import silent_run
+from overwatch.diagnose.link import OVER
+from overwatch.diagnose.silence import line_problems
 from overwatch.projection.policy import trend
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Finding, Subject, Verdict
@@ -25,8 +26,11 @@ GAP: Final = "no alarm is raised for the gap itself"
 _RANK: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
-def findings_view(judged: Judged) -> tuple[Finding, ...]:
+def findings_view(state: RunState, judged: Judged) -> tuple[Finding, ...]:
     """Open findings by severity, then by symptoms, older first; then those that just cleared."""
+    ended_at = None
+    if judged.link.state in OVER:
+        ended_at = (state.last_at if state.finished is None else state.finished.at) / 1e9
     ordered = sorted(
         judged.assessment.findings.values(),
         key=lambda item: (
@@ -37,10 +41,10 @@ def findings_view(judged: Judged) -> tuple[Finding, ...]:
             item.problem.id,
         ),
     )
-    return tuple(_finding(item) for item in ordered)
+    return tuple(_finding(item, ended_at) for item in ordered)
 
 
-def _finding(item: Open) -> Finding:
+def _finding(item: Open, ended_at: float | None) -> Finding:
     problem = item.problem
     return Finding(
         id=safe(problem.id),
@@ -55,6 +59,7 @@ def _finding(item: Open) -> Finding:
         acknowledged=item.acknowledged,
         runbook_url=f"{PAGE}#{problem.code}" if has_runbook(problem.code) else None,
         cleared_at=None if item.cleared_at is None else item.cleared_at / 1e9,
+        ended_at=None if item.cleared_at is not None else ended_at,
     )
 
 
@@ -74,10 +79,12 @@ def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int
     unheard = _about_the_line(state, judged, open_now, counts)
     if unheard is not None:
         return unheard
+    if judged.link.state in OVER:
+        return _at_the_end(state, judged, open_now, counts)
     if not open_now and seen:
         return Verdict(severity="ok", text=f"nothing new; {seen} acknowledged")
     if not open_now:
-        warming = judged.link.state != "ended" and not is_warm(state)
+        warming = not is_warm(state)
         return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)
     waiting = [name for name, bound in judged.bounds.items() if bound.state == "SYNC-BOUND"]
     cells = ALONE_CELLS if len(open_now) == 1 else CAUSE_CELLS
@@ -90,15 +97,14 @@ def _about_the_line(
 ) -> Verdict | None:
     """The verdict where what is shown is old: how old, and nothing that would be read off old values."""
     link = judged.link
-    if link.state == "lost":
-        return Verdict(severity="critical", text=safe(silent_run(state, link).message), counts=counts)
-    if link.state not in ("stale", "catching_up"):
+    if link.state not in ("stale", "silent", "catching_up"):
         return None
     at = f"{datetime.fromtimestamp(state.last_at // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    if link.state == "stale":
-        age, who = duration(link.data_age_s), safe(link.last_from or "nobody")
-        text = f"no telemetry for {age}; last record {at} from {who}; process state unknown"
-        return Verdict(severity="critical", text=text, note=f"everything below is {age} old", counts=counts)
+    if link.state != "catching_up":
+        (quiet,) = line_problems(state, link)
+        text = safe(quiet.message.replace("last record from", f"last record {at} from"))
+        note = f"everything below is {duration(link.data_age_s)} old"
+        return Verdict(severity=quiet.severity, text=text, note=note, counts=counts)
     if any(finding.severity != "info" for finding in open_now):
         return None
     if link.away_s is None:
@@ -106,6 +112,45 @@ def _about_the_line(
     pace = "" if link.speed is None else f", catching up at {link.speed:.{0 if link.speed >= 2 else 1}f}x"
     text = f"the collector was away for {duration(link.away_s)}; showing {at}{pace}"
     return Verdict(severity="warning", text=text, note=GAP, counts=counts)
+
+
+def _at_the_end(state: RunState, judged: Judged, open_now: list[Finding], counts: dict[str, int]) -> Verdict:
+    """How the run ended, and what stood then: the end heals nothing, and nothing after it is judged."""
+    causes = {problem.id for problem in line_problems(state, judged.link)}
+    head = next((finding.message for finding in open_now if finding.id in causes), None)
+    stood = [one for one in open_now if one.severity != "info" and one.id not in causes]
+    severity = "critical" if head else stood[0].severity if stood else "ok"
+    if not stood:
+        return Verdict(severity=severity, text=head or _ended(state, whole=True), counts=counts)
+    named = (f"{_cut(_named(state, one), CAUSE_CELLS)} (open {_open_for(one)})" for one in stood[:CAUSES])
+    text = f"{head or _ended(state)}; ended in {' · '.join(named)}"
+    return Verdict(severity=severity, text=text, counts=counts)
+
+
+def _ended(state: RunState, *, whole: bool = False) -> str:
+    """`completed`, with the reason where there is one; as a whole sentence where it is all there is."""
+    finished = state.finished
+    outcome = safe(finished.outcome) if finished else "lost"
+    because = f": {safe(finished.reason)}" if finished and finished.reason else ""
+    return f"run {outcome} after {state.updates} updates{because}" if whole else f"{outcome}{because}"
+
+
+def _open_for(finding: Finding) -> str:
+    return duration(max(0.0, (finding.ended_at or finding.since) - finding.since))
+
+
+def _named(state: RunState, finding: Finding) -> str:
+    """A finding in a few words: a compound by its name, all else as a cause."""
+    subject = finding.subject
+    if finding.code.startswith("policy-") and subject.id is not None:
+        return _policy_cause(state, subject.id)
+    if subject.scope == "env":
+        return f"env {subject.id} {finding.message}"
+    name = finding.code.replace("-", " ")
+    if subject.id is None:
+        return name
+    row = find(subject.id, Scope.POLICY) if subject.scope == "policy" else None
+    return f"{name} on {subject.id}" if row is None else f"{name} of {row.label}"
 
 
 def _cause(state: RunState, finding: Finding, waiting: list[str]) -> str:
@@ -156,10 +201,6 @@ def _policy_cause(state: RunState, short: str) -> str:
 
 
 def _healthy(state: RunState, judged: Judged) -> str:
-    if judged.link.state == "ended":
-        outcome = state.finished.outcome if state.finished else "ended"
-        because = f": {safe(state.finished.reason)}" if state.finished and state.finished.reason else ""
-        return f"run {outcome} after {state.updates} updates{because}"
     if not is_warm(state):
         return f"collecting; limits are judged after {WARM_UP_UPDATES} updates"
     lanes, unwell = len(judged.bounds), int(judged.anomalies.offenders().size)

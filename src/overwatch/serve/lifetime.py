@@ -1,8 +1,9 @@
 """How long what a run told stays on the page: by the run's life, not by the time since a value came.
 
-Rules: all of a run is there while it lives, whatever the time between two updates; of one that ended its end
-and its counters stay for the expiration, so that a scrape sees them; of a lost one its state and its moments
-stay until it speaks again, an operator acknowledges the loss, or the retention is over. Pure.
+Rules: all of a run is there while it lives, whatever the time between two updates; of one that ended its end,
+its counters and the findings that stood then stay for the expiration, so that a scrape sees them and no alert
+stays for ever; of one that is lost or silent its state and its moments stay until it speaks again, an
+operator acknowledges that, or the retention is over. Pure.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import Final
 
 from overwatch.snapshot import Snapshot
 
-LOST: Final = "run-lost"
+NO_WORD: Final = ("run-lost", "run-silent")
+"""Findings about a run that no end record came of."""
 
 
 class Part(Enum):
@@ -19,7 +21,7 @@ class Part(Enum):
 
     ALL = "all"
     END = "end"
-    """Identity, state, moments and counters."""
+    """Identity, state, moments, counters, and what stood at the end."""
     STATE = "state"
     """Identity, state and moments."""
     NONE = "none"
@@ -32,7 +34,7 @@ class Lifetimes:
     expiration_s: float = 300.0
     """For how long after a run's end its last word stays, and a reading of a machine that tells no more."""
     lost_retention_s: float = 86_400.0
-    """For how long the state of a lost run stays."""
+    """For how long the state of a lost or silent run stays."""
 
     def __post_init__(self) -> None:
         for name in ("expiration_s", "lost_retention_s"):
@@ -46,8 +48,8 @@ def part_of(snapshot: Snapshot, lifetimes: Lifetimes) -> Part:
     match snapshot.link.state:
         case "ended":
             return Part.END if age_s < lifetimes.expiration_s else Part.NONE
-        case "lost":
-            seen = any(one.code == LOST and one.acknowledged for one in snapshot.findings)
+        case "lost" | "silent":
+            seen = any(one.code in NO_WORD and one.acknowledged for one in snapshot.findings)
             return Part.STATE if age_s < lifetimes.lost_retention_s and not seen else Part.NONE
         case _:
             return Part.ALL

@@ -1,9 +1,10 @@
-"""From frames to messages for people: one when a finding starts, one when it ends.
+"""From frames to messages for people: one when a finding starts, one when it ends or its run does.
 
 Rules: what is told follows from what stands and what was told, so that after a flood, an outage or a restart
-the readers know what is true then. A flood is capped: what comes on top waits, the most severe first. What is
-over before it could be told is counted and never told; an end is told of all that was told to have started,
-and of nothing else. Pure: the frame's tick is the only clock. Must not know how messages travel.
+the readers know what is true then. A run's end clears nothing: what was open then is reported as that, never
+as ended. A flood is capped: what comes on top waits, the most severe first. What is over before it could be
+told is counted and never told; an end is told of all that was told to have started, and of nothing else.
+Pure: the frame's tick is the only clock. Must not know how messages travel.
 """
 
 from collections import deque
@@ -18,7 +19,7 @@ from overwatch.snapshot import Finding, View
 
 Shape = Literal["json", "slack"]
 Level = Literal["info", "warning", "critical"]
-Status = Literal["started", "ended"]
+Status = Literal["started", "ended", "open_at_end"]
 Key: TypeAlias = tuple[str, str]
 """A run, and a finding of it."""
 
@@ -75,8 +76,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         subject = finding.subject
         who = subject.scope if subject.id is None else f"{subject.scope} {subject.id}"
         mark = ":white_check_mark:" if self.status == "ended" else _MARK.get(finding.severity, "")
+        status = self.status.replace("open_at_end", "open when the run ended")
         lines = [
-            f"{mark} *{finding.code}* {self.status} · run `{_plain(self.run_id)}` · {_plain(who)}",
+            f"{mark} *{finding.code}* {status} · run `{_plain(self.run_id)}` · {_plain(who)}",
             _plain(finding.message),
         ]
         if self.status == "started" and finding.hint:
@@ -135,17 +137,21 @@ class Notices:
         }
         starts = [(key, one) for key, one in standing.items() if self._is_news(key, one)]
         gone = self._gone(shown)
-        ends = [
-            (key, one.finding)
-            for key, one in self._told.items()
-            if key not in standing and (key[0] in shown or key[0] in gone)
-        ]
+        ends: list[tuple[Status, Key, Finding]] = []
+        for key, one in list(self._told.items()):
+            now = standing.get(key)
+            if now is not None and now.ended_at is not None and one.finding.ended_at is None:
+                ends.append(("open_at_end", key, now))
+            elif now is None and key[0] in gone and one.finding.ended_at is not None:
+                del self._told[key]
+            elif now is None and (key[0] in shown or key[0] in gone):
+                ends.append(("ended", key, one.finding))
         self._look_back({key for key, _ in starts})
-        return self._capped([("started", *one) for one in starts] + [("ended", *one) for one in ends])
+        return self._capped([*(("started", *one) for one in starts), *ends])
 
     def sent(self, notice: Notice) -> None:
         """A notice of the newest frame was sent, or is not to be tried again."""
-        if notice.status == "started":
+        if notice.status != "ended":
             self._told[notice.key] = Told(run_id=notice.run_id, finding=notice.finding)
             self._waiting.discard(notice.key)
         else:

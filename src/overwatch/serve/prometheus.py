@@ -35,7 +35,7 @@ MOST_ENVS: Final = 256
 """Rows of the default view: no more envs can have series of their own."""
 
 RUN_STATES: Final = (
-    "live", "slow", "stale", "catching_up", "lost", "ended", "completed", "failed", "interrupted",
+    "live", "slow", "stale", "silent", "catching_up", "lost", "ended", "completed", "failed", "interrupted",
 )  # fmt: skip
 LEVELS: Final = ("ok", "warning", "critical")
 
@@ -126,6 +126,7 @@ class RunPage:
         _phases(sheet, labels, snapshot)
         for short, reading in snapshot.policy.items():
             self._breached(sheet, labels, (run_id, short), reading)
+        _findings(sheet, labels, snapshot)
         if part is Part.END:
             return
         for short, reading in snapshot.policy.items():
@@ -136,7 +137,6 @@ class RunPage:
                 sheet.row(row, labels, reading.value)
         self._machines(sheet, labels, snapshot)
         _fleet(sheet, labels, snapshot)
-        _findings(sheet, labels, snapshot)
         self._envs(sheet, labels, snapshot)
 
     def _breached(self, sheet: Sheet, labels: str, where: tuple[str, str], reading: Reading) -> None:

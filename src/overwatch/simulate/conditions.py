@@ -47,6 +47,8 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the producer says nothing any more."""
     failed: bool = False
     """Whether the trainer says that it failed, and ends."""
+    killed: bool = False
+    """Whether the trainer is killed, as its exporter reports."""
     times: dict[str, float] = {}
     """What rows of the policy are multiplied by."""
     plus: dict[str, float] = {}

@@ -101,6 +101,7 @@ CASES: Final[tuple[Case, ...]] = (
             "nan": ("non-finite",),
             "silent-nan": ("non-finite",),
             "run-failed": ("run-failed",),
+            "killed": ("run-lost",),
         },
         seconds=60,
     ),

@@ -94,6 +94,11 @@ def run_failed(now: Conditions, _since_s: float) -> Conditions:
     return replace(now, failed=True)
 
 
+def killed(now: Conditions, _since_s: float) -> Conditions:
+    """The trainer is killed by a signal, and its exporter reports which."""
+    return replace(now, killed=True)
+
+
 FAULTS: Final[dict[str, Fault]] = {
     "crash-storm": crash_storm,
     "cull-storm": cull_storm,
@@ -107,6 +112,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "curriculum-step": curriculum_step,
     "stale": stale,
     "run-failed": run_failed,
+    "killed": killed,
     **MACHINE_FAULTS,
     **ENV_FAULTS,
     **POLICY_FAULTS,

@@ -35,6 +35,7 @@ from overwatch.simulate.settings import SECOND, Settings
 
 TASK: Final = "morphogenesis"
 ALGO: Final = "ppo"
+KILLED: Final = "trainer killed by signal 9 (SIGKILL)"
 KEYFRAME_S: Final = 30
 """Seconds between two full accounts of all slots."""
 OPS: Final = ("WAIT", "SET_ALPHA", "GERMINATE", "ADVANCE", "FOSSILIZE", "PRUNE")
@@ -77,8 +78,9 @@ class Script:
             if now.level != level:
                 events.append(_level_changed(at, level, now.level))
                 level = now.level
-            if now.failed:
-                yield Moment(at=at, events=(self.finished(at, "failed", "CUDA out of memory"),))
+            if now.failed or now.killed:
+                end = ("failed", "CUDA out of memory") if now.failed else ("lost", KILLED)
+                yield Moment(at=at, events=(self.finished(at, *end),))
                 return
             for _, kind, number in ticks:
                 events += self._step(at, now) if kind else self._second(number, at, now)

@@ -24,6 +24,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     symptoms: int = 0
     acknowledged: bool = False
     cleared_at: float | None = None
+    ended_at: float | None = None
+    """When the run ended while it was open: it has not cleared, and is not judged any more."""
     runbook_url: str | None = None
 
 

@@ -115,7 +115,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     steps_per_s: float | None = None
     throughput: Throughput | None = None
     outcome: str | None = None
-    """`completed`, `failed` or `interrupted` once the run has ended."""
+    """`completed`, `failed`, `interrupted` or `lost` once the run has ended."""
     reason: str | None = None
     service: str | None = None
     """`service.name` of its producers, with its namespace before it."""
@@ -140,7 +140,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what is shown is fresh."""
 
     state: str
-    """`live`, `slow`, `stale`, `catching_up`, `lost` or `ended`."""
+    """`live`, `slow`, `stale`, `silent`, `catching_up`, `lost` or `ended`."""
     data_age_s: float | None = None
     lag_s: float | None = None
     last_at: float | None = None

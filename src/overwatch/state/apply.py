@@ -35,6 +35,7 @@ from overwatch.events import (
 )  # fmt: skip
 from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
+from overwatch.state.ending import end_of, holder_of
 from overwatch.state.feed import begin, entry_of, measured, score_text
 from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth
 from overwatch.state.measure import MARK_NS, codes, measure
@@ -64,7 +65,10 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
     source = source_of(state, origin)
     if not source.is_new(record.seq):
         return False
+    is_new = not source.stamp
     source.heard(stamp, event.at)
+    if is_new:
+        state.finished = end_of(state.sources)
     state.last_stamp = max(state.last_stamp, stamp)
     state.last_at = max(state.last_at, event.at)
     part = within(state, event)
@@ -82,8 +86,16 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
         forget_late(state)
     entry = entry_of(event)
     if entry is not None:
-        _note_line(state, entry)
+        _note_line(state, _of_part(state, source, event, entry))
     return True
+
+
+def _of_part(state: RunState, source: Source, event: Event, entry: Entry) -> Entry:
+    """The line of an end that is not the run's names who ended."""
+    if not isinstance(event, RunFinished) or state.sources.get(holder_of(state.sources) or "") is source:
+        return entry
+    severity = "warning" if entry.severity == "critical" else entry.severity
+    return msgspec.structs.replace(entry, message=f"{source.speaker} {event.outcome}", severity=severity)
 
 
 def _is_apart(event: Event) -> bool:
@@ -156,11 +168,11 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
 
 def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -> None:
     state.started = state.ranks.started(origin, event)
-    state.finished = state.ending = None
     state.pace.restart()
     if source.rank in state.rhythms:
         state.rhythms[source.rank].begin()
-    source.finished = False
+    source.promised, source.ending = True, None
+    state.finished = end_of(state.sources)
     for health in state.lane_health.values() if source.rank == 0 else ():
         health.begin()
     for slot in event.slots:
@@ -172,22 +184,9 @@ def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -
 
 
 def _finish(state: RunState, source: Source, event: RunFinished) -> None:
-    """The run is over when all of its producers are; one that failed decides how it ended."""
-    source.finished = True
-    if state.ending is None or state.ending.outcome != "failed":
-        state.ending = event
-    if all(newest.finished for newest in _newest_lives(state)):
-        state.finished = state.ending
-
-
-def _newest_lives(state: RunState) -> list[Source]:
-    """The latest life of each (role, rank): an earlier one was replaced and ends nothing."""
-    newest: dict[str, Source] = {}
-    for key, source in state.sources.items():
-        who = key.rpartition("/")[0]
-        if who not in newest or source.stamp >= newest[who].stamp:
-            newest[who] = source
-    return list(newest.values())
+    """One producer ended; whether the run did is its holder's to decide."""
+    source.promised, source.ending = True, event
+    state.finished = end_of(state.sources)
 
 
 def _note_lanes(state: RunState, source: Source, event: Measured) -> None:

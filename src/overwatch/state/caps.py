@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 
 from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, NonFiniteSeen, Origin
+from overwatch.state.ending import holder_of
 from overwatch.state.places import ids_in
 from overwatch.state.run import RunState
 from overwatch.state.sources import Source, source_key
 
 _WHOLE: Final = (EnvsRemoved, LogLine)
 MAX_SOURCES: Final = 1024
-"""Lives of producers remembered; the one that was silent for longest goes first."""
+"""Lives of producers remembered; the one that was silent for longest goes first, the run's holder never."""
 
 
 def within(state: RunState, event: Event) -> Event | None:
@@ -84,7 +85,11 @@ def source_of(state: RunState, origin: Origin) -> Source:
     source = state.sources.get(key)
     if source is None:
         if len(state.sources) >= MAX_SOURCES:
-            oldest = min(state.sources, key=lambda known: state.sources[known].stamp)
+            holder = holder_of(state.sources)
+            others = (known for known in state.sources if known != holder)
+            oldest = min(others, key=lambda known: state.sources[known].stamp)
             state.overflow.note("producer", state.sources.pop(oldest).name)
-        source = state.sources[key] = Source(name=f"{origin.role} {origin.rank}", rank=origin.rank)
+        source = state.sources[key] = Source(
+            name=f"{origin.role} {origin.rank}", rank=origin.rank, promised=origin.ours
+        )
     return source

@@ -119,7 +119,7 @@ def _run_started(event: RunStarted) -> Entry:
 
 
 def _run_finished(event: RunFinished) -> Entry:
-    severity = "critical" if event.outcome == "failed" else "info"
+    severity = "critical" if event.outcome in ("failed", "lost") else "info"
     return Entry(
         at=event.at, severity=severity, subsystem="simic", kind="run_finished",
         message=f"run {event.outcome}", fields=_present({"reason": event.reason}),

@@ -128,9 +128,7 @@ class RunState(msgspec.Struct, kw_only=True):
     """The first origin heard: names the run, and its task and algorithm when no start record does."""
     started: RunStarted | None = None
     finished: RunFinished | None = None
-    """The end, once all producers have ended."""
-    ending: RunFinished | None = None
-    """The end that the first of them told, or the failed one."""
+    """The end, once the producer that holds the run has ended."""
     first_at: int = 0
     """Producer's time of the first record."""
     last_at: int = 0

@@ -5,15 +5,29 @@ from typing import Final
 
 import msgspec
 
-from overwatch.events import Origin
+from overwatch.events import Origin, RunFinished
 from overwatch.state.ring import Ring, median
 
 OUTAGE_S: Final = 5.0
 """A hole between batches, after which data comes this late, was an outage: a spool kept the data."""
-LIVE_S: Final = 5.0
-"""A producer lives while it spoke so lately..."""
-LIVE_INTERVALS: Final = 3
-"""...or within so many of its own intervals."""
+INTERVALS: Final = 3
+"""A producer may be quiet for so many of its own intervals..."""
+LONGEST_TIMES: Final = 2.0
+"""...or for so many times its longest pause."""
+SHORTEST_S: Final = 1.0
+"""An interval of so much may be any shorter one: it allows for nothing."""
+STALE_S: Final = 5.0
+"""The least patience with a producer that promised an end record: it emits by the second..."""
+FOREIGN_S: Final = 60.0
+"""...and with one that promised nothing, once its rhythm is known..."""
+UNKNOWN_S: Final = 180.0
+"""...and before: three export intervals of OpenTelemetry's default."""
+LONGEST_S: Final = 900.0
+"""A pause beyond this makes nobody more patient: that a producer was killed must become known."""
+LEAST_INTERVALS: Final = 3
+"""Intervals that make a rhythm."""
+TRAINER: Final = "trainer"
+"""The role that holds a run, where any producer has it."""
 MAX_GAPS = 65_536
 """Missing sequence numbers remembered per producer, so that a late record still counts once."""
 _NAMED: Final = 3
@@ -58,13 +72,27 @@ class Source(msgspec.Struct, kw_only=True):
     """Receive stamp of its newest readings of machines; 0 while it sent none."""
     dropped: int | None = None
     """Records its own side dropped, as it last said."""
-    finished: bool = False
+    promised: bool = False
+    """Whether it ends with a record: Overwatch's SDK does, and whoever sent a start or an end."""
+    longest_s: float = 0.0
+    """Its longest pause so far, in whole seconds; an outage is none."""
+    ending: RunFinished | None = None
+    """Its end record."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        return self.ending is not None
+
+    @property
+    def is_trainer(self) -> bool:
+        """Whether it is a rank of the trainer."""
+        return self.name.rpartition(" ")[0] == TRAINER
 
     @property
     def speaker(self) -> str:
         """`rank 0`, or the role with the rank where it is no trainer."""
-        role, _, rank = self.name.rpartition(" ")
-        return f"rank {rank}" if role == "trainer" else self.name
+        return f"rank {self.rank}" if self.is_trainer else self.name
 
     def is_new(self, seq: int | None) -> bool:
         """Whether this record was not folded before; records without a number always are."""
@@ -94,11 +122,12 @@ class Source(msgspec.Struct, kw_only=True):
         late = self.lag_s() >= OUTAGE_S
         if late and silent_s >= OUTAGE_S:
             self.drain = Drain(away_s=silent_s, stamp=stamp, at=at)
-        elif seconds:
+        elif seconds > 0:
             self.intervals.push(float(seconds))
+            self.longest_s = max(self.longest_s, float(seconds))
         if not late:
             self.drain = None
-        self.stamp = stamp
+        self.stamp = max(self.stamp, stamp)
         self.first_at = self.first_at or at
         self.at = max(self.at, at)
 
@@ -106,10 +135,26 @@ class Source(msgspec.Struct, kw_only=True):
         """Median seconds from one in which it spoke to the next; 1 where that is every second or oftener."""
         return median(self.intervals.items)
 
+    def allowed_s(self) -> float:
+        """Seconds of silence that its own rhythm makes usual: its median interval, and the spread."""
+        usual, longest = self.interval_s() or 0.0, max(self.intervals.items, default=0.0)
+        if not self.promised:
+            longest = max(longest, min(self.longest_s, LONGEST_S / LONGEST_TIMES))
+        return max(
+            INTERVALS * usual if usual > SHORTEST_S else 0.0,
+            LONGEST_TIMES * longest if longest > SHORTEST_S else 0.0,
+        )
+
+    def patience_s(self) -> float:
+        """Seconds of silence after which it is quieter than usual; an unknown rhythm is not a fast one."""
+        if self.promised:
+            return max(STALE_S, self.allowed_s())
+        known = len(self.intervals.items) >= LEAST_INTERVALS
+        return max(FOREIGN_S if known else UNKNOWN_S, self.allowed_s())
+
     def is_live(self, tick: int) -> bool:
-        """Whether it has not ended, and was heard lately at `tick`, Unix nanoseconds."""
-        patience_s = max(LIVE_S, LIVE_INTERVALS * (self.interval_s() or 0.0))
-        return not self.finished and tick - self.stamp < patience_s * 1e9
+        """Whether it has not ended, and is not quieter than usual at `tick`, Unix nanoseconds."""
+        return not self.finished and tick - self.stamp < self.patience_s() * 1e9
 
     def lag_s(self) -> float:
         """How much later than usual the newest record came, clock skew removed, seconds."""

@@ -26,7 +26,8 @@ COMPACT_BELOW: Final = 120
 SHORT_BELOW: Final = 30
 SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
-_RANK: Final = {"live": 0, "slow": 1, "catching_up": 1, "stale": 2, "lost": 3}
+_RANK: Final = {"live": 0, "slow": 1, "catching_up": 1, "stale": 2, "silent": 2, "lost": 3}
+_OLD: Final = ("stale", "silent", "lost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Freshness:
     """Whether what is shown is fresh, in one word, and the age of its data."""
 
     state: str
-    """`live`, `slow`, `catching_up`, `stale`, `lost` or `ended`."""
+    """`live`, `slow`, `catching_up`, `stale`, `silent`, `lost` or `ended`."""
     age_s: float | None
     cut_off: bool = False
     """The data stopped coming to this terminal, whatever the collector last said of it."""
@@ -44,12 +45,15 @@ class Freshness:
     @property
     def old(self) -> bool:
         """Whether values are marked as old."""
-        return self.was_old or self.state in ("stale", "lost")
+        return self.was_old or self.state in _OLD
 
     @property
     def role(self) -> Role:
         """What the word means to the eye."""
-        roles = {"live": Role.OK, "slow": Role.WARN, "catching_up": Role.WARN, "ended": Role.TEXT}
+        roles = {
+            "live": Role.OK, "slow": Role.WARN, "catching_up": Role.WARN, "silent": Role.WARN,
+            "ended": Role.TEXT,
+        }  # fmt: skip
         if self.state.startswith("replay"):
             return Role.INFO
         return roles.get(self.state, Role.CRIT)
@@ -82,7 +86,7 @@ def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshne
 def replayed(link: Link, playback: Playback) -> Freshness:
     """In a recording nothing grows old while it is looked at."""
     word = "replay" if playback.playing else "replay seeking" if playback.busy else "replay paused"
-    return Freshness(state=word, age_s=None, was_old=link.state in ("stale", "lost"))
+    return Freshness(state=word, age_s=None, was_old=link.state in _OLD)
 
 
 class LaneAt(NamedTuple):

@@ -29,3 +29,11 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def story(storm: Path) -> Story:
     """Of the run in which much is wrong."""
     return read_story(storm)
+
+
+@pytest.fixture(scope="session")
+def sick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty-five seconds: the policy collapses after twenty-five, and the run completes."""
+    size = ("--gpus", "1", "--envs", "4", "--slots", "0", "--seconds", "45")
+    fault = ("--fault", "policy-collapse@25")
+    return record(tmp_path_factory.mktemp("sick") / "run", *size, "--seed", "5", "--run-id", "sick", *fault)

@@ -18,13 +18,14 @@ def test_a_recording_is_told_in_a_few_lines(tmp_path: Path) -> None:
 
     assert told.exit_code == 0, told.output
     assert lines[0].startswith("run starved: completed, 60 updates, ")
-    assert lines[1] == "  throughput  40 steps/s"
-    assert lines[2].startswith("  gpu0        IO-BOUND: loader 0/8, util ")
-    assert "; step p50 " in lines[2]
-    assert "; update p50 1.00s p95 1.00s" in lines[2]
-    assert lines[4].startswith("  idle ")
-    assert " GPU-seconds: io " in lines[4]
-    assert lines[5:] == ["  warning     io-starvation: io starvation: loader 0/8; 2 lanes wait"]
+    assert lines[1].startswith("  warning     completed; ended in io starvation (open ")
+    assert lines[2] == "  throughput  40 steps/s"
+    assert lines[3].startswith("  gpu0        IO-BOUND: loader 0/8, util ")
+    assert "; step p50 " in lines[3]
+    assert "; update p50 1.00s p95 1.00s" in lines[3]
+    assert lines[5].startswith("  idle ")
+    assert " GPU-seconds: io " in lines[5]
+    assert lines[6:] == ["  warning     io-starvation: io starvation: loader 0/8; 2 lanes wait"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Live, slow, stale, lost, ended: each told from the others, for the run and by what its producers said."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from overwatch.diagnose import Assessment, assess
@@ -67,9 +69,127 @@ def test_a_run_that_told_its_end_is_over(outcome: str, codes: set[str]) -> None:
         assert _seen(state, after_s) == ("ended", codes)
 
 
-def test_a_run_is_over_when_all_its_processes_are() -> None:
-    """One rank ended, the other fell silent: the run is lost, not over."""
+def test_a_killed_trainer_is_lost_at_once_with_its_reason() -> None:
+    """Its exporter saw it go: no minute of waiting, and no guess."""
+    reason = "trainer killed by signal 9 (SIGKILL)"
+    end = RunFinished(at=START_NS + 30 * SECOND, outcome="lost", reason=reason)
+    state = _run({0: [*_beats(range(30)), end]})
+
+    for after_s in (0.1, 10, 60 * MINUTE):
+        judged = assess(state, Assessment(), state.last_stamp + int(after_s * SECOND))
+        assert judged.link.state == "lost"
+        (found,) = [item.problem for item in judged.assessment.findings.values()]
+        assert (found.code, found.severity, found.message) == ("run-lost", "critical", f"LOST: {reason}")
+        assert found.factors == ("last update 30", "no checkpoint seen")
+
+
+def _worker(state: RunState, seconds: range, role: str = "actor", *, ours: bool = True) -> RunState:
+    """The same run after a producer beside the trainer has emitted once in each of these seconds."""
+    for event in _beats(seconds):
+        apply(
+            state,
+            Record(origin=Origin(run_id="r", role=role, rank=7, epoch="w", ours=ours), event=event),
+            event.at,
+        )
+    return state
+
+
+@pytest.mark.parametrize("role", ["actor", "env-worker", "trainer"])
+def test_a_worker_that_falls_silent_is_gone_and_the_run_lives(role: str) -> None:
+    """Killed with its exporter, or never closed: never stale, never lost, whatever its rhythm was."""
+    for ours in (True, False):
+        state = _run({0: _beats(range(200))})
+        _worker(state, range(20), role, ours=ours)
+        word, codes = _seen(state, 1)
+        assert word == "live"
+        assert not codes & {"telemetry-stale", "run-lost", "run-silent"}
+
+
+def test_a_worker_that_emits_does_not_hide_a_trainer_that_is_lost() -> None:
+    """The actors of a dead trainer wait for ever."""
+    state = _worker(_run({0: _beats(range(30))}), range(200))
+
+    assert _seen(state, 1) == ("lost", {"run-lost"})
+
+
+def test_ranks_of_the_trainer_speak_for_each_other() -> None:
+    """One whose exporter died is gone; the training goes on while another emits."""
+    state = _run({0: _beats(range(30)), 1: _beats(range(200))})
+
+    assert _seen(state, 1)[0] == "live"
+    assert _seen(state, 10)[0] == "stale"
+
+
+def test_a_finished_rank_0_is_the_end_whatever_others_did() -> None:
+    """One rank never said that it ended, an actor emits on: the run is over, as old as rank 0's end."""
     state = _run({0: [*_beats(range(30)), _end(30)], 1: _beats(range(30))})
+    assert _seen(state, 2 * MINUTE) == ("ended", set())
+
+    _worker(state, range(30, 200))
+    judged = judge_link(state, START_NS + 200 * SECOND)
+    assert (judged.state, judged.data_age_s) == ("ended", 170)
+
+
+def _foreign(seconds: Iterable[float], *, ours: bool = False) -> RunState:
+    """What a producer that promised no end record emitted at these seconds."""
+    told = [fakes.policy(START_NS + int(second * SECOND), kl_divergence=0.01) for second in seconds]
+    origin = Origin(run_id="r", epoch="f", ours=ours)
+    state = new_run(Record(origin=origin, event=told[0]))
+    for event in told:
+        apply(state, Record(origin=origin, event=event), event.at)
+    return state
+
+
+def test_an_interval_that_is_not_known_yet_is_not_0() -> None:
+    """A stock OpenTelemetry SDK exports once a minute: after its first export nothing is late for minutes."""
+    for exports in ([0.0], [0.0, 60.0], [0.0, 60.0, 120.0]):
+        state = _foreign(exports)
+        assert [_seen(state, after_s) for after_s in (6, 61, 170)] == [("live", set())] * 3
+
+
+@pytest.mark.parametrize("interval_s", [1, 5, 10, 60, 120, 600])
+def test_a_producer_that_promised_no_end_is_silent_never_lost(interval_s: int) -> None:
+    """By its own rhythm: a warning, however long ago; a clean shutdown of it looks the same."""
+    state = _foreign(range(0, 12 * interval_s, interval_s))
+
+    assert _seen(state, 2 * interval_s + 1) == ("live", set())
+    for after_s in (max(60, 3 * interval_s) + 5, 3 * 3600, 48 * 3600):
+        assert _seen(state, after_s) == ("silent", {"run-silent"})
+    (found,) = assess(state, Assessment(), state.last_stamp + 3600 * SECOND).assessment.findings.values()
+    assert found.problem.severity == "warning"
+
+
+def test_pauses_that_a_rhythm_has_are_no_silence() -> None:
+    """Updates of two minutes, an evaluation each twentieth export: the spread counts, remembered for long."""
+    evaluated = [export * 10.0 + 110.0 * (export // 20) for export in range(79)]
+    state = _foreign(evaluated)
+    assert _seen(state, 130) == ("live", set())
+
+    uneven = [0.0, 5.0, 118.0, 121.0, 240.0, 243.0, 361.0, 364.0]
+    assert _seen(_foreign(uneven), 119) == ("live", set())
+
+
+def test_a_producer_of_ours_with_rare_updates_is_not_stale_between_them() -> None:
+    """Two minutes an update, in bursts of a few seconds each, and nobody samples the machine for it."""
+    bursts = [update * 120.0 + second for update in range(6) for second in (0, 1, 2)]
+    state = _foreign(bursts, ours=True)
+
+    assert _seen(state, 119)[1] == set()
+    assert [_seen(state, after_s)[0] for after_s in (250, 1000)] == ["stale", "lost"]
+
+
+def test_one_long_pause_does_not_make_silence_endless() -> None:
+    """A machine that slept for a day: a killed trainer becomes known within half an hour."""
+    state = _foreign([*range(0, 100, 10), *range(86_400, 86_900, 10)])
+
+    assert _seen(state, 30 * MINUTE) == ("silent", {"run-silent"})
+
+
+def test_a_foreign_producer_that_sends_a_start_promised_its_end() -> None:
+    """It can send `overwatch.run_finished`, so its silence is a loss."""
+    state = _foreign(range(30))
+    origin = Origin(run_id="r", epoch="f")
+    apply(state, Record(origin=origin, event=fakes.started(START_NS + 29 * SECOND)), START_NS + 29 * SECOND)
 
     assert _seen(state, 2 * MINUTE) == ("lost", {"run-lost"})
 

@@ -136,13 +136,13 @@ def test_a_run_that_begins_again_is_not_measured_by_what_was_before() -> None:
     assert _found(_judged(_run({0: [*_loop(10), *_beats(range(80)), again]}))) == {}
 
 
-def test_a_rank_that_falls_silent_is_named_while_others_speak() -> None:
+def test_a_rank_that_falls_silent_is_gone_while_others_emit() -> None:
     """It is not the run that is silent; one that ended, or a run that is silent whole, is another matter."""
     state = _run({0: _beats(range(40)), 1: _beats(range(20))})
     finished = _run({0: _beats(range(40)), 1: [*_beats(range(20)), fakes.finished(START_NS + 20 * SECOND)]})
 
-    assert list(_found(_judged(state))) == ["source-silent"]
-    assert _found(_judged(state))["source-silent"].startswith("rank 1 silent for 2")
+    assert list(_found(_judged(state))) == ["producer-gone"]
+    assert _found(_judged(state))["producer-gone"].startswith("rank 1 silent for 2")
     assert _found(_judged(finished)) == {}
     assert list(_found(_judged(state, after_s=30))) == ["telemetry-stale"]
 
@@ -152,4 +152,4 @@ def test_a_slow_source_is_silent_after_its_own_intervals() -> None:
     slow = _beats(range(0, 60, 10))
 
     assert _found(_judged(_run({0: _beats(range(85)), 1: slow}))) == {}
-    assert list(_found(_judged(_run({0: _beats(range(125)), 1: slow})))) == ["source-silent"]
+    assert list(_found(_judged(_run({0: _beats(range(125)), 1: slow})))) == ["producer-gone"]

@@ -30,12 +30,13 @@ class Frames:
         *,
         service: str | None = None,
         epoch: str = "e1",
+        ours: bool = True,
     ) -> Frame:
         """The frame after these events of one run, told by one life of a service."""
         self._sequence += 1
         first = self._seqs.get(run_id, 1)
         self._seqs[run_id] = first + len(events)
-        origin = fakes.Origin(run_id=run_id, epoch=epoch, ours=True)
+        origin = fakes.Origin(run_id=run_id, epoch=epoch, ours=ours)
         namespace, _, name = (service or "").rpartition("/")
         who = {"service.namespace": namespace, "service.name": name}
         body = request(fakes.records(events, origin, first), {key: word for key, word in who.items() if word})

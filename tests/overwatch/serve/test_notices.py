@@ -219,3 +219,53 @@ def test_a_cap_below_one_is_refused() -> None:
     """Said with the value."""
     with pytest.raises(ValueError, match="not 0"):
         NoticeLimits(per_minute=0)
+
+
+def _at_end(finding: Finding, ended_at: float = 900.0) -> Finding:
+    return msgspec.structs.replace(finding, ended_at=ended_at)
+
+
+def test_what_stood_at_a_run_s_end_is_reported_as_that_and_never_as_ended() -> None:
+    """Once; not when the run leaves the collector either, since nothing cleared."""
+    frame, notices = _FRAME, Notices()
+    first, second = _finding(0, "critical"), _finding(1)
+    assert _said(_tell(notices, _standing(frame, first, second))) == [("started", "f0"), ("started", "f1")]
+
+    ended = _standing(frame, _at_end(first), ticks=10)
+    assert _said(_tell(notices, ended)) == [("open_at_end", "f0"), ("ended", "f1")]
+    assert _said(_tell(notices, _standing(frame, _at_end(first), ticks=20))) == []
+    away = [
+        dataclasses.replace(frame, snapshots={}, tick=frame.tick + after) for after in (GONE_NS, 2 * GONE_NS)
+    ]
+    assert [_said(_tell(notices, one)) for one in away] == [[], []]
+    assert notices.told == []
+
+
+def test_what_was_found_with_the_end_is_reported_once() -> None:
+    """A failure starts when the run is over: one message, in no shape a second."""
+    frame, notices = _FRAME, Notices()
+    failed = _at_end(_finding(0, "critical"))
+
+    (notice,) = _tell(notices, _standing(frame, failed))
+    assert notice.status == "started"
+    assert _said(_tell(notices, _standing(frame, failed, ticks=10))) == []
+
+
+def test_a_new_attempt_ends_what_stood_before_it() -> None:
+    """The run is judged again, and the finding is not there: that is an end."""
+    frame, notices = _FRAME, Notices()
+    _tell(notices, _standing(frame, _finding(0, "critical")))
+    _tell(notices, _standing(frame, _at_end(_finding(0, "critical")), ticks=10))
+
+    assert _said(_tell(notices, _standing(frame, ticks=20))) == [("ended", "f0")]
+
+
+def test_people_read_that_it_was_open_when_the_run_ended() -> None:
+    """No green mark, no underscore."""
+    frame, notices = _FRAME, Notices()
+    _tell(notices, _standing(frame, _finding(0, "critical")))
+    (notice,) = _tell(notices, _standing(frame, _at_end(_finding(0, "critical")), ticks=10))
+    text = msgspec.json.decode(notice.body("slack"))["text"]
+
+    assert text.startswith(":red_circle: *env-crashed* open when the run ended")
+    assert msgspec.json.decode(notice.body("json"))["finding"]["ended_at"] == 900.0

@@ -390,6 +390,44 @@ def test_a_run_that_ended_leaves_its_end_for_a_while() -> None:
     assert life(frames.skip(10), limits) == set()
 
 
+def test_what_stood_at_the_end_is_on_the_page_as_long_as_the_end() -> None:
+    """An alert on it reaches somebody, and does not stay for ever."""
+    limits = PageLimits(lifetimes=Lifetimes(expiration_s=10))
+    frames = Frames()
+    busy_run(frames)
+    ended = frames.tell("run-1", [fakes.finished(frames.now)])
+
+    for frame in (ended, frames.skip(95)):
+        assert one(frame, STATUS, state="completed") == 1
+        assert one(frame, "overwatch_run_findings", code="non-finite") == 1
+        assert one(frame, "overwatch_findings", severity="critical") >= 1
+    assert life(frames.skip(10), limits) == set()
+
+
+def test_a_killed_run_is_lost_on_the_page_at_once() -> None:
+    """Its exporter saw the signal."""
+    frames = Frames()
+    busy_run(frames)
+    lost = frames.tell("run-1", [fakes.finished(frames.now, "lost")])
+
+    assert one(lost, STATUS, state="lost") == 1
+    assert POLICY not in life(lost)
+
+
+def test_a_silent_run_keeps_its_state_for_its_alert() -> None:
+    """Of a producer that promised no end: a state of its own, until it speaks, is seen, or is too old."""
+    limits = PageLimits(lifetimes=Lifetimes(lost_retention_s=400))
+    frames = Frames()
+    frames.tell("run-1", [fakes.policy(frames.now, 1, kl_divergence=0.01)], ours=False)
+    silent = frames.skip(1_900)
+
+    assert one(silent, STATUS, state="silent") == 1
+    assert one(silent, STATUS, state="lost") == 0
+    assert {STATUS, MOMENT} <= life(silent, limits)
+    assert POLICY not in life(silent, limits)
+    assert life(frames.skip(2_200), limits) == set()
+
+
 def test_a_lost_run_keeps_its_state_until_the_retention_is_over() -> None:
     """State and moments stay for an alert to stand on; values of a policy that may be dead do not."""
     limits = PageLimits(lifetimes=Lifetimes(lost_retention_s=90))

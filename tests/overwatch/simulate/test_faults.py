@@ -163,10 +163,17 @@ def _failed(events: list[Event]) -> None:
     assert (finished.outcome, finished.at) == ("failed", START + BEGIN * 10**9)
 
 
+def _killed(events: list[Event]) -> None:
+    (finished,) = of(events, RunFinished)
+    assert (finished.outcome, finished.at) == ("lost", START + BEGIN * 10**9)
+    assert "signal 9" in str(finished.reason)
+
+
 EFFECTS: dict[str, Callable[[list[Event]], None]] = {
     "crash-storm": _crashes, "cull-storm": _culled, "policy-collapse": _collapsed, "nan": _nan,
     "thermal-throttle": _throttled, "oom-climb": _full, "io-starvation": _starved, "straggler": _dragged,
     "reward-collapse": _miserable, "curriculum-step": _harder, "stale": _silent, "run-failed": _failed,
+    "killed": _killed,
     "env-crash": _one_died, "silent-nan": _unsaid_nan, "early-stops": _stopped,
     "sparse-rewards": _all_or_nothing, "kl-high": _jumped("kl_divergence", 3.5),
     "clip-high": _jumped("clip_fraction", 4.0), "entropy-collapse": _jumped("entropy", 0.08),

@@ -24,7 +24,7 @@ from tests.overwatch.simulate.runs import START, measured, of, told
 
 SMALL = Settings(gpus=1, envs=4, slots=3, seconds=60)
 LARGE = Settings(gpus=2, envs=32, slots=6, seconds=60)
-ENDING = ("stale", "run-failed", "training-stuck")
+ENDING = ("stale", "run-failed", "killed", "training-stuck")
 EVERYTHING = tuple(Planned(name=name, at_s=10) for name in FAULTS if name not in ENDING)
 
 

@@ -263,23 +263,6 @@ def _of_rank(rank: int, event: Event, seq: int, epoch: str = "e") -> Record:
     return Record(origin=origin, event=event, seq=seq)
 
 
-def test_a_run_of_two_ranks_ends_with_the_last_of_them() -> None:
-    """One rank's end is not the run's; a failed rank decides how the run ended."""
-    told = [
-        _of_rank(0, fakes.started(START_NS), 1),
-        _of_rank(1, fakes.started(START_NS), 1),
-        _of_rank(0, fakes.finished(START_NS + 1, "failed"), 2),
-    ]
-    state = new_run(told[0])
-    for record in told:
-        apply(state, record, START_NS + 10)
-    assert state.finished is None
-
-    apply(state, _of_rank(1, fakes.finished(START_NS + 2), 2), START_NS + 11)
-    assert state.finished is not None
-    assert state.finished.outcome == "failed"
-
-
 def test_a_restarted_exporter_does_not_keep_the_run_open() -> None:
     """The life that was replaced never says that it ended; the newest one's end counts."""
     told = [

@@ -38,7 +38,7 @@ def stale(age_s: float = 14.0) -> Snapshot:
 
 def lost() -> Snapshot:
     """Nothing has come for so long that nothing will."""
-    text = "run lost: no end record, last phase update 312, last checkpoint 6m before the end"
+    text = "LOST: no end record, last phase update 312, last checkpoint 6m before the end"
     finding = _about_run("run-lost", "critical", text, "look at the trainer's process and its log")
     verdict = Verdict(severity="critical", text=text, counts={"critical": 1})
     return _silent("lost", 190.0, verdict, finding)
@@ -46,9 +46,58 @@ def lost() -> Snapshot:
 
 def ended() -> Snapshot:
     """The run has said that it is over."""
-    verdict = Verdict(severity="ok", text="run completed after 312 updates")
+    return _over("completed", Verdict(severity="ok", text="run completed after 312 updates"))
+
+
+def ended_sick() -> Snapshot:
+    """It completed with a policy that had collapsed, and a lane that was hot."""
+    verdict = Verdict(
+        severity="critical", counts={"critical": 1, "warning": 1},
+        text="completed; ended in policy collapse (open 1m36s) · thermal throttle on gpu1 (open 4m12s)",
+    )  # fmt: skip
+    message, hint = (
+        "policy collapse: KL, entropy and clip beyond their limits; returns fall",
+        "go back to the last good checkpoint",
+    )
+    collapse = replace(
+        _about_run("policy-collapse", "critical", message, hint), subject=Subject(scope="policy"),
+        since=scenario.NOW - 96, ended_at=scenario.NOW,
+    )  # fmt: skip
+    hot = replace(
+        _about_run("thermal-throttle", "warning", "thermal throttle, clock at 58% of max", "cool it"),
+        subject=Subject(scope="gpu", id="gpu1"), since=scenario.NOW - 252, ended_at=scenario.NOW,
+    )  # fmt: skip
+    return _over("completed", verdict, collapse, hot)
+
+
+def failed() -> Snapshot:
+    """It said why."""
+    text = "FAILED: RuntimeError: CUDA error 700"
+    verdict = Verdict(severity="critical", text=text, counts={"critical": 1})
+    finding = _about_run("run-failed", "critical", text, "read the trainer's log")
+    return _over("failed", verdict, replace(finding, ended_at=scenario.NOW))
+
+
+def _over(outcome: str, verdict: Verdict, *found: Finding) -> Snapshot:
     full = _silent("ended", 720.0, verdict, None)
-    return replace(full, run=replace(full.run, outcome="completed", eta_s=None))
+    lanes = tuple(replace(lane, bound=None) for lane in full.system.gpus)
+    return replace(
+        full, run=replace(full.run, outcome=outcome, eta_s=None), findings=found,
+        system=replace(full.system, gpus=lanes, bound=None),
+    )  # fmt: skip
+
+
+def silent() -> Snapshot:
+    """Nothing has come for long from a producer that sends no end record."""
+    text = "no telemetry for 12m0s; last record{} from rank 0; it sends no end record: finished or killed"
+    finding = _about_run(
+        "run-silent", "warning", text.format(""), "look at the trainer's process and its log"
+    )
+    verdict = Verdict(
+        severity="warning", text=text.format(" 2026-07-12T12:41:09Z"), counts={"warning": 1},
+        note="everything below is 12m0s old",
+    )  # fmt: skip
+    return _silent("silent", 720.0, verdict, finding)
 
 
 def catching_up() -> Snapshot:

@@ -20,6 +20,9 @@ SCENES: dict[str, Callable[[], Snapshot]] = {
     "stale": states.stale,
     "lost": states.lost,
     "ended": states.ended,
+    "ended_sick": states.ended_sick,
+    "failed": states.failed,
+    "silent": states.silent,
     "catching_up": states.catching_up,
 }
 
@@ -27,7 +30,7 @@ SCENES: dict[str, Callable[[], Snapshot]] = {
 @pytest.mark.parametrize("size", ["", "_compact"])
 @pytest.mark.parametrize("name", SCENES)
 def test_the_frame_is_the_drawn_one(name: str, size: str) -> None:
-    """Every cell of both layouts, stale, lost, ended and catching up."""
+    """Every cell of both layouts, stale, silent, lost, ended well or not, and catching up."""
     width, height = (80, 24) if size else (120, 40)
     frame = once(SCENES[name](), "text", width, height, zone=UTC)
 
@@ -48,6 +51,12 @@ def test_the_frame_is_the_drawn_one(name: str, size: str) -> None:
             + "no alarm is raised for the gap itself".rjust(43),
         ),
         ("ended", " OK  run completed after 312 updates"),
+        (
+            "ended_sick",
+            " CRIT  completed; ended in policy collapse (open 1m36s) · thermal throttle on gpu1 (open 4m12s)"
+            + "1 crit  1 warn".rjust(24),
+        ),
+        ("failed", " CRIT  FAILED: RuntimeError: CUDA error 700" + "1 crit".rjust(76)),
     ],
 )
 def test_the_verdict_is_the_sketch(name: str, line: str) -> None:
@@ -58,7 +67,7 @@ def test_the_verdict_is_the_sketch(name: str, line: str) -> None:
 def test_a_lost_run_offers_its_recording_where_one_is_known() -> None:
     """`r` is promised only where it works; else the line says what to type."""
     lost = states.lost()
-    said = " CRIT  run lost: no end record, last phase update 312, last checkpoint 6m before the end"
+    said = " CRIT  LOST: no end record, last phase update 312, last checkpoint 6m before the end"
 
     def verdict(*, recorded: bool) -> str:
         ctx = drawers.looking(lost, 120, 40, Ui(recorded=recorded))

@@ -7,7 +7,7 @@ from overwatch.catalog.runbooks.book import Runbook
 ENTRIES: Final = (
     Runbook(
         code="run-failed",
-        means="The trainer said that it failed, and ended.",
+        means="The trainer, or the rank that failed first, ended with an error.",
         confirm="The verdict and the feed hold the reason it gave; the trainer's log holds the traceback.",
         act="Fix what the reason names, then start again from the newest checkpoint, which the header names.",
     ),
@@ -23,8 +23,8 @@ ENTRIES: Final = (
     Runbook(
         code="run-lost",
         means=(
-            "Nothing was heard of the run for so long that it is taken for dead, and it never said that it "
-            "ended."
+            "The trainer was killed, as its exporter saw, or nothing was received of the run for so long "
+            "that it is taken for dead without an end record. Findings that were open then are kept."
         ),
         confirm="Look for its process on its node; look for the out-of-memory killer in the kernel's log.",
         act=(
@@ -51,12 +51,28 @@ ENTRIES: Final = (
         act="Nothing. No alarm is raised for the gap; wait until the header says LIVE.",
     ),
     Runbook(
-        code="source-silent",
-        means="One process of the run fell silent and did not end, while the others speak.",
-        confirm="The list of sources shows its age beside its usual interval.",
+        code="producer-gone",
+        means=(
+            "A process of the run was killed, failed, or is silent without an end record, while the "
+            "trainer goes on. It is reported once, for ten minutes; how the run ends is rank 0's to decide."
+        ),
+        confirm="The message names the process and the reason; the list of sources shows its age.",
         act=(
-            "Look at that process: it may hang, be stopped, or have lost its network. What it told last is "
-            "shown as it was then."
+            "Nothing where workers come and go by design. Else look at that process: it may hang, be "
+            "stopped, or have lost its network. Its values are shown as they were."
+        ),
+    ),
+    Runbook(
+        code="run-silent",
+        means=(
+            "A producer that sends no end record emits nothing for longer than it ever did: it has finished, "
+            "was killed, or pauses. A stock OpenTelemetry SDK gives no way to tell which."
+        ),
+        confirm="Look for its process on its node, and at the last update against the planned number.",
+        act=(
+            "Where it finished, acknowledge the finding. Where it was killed, start again from the newest "
+            "checkpoint. A program that emits `overwatch.run_finished`, or uses Overwatch's SDK, shows its "
+            "end."
         ),
     ),
     Runbook(

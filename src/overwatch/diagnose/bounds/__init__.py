@@ -78,8 +78,10 @@ def judge_run(bounds: dict[str, Bound]) -> Bound | None:
     return msgspec.structs.replace(bounds[worst], why=why)
 
 
-def badness(bound: Bound) -> int:
+def badness(bound: Bound | None) -> int:
     """Place in the order of lanes; smaller is worse. A lane that went silent comes before mere warnings."""
+    if bound is None:
+        return 5
     if bound.mark == "?":
         return 1 if bound.why.startswith("stale") else 4
     return {"!!": 0, "!": 2}.get(bound.mark, 3)

@@ -52,7 +52,7 @@ _NUMBERS = (
     _number(
         "Runs late",
         "Runs whose newest record is old for their own rhythm; a minute of patience often heals it.",
-        _runs("=~slow|stale"),
+        _runs("=~slow|silent|stale"),
         words.ANY_IS_A_WARNING,
     ),
     _number(

@@ -26,9 +26,10 @@ _RUNS: Final = {
     "live": (4, GREEN),
     "catching_up": (5, BLUE),
     "slow": (6, YELLOW),
-    "stale": (7, "orange"),
-    "failed": (8, RED),
-    "lost": (9, "dark-red"),
+    "silent": (7, YELLOW),
+    "stale": (8, "orange"),
+    "failed": (9, RED),
+    "lost": (10, "dark-red"),
 }
 RUN_CODES: Final[Mapping[str, int]] = {
     state: code for state, (code, _) in _RUNS.items() if state in RUN_STATES

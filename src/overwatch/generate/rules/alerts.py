@@ -8,7 +8,15 @@ compared with itself earlier, so that one born above 0 is seen.
 from collections.abc import Iterator
 from typing import Final
 
-from overwatch.catalog.alerts import FINDINGS, QUEUE_FULL, Area, FindingAlert, alerted_rows, row_alert
+from overwatch.catalog.alerts import (
+    FINDINGS,
+    QUEUE_FULL,
+    SILENT_HOLD_S,
+    Area,
+    FindingAlert,
+    alerted_rows,
+    row_alert,
+)
 from overwatch.catalog.describe import limits_text
 from overwatch.generate.rules.alert import Alert
 from overwatch.generate.rules.series import BY_RUN, finding, in_state, of_job, own, risen, told
@@ -132,17 +140,18 @@ def _lost(plan: Plan) -> Iterator[Alert]:
 
 
 def _states(plan: Plan) -> Iterator[Alert]:
-    for code, state, severity, summary in (
-        ("telemetry-stale", "stale", "warning", "A run has fallen silent."),
-        ("run-lost", "lost", "critical", "A run is lost: it is silent and never said that it ended."),
-        ("run-failed", "failed", "warning", "A run ended and said that it failed."),
+    for code, state, severity, hold_s, summary in (
+        ("telemetry-stale", "stale", "warning", 15, "A run has fallen silent."),
+        ("run-silent", "silent", "warning", SILENT_HOLD_S, "A run without an end record is silent for long."),
+        ("run-lost", "lost", "critical", 15, "A run is lost: killed, or silent without an end record."),
+        ("run-failed", "failed", "warning", 15, "A run ended and said that it failed."),
     ):
         yield Alert(
             code=code,
             area=Area.RUN,
             severity=severity,
             expr=f'max {BY_RUN} (overwatch_run_status{{state="{state}"}}) == 1',
-            hold_s=plan.hold(15),
+            hold_s=plan.hold(hold_s),
             summary=summary,
             bad=(in_state(state),),
             good=(in_state(state, "0"),),

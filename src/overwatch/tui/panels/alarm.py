@@ -22,6 +22,8 @@ def content(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
     ago = f"{duration(since)} ago" if since >= 1 else "just now"
     if finding.cleared_at is not None:
         ago = f"cleared after {duration(max(0.0, finding.cleared_at - finding.since))}"
+    elif finding.ended_at is not None:
+        ago = f"open for {duration(max(0.0, finding.ended_at - finding.since))} when the run ended"
     parts = [
         ("what", clean(finding.message)),
         ("when", ago),

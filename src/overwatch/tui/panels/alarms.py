@@ -1,5 +1,6 @@
 """Alarm rail: open findings, causes first, each with its age and the next step."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from overwatch.catalog.durations import duration
@@ -28,13 +29,14 @@ def on_rail(snapshot: Snapshot) -> tuple[Finding, ...]:
 def render(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
     """Title, then at most `most` lines."""
     findings = on_rail(snapshot)
-    lines = [_title(len(findings), ctx)]
+    lines = [_title(findings, ctx)]
     hidden = len(findings) - most
     for place, finding in enumerate(findings[:most], start=1):
         now = snapshot.time + ctx.waited_s
         gone = None if finding.cleared_at is None else _since(now - finding.cleared_at)
         more = hidden if place == most else 0
-        lines.append(_row(place, finding, (_since(now - finding.since), gone), more, ctx.width))
+        open_s = (finding.ended_at or now) - finding.since
+        lines.append(_row(place, finding, (_since(open_s), gone), more, ctx.width))
     return lines
 
 
@@ -42,12 +44,15 @@ def _since(seconds: float) -> str:
     return duration(max(0.0, seconds)) if seconds >= 1 else "0s"
 
 
-def _title(num_open: int, ctx: Context) -> Line:
+def _title(findings: Sequence[Finding], ctx: Context) -> Line:
+    num_open = len(findings)
     if ctx.compact:
         most = min(9, num_open)
         opens = [Span("1 opens" if most == 1 else f"1-{most} open", Role.MUTED)] if most else []
         return rule(f"ALARMS {num_open}" if num_open else "ALARMS none", opens, ctx.width)
     note = "causes first, symptoms counted" if num_open else "none"
+    if any(finding.ended_at is not None for finding in findings):
+        note = "as they stood at the end, with the time that each was open"
     return rule("ALARMS", [Span(note, Role.MUTED)], ctx.width)
 
 

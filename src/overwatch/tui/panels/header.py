@@ -23,7 +23,7 @@ def identity(run: Run, ctx: Context) -> Line:
     Gives way when there is no room: node, modes, git, counts, task; run id and state never.
     """
     gap = " " if ctx.compact else "  "
-    state = [Span(ctx.fresh.text, ctx.fresh.role)]
+    state = [Span(_state(run, ctx), ctx.fresh.role)]
     room = ctx.width - 2 - width_of(state)
     title = f" OVERWATCH{gap}"
     name = cut_middle(clean(run.run_id), max(8, room - len(title)))
@@ -42,6 +42,15 @@ def identity(run: Run, ctx: Context) -> Line:
         if width_of(spans) <= room:
             break
     return spread(spans, state, ctx.width)
+
+
+def _state(run: Run, ctx: Context) -> str:
+    """`LIVE 0.3s`; of a run that is over when it ended and how: `ENDED 3m ago after 140 updates (failed)`."""
+    text = ctx.fresh.text
+    if ctx.compact or ctx.fresh.state != "ended" or run.outcome is None:
+        return text
+    after = "" if run.update is None else f" after {run.update:,} updates"
+    return f"{text} ago{after} ({clean(run.outcome)})"
 
 
 def _parts(run: Run, *, compact: bool) -> list[tuple[str, str]]:

@@ -68,6 +68,7 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     ages = (snapshot.policy[cell.name].age_s for cell in CELLS if cell.name in snapshot.policy)
     newest = next((known for known in ages if known is not None), None)
     ago = "" if newest is None else f", {age(newest + ctx.waited_s)} ago"
+    ago = ", END" if ctx.fresh.state == "ended" else ago
     text = f"update {run.update:,}{ago} · preset {clean(run.preset)} · last column: limit in use"
     return [Span(text, Role.MUTED)]
 

@@ -130,8 +130,16 @@ def _half_lane(lane: Lane, ctx: Context) -> list[Span]:
         _reading(lane.temperature_c, "{:.0f}°C", 5, old=old),
         _reading(lane.power_w, "{:.0f}W", 5, old=old),
         Span("  "),
-        *(_bound(lane.bound) if lane.bound and not old else [Span("unknown ?", Role.MUTED)]),
+        *_verdict(lane, ctx),
     ]
+
+
+def _verdict(lane: Lane, ctx: Context) -> list[Span]:
+    if ctx.fresh.state == "ended":
+        return []
+    if lane.bound is None or ctx.fresh.old:
+        return [Span("unknown ?", Role.MUTED)]
+    return _bound(lane.bound)
 
 
 def _mhz(lane: Lane) -> float | None:
