@@ -36,7 +36,7 @@ from overwatch.events import (
 from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
 from overwatch.state.feed import begin, entry_of, measured, score_text
-from overwatch.state.measure import MARK_NS, codes, measure
+from overwatch.state.measure import MARK_NS, codes, hand_over, measure
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
@@ -116,7 +116,7 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _start(state, source, record.origin, event)
         case RunFinished():
             _finish(state, source, event)
-        case Measured(scope=Scope.POLICY) if not state.ranks.leads(source.rank):
+        case Measured(scope=Scope.POLICY) if not _leads(state, source.rank):
             state.ranks.aside(source.rank, event.values)
         case Measured():
             measure(state, event, stamp, source.rank)
@@ -148,6 +148,15 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             pass
         case _:
             assert_never(event)
+
+
+def _leads(state: RunState, rank: int) -> bool:
+    """Whether policy numbers of a rank are the run's; a lower rank than all before takes over from them."""
+    before = state.ranks.leader
+    is_leader = state.ranks.leads(rank)
+    if is_leader and before is not None and before != rank:
+        hand_over(state, before)
+    return is_leader
 
 
 def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -> None:

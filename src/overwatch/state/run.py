@@ -160,6 +160,8 @@ class RunState(msgspec.Struct, kw_only=True):
     policy: dict[str, Series] = msgspec.field(default_factory=dict)
     """By full metric name."""
     update: int | None = None
+    index: int | None = None
+    """Number of the newest update, where its trainer gave one."""
     updates: int = 0
     last_update_at: int = 0
     episodes: int = 0

@@ -59,6 +59,10 @@ class Instruments:
         elif isinstance(event, NonFiniteSeen):
             self._non_finite.add(max(event.count, 0))
 
+    def count_updates(self, more: int) -> None:
+        """Take how many updates there were since the last time."""
+        self._add(UPDATES, more)
+
     def flush(self, timeout_s: float) -> None:
         """The end: send what there is, for at most `timeout_s`."""
         self.loops.finish()
@@ -74,9 +78,7 @@ class Instruments:
                 self.late += 1
 
     def _measured(self, event: Measured) -> None:
-        if event.scope is Scope.POLICY:
-            self._add(UPDATES, 1 if event.conflated is None else event.conflated.n)
-        elif event.scope is Scope.ENV and event.index is not None:
+        if event.scope is Scope.ENV and event.index is not None:
             first = event.index if event.conflated is None else event.conflated.first
             before = (event.index if first is None else first) - 1 if self._step is None else self._step
             self._step = max(event.index, before)
