@@ -49,6 +49,8 @@ EXIT_S: Final = 2.0
 
 P = ParamSpec("P")
 C = TypeVar("C", bound="Channel")
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,8 +160,10 @@ class Channel:
         def arrived(arrays: "dict[str, np.ndarray]") -> None:
             late = {}
             for name, array in arrays.items():
-                whole = array if len(array) == rows else array.repeat(rows)
-                late[name] = Column.of(whole)
+                if len(array) not in (1, rows):
+                    self._refuse(name, RefusedError(f"{len(array)} values for {rows} rows"))
+                    continue
+                late[name] = Column.of(array if len(array) == rows else array.repeat(rows))
             tell({**values.columns, **late})
 
         self._device.offer_columns(values.late, arrived)
@@ -173,6 +177,16 @@ class Channel:
             return
         plain = {name: value if is_tensor(value) else number(value) for name, value in values.items()}
         self._device.offer(cast("Mapping[str, Tensor | float]", plain), tell)
+
+    def _maybe(self, name: str, take: Callable[[T], V], value: T | None) -> V | None:
+        """What an optional value comes to; absent where it cannot be taken, which is counted."""
+        if value is None:
+            return None
+        try:
+            return take(value)
+        except RefusedError as error:
+            self._refuse(name, error)
+            return None
 
     def _rows(self, env_id: Numbers | None, columns: Mapping[str, Numbers]) -> int:
         if env_id is not None:
