@@ -168,6 +168,8 @@ def words(values: Words, rows: int) -> Column:
     """A dictionary-coded column of `rows` words; one word is repeated. Raises `RefusedError`."""
     if values is None or isinstance(values, str | Enum):
         values = [values] * rows
+    if not isinstance(values, Iterable):
+        raise RefusedError(f"a {type(values).__name__} is no column of words")
     return _fit(Column.of_labels([None if value is None else text(value) for value in values]), rows)
 
 

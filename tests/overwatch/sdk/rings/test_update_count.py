@@ -1,13 +1,8 @@
 """The run's number of updates is the number of updates that its trainer reported, however they were sent."""
 
-import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, cast
-from uuid import uuid4
 
 import pytest
 from hypothesis import example, given
@@ -18,17 +13,11 @@ from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.otlp.folding import fold
-from overwatch.sdk.exporter.core import _events
-from overwatch.sdk.exporter.window import Window
-from overwatch.sdk.frames import Frame
-from overwatch.sdk.link import Link, Outcome
-from overwatch.sdk.rings.gathered import Updates
-from overwatch.sdk.rings.ringset import RingLimits, RingSet
-from overwatch.sdk.rings.source import RingSource
-from overwatch.sdk.run import Run
+from overwatch.sdk.rings.ringset import RingLimits
 from overwatch.state import RunState, apply, new_run
 from tests import fakes
 from tests.fakes import ORIGIN, START_NS
+from tests.overwatch.sdk.rings.calling import called
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -41,62 +30,6 @@ NAMES: Sequence[dict[str, float]] = (
     {"mine": 1},
     {},
 )
-
-
-class _Rings:
-    """As much of a link as a run needs: its rings."""
-
-    exporter_pid = None
-
-    def __init__(self, rings: RingSet) -> None:
-        self.rings = rings
-
-    def send(self, frame: Frame) -> None:
-        self.rings.put(frame)
-
-    def count_drop(self, reason: str) -> None:
-        raise AssertionError(reason)
-
-    def close(self, timeout_s: float) -> Outcome:
-        """Nothing to deliver."""
-        assert timeout_s == 0.0
-        return Outcome(accepted=0, delivered=0, kept=0, dropped={})
-
-
-class _Path:
-    """A trainer's calls, on their way to events."""
-
-    def __init__(self, rings: RingSet, reading: str) -> None:
-        self.run = Run("r", cast("Link", _Rings(rings)))
-        self._source = RingSource(rings.path, gathers=reading == "many")
-        self._window = Window()
-        self.events: list[Measured] = []
-
-    def read(self) -> None:
-        for item in self._source.read(4096):
-            said: Any = item.said
-            for part in said if isinstance(said, tuple) else _events(said):
-                if isinstance(part, Updates):
-                    self._window.add_updates(part)
-                else:
-                    self._window.add(part)
-            self._source.done(item)
-
-    def close_window(self) -> None:
-        self.events += self._window.take().numbers
-
-
-@contextmanager
-def _path(limits: RingLimits, reading: str) -> Iterator[_Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        rings = RingSet(uuid4().hex, limits, folders=[Path(folder)])
-        path = _Path(rings, reading)
-        try:
-            yield path
-        finally:
-            path.run.close(0.0)
-            rings.abandon()
-            rings.unlink()
 
 
 def _state(events: Sequence[Event]) -> RunState:
@@ -141,7 +74,7 @@ def test_the_count_of_updates_is_exact_for_every_mix_of_names(
     run: list[tuple[int, int | None, int]], times: int, limits: RingLimits, reading: str
 ) -> None:
     """With and without numbers, one number in several calls, windows anywhere, also with a full ring."""
-    with _path(limits, reading) as path:
+    with called(limits, reading) as path:
         indices: list[int | None] = []
         newest = 0
         for names, step, reads in run * times:
@@ -152,11 +85,7 @@ def test_the_count_of_updates_is_exact_for_every_mix_of_names(
                 path.read()
             if reads == 1:
                 path.close_window()
-        for _ in range(8):
-            path.read()
-            cast("Any", path.run)._link.rings.numbers.flush()
-        path.read()
-        path.close_window()
+        path.read_all()
         again = sum(index is not None and index == before for before, index in pairwise(indices))
         assert _state(path.events).updates == len(indices) - again
         numbers = [index for index in indices if index is not None]
