@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import nemo, rllib, sb3, verl
+from overwatch.catalog.alias import Library, cleanrl, nemo, of, plain, rllib, sb3, trl, verl
 from overwatch.catalog.metric import (
     Direction,
     Kind,
@@ -112,6 +112,8 @@ ROWS: Final = (
             sb3("train/loss"),
             nemo("train/loss"),
             rllib("learners/default_policy/total_loss"),
+            *of(Library.TIANSHOU, "loss/mean"),
+            *plain("loss"),
         ),
     ),
     _row(
@@ -126,6 +128,14 @@ ROWS: Final = (
             verl("actor/entropy"),
             nemo("train/approx_entropy"),
             rllib("learners/default_policy/entropy"),
+            cleanrl("losses/entropy"),
+            trl("train/entropy"),
+            trl("policy/entropy_avg"),
+            *of(Library.TIANSHOU, "ent_loss/mean"),
+            *of(Library.RSL_RL, "Loss/entropy"),
+            *of(Library.RL_GAMES, "losses/entropy"),
+            *of(Library.PUFFERLIB, "losses/entropy"),
+            *plain("policy_entropy", "mean_entropy"),
         ),
         comes_with="language-model trainers",
     ),
@@ -136,7 +146,11 @@ ROWS: Final = (
         asks="How wide does a policy of continuous actions still try, as its mean standard deviation?",
         label="act std",
         fmt=".3f",
-        aliases=(sb3("train/std"),),
+        aliases=(
+            sb3("train/std"),
+            *of(Library.SKRL, "Policy / Standard deviation"),
+            *of(Library.RSL_RL, "Policy/mean_std", "Policy/mean_noise_std"),
+        ),
     ),
     _row(
         name="overwatch.policy.clip_range",

@@ -13,13 +13,14 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
-from overwatch.catalog import CUSTOM_PREFIX, Scope, find, of_scope
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Metric, Scope, find, of_scope, spellings, typed
+from overwatch.catalog.presets import DEFAULT
 from overwatch.events import Column, Measured, RunFinished
 from overwatch.sdk.device import DeviceValues
 from overwatch.sdk.frames import Frame
@@ -103,7 +104,10 @@ def guarded(method: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C
 class Channel:
     """A run's way out. A channel without a link takes everything and sends nothing."""
 
-    def __init__(self, run_id: str, link: Link | None, n_envs: int | None = None) -> None:
+    def __init__(
+        self, run_id: str, link: Link | None, n_envs: int | None = None, preset: str = DEFAULT
+    ) -> None:
+        self._preset = preset
         self.run_id = run_id
         """The run's id, shared by all of its processes."""
         self._link = link
@@ -215,9 +219,31 @@ class Channel:
         return self._custom_name(name) if row is None else row.name
 
     def _policy_name(self, name: str) -> str:
-        row = find(name, Scope.POLICY)
+        row = find(name, Scope.POLICY, self._preset)
         full = self._names[name] = self._custom_name(name) if row is None else row.name
+        if row is not None and name not in spellings(row):
+            self._say(f"loose {name}", f"{name!r} is taken as {row.short!r}: sent as {full}")
         return full
+
+    def _policy_names(self, names: Iterable[str]) -> dict[str, str]:
+        """The full name of each; of several spellings of one row the others than the surest are custom."""
+        found: dict[str, str] = {}
+        taken: dict[str, str] = {}
+        for name in names:
+            try:
+                full = self._names.get(name) or self._policy_name(name)
+                other = taken.setdefault(full, name)
+                if other != name:
+                    if full not in BY_NAME:
+                        raise RefusedError(f"{other!r} is the same custom number")  # noqa: TRY301
+                    taken[full] = _surer(BY_NAME[full], other, name)
+                    apart = name if taken[full] == other else other
+                    found[apart] = self._custom_name(apart)
+                    self._say(f"twice {apart}", f"{apart!r} is sent as {found[apart]}: {full} has a value")
+                found[taken[full]] = full
+            except RefusedError as error:
+                self._refuse(name, error)
+        return found
 
     def _custom_name(self, name: str) -> str:
         """The full name of a number that no row knows; raises `RefusedError` when there are too many."""
@@ -227,12 +253,10 @@ class Channel:
         if len(self._custom) >= MAX_CUSTOM:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
-        close = difflib.get_close_matches(name, self._names, n=1, cutoff=0.8)
-        if close and self._names[close[0]] != full != name:
-            self._say(
-                "close name",
-                f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}",
-            )
+        close = difflib.get_close_matches(name.rpartition("/")[2], _TYPED, n=1, cutoff=0.8)
+        if close and not name.startswith(CUSTOM_PREFIX):
+            said = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
+            self._say(f"close name {name}", said)
         return full
 
     def _refuse(self, name: str, error: RefusedError) -> None:
@@ -332,8 +356,16 @@ class Channel:
         self.close(outcome=outcome, reason=reason)
 
 
+_TYPED: Final = [word for row in of_scope(Scope.POLICY) if (word := typed(row)) is not None]
+"""What is proposed instead of a name that no row has: it can be written as the name of an argument."""
 _OPEN: Final[set[Channel]] = set()
 """Runs that nobody has closed; kept alive so that the exit closes them."""
+
+
+def _surer(row: Metric, *names: str) -> str:
+    """Of two spellings of a row the one that leaves less doubt."""
+    known = spellings(row)
+    return min(names, key=lambda name: known.index(name) if name in known else len(known))
 
 
 def _outcome_of(error: BaseException | None) -> tuple[str, str | None]:

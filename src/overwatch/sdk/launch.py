@@ -107,7 +107,7 @@ def begin(options: Options) -> Run:
     except (OSError, RuntimeError) as error:
         log.warning("telemetry is off: %s", error)
         return Run(run_id, None, n_envs)
-    return Run(run_id, link, n_envs)
+    return Run(run_id, link, n_envs, hello.started.preset)
 
 
 def _started(options: Options, who: identity.Identity) -> RunStarted:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from overwatch.catalog import Scope, find
+from overwatch.catalog.presets import DEFAULT
 from overwatch.events import Column, EpisodeEnded, Measured, PhaseEnded, scalars
 from overwatch.sdk.channel import Values, guarded
 from overwatch.sdk.facts import Facts
@@ -38,8 +39,10 @@ from overwatch.sdk.values import (
 class Run(Facts):
     """One training process's part of a run. Made by `overwatch.sdk.start`."""
 
-    def __init__(self, run_id: str, link: Link | None, n_envs: int | None = None) -> None:
-        super().__init__(run_id, link, n_envs)
+    def __init__(
+        self, run_id: str, link: Link | None, n_envs: int | None = None, preset: str = DEFAULT
+    ) -> None:
+        super().__init__(run_id, link, n_envs, preset)
         self._fast: Fast | None = None
         self._fast_envs: FastColumns | None = None
         if link is not None and link.rings is not None:
@@ -102,10 +105,10 @@ class Run(Facts):
         """Any values, one by one; what cannot be taken is left out and counted."""
         at = time.time_ns()
         named: dict[str, Numeric | Tensor] = {}
-        for name, value in values.items():
+        for name, full in self._policy_names(values).items():
+            value = values[name]
             try:
-                known = self._names.get(name) or self._policy_name(name)
-                named[known] = value if is_tensor(value) else number(value)
+                named[full] = value if is_tensor(value) else number(value)
             except RefusedError as error:
                 self._refuse(name, error)
         index = self._latest.update = self._maybe("update", whole, update)
