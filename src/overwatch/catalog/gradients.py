@@ -24,6 +24,30 @@ _SOME: Final = Limits(
     warning=Limit(side=Side.ABOVE, value=0.0), critical=Limit(side=Side.AT_OR_ABOVE, value=3.0)
 )
 
+ENTROPY_NATS: Final = _row(
+    name="overwatch.policy.entropy_nats",
+    short="entropy_nats",
+    unit="{nat}",
+    asks="How much does the policy still explore, in nats, where its maximum is not known?",
+    label="ent nat",
+    # Of a density it may be negative; what is low depends on the number of choices.
+    fmt="+.3f",
+    aliases=(
+        verl("actor/entropy"),
+        nemo("train/approx_entropy"),
+        rllib("learners/default_policy/entropy"),
+        cleanrl("losses/entropy"),
+        trl("train/entropy"),
+        trl("policy/entropy_avg"),
+        *of(Library.TIANSHOU, "ent_loss/mean"),
+        *of(Library.RSL_RL, "Loss/entropy"),
+        *of(Library.RL_GAMES, "losses/entropy"),
+        *of(Library.PUFFERLIB, "losses/entropy"),
+        *plain("policy_entropy", "mean_entropy"),
+    ),
+    comes_with="language-model trainers",
+)
+
 ROWS: Final = (
     _row(
         name="overwatch.policy.grad_nan",
@@ -116,29 +140,7 @@ ROWS: Final = (
             *plain("loss"),
         ),
     ),
-    _row(
-        name="overwatch.policy.entropy_nats",
-        short="entropy_nats",
-        unit="{nat}",
-        asks="How much does the policy still explore, in nats, where its maximum is not known?",
-        label="ent nat",
-        # Of a density it may be negative; what is low depends on the number of choices.
-        fmt="+.3f",
-        aliases=(
-            verl("actor/entropy"),
-            nemo("train/approx_entropy"),
-            rllib("learners/default_policy/entropy"),
-            cleanrl("losses/entropy"),
-            trl("train/entropy"),
-            trl("policy/entropy_avg"),
-            *of(Library.TIANSHOU, "ent_loss/mean"),
-            *of(Library.RSL_RL, "Loss/entropy"),
-            *of(Library.RL_GAMES, "losses/entropy"),
-            *of(Library.PUFFERLIB, "losses/entropy"),
-            *plain("policy_entropy", "mean_entropy"),
-        ),
-        comes_with="language-model trainers",
-    ),
+    ENTROPY_NATS,
     _row(
         name="overwatch.policy.action_std",
         short="action_std",

@@ -268,7 +268,7 @@ _RETURNS: Final = """
 return_ episode_return episodic_return mean_return return_mean avg_return average_return mean_episode_return
 episode_return_mean ep_return ep_ret ep_rew_mean ep_rew episode_reward episodic_reward mean_episode_reward
 mean_reward reward_mean avg_reward average_reward reward
-""".split()
+"""
 
 RETURN: Final = Metric(
     name="overwatch.policy.return",
@@ -300,7 +300,7 @@ RETURN: Final = Metric(
         *of(Library.SAMPLE_FACTORY, "reward/reward"),
         draft("rl.environment.reward.mean"),
         # `return` is a keyword. An update has no last step, so its reward is what episodes earned.
-        *plain(*_RETURNS),
+        *plain(*_RETURNS.split()),
     ),
     audience=tuple(Audience),
     depends_on=("event:episode_ended",),

@@ -5,6 +5,7 @@ run speaks afterwards.
 """
 
 import logging
+import math
 import os
 import time
 import uuid
@@ -135,8 +136,15 @@ def _started(options: Options, who: identity.Identity) -> RunStarted:
         attempt=who.attempt,
         group=who.group,
         env_offset=_env_offset(options, who),
-        config=identity.config_text(options.config),
+        config=_with_max_entropy(identity.config_text(options.config)),
     )
+
+
+def _with_max_entropy(config: dict[str, str]) -> dict[str, str]:
+    """The configuration with the entropy of a uniform choice in nats, where it counts the actions."""
+    counts = (config[name] for name in ("n_actions", "num_actions") if name in config)
+    count = next((int(word) for word in counts if word.isdecimal()), 0)
+    return {"max_entropy": repr(math.log(count))} | config if count > 1 else config
 
 
 def _wanted_preset() -> str:

@@ -44,6 +44,7 @@ from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
 from overwatch.state.sources import Source
 from overwatch.state.stops import settle_stops
+from overwatch.state.units import settle_unit, unit_line
 
 _SCOPES_APART: Final = (Scope.ENV, Scope.SLOT, Scope.GPU, Scope.HOST, Scope.TOWER)
 _APART: Final = (EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseEnded, LogLine)
@@ -119,7 +120,7 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
         case Measured(scope=Scope.POLICY) if not _leads(state, source.rank):
             state.ranks.aside(source.rank, event.values)
         case Measured():
-            measure(state, event, stamp, source.rank)
+            measure(state, _settled(state, event), stamp, source.rank)
             _note_lanes(state, source, event)
             _note_drops(state, source, event)
         case EpisodeEnded():
@@ -157,6 +158,15 @@ def _leads(state: RunState, rank: int) -> bool:
     if is_leader and before is not None and before != rank:
         hand_over(state, before)
     return is_leader
+
+
+def _settled(state: RunState, event: Measured) -> Measured:
+    """The measurement under the names of its units; the first that shows another unit has a line."""
+    known = state.entropy_in_nats
+    settled = settle_unit(state, event) if event.scope is Scope.POLICY else event
+    if state.entropy_in_nats and not known:
+        _note_line(state, unit_line(settled))
+    return settled
 
 
 def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -> None:

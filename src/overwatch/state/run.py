@@ -164,6 +164,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """Number of the newest update, where its trainer gave one."""
     updates: int = 0
     last_update_at: int = 0
+    entropy_in_nats: bool = False
+    """Whether what is called `entropy` turned out to be no share."""
     episodes: int = 0
     steps: int = 0
     step_index: dict[int, int] = msgspec.field(default_factory=dict)
