@@ -106,13 +106,20 @@ def whole(value: object) -> int:
     except RefusedError:
         raise
     except Exception:  # noqa: BLE001 as of `number`
-        one = number(value)
-        if not one.is_integer():
-            raise RefusedError(f"{one} is not a whole number") from None
-        found = int(one)
+        found = _whole_float(value)
     if not -(1 << 63) <= found < 1 << 63:
         raise RefusedError(f"a whole number of {found.bit_length()} bits does not fit into 64")
     return found
+
+
+def _whole_float(value: object) -> int:
+    try:
+        one = number(value)
+    except RefusedError as error:
+        raise RefusedError(f"not a whole number: {error}") from None
+    if not one.is_integer():
+        raise RefusedError(f"{one} is not a whole number")
+    return int(one)
 
 
 def text(value: object, limit: int = MAX_TEXT) -> str:
