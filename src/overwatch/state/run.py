@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from overwatch.catalog import Limits, Metric
+from overwatch.catalog import NO_LIMITS, Limits, Metric
 from overwatch.catalog.judging import declared, run_limits
+from overwatch.catalog.policy import ENTROPY
 from overwatch.catalog.presets import DEFAULT
 from overwatch.events import (
     CheckpointSaved,
@@ -253,7 +254,12 @@ class RunState(msgspec.Struct, kw_only=True):
         self.lane_ids.call(lane_id, label, node, self.lane_names.codes)
 
     def limits(self, row: Metric) -> Limits:
-        """What judges a row in this run: its preset's limits; KL follows a target that the run declared."""
+        """What judges a row in this run: its preset's limits; KL follows a target that the run declared.
+
+        An entropy in nats of which no maximum is known is judged by nothing.
+        """
+        if row is ENTROPY and self.entropy_in_nats and self.declared("max_entropy") is None:
+            return NO_LIMITS
         return run_limits(row, self.preset, self.started.config if self.started else {})
 
     def declared(self, name: str) -> float | None:

@@ -1,7 +1,7 @@
 """Values whose unit shows in them: an entropy beyond 0 to 1 is no share of its maximum, so it is in nats.
 
-Every library's own entropy is in nats, of a density even negative. What is in nats has a row of its own,
-which is judged by nothing, unless the run declared the maximum. Must not know findings.
+Every library's own entropy is in nats, of a density even negative. What is in nats is judged by nothing,
+unless the run declared the maximum: then its share is worked out. Must not know findings.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,11 @@ import msgspec
 from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.policy import ENTROPY
 from overwatch.events import Measured
+from overwatch.state.policy import unjudge
 from overwatch.state.run import Entry, RunState
 
+MAX_ENTROPY: Final = "max_entropy"
+"""Of a run's configuration: the entropy of a uniform choice, in nats."""
 MOST_SHARE: Final = 1.01
 """Rounding may bring a share a little above 1."""
 LEAST_SHARE: Final = -0.01
@@ -21,7 +24,7 @@ T = TypeVar("T")
 
 
 def settle_unit(state: RunState, event: Measured) -> Measured:
-    """The measurement with entropy under the row of its unit, which one value beyond 0 to 1 decides."""
+    """The measurement as it is folded; one entropy beyond 0 to 1 decides that all of its run are in nats."""
     told = event.values.get(ENTROPY.name)
     if told is None or not len(told):
         return event
@@ -33,8 +36,9 @@ def settle_unit(state: RunState, event: Measured) -> Measured:
         if not any(value < LEAST_SHARE or value > MOST_SHARE for value in values if value - value == 0):
             return event
         state.entropy_in_nats = True
-        state.policy.pop(ENTROPY.name, None)
-    return _renamed(event)
+        if ENTROPY.name in state.policy:
+            unjudge(state.policy[ENTROPY.name])
+    return event if state.declared(MAX_ENTROPY) is None else _renamed(event)
 
 
 def _renamed(event: Measured) -> Measured:
@@ -61,8 +65,7 @@ def unit_line(event: Measured) -> Entry:
         subsystem="policy",
         kind="log_line",
         message=(
-            f"entropy {event.values[ENTROPY_NATS.name].first():.3g} is no share of its maximum: taken as "
-            "entropy_nats; send it by that name, or its share as entropy_relative; n_actions or max_entropy "
-            "in the run's config make one from the other"
+            "entropy is no share of its maximum here: taken as nats; send it as entropy_nats, or its share "
+            "as entropy_relative; n_actions or max_entropy in the run's config make one from the other"
         ),
     )

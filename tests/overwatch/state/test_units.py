@@ -24,10 +24,11 @@ def _told(*values: float, **started: object) -> fakes.RunState:
 def test_an_entropy_beyond_a_share_is_in_nats_and_judged_by_nothing(values: tuple[float, ...]) -> None:
     """From the first such value on, whatever comes later; of a density it is negative."""
     state = _told(*values)
-    assert SHARE not in state.policy
-    assert state.policy[NATS].value == values[-1]
-    judgement = state.policy[NATS].judgement
-    assert judgement is None or judgement.status is Status.OK
+    series = state.policy[SHARE]
+    assert series.value == values[-1]
+    assert (series.warnings, series.criticals) == (0, 0)
+    assert series.judgement is not None
+    assert (series.judgement.status, series.judgement.limit) == (Status.OK, None)
     lines = [entry.message for entry in state.feed.items if "entropy_relative" in entry.message]
     assert len(lines) == 1
 
@@ -52,7 +53,7 @@ def test_a_share_is_worked_out_where_the_run_declared_the_maximum() -> None:
 
 
 def test_one_value_between_two_records_decides_too() -> None:
-    """Of many updates in one record the extremes count, and they follow to the row of nats."""
+    """Of many updates in one record the extremes count; with a declared maximum they are in nats."""
     many = Conflated(
         n=3, updates=3, low={SHARE: Column.scalar(0.4)}, high={SHARE: Column.scalar(1.9)},
         criticals={SHARE: 1},
@@ -60,5 +61,6 @@ def test_one_value_between_two_records_decides_too() -> None:
     event = msgspec.structs.replace(fakes.policy(START_NS, entropy=0.5), conflated=many)
     assert isinstance(event, Measured)
     state = fakes.folded([event])
-    assert SHARE not in state.policy
-    assert (state.policy[NATS].highest, state.policy[NATS].criticals) == (1.9, 0)
+    assert (state.policy[SHARE].highest, state.policy[SHARE].criticals) == (1.9, 0)
+    declared = fakes.folded([fakes.started(START_NS, config={"max_entropy": "2"}), event])
+    assert (declared.policy[SHARE].value, declared.policy[NATS].highest) == (0.25, 1.9)
