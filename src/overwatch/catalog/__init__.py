@@ -5,7 +5,8 @@ Prometheus name, its format and its limits; none of these is written down twice.
 """
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
+from keyword import iskeyword
 from types import MappingProxyType
 from typing import Final
 
@@ -40,6 +41,8 @@ from overwatch.catalog.metric import (
 )
 from overwatch.catalog.names import label_name, plain_name, prometheus_name
 from overwatch.catalog.policy import KL
+from overwatch.catalog.presets import WORDS
+from overwatch.catalog.spelling import spelt
 from overwatch.catalog.stages import Stage, parse_stage
 
 __all__ = [
@@ -71,6 +74,8 @@ __all__ = [
     "parse_stage",
     "plain_name",
     "prometheus_name",
+    "spellings",
+    "typed",
 ]  # fmt: skip
 
 _AREAS: Final = (
@@ -89,18 +94,40 @@ _BY_ALIAS: Final = {
 _SPLIT: Final = tuple((alias, row) for row in ROWS for alias in row.aliases if alias.attributes)
 
 
-def find(name: str, scope: Scope | None = None) -> Metric | None:
-    """The row of a full name or an alias, or of a short name within `scope`; `None` if no row has it.
+def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Metric | None:
+    """The row of a full name, or of a short name or an alias within `scope`; `None` if no row has it.
 
-    Without a scope, an alias that rows of several scopes have means none of them.
+    Of the policy every spelling counts that `overwatch catalog show` knows, and a word that the users of a
+    preset mean otherwise is theirs under that `preset`. Without a scope, an alias that rows of several scopes
+    have means none of them.
     """
     row = BY_NAME.get(name)
     if row is None and scope is not None:
+        name = WORDS.get(preset or "", {}).get(name, name) if scope is Scope.POLICY else name
         row = _BY_SHORT.get((scope, name)) or _BY_ALIAS.get((scope, name))
-    if row is None and scope is None:
+        return _loosely(name) if row is None and scope is Scope.POLICY else row
+    if row is None:
         meant = [found for one in Scope if (found := _BY_ALIAS.get((one, name))) is not None]
         row = meant[0] if len(meant) == 1 else None
     return row
+
+
+@lru_cache(4096)
+def _loosely(name: str) -> Metric | None:
+    """The policy's row by a spelling that is no name of input: its Prometheus name, record or label."""
+    found = spelt(name, of_scope(Scope.POLICY))
+    return found[0] if len(found) == 1 else None
+
+
+def spellings(row: Metric) -> list[str]:
+    """Names of input of a row, the surest first."""
+    return [row.name, row.short, *(alias.name for alias in row.aliases)]
+
+
+def typed(row: Metric) -> str | None:
+    """A spelling of a row that Python takes as the name of an argument."""
+    plain = (alias.name for alias in row.aliases if alias.library is Library.PLAIN)
+    return next((word for word in (row.short, *plain) if word.isidentifier() and not iskeyword(word)), None)
 
 
 def find_split(name: str, attributes: Mapping[str, object]) -> Metric | None:

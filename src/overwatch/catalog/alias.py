@@ -42,7 +42,16 @@ class Library(Enum):
     VERL = "verl"
     NEMO_RL = "NeMo-RL"
     RLLIB = "RLlib"
+    TORCHRL = "TorchRL"
+    TIANSHOU = "Tianshou"
+    SKRL = "skrl"
+    RSL_RL = "rsl_rl"
+    RL_GAMES = "rl_games"
+    PUFFERLIB = "PufferLib"
+    SAMPLE_FACTORY = "Sample Factory"
     RL_DRAFT = "rl.* draft"
+    PLAIN = "by hand"
+    """What people write into a call of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,3 +101,13 @@ def draft(name: str, **attributes: str) -> Alias:
     """A metric of the `rl.*` draft; underscores in the keys of `attributes` stand for dots."""
     meant = {key.replace("_", "."): word for key, word in attributes.items()}
     return Alias(name=name, library=Library.RL_DRAFT, attributes=MappingProxyType(meant))
+
+
+def plain(*names: str) -> tuple[Alias, ...]:
+    """Words that people write by hand; without an estimator, which the word does not say."""
+    return tuple(Alias(name=name, library=Library.PLAIN) for name in names)
+
+
+def of(library: Library, *names: str, estimator: Estimator | None = None) -> tuple[Alias, ...]:
+    """Names that a library has for one row."""
+    return tuple(Alias(name=name, library=library, estimator=estimator) for name in names)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from overwatch.catalog.alias import Alias
-from overwatch.catalog.metric import Limit, Limits, Metric, Side
+from overwatch.catalog.metric import Limit, Limits, Metric, Scope, Side
 from overwatch.catalog.names import prometheus_name
 from overwatch.catalog.presets import PRESETS
+from overwatch.catalog.spelling import spelt
 
 SIGNS: Final = {Side.ABOVE: ">", Side.AT_OR_ABOVE: "≥", Side.BELOW: "<", Side.AT_OR_BELOW: "≤"}
 
@@ -82,11 +83,10 @@ def lookup(name: str, rows: Sequence[Metric]) -> tuple[Metric, ...]:
     """Rows that a word of any kind means: a name, short name, Prometheus name, alias, record or label."""
     wanted = name.strip()
     exact = tuple(row for row in rows if row.name == wanted)
-    return exact or tuple(
-        row
-        for row in rows
-        if wanted in _spellings(row) or wanted.upper() in row.tele or wanted.lower() == row.label.lower()
-    )
+    meant = {
+        row.name for scope in Scope for row in spelt(wanted, [row for row in rows if row.scope is scope])
+    }
+    return exact or tuple(row for row in rows if row.name in meant)
 
 
 def nearest(name: str, rows: Sequence[Metric]) -> list[str]:

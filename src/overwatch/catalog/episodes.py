@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import cleanrl, draft, rllib, sb3, trl, verl
+from overwatch.catalog.alias import Library, cleanrl, draft, of, plain, rllib, sb3, trl, verl
 from overwatch.catalog.metric import (
     Cadence,
     Direction,
@@ -34,6 +34,14 @@ ROWS: Final = (
             verl("response_length/mean"),
             rllib("env_runners/episode_len_mean"),
             draft("rl.environment.episode.length.mean"),
+            trl("train/completions/mean_length"),
+            *of(Library.TIANSHOU, "lens_stat/mean"),
+            *of(Library.SKRL, "Episode / Total timesteps (mean)"),
+            *of(Library.RSL_RL, "Train/mean_episode_length"),
+            *of(Library.RL_GAMES, "episode_lengths/step", "episode_lengths/iter"),
+            *of(Library.PUFFERLIB, "environment/episode_length"),
+            *of(Library.SAMPLE_FACTORY, "len/len"),
+            *plain("ep_len_mean", "ep_len", "episodic_length", "mean_episode_length", "episode_len_mean"),
         ),
         depends_on=("event:episode_ended",),
     ),

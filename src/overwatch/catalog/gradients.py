@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import nemo, rllib, sb3, verl
+from overwatch.catalog.alias import Library, cleanrl, nemo, of, plain, rllib, sb3, trl, verl
 from overwatch.catalog.metric import (
     Direction,
     Kind,
@@ -22,6 +22,30 @@ _PIPELINE: Final = "training pipeline"
 _STOP: Final = "stop; go back to the last good checkpoint with a lower learning rate"
 _SOME: Final = Limits(
     warning=Limit(side=Side.ABOVE, value=0.0), critical=Limit(side=Side.AT_OR_ABOVE, value=3.0)
+)
+
+ENTROPY_NATS: Final = _row(
+    name="overwatch.policy.entropy_nats",
+    short="entropy_nats",
+    unit="{nat}",
+    asks="How much does the policy still explore, in nats, where its maximum is not known?",
+    label="ent nat",
+    # Of a density it may be negative; what is low depends on the number of choices.
+    fmt="+.3f",
+    aliases=(
+        verl("actor/entropy"),
+        nemo("train/approx_entropy"),
+        rllib("learners/default_policy/entropy"),
+        cleanrl("losses/entropy"),
+        trl("train/entropy"),
+        trl("policy/entropy_avg"),
+        *of(Library.TIANSHOU, "ent_loss/mean"),
+        *of(Library.RSL_RL, "Loss/entropy"),
+        *of(Library.RL_GAMES, "losses/entropy"),
+        *of(Library.PUFFERLIB, "losses/entropy"),
+        *plain("policy_entropy", "mean_entropy"),
+    ),
+    comes_with="language-model trainers",
 )
 
 ROWS: Final = (
@@ -112,23 +136,11 @@ ROWS: Final = (
             sb3("train/loss"),
             nemo("train/loss"),
             rllib("learners/default_policy/total_loss"),
+            *of(Library.TIANSHOU, "loss/mean"),
+            *plain("loss"),
         ),
     ),
-    _row(
-        name="overwatch.policy.entropy_nats",
-        short="entropy_nats",
-        unit="{nat}",
-        asks="How much does the policy still explore, in nats, where its maximum is not known?",
-        label="ent nat",
-        # Of a density it may be negative; what is low depends on the number of choices.
-        fmt="+.3f",
-        aliases=(
-            verl("actor/entropy"),
-            nemo("train/approx_entropy"),
-            rllib("learners/default_policy/entropy"),
-        ),
-        comes_with="language-model trainers",
-    ),
+    ENTROPY_NATS,
     _row(
         name="overwatch.policy.action_std",
         short="action_std",
@@ -136,7 +148,11 @@ ROWS: Final = (
         asks="How wide does a policy of continuous actions still try, as its mean standard deviation?",
         label="act std",
         fmt=".3f",
-        aliases=(sb3("train/std"),),
+        aliases=(
+            sb3("train/std"),
+            *of(Library.SKRL, "Policy / Standard deviation"),
+            *of(Library.RSL_RL, "Policy/mean_std", "Policy/mean_noise_std"),
+        ),
     ),
     _row(
         name="overwatch.policy.clip_range",

@@ -44,7 +44,11 @@ ROWS: Final = (
         direction=Direction.DOWN,
         fmt=".0%",
         fix="allow longer answers, or make length cost something",
-        aliases=(trl("completions/clipped_ratio"), verl("response_length/clip_ratio")),
+        aliases=(
+            trl("completions/clipped_ratio"),
+            trl("train/completions/clipped_ratio"),
+            verl("response_length/clip_ratio"),
+        ),
     ),
     _row(
         name="overwatch.policy.sampler_weight",

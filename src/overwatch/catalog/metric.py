@@ -224,7 +224,7 @@ class Metric:
     since: str = "0.1"
     """First version of Overwatch that knows it."""
     comes_with: str | None = None
-    """The world or service that will tell it; `None` where something tells it today."""
+    """What is to emit it and is not there; `None` where something emits it today."""
 
     def limits_for(self, preset: str) -> Limits:
         """Limits under `preset`; a preset without its own uses the row's."""

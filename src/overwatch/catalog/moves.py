@@ -6,7 +6,18 @@ KL, clip fraction and entropy, which everybody tells, stand in `policy`. One val
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import Estimator, Moment, draft, nemo, trl, verl
+from overwatch.catalog.alias import (
+    Estimator,
+    Library,
+    Moment,
+    cleanrl,
+    draft,
+    nemo,
+    of,
+    plain,
+    trl,
+    verl,
+)
 from overwatch.catalog.metric import (
     NO_LIMITS,
     Direction,
@@ -95,7 +106,12 @@ KL_K1: Final = _row(
     mean_of=10,
     fix="lower the learning rate or the number of epochs",
     # Not of who tells a better estimate beside it: one move is not judged twice.
-    aliases=(verl("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),),
+    aliases=(
+        verl("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),
+        cleanrl("losses/old_approx_kl", Estimator.K1, Moment.LAST_MINIBATCH),
+        *of(Library.TORCHRL, "kl_approx", estimator=Estimator.K1),
+        *plain("old_approx_kl"),
+    ),
     estimator=Estimator.K1,
     comes_with="language-model trainers",
 )
@@ -112,7 +128,7 @@ KL_REFERENCE: Final = _row(
     fix="raise the weight of the divergence from the reference model",
     aliases=(
         trl("objective/kl", Estimator.K1, Moment.BATCH),
-        # Not its bare `kl`: from anybody else that is KL.
+        # Its bare `kl` is this under preset `grpo` alone: from anybody else it is KL.
         trl("train/kl", Estimator.K3, Moment.BATCH),
         verl("actor/kl_loss", None, Moment.ALL_EPOCHS),
         nemo("train/kl_penalty", Estimator.K3, Moment.ALL_EPOCHS),
@@ -158,7 +174,7 @@ CLIP_UP: Final = _row(
     presets={"esper": above(0.3, 0.5, at=True)},
     direction=Direction.DOWN,
     tele=("TELE-135",),
-    aliases=(trl("clip_ratio/high_mean"),),
+    aliases=(trl("clip_ratio/high_mean"), trl("train/clip_ratio/high_mean")),
     feeds=("field:policy",),
     comes_with=_PIPELINE,
 )
@@ -172,7 +188,7 @@ CLIP_DOWN: Final = _row(
     presets={"esper": above(0.15, 0.30, at=True)},
     direction=Direction.DOWN,
     tele=("TELE-136",),
-    aliases=(trl("clip_ratio/low_mean"),),
+    aliases=(trl("clip_ratio/low_mean"), trl("train/clip_ratio/low_mean")),
     comes_with=_PIPELINE,
 )
 

@@ -6,7 +6,21 @@ KL limits (TELE-110) hold in every preset.
 
 from typing import Final
 
-from overwatch.catalog.alias import Estimator, Moment, cleanrl, draft, nemo, rllib, sb3, trl, verl
+from overwatch.catalog.alias import (
+    Alias,
+    Estimator,
+    Library,
+    Moment,
+    cleanrl,
+    draft,
+    nemo,
+    of,
+    plain,
+    rllib,
+    sb3,
+    trl,
+    verl,
+)
 from overwatch.catalog.metric import (
     NO_LIMITS,
     Audience,
@@ -40,7 +54,9 @@ KL: Final = Metric(
         cleanrl("approx_kl", Estimator.K3, Moment.LAST_MINIBATCH),
         trl("policy/approxkl_avg", Estimator.K2, Moment.ALL_EPOCHS),
         rllib("learners/default_policy/mean_kl_loss", Estimator.EXACT, Moment.ALL_EPOCHS),
+        Alias(name="info/kl", library=Library.RL_GAMES, estimator=Estimator.EXACT, moment=Moment.ALL_EPOCHS),
         draft("rl.train.kl_divergence"),
+        *plain("kl", "approxkl", "mean_kl", "kl_mean", "policy_kl"),
     ),
     estimator=Estimator.K3,
     moment=Moment.LAST_EPOCH,
@@ -64,6 +80,8 @@ ENTROPY: Final = Metric(
     suffix="max",
     fix="raise the entropy coefficient or lower the learning rate",
     tele=("TELE-120",),
+    # A library's own name is that of nats: see `entropy_nats`.
+    aliases=plain("entropy_relative", "relative_entropy", "normalized_entropy", "entropy_share"),
     audience=tuple(Audience),
     feeds=("finding:converged", "finding:policy-collapse", "field:verdict"),
 )
@@ -86,7 +104,9 @@ CLIP_FRACTION: Final = Metric(
         cleanrl("losses/clipfrac"),
         trl("policy/clipfrac_avg"),
         trl("clip_ratio/region_mean"),
+        trl("train/clip_ratio/region_mean"),
         verl("actor/pg_clipfrac"),
+        *plain("clipfrac", "clip_frac"),
     ),
     feeds=("finding:policy-collapse",),
 )
@@ -113,6 +133,7 @@ EXPLAINED_VARIANCE: Final = Metric(
         cleanrl("losses/explained_variance"),
         verl("critic/vf_explained_var"),
         rllib("learners/default_policy/vf_explained_var"),
+        *plain("explained_var"),
     ),
     feeds=("finding:policy-collapse",),
 )
@@ -137,6 +158,7 @@ GRAD_NORM: Final = Metric(
         verl("actor/grad_norm"),
         nemo("train/grad_norm"),
         rllib("learners/default_policy/gradients_default_optimizer_global_norm"),
+        *plain("gradient_norm", "global_grad_norm"),
     ),
     feeds=("finding:policy-collapse",),
 )
@@ -174,6 +196,9 @@ LEARNING_RATE: Final = Metric(
         verl("actor/lr"),
         nemo("train/lr"),
         rllib("learners/default_policy/default_optimizer_learning_rate"),
+        *of(Library.SKRL, "Learning / Learning rate"),
+        *of(Library.RSL_RL, "Loss/learning_rate"),
+        *of(Library.RL_GAMES, "info/last_lr"),
     ),
 )
 
@@ -193,6 +218,15 @@ POLICY_LOSS: Final = Metric(
         trl("loss/policy_avg"),
         verl("actor/pg_loss"),
         rllib("learners/default_policy/policy_loss"),
+        sb3("train/actor_loss"),
+        cleanrl("losses/actor_loss"),
+        *of(Library.TORCHRL, "loss_objective", "loss_actor"),
+        *of(Library.TIANSHOU, "clip_loss/mean", "actor_loss/mean"),
+        *of(Library.SKRL, "Loss / Policy loss"),
+        *of(Library.RSL_RL, "Loss/surrogate"),
+        *of(Library.RL_GAMES, "losses/a_loss"),
+        *of(Library.SAMPLE_FACTORY, "train/policy_loss"),
+        *plain("pg_loss", "actor_loss"),
         draft("rl.train.loss", rl_loss_type="policy"),
     ),
 )
@@ -216,10 +250,25 @@ VALUE_LOSS: Final = Metric(
         trl("loss/value_avg"),
         verl("critic/vf_loss"),
         rllib("learners/default_policy/vf_loss"),
+        sb3("train/critic_loss"),
+        cleanrl("losses/qf_loss"),
+        cleanrl("losses/td_loss"),
+        *of(Library.TORCHRL, "loss_critic"),
+        *of(Library.TIANSHOU, "vf_loss/mean", "critic_loss/mean"),
+        *of(Library.SKRL, "Loss / Value loss", "Loss / Critic loss"),
+        *of(Library.RSL_RL, "Loss/value", "Loss/value_function"),
+        *of(Library.RL_GAMES, "losses/c_loss"),
+        *plain("critic_loss", "v_loss", "vf_loss"),
         draft("rl.train.loss", rl_loss_type="value"),
     ),
     feeds=("finding:policy-collapse",),
 )
+
+_RETURNS: Final = """
+return_ episode_return episodic_return mean_return return_mean avg_return average_return mean_episode_return
+episode_return_mean ep_return ep_ret ep_rew_mean ep_rew episode_reward episodic_reward mean_episode_reward
+mean_reward reward_mean avg_reward average_reward reward
+"""
 
 RETURN: Final = Metric(
     name="overwatch.policy.return",
@@ -237,10 +286,21 @@ RETURN: Final = Metric(
         sb3("rollout/ep_rew_mean"),
         cleanrl("charts/episodic_return"),
         trl("objective/scores"),
+        trl("objective/rlhf_reward"),
         verl("critic/score/mean"),
+        verl("critic/rewards/mean"),
         nemo("train/reward"),
         rllib("env_runners/episode_return_mean"),
+        rllib("episode_reward_mean"),
+        *of(Library.TIANSHOU, "returns_stat/mean"),
+        *of(Library.SKRL, "Reward / Total reward (mean)"),
+        *of(Library.RSL_RL, "Train/mean_reward"),
+        *of(Library.RL_GAMES, "rewards/step", "rewards/iter"),
+        *of(Library.PUFFERLIB, "environment/episode_return"),
+        *of(Library.SAMPLE_FACTORY, "reward/reward"),
         draft("rl.environment.reward.mean"),
+        # `return` is a keyword. An update has no last step, so its reward is what episodes earned.
+        *plain(*_RETURNS.split()),
     ),
     audience=tuple(Audience),
     depends_on=("event:episode_ended",),

@@ -1,6 +1,7 @@
 """The sets of limits that a run may be judged by; a row says which of them it differs in."""
 
 import difflib
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +16,9 @@ PRESETS: Final = MappingProxyType(
     }
 )
 """Name to what it is for. KL's limits are the same in all of them."""
+
+WORDS: Final[Mapping[str, Mapping[str, str]]] = {"grpo": {"kl": "kl_reference"}}
+"""Short names of the policy's rows that users of a preset mean by words which others mean otherwise."""
 
 
 ALGORITHMS: Final = MappingProxyType(

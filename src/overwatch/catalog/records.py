@@ -50,10 +50,11 @@ class Later:
 
 Place = InRow | InEvent | InField | Later
 
-_SEEDS: Final = "morphogenesis world"
+_HEADS: Final = "numbers of single heads of the policy"
+_HOST: Final = "host statistics of the morphogenesis world"
 _ATTRIBUTION: Final = "attribution in the morphogenesis world"
 _GOVERNOR: Final = "governor of the morphogenesis world"
-_COMPARISON: Final = "comparison of runs"
+_SCOREBOARD: Final = "scoreboard of many runs, which `overwatch compare` does not keep"
 
 ELSEWHERE: Final[Mapping[str, InEvent | InField | Later]] = MappingProxyType(
     {
@@ -71,13 +72,13 @@ ELSEWHERE: Final[Mapping[str, InEvent | InField | Later]] = MappingProxyType(
         "TELE-124": InField("policy.*.status", "entropy collapsed"),
         "TELE-133": InField("policy.*.history", "policy-loss history"),
         "TELE-134": InField("policy.*.history", "value-loss history"),
-        "TELE-151": Later(_SEEDS, "per-head ratio max"),
-        "TELE-170": Later(_SEEDS, "per-head entropy"),
+        "TELE-151": Later(_HEADS, "per-head ratio max"),
+        "TELE-170": Later(_HEADS, "per-head entropy"),
         "TELE-302": InEvent("non_finite_seen", "metric", "per-head NaN latch"),
         "TELE-303": InEvent("non_finite_seen", "metric", "per-head Inf latch"),
         "TELE-311": InField("policy.*.history", "gradient-norm history"),
-        "TELE-320": Later(_SEEDS, "per-head gradient norm"),
-        "TELE-321": Later(_SEEDS, "previous per-head norm"),
+        "TELE-320": Later(_HEADS, "per-head gradient norm"),
+        "TELE-321": Later(_HEADS, "previous per-head norm"),
         "TELE-500": InField("run.slots", "total slots"),
         "TELE-502": InField("aggregates.seed_census", "active seeds"),
         "TELE-503": InEvent("seed_stage_changed", "after", "seeds fossilised"),
@@ -108,27 +109,27 @@ ELSEWHERE: Final[Mapping[str, InEvent | InField | Later]] = MappingProxyType(
         "TELE-600": InEvent("non_finite_seen", "count", "observation NaN count"),
         "TELE-601": InEvent("non_finite_seen", "count", "observation Inf count"),
         "TELE-620": InField("aggregates.best", "best-run peak accuracy"),
-        "TELE-621": Later(_COMPARISON, "best-run final accuracy"),
-        "TELE-622": Later(_COMPARISON, "best-run trajectory"),
-        "TELE-623": Later(_COMPARISON, "best-run growth ratio"),
-        "TELE-624": Later(_COMPARISON, "best-run episode"),
-        "TELE-625": Later(_COMPARISON, "best-run peak epoch"),
-        "TELE-626": Later(_COMPARISON, "scoreboard best"),
-        "TELE-627": Later(_COMPARISON, "scoreboard mean of bests"),
-        "TELE-628": Later(_COMPARISON, "best-run fossilised"),
-        "TELE-629": Later(_COMPARISON, "best-run pruned"),
+        "TELE-621": Later(_SCOREBOARD, "best-run final accuracy"),
+        "TELE-622": Later(_SCOREBOARD, "best-run trajectory"),
+        "TELE-623": Later(_SCOREBOARD, "best-run growth ratio"),
+        "TELE-624": Later(_SCOREBOARD, "best-run episode"),
+        "TELE-625": Later(_SCOREBOARD, "best-run peak epoch"),
+        "TELE-626": Later(_SCOREBOARD, "scoreboard best"),
+        "TELE-627": Later(_SCOREBOARD, "scoreboard mean of bests"),
+        "TELE-628": Later(_SCOREBOARD, "best-run fossilised"),
+        "TELE-629": Later(_SCOREBOARD, "best-run pruned"),
         "TELE-630": InField("envs.*.status", "env status"),
         "TELE-631": InField("run.reward_mode", "env reward mode"),
         "TELE-632": Later(_GOVERNOR, "env rolled back"),
         "TELE-633": Later(_GOVERNOR, "rollback reason"),
         "TELE-634": InField("envs.*.stale", "env last update age"),
-        "TELE-636": Later(_SEEDS, "env best accuracy"),
-        "TELE-637": Later(_SEEDS, "epochs since improvement"),
+        "TELE-636": Later(_HOST, "env best accuracy"),
+        "TELE-637": Later(_HOST, "epochs since improvement"),
         "TELE-639": InField("detail.trends", "mean reward"),
-        "TELE-641": Later(_SEEDS, "host loss"),
+        "TELE-641": Later(_HOST, "host loss"),
         "TELE-642": InEvent("run_started", "config", "host parameters"),
-        "TELE-643": Later(_SEEDS, "fossilised parameters"),
-        "TELE-644": Later(_SEEDS, "growth ratio"),
+        "TELE-643": Later(_HOST, "fossilised parameters"),
+        "TELE-644": Later(_HOST, "growth ratio"),
         "TELE-645": InField("detail.actions", "action history"),
         "TELE-646": InField("detail.trends", "accuracy history"),
         "TELE-647": InField("detail.trends", "reward history"),

@@ -1,6 +1,7 @@
 """Rows about parts of the reward and the lifecycle of seeds, as means of an update.
 
-Told by worlds that grow a host. A reward's part is its mean over all steps of all envs of an update.
+Of worlds that grow a host. A reward's part is its mean over all steps of all envs of an update. The
+morphogenesis world here reports none of them: its reward is one number, and it sums up no seeds.
 """
 
 from functools import partial
@@ -19,8 +20,10 @@ from overwatch.catalog.metric import (
     below,
 )
 
-_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY, comes_with="morphogenesis world")
-_part = partial(_row, unit="{reward}", fmt="+.3f")
+_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
+_seeds = partial(_row, comes_with="seed statistics of the morphogenesis world")
+_shares = partial(_row, comes_with="reward parts of the morphogenesis world")
+_part = partial(_shares, unit="{reward}", fmt="+.3f")
 
 
 def _cost(critical: float) -> Limits:
@@ -85,7 +88,7 @@ ROWS: Final = (
         label="rw hind",
         tele=("TELE-659",),
     ),
-    _row(
+    _shares(
         name="overwatch.policy.scaffolds",
         short="scaffolds",
         unit="{seed}",
@@ -94,7 +97,7 @@ ROWS: Final = (
         fmt=".0f",
         tele=("TELE-660",),
     ),
-    _row(
+    _shares(
         name="overwatch.policy.scaffold_delay",
         short="scaffold_delay",
         unit="{step}",
@@ -127,7 +130,7 @@ ROWS: Final = (
         presets={"esper": _cost(-0.05)},
         tele=("TELE-664",),
     ),
-    _row(
+    _shares(
         name="overwatch.policy.shaping_share",
         short="shaping_share",
         unit="1",
@@ -144,7 +147,7 @@ ROWS: Final = (
         fix="a policy that lives on shaping learns the shaping: lower its weight",
         tele=("TELE-400",),
     ),
-    _row(
+    _shares(
         name="overwatch.policy.gaming_share",
         short="gaming_share",
         unit="1",
@@ -156,7 +159,7 @@ ROWS: Final = (
         fix="look at the envs that earn most: what do they do that the task does not want?",
         tele=("TELE-401",),
     ),
-    _row(
+    _seeds(
         name="overwatch.policy.hypervolume",
         short="hypervolume",
         unit="{volume}",
@@ -166,7 +169,7 @@ ROWS: Final = (
         non_finite=NonFinite.UNDEFINED,
         tele=("TELE-402",),
     ),
-    _row(
+    _seeds(
         name="overwatch.policy.germinations",
         short="germination_rate",
         unit="{seed}",
@@ -176,7 +179,7 @@ ROWS: Final = (
         tele=("TELE-506",),
         depends_on=("event:seed_stage_changed",),
     ),
-    _row(
+    _seeds(
         name="overwatch.policy.prunes",
         short="prune_rate",
         unit="{seed}",
@@ -191,7 +194,7 @@ ROWS: Final = (
         tele=("TELE-507",),
         depends_on=("event:seed_stage_changed",),
     ),
-    _row(
+    _seeds(
         name="overwatch.policy.fossils",
         short="fossilise_rate",
         unit="{seed}",
@@ -201,7 +204,7 @@ ROWS: Final = (
         tele=("TELE-508",),
         depends_on=("event:seed_stage_changed",),
     ),
-    _row(
+    _seeds(
         name="overwatch.policy.blend_success",
         short="blend_success",
         unit="1",
@@ -214,7 +217,7 @@ ROWS: Final = (
         tele=("TELE-512",),
         depends_on=("event:seed_stage_changed",),
     ),
-    _row(
+    _seeds(
         name="overwatch.policy.seed_lifespan",
         short="seed_lifespan",
         unit="{step}",

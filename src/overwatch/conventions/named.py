@@ -104,7 +104,7 @@ OPENTELEMETRY: Final = (
 ENTITY_EVENTS: Final = (
     _own(wire.ENTITY_TYPE, "string", "Type of the entity.", "overwatch.env"),
     _own(wire.ENTITY_ID, "any", "Attributes that identify the entity."),
-    _own("entity.description", "any", "Attributes that describe the entity."),
+    _own(wire.ENTITY_DESCRIPTION, "any", "Attributes that describe the entity."),
     _own(wire.ENTITY_INTERVAL, "int", "Seconds between two reports.", 60),
     _own(wire.ENTITY_REASON, "string", "Why the entity is no more.", "completed"),
 )

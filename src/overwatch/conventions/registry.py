@@ -129,7 +129,7 @@ def _metric(row: Metric) -> MetricDef:
 def _note(row: Metric) -> str:
     said = []
     if row.comes_with:
-        said.append(f"Told once the {row.comes_with} is there.")
+        said.append(f"Nothing here emits it yet: it comes with {row.comes_with}.")
     if row.scope in (Scope.ENV, Scope.SLOT):
         said.append("Overwatch's SDK tells it in `overwatch.measured` only; as a metric it is taken.")
     if row.estimator is not None:

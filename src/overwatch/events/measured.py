@@ -19,6 +19,9 @@ class Conflated(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements; the values told are those of the last."""
     first: int | None = None
     """Number of the first, as `Measured.index` is of the last."""
+    updates: int | None = None
+    """Policy updates that this record adds; absent in older recordings, where they are `n`. Updates with
+    several sets of names are one record for each set: the first counts them all, the others none."""
     low: dict[str, Column] = {}
     """Smallest finite values, of the rows that have limits."""
     high: dict[str, Column] = {}
@@ -41,6 +44,17 @@ class Measured(Fact, frozen=True, kw_only=True, tag="measured"):
     """Number of the update (scope policy) or of the env step (scopes env and slot)."""
     conflated: Conflated | None = None
     """Present when this stands for several measurements."""
+
+    def updates(self, before: int | None) -> int:
+        """How many updates this adds to a run whose newest update has the number `before`.
+
+        Measurements of one number that follow one another are one update.
+        """
+        many = self.conflated or Conflated(n=1, first=self.index, updates=1)
+        if many.updates is None:
+            return 0 if self.index is not None and self.index == before else max(many.n, 1)
+        again = many.first is not None and many.first == before
+        return max(many.updates - again, 0)
 
     def __post_init__(self) -> None:
         if len({*map(len, self.keys.values()), *map(len, self.values.values())}) > 1:

@@ -17,6 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+import overwatch
 from overwatch.events import (
     Column,
     EnvCrashed,
@@ -83,7 +84,9 @@ def request(records: Iterable[Record], resource: Mapping[str, Value]) -> bytes:
     groups = []
     for origin, same in groupby(records, key=lambda record: record.origin):
         scope_logs = ScopeLogs(
-            scope=InstrumentationScope(name=wire.OURS), log_records=[log_record(record) for record in same]
+            scope=InstrumentationScope(name=wire.OURS, version=overwatch.__version__),
+            log_records=[log_record(record) for record in same],
+            schema_url=wire.SCHEMA_URL,
         )
         attributes = to_pairs({**origin_attributes(origin), **resource})
         groups.append(ResourceLogs(resource=Resource(attributes=attributes), scope_logs=[scope_logs]))

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from overwatch.catalog import BY_NAME, Limit, NonFinite
+from overwatch.catalog import BY_NAME, Limit, NonFinite, Scope
 from overwatch.events import Column, Conflated, Measured
 
 Rows = npt.NDArray[np.intp]
@@ -25,7 +25,7 @@ def fold(events: Sequence[Measured]) -> list[tuple[int, Measured]]:
 
     Measurements that do not fit together are all left.
     """
-    if len(events) < 2:
+    if len(events) < 2 or not events[0].values:
         return list(enumerate(events))
     table = _Table(events)
     if not table.fits:
@@ -135,8 +135,9 @@ def _stand_in(
             low[name] = Column.of(least[rows[mine]].astype(dtype))
             high[name] = Column.of(most[rows[mine]].astype(dtype))
     warnings, criticals = _breaches(table.events) if counts else ({}, {})
+    first, updates = _numbers(table.events)
     many = Conflated(
-        n=n, first=_first(table.events), low=low, high=high, warnings=warnings, criticals=criticals
+        n=n, first=first, updates=updates, low=low, high=high, warnings=warnings, criticals=criticals
     )
     return msgspec.structs.replace(event, conflated=many)
 
@@ -145,8 +146,21 @@ def _taken(column: Column, mine: np.ndarray) -> Column:
     return Column(dtype=column.dtype, data=column.array()[mine].tobytes(), labels=column.labels)
 
 
+def _numbers(events: Sequence[Measured]) -> tuple[int | None, int | None]:
+    """The number of the first measurement; of the policy's also how many updates they are."""
+    if events[0].scope is not Scope.POLICY:
+        return _first(events), None
+    before, updates = None, 0
+    for event in events:
+        more = event.updates(before)
+        updates += more
+        before = event.index if more else before
+    many = events[0].conflated
+    return events[0].index if many is None else many.first, updates
+
+
 def _first(events: Sequence[Measured]) -> int | None:
-    """The number of the first measurement."""
+    """The number of the first measurement that has one."""
     for event in events:
         if event.conflated is not None and event.conflated.first is not None:
             return event.conflated.first

@@ -150,6 +150,7 @@ class RecordTemplate:
         return Conflated(
             n=counts.get("n", known.n),
             first=counts.get("first", known.first),
+            updates=counts.get("updates", known.updates),
             low=known.low | {one.name: one.read(record) for one in holes.low},
             high=known.high | {one.name: one.read(record) for one in holes.high},
             warnings=known.warnings | {name: _whole(record, span) for name, span in holes.warnings},
@@ -219,7 +220,7 @@ def _place_part(slot: Slot, path: Path, event: Event, holes: _Holes) -> bool:
     if slot.kind is not Kind.WHOLE:
         return False
     span = (slot.start, slot.stop)
-    if path[1:] in (("n",), ("first",)):
+    if path[1:] in (("n",), ("first",), ("updates",)):
         holes.counts.append((path[1], span))
     elif len(path) == 3 and path[1] in ("warnings", "criticals"):
         (holes.warnings if path[1] == "warnings" else holes.criticals).append((path[2], span))

@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+import overwatch
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
@@ -63,6 +64,8 @@ OURS: Final = "overwatch"
 EVENT_NAME: Final = "event.name"
 """Where producers of before OTLP 1.6 say the name of an event."""
 EVENT_PREFIX: Final = "overwatch."
+SCHEMA_URL: Final = f"https://overwatch.dev/schemas/{overwatch.__version__}"
+"""Where the names of this version are defined; see `otel/registry/manifest.yaml`."""
 ENTITY_DELETE: Final = "entity.delete"
 ENTITY_STATE: Final = "entity.state"
 ENTITY_EVENTS: Final = frozenset({ENTITY_STATE, ENTITY_DELETE})
@@ -70,6 +73,7 @@ ENTITY_REASON: Final = "entity.delete.reason"
 ENTITY_INTERVAL: Final = "entity.report.interval"
 ENTITY_TYPE: Final = "entity.type"
 ENTITY_ID: Final = "entity.id"
+ENTITY_DESCRIPTION: Final = "entity.description"
 ENV_ENTITY: Final = "overwatch.env"
 RUN_ENTITY: Final = "overwatch.run"
 KNOWN_ENTITIES: Final = frozenset({ENV_ENTITY, RUN_ENTITY, "overwatch.slot", "overwatch.gpu"})

@@ -5,7 +5,19 @@ from typing import Final
 
 import msgspec
 
-from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Direction, Limit, Limits, Metric, Scope, Side, of_scope
+from overwatch.catalog import (
+    BY_NAME,
+    CUSTOM_PREFIX,
+    NO_LIMITS,
+    Direction,
+    Limit,
+    Limits,
+    Metric,
+    Scope,
+    Side,
+    of_scope,
+)
+from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.policy import ENTROPY
 from overwatch.diagnose import Judged
 from overwatch.events.adding import added
@@ -19,6 +31,7 @@ from overwatch.state.run import RunState
 
 SHARES: Final = ("1", "{variance}", "{correlation}")
 """Units of what is at most 1, and best there."""
+NATS: Final = "nat"
 TREND_NEEDS: Final = 4
 TREND_RESIDUALS: Final = 2.0
 """A trend rises by more than this many times the scatter around it."""
@@ -67,10 +80,16 @@ def _reading(state: RunState, row: Metric, series: Series, tick: int) -> Reading
         scale=_scale(row, state.limits(row), series),
         spread=state.ranks.spread(row.name, series.value),
         label=row.label,
-        text=_text(series, row.fmt, row.suffix),
+        text=_text(series, *_shown(state, row)),
         warnings=series.warnings,
         criticals=series.criticals,
     )
+
+
+def _shown(state: RunState, row: Metric) -> tuple[str, str]:
+    """How a row's values are shown: format, and what stands behind."""
+    in_nats = row is ENTROPY and state.entropy_in_nats and state.limits(row) == NO_LIMITS
+    return (ENTROPY_NATS.fmt, NATS) if in_nats else (row.fmt, row.suffix)
 
 
 def _custom(short: str, series: Series, tick: int) -> Reading:

@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
-from overwatch.catalog import BY_NAME, Scope, find
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, NO_LIMITS, Scope, find
 from overwatch.catalog.durations import duration
+from overwatch.catalog.policy import RETURN
 from overwatch.catalog.runbooks import PAGE, has_runbook
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.converged import WARM_UP_UPDATES, is_warm
@@ -22,6 +23,10 @@ CAUSES: Final = 3
 CAUSE_CELLS: Final = 45
 ALONE_CELLS: Final = 90
 """Room of a cause that is the only one."""
+FEW_UPDATES: Final = 3
+"""Updates after which what matters has come, if it comes at all."""
+NAMED: Final = 4
+"""Names that a verdict lists."""
 GAP: Final = "no alarm is raised for the gap itself"
 _RANK: Final = {"critical": 0, "warning": 1, "info": 2}
 
@@ -83,6 +88,9 @@ def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int
         return _at_the_end(state, judged, open_now, counts)
     if not open_now and seen:
         return Verdict(severity="ok", text=f"nothing new; {seen} acknowledged")
+    unjudged = _unjudged(state) if not open_now and judged.link.state != "ended" else None
+    if unjudged is not None:
+        return Verdict(severity="info", text=unjudged)
     if not open_now:
         warming = not is_warm(state)
         return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)
@@ -198,6 +206,23 @@ def _policy_cause(state: RunState, short: str) -> str:
         side = "above" if series.value >= judgement.threshold else "below"
         return f"{row.label} {value}{arrow} {side} {judgement.threshold:.3g}"
     return short
+
+
+def _unjudged(state: RunState) -> str | None:
+    """What to send, where updates brought nothing that says how the policy is; `None` where it is judged.
+
+    Returns that envs or episodes report, and every row with limits, say something.
+    """
+    if state.updates < FEW_UPDATES or state.envs.episodes[: state.envs.n].any():
+        return None
+    rows = [(name, BY_NAME.get(name)) for name in state.policy]
+    if any(row is not None and (row is RETURN or state.limits(row) != NO_LIMITS) for _, row in rows):
+        return None
+    names = sorted(name.removeprefix(CUSTOM_PREFIX) if row is None else row.short for name, row in rows)
+    told = ", ".join(safe(name) for name in names[:NAMED])
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    received = f"; received only {told}{more}" if names else ""
+    return f"nothing to judge yet: send return_ and kl_divergence, or what your library calls them{received}"
 
 
 def _healthy(state: RunState, judged: Judged) -> str:

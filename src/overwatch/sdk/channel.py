@@ -13,13 +13,14 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
-from overwatch.catalog import CUSTOM_PREFIX, Scope, find, of_scope
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Metric, Scope, find, of_scope, spellings, typed
+from overwatch.catalog.presets import DEFAULT
 from overwatch.events import Column, Measured, RunFinished
 from overwatch.sdk import exits
 from overwatch.sdk.device import DeviceValues
@@ -53,6 +54,8 @@ FORKED: Final = "forked"
 
 P = ParamSpec("P")
 C = TypeVar("C", bound="Channel")
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +109,10 @@ def guarded(method: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C
 class Channel:
     """A run's way out. A channel without a link takes everything and sends nothing."""
 
-    def __init__(self, run_id: str, link: Link | None, n_envs: int | None = None) -> None:
+    def __init__(
+        self, run_id: str, link: Link | None, n_envs: int | None = None, preset: str = DEFAULT
+    ) -> None:
+        self._preset = preset
         self.run_id = run_id
         """The run's id, shared by all of its processes."""
         self._link = link
@@ -185,8 +191,10 @@ class Channel:
         def arrived(arrays: "dict[str, np.ndarray]") -> None:
             late = {}
             for name, array in arrays.items():
-                whole = array if len(array) == rows else array.repeat(rows)
-                late[name] = Column.of(whole)
+                if len(array) not in (1, rows):
+                    self._refuse(name, RefusedError(f"{len(array)} values for {rows} rows"))
+                    continue
+                late[name] = Column.of(array if len(array) == rows else array.repeat(rows))
             tell({**values.columns, **late})
 
         self._device.offer_columns(values.late, arrived)
@@ -200,6 +208,16 @@ class Channel:
             return
         plain = {name: value if is_tensor(value) else number(value) for name, value in values.items()}
         self._device.offer(cast("Mapping[str, Tensor | float]", plain), tell)
+
+    def _maybe(self, name: str, take: Callable[[T], V], value: T | None) -> V | None:
+        """What an optional value comes to; absent where it cannot be taken, which is counted."""
+        if value is None:
+            return None
+        try:
+            return take(value)
+        except RefusedError as error:
+            self._refuse(name, error)
+            return None
 
     def _rows(self, env_id: Numbers | None, columns: Mapping[str, Numbers]) -> int:
         if env_id is not None:
@@ -228,9 +246,31 @@ class Channel:
         return self._custom_name(name) if row is None else row.name
 
     def _policy_name(self, name: str) -> str:
-        row = find(name, Scope.POLICY)
+        row = find(name, Scope.POLICY, self._preset)
         full = self._names[name] = self._custom_name(name) if row is None else row.name
+        if row is not None and name not in spellings(row):
+            self._say(f"loose {name}", f"{name!r} is taken as {row.short!r}: sent as {full}")
         return full
+
+    def _policy_names(self, names: Iterable[str]) -> dict[str, str]:
+        """The full name of each; of several spellings of one row the others than the surest are custom."""
+        found: dict[str, str] = {}
+        taken: dict[str, str] = {}
+        for name in names:
+            try:
+                full = self._names.get(name) or self._policy_name(name)
+                other = taken.setdefault(full, name)
+                if other != name:
+                    if full not in BY_NAME:
+                        raise RefusedError(f"{other!r} is the same custom number")  # noqa: TRY301
+                    taken[full] = _surer(BY_NAME[full], other, name)
+                    apart = name if taken[full] == other else other
+                    found[apart] = self._custom_name(apart)
+                    self._say(f"twice {apart}", f"{apart!r} is sent as {found[apart]}: {full} has a value")
+                found[taken[full]] = full
+            except RefusedError as error:
+                self._refuse(name, error)
+        return found
 
     def _custom_name(self, name: str) -> str:
         """The full name of a number that no row knows; raises `RefusedError` when there are too many."""
@@ -240,12 +280,10 @@ class Channel:
         if len(self._custom) >= MAX_CUSTOM:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
-        close = difflib.get_close_matches(name, self._names, n=1, cutoff=0.8)
-        if close and self._names[close[0]] != full != name:
-            self._say(
-                "close name",
-                f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}",
-            )
+        close = difflib.get_close_matches(name.rpartition("/")[2], _TYPED, n=1, cutoff=0.8)
+        if close and not name.startswith(CUSTOM_PREFIX):
+            said = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
+            self._say(f"close name {name}", said)
         return full
 
     def _refuse(self, name: str, error: RefusedError) -> None:
@@ -371,6 +409,8 @@ class Channel:
         self._close(EXIT_S, of_error(error))
 
 
+_TYPED: Final = [word for row in of_scope(Scope.POLICY) if (word := typed(row)) is not None]
+"""What is proposed instead of a name that no row has: it can be written as the name of an argument."""
 _OPEN: Final[set[Channel]] = set()
 """Runs that are not closed; kept alive so that the exit closes them."""
 
@@ -378,6 +418,12 @@ _OPEN: Final[set[Channel]] = set()
 def _close_all(way_out: Ending) -> None:
     for run in list(_OPEN):
         run._leave(way_out)  # noqa: SLF001 the module's own class
+
+
+def _surer(row: Metric, *names: str) -> str:
+    """Of two spellings of a row the one that leaves less doubt."""
+    known = spellings(row)
+    return min(names, key=lambda name: known.index(name) if name in known else len(known))
 
 
 @atexit.register

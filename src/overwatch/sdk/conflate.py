@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple, assert_never
 
 import msgspec
@@ -49,6 +50,29 @@ class Span:
         return cls(low=low, high=high, n=n, last=last, nan=nan, inf=inf, values=values)
 
 
+class Count(NamedTuple):
+    """How many updates: those of one number that follow one another are one."""
+
+    n: int
+    first: int | None
+    """Number of the first; `None` where it has none."""
+    last: int | None
+
+    @classmethod
+    def of(cls, indices: Sequence[int | None]) -> "Count":
+        """Of calls with these numbers, at least one, in their order."""
+        again = sum(index is not None and index == before for before, index in pairwise(indices))
+        return cls(len(indices) - again, indices[0], indices[-1])
+
+    def then(self, more: "Count") -> "Count":
+        """These, and those that follow."""
+        again = self.n > 0 and more.first is not None and more.first == self.last
+        return Count(self.n + more.n - again, more.first if not self.n else self.first, more.last)
+
+
+NO_UPDATES: Final = Count(0, None, None)
+
+
 class Series(msgspec.Struct, kw_only=True):
     """What is kept of one name."""
 
@@ -68,28 +92,34 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
     """Several policy updates as one."""
 
     n: int
-    """Updates."""
+    """Calls."""
     at: int
     """Time of the last, Unix nanoseconds."""
     index: int | None = None
     """Number of the last."""
+    first: int | None = None
+    """Number of the first."""
+    updates: int | None = None
+    """Where they are not `n`."""
     values: dict[str, Series]
 
     def events(self) -> Iterator[Measured | NonFiniteSeen]:
         """As the tower takes them: one measurement for each set of names that came equally often.
 
-        The last value of each name is in a measurement, also when it is not finite; those before it that
-        were not finite and had to be are told one fact a name.
+        The first counts all updates, the others none. The last value of each name is in a measurement, also
+        when it is not finite; those before it that were not finite and had to be are told one fact a name.
         """
-        for n in sorted({series.n for series in self.values.values()}, reverse=True):
+        count = Count(self.n if self.updates is None else self.updates, self.first, self.index)
+        for n in sorted({series.n for series in self.values.values()}, reverse=True) or [self.n]:
             names = {name: series for name, series in self.values.items() if series.n == n}
             yield Measured(
                 at=self.at,
                 scope=Scope.POLICY,
                 values=scalars({name: series.last for name, series in names.items()}),
                 index=self.index,
-                conflated=_conflated(n, names) if n > 1 else None,
+                conflated=None if n == count.n == 1 else _conflated(n, names, count),
             )
+            count = NO_UPDATES
         for name, series in self.values.items():
             row = BY_NAME.get(name)
             if row is not None and row.non_finite is NonFinite.CRITICAL:
@@ -103,10 +133,14 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
                 yield NonFiniteSeen(at=self.at, scope=Scope.POLICY, metric=name, kind=kind, count=count)
 
 
-def _conflated(n: int, names: Mapping[str, Series]) -> Conflated:
+def _conflated(n: int, names: Mapping[str, Series], count: Count) -> Conflated:
+    if n == 1:
+        return Conflated(n=1, first=count.first, updates=count.n)
     judged = {name: series for name, series in names.items() if _has_limits(BY_NAME.get(name))}
     return Conflated(
         n=n,
+        first=count.first,
+        updates=count.n,
         low={name: Column.scalar(s.low) for name, s in judged.items() if s.low is not None},
         high={name: Column.scalar(s.high) for name, s in judged.items() if s.high is not None},
         warnings={name: s.warnings for name, s in judged.items() if s.warnings},
@@ -147,20 +181,19 @@ class Conflator:
         self._levels: dict[str, _Levels] = {}
         self._values: dict[str, Series] = {}
         self._at = 0
-        self._index: int | None = None
+        self._count = NO_UPDATES
         self.n = 0
-        """Updates that wait to be taken."""
+        """Calls that wait to be taken."""
 
     def add(self, at: int, values: Mapping[str, float], index: int | None = None) -> None:
         """Fold in one update under full names; of more than `MAX_NAMES` names the rest is left out."""
-        self.add_many(at, tuple(values), [Span.of((value,)) for value in values.values()], index)
+        spans = [Span.of((value,)) for value in values.values()]
+        self.add_many(at, tuple(values), spans, Count(1, index, index))
 
-    def add_many(
-        self, at: int, names: Sequence[str], spans: Sequence[Span], index: int | None = None
-    ) -> None:
-        """Fold in updates that follow one another, a span a name; `at` and `index` are the last one's."""
+    def add_many(self, at: int, names: Sequence[str], spans: Sequence[Span], count: Count) -> None:
+        """Fold in updates that follow one another, a span a name; `at` is the last one's."""
         self.n += max((span.n for span in spans), default=1)
-        self._at, self._index = at, index
+        self._at, self._count = at, self._count.then(count)
         for name, span in zip(names, spans, strict=True):
             series = self._values.get(name)
             if series is None:
@@ -217,8 +250,11 @@ class Conflator:
         """Everything since the last time as one, `None` when there was nothing."""
         if not self.n:
             return None
-        folded = Folded(n=self.n, at=self._at, index=self._index, values=self._values)
-        self._values, self.n, self._index = {}, 0, None
+        count = self._count
+        folded = Folded(
+            n=self.n, at=self._at, index=count.last, first=count.first, updates=count.n, values=self._values
+        )
+        self._values, self.n, self._count = {}, 0, NO_UPDATES
         return folded
 
 

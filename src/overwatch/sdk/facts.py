@@ -7,6 +7,7 @@ import os
 import time
 import traceback as tracebacks
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from overwatch.catalog import Scope, Stage, find
@@ -62,9 +63,9 @@ class Facts(Channel):
             at=time.time_ns(),
             env_id=ids(env_id, rows),
             op=words(op, rows),
-            slot=None if slot is None else words(slot, rows),
-            blueprint=None if blueprint is None else words(blueprint, rows),
-            step=None if step is None else whole(step),
+            slot=self._maybe("slot", partial(words, rows=rows), slot),
+            blueprint=self._maybe("blueprint", partial(words, rows=rows), blueprint),
+            step=self._maybe("step", whole, step),
         )
         self._send(event)
 
@@ -93,8 +94,8 @@ class Facts(Channel):
             before=stage_of(before),
             after=stage_of(after),
             blueprint=maybe_text(blueprint),
-            alpha=None if alpha is None else number(alpha),
-            age=None if age is None else whole(age),
+            alpha=self._maybe("alpha", number, alpha),
+            age=self._maybe("age", whole, age),
             reason=maybe_text(reason),
             fields=text_fields(fields),
         )
@@ -122,9 +123,9 @@ class Facts(Channel):
             seed_id=text(seed_id),
             gate=text(gate),
             passed=bool(passed),
-            score=None if score is None else number(score),
-            checks_passed=tuple(text(check) for check in checks_passed),
-            checks_failed=tuple(text(check) for check in checks_failed),
+            score=self._maybe("score", number, score),
+            checks_passed=tuple(text(check) for check in checks_passed or ()),
+            checks_failed=tuple(text(check) for check in checks_failed or ()),
             message=maybe_text(message),
         )
         self._send(event)
@@ -139,14 +140,14 @@ class Facts(Channel):
         traceback: str | None = None,
     ) -> None:
         """An environment died; of an exception the traceback goes along."""
-        said = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+        said = f"{type(error).__name__}: {text(error)}" if isinstance(error, BaseException) else error
         if traceback is None and isinstance(error, BaseException) and error.__traceback__ is not None:
             traceback = "".join(tracebacks.format_exception(error))
         event = EnvCrashed(
             at=time.time_ns(),
             env_id=whole(env_id),
             error=text(said),
-            step=None if step is None else whole(step),
+            step=self._maybe("step", whole, step),
             traceback=maybe_text(traceback),
         )
         self._send(event)
@@ -226,9 +227,9 @@ class Facts(Channel):
         event = CheckpointSaved(
             at=time.time_ns(),
             path=text(os.fspath(path)),
-            update=self.last_update if update is None else whole(update),
-            size_bytes=None if size_bytes is None else whole(size_bytes),
-            duration_s=None if duration_s is None else number(duration_s),
+            update=self.last_update if update is None else self._maybe("update", whole, update),
+            size_bytes=self._maybe("size_bytes", whole, size_bytes),
+            duration_s=self._maybe("duration_s", number, duration_s),
         )
         self._send(event)
 
@@ -253,7 +254,7 @@ class Facts(Channel):
             severity=severity_of(severity),
             message=text(message),
             subsystem=text(subsystem),
-            env_id=None if env_id is None else whole(env_id),
+            env_id=self._maybe("env_id", whole, env_id),
             slot=maybe_text(slot),
             seed_id=maybe_text(seed_id),
             trace_id=maybe_text(trace_id),

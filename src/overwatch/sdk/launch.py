@@ -5,6 +5,7 @@ run speaks afterwards.
 """
 
 import logging
+import math
 import os
 import time
 import uuid
@@ -109,7 +110,7 @@ def begin(options: Options) -> Run:
     except (OSError, RuntimeError) as error:
         log.warning("telemetry is off: %s", error)
         return Run(run_id, None, n_envs)
-    return Run(run_id, link, n_envs)
+    return Run(run_id, link, n_envs, hello.started.judged_by)
 
 
 def _started(options: Options, who: identity.Identity) -> RunStarted:
@@ -137,8 +138,15 @@ def _started(options: Options, who: identity.Identity) -> RunStarted:
         attempt=who.attempt,
         group=who.group,
         env_offset=_env_offset(options, who),
-        config=identity.config_text(options.config),
+        config=_with_max_entropy(identity.config_text(options.config)),
     )
+
+
+def _with_max_entropy(config: dict[str, str]) -> dict[str, str]:
+    """The configuration with the entropy of a uniform choice in nats, where it counts the actions."""
+    counts = (config[name] for name in ("n_actions", "num_actions") if name in config)
+    count = next((int(word) for word in counts if word.isdecimal()), 0)
+    return {"max_entropy": repr(math.log(count))} | config if count > 1 else config
 
 
 def _wanted_preset(algo: str | None) -> str:

@@ -136,11 +136,11 @@ def _admit(torch: Any, dtypes: Mapping[object, bool], tensor: Any, shape: Shape)
 
 
 def _reshape(tensor: Any, shape: Shape) -> Any:
-    """A tensor of one element in the wanted dimensions; raises `RefusedError` for any other."""
+    """A tensor with the wanted dimensions, all others being 1; raises `RefusedError` for any other."""
     if shape is Shape.SCALARS and tensor.numel() == 1:
         return tensor.reshape(())
-    if shape is Shape.COLUMNS and not tensor.dim():
-        return tensor.reshape(1)
+    if shape is Shape.COLUMNS and tensor.numel() == (tensor.shape[0] if tensor.dim() else 1):
+        return tensor.reshape(-1)
     wanted = "one number" if shape is Shape.SCALARS else "a column of numbers"
     raise RefusedError(f"a tensor of shape {tuple(tensor.shape)} is not {wanted}")
 

@@ -8,8 +8,10 @@ not know OTLP; loads NumPy with the first column of many values.
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from overwatch.catalog import Scope, find
+from overwatch.catalog.presets import DEFAULT
 from overwatch.events import Column, EpisodeEnded, Measured, PhaseEnded, scalars
 from overwatch.sdk.channel import Values, guarded
 from overwatch.sdk.facts import Facts
@@ -37,8 +39,10 @@ from overwatch.sdk.values import (
 class Run(Facts):
     """One training process's part of a run. Made by `overwatch.sdk.start`."""
 
-    def __init__(self, run_id: str, link: Link | None, n_envs: int | None = None) -> None:
-        super().__init__(run_id, link, n_envs)
+    def __init__(
+        self, run_id: str, link: Link | None, n_envs: int | None = None, preset: str = DEFAULT
+    ) -> None:
+        super().__init__(run_id, link, n_envs, preset)
         self._fast: Fast | None = None
         self._fast_envs: FastColumns | None = None
         if link is not None and link.rings is not None:
@@ -101,13 +105,13 @@ class Run(Facts):
         """Any values, one by one; what cannot be taken is left out and counted."""
         at = time.time_ns()
         named: dict[str, Numeric | Tensor] = {}
-        for name, value in values.items():
+        for name, full in self._policy_names(values).items():
+            value = values[name]
             try:
-                known = self._names.get(name) or self._policy_name(name)
-                named[known] = value if is_tensor(value) else number(value)
+                named[full] = value if is_tensor(value) else number(value)
             except RefusedError as error:
                 self._refuse(name, error)
-        index = self._latest.update = None if update is None else whole(update)
+        index = self._latest.update = self._maybe("update", whole, update)
         self._numbers_when_there(named, lambda told: self._send(Told(at=at, values=told, index=index)))
         if self._device.waiting:
             self._shut()
@@ -137,9 +141,10 @@ class Run(Facts):
         rows = self._rows(env_id, columns)
         keys = {"env_id": self._first_envs(rows) if env_id is None else ids(env_id, rows)}
         values = self._columns(Scope.ENV, columns, rows)
-        if lane is not None:
-            values.columns["lane"] = words(lane, rows)
-        self._measured(Scope.ENV, keys, values, None if step is None else whole(step))
+        lanes = self._maybe("lane", partial(words, rows=rows), lane)
+        if lanes is not None:
+            values.columns["lane"] = lanes
+        self._measured(Scope.ENV, keys, values, self._maybe("step", whole, step))
 
     def _env_name(self, name: str) -> str:
         return self._full_name(name, Scope.ENV)
@@ -164,9 +169,10 @@ class Run(Facts):
         given = {"alpha": alpha, "age": age, **columns}
         values = self._columns(Scope.SLOT, {k: v for k, v in given.items() if v is not None}, rows)
         values.columns["overwatch.slot.stage"] = words(stage, rows)
-        if blueprint is not None:
-            values.columns["blueprint"] = words(blueprint, rows)
-        self._measured(Scope.SLOT, keys, values, None if step is None else whole(step))
+        blueprints = self._maybe("blueprint", partial(words, rows=rows), blueprint)
+        if blueprints is not None:
+            values.columns["blueprint"] = blueprints
+        self._measured(Scope.SLOT, keys, values, self._maybe("step", whole, step))
 
     @guarded
     def episodes(
@@ -181,9 +187,9 @@ class Run(Facts):
         rows, at = common_rows(env_id, episode_return), time.time_ns()
         envs = ids(env_id, rows)
         values = Values(rows)
-        for name, column in (("episode_return", episode_return), ("length", length), ("metric", metric)):
-            if column is not None:
-                values.add(name, column)
+        values.add("episode_return", episode_return)
+        for name, column in (("length", length), ("metric", metric)):
+            self._maybe(name, partial(values.add, name), column)
 
         def tell(columns: dict[str, Column]) -> None:
             self._send(EpisodeEnded(at=at, env_id=envs, **columns))
@@ -232,7 +238,7 @@ class Run(Facts):
 
     @guarded
     def _phase_ended(self, name: str, duration_s: float, update: int | None) -> None:
-        at, of = time.time_ns(), self.last_update if update is None else whole(update)
+        at, of = time.time_ns(), self.last_update if update is None else self._maybe("update", whole, update)
         self._send(PhaseEnded(at=at, phase=text(name), duration_s=duration_s, update=of))
 
 

@@ -20,8 +20,13 @@ class Loop(NamedTuple):
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-01"
 
 
-def loop_of(run_id: str, update: int) -> Loop:
-    """The turn of a run after it told this update.
+def unnumbered(count: int) -> str:
+    """What stands for the number of the newest update where it has none, or where there was none yet."""
+    return f"#{count}"
+
+
+def loop_of(run_id: str, update: int | str) -> Loop:
+    """The turn of a run that began with this update, its newest; or with so many, see `unnumbered`.
 
     >>> loop_of("run", 3).traceparent == loop_of("run", 3).traceparent != loop_of("run", 4).traceparent
     True

@@ -38,7 +38,7 @@ from overwatch.state.caps import source_of, within
 from overwatch.state.ending import end_of, holder_of
 from overwatch.state.feed import begin, entry_of, measured, score_text
 from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth
-from overwatch.state.measure import MARK_NS, codes, measure
+from overwatch.state.measure import MARK_NS, codes, hand_over, measure
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
@@ -46,6 +46,7 @@ from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
 from overwatch.state.sources import Source, source_key
 from overwatch.state.stops import settle_stops
+from overwatch.state.units import settle_unit, unit_line
 
 _SCOPES_APART: Final = (Scope.ENV, Scope.SLOT, Scope.GPU, Scope.HOST, Scope.TOWER)
 _APART: Final = (EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseEnded, LogLine)
@@ -129,10 +130,10 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _start(state, source, record.origin, event)
         case RunFinished():
             _finish(state, source, event)
-        case Measured(scope=Scope.POLICY) if not state.ranks.leads(source.rank):
+        case Measured(scope=Scope.POLICY) if not _leads(state, source.rank):
             state.ranks.aside(source.rank, event.values)
         case Measured():
-            measure(state, event, stamp, source.rank)
+            measure(state, _settled(state, event), stamp, source.rank)
             _note_lanes(state, source, event)
             _note_reader(state, record.origin, event)
             _note_drops(state, source, event)
@@ -164,6 +165,24 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             pass
         case _:
             assert_never(event)
+
+
+def _leads(state: RunState, rank: int) -> bool:
+    """Whether policy numbers of a rank are the run's; a lower rank than all before takes over from them."""
+    before = state.ranks.leader
+    is_leader = state.ranks.leads(rank)
+    if is_leader and before is not None and before != rank:
+        hand_over(state, before)
+    return is_leader
+
+
+def _settled(state: RunState, event: Measured) -> Measured:
+    """The measurement under the names of its units; the first that shows another unit has a line."""
+    known = state.entropy_in_nats
+    settled = settle_unit(state, event) if event.scope is Scope.POLICY else event
+    if state.entropy_in_nats and not known:
+        _note_line(state, unit_line(settled))
+    return settled
 
 
 def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from overwatch.catalog import KL, Metric
+from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.moves import KL_DRIFT, KL_JOINT, TRUST_REGION
-from overwatch.catalog.policy import GRAD_CLIPPED, GRAD_NORM
+from overwatch.catalog.policy import ENTROPY, GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Measured
 from overwatch.events.adding import added
 from overwatch.state.policy import new_series, observe, share_above
@@ -35,6 +36,10 @@ def _derived(state: RunState, event: Measured) -> Iterator[tuple[Metric, float]]
         norms, limit = state.policy.get(GRAD_NORM.name), state.declared("max_grad_norm")
         if limit is not None and norms is not None and norms.value is not None:
             yield GRAD_CLIPPED, share_above(norms, limit)
+    if ENTROPY_NATS.name in event.values:
+        nats, most = state.policy.get(ENTROPY_NATS.name), state.declared("max_entropy")
+        if most is not None and nats is not None and nats.value is not None and nats.value >= 0:
+            yield ENTROPY, min(nats.value / most, 1.0)
     if KL.name in event.values:
         newest = state.policy[KL.name].window.items[-SLOPE_OF:] if KL.name in state.policy else []
         if len(newest) >= SLOPE_NEEDS:

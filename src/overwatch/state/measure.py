@@ -72,8 +72,9 @@ def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
     derive(state, event, stamp)
     if not state.updates:
         state.pace.restart()
-    if event.index is None or event.index != state.update:
-        state.updates = counted(state.updates, 1 if event.conflated is None else max(event.conflated.n, 1))
+    more = event.updates(state.index)
+    if more:
+        state.updates, state.index = counted(state.updates, more), event.index
     state.update = state.updates if event.index is None else event.index
     if state.kl_rest is not None and KL.name in event.values:
         state.kl_rest.last = state.update
@@ -82,6 +83,15 @@ def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
         state.rhythms.setdefault(rank, Rhythm()).step(UPDATE, event.at)
     state.pace.note(event.at, (state.steps, state.updates), state.phases)
     state.last_update_at = max(state.last_update_at, event.at)
+
+
+def hand_over(state: RunState, before: int) -> None:
+    """Begin the policy's numbers and the count of updates anew: a rank lower than `before` leads now."""
+    for name in [name for name, row in BY_NAME.items() if row.scope is Scope.POLICY]:
+        series = state.policy.pop(name, None)
+        if series is not None and series.value is not None:
+            state.ranks.aside(before, {name: Column.scalar(series.value)})
+    state.updates, state.update, state.index, state.kl_rest = 0, None, None, None
 
 
 def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
@@ -99,7 +109,7 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
             continue
         series = state.policy.setdefault(name, new_series())
         limits = NO_LIMITS if row is None else state.limits(row)
-        if event.conflated is None:
+        if event.conflated is None or event.conflated.n <= 1:
             observe(series, row, limits, column.first())
             rest = None
         else:

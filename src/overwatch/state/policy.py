@@ -189,6 +189,12 @@ def forgive(series: Series) -> None:
     series.judgement = Judgement(Status.OK, judgement.limit, judgement.threshold)
 
 
+def unjudge(series: Series) -> None:
+    """Forget how the values so far were judged, because they were not what they were taken for."""
+    rebase(series)
+    series.warnings = series.criticals = 0
+
+
 def rebase(series: Series) -> None:
     """Forget what was best and usual, because the task is another one; what is shown stays."""
     series.highest = series.lowest = series.highest_level = None

@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from overwatch.catalog import Limits, Metric
+from overwatch.catalog import NO_LIMITS, Limits, Metric
 from overwatch.catalog.judging import declared, run_limits
+from overwatch.catalog.policy import ENTROPY
 from overwatch.catalog.presets import preset_for
 from overwatch.events import (
     CheckpointSaved,
@@ -141,8 +142,12 @@ class RunState(msgspec.Struct, kw_only=True):
     policy: dict[str, Series] = msgspec.field(default_factory=dict)
     """By full metric name."""
     update: int | None = None
+    index: int | None = None
+    """Number of the newest update, where its trainer gave one."""
     updates: int = 0
     last_update_at: int = 0
+    entropy_in_nats: bool = False
+    """Whether what is called `entropy` turned out to be no share."""
     episodes: int = 0
     steps: int = 0
     step_index: dict[int, int] = msgspec.field(default_factory=dict)
@@ -236,7 +241,12 @@ class RunState(msgspec.Struct, kw_only=True):
         self.lane_ids.call(lane_id, label, node, self.lane_names.codes)
 
     def limits(self, row: Metric) -> Limits:
-        """What judges a row in this run: its preset's limits; KL follows a target that the run declared."""
+        """What judges a row in this run: its preset's limits; KL follows a target that the run declared.
+
+        An entropy in nats of which no maximum is known is judged by nothing.
+        """
+        if row is ENTROPY and self.entropy_in_nats and self.declared("max_entropy") is None:
+            return NO_LIMITS
         return run_limits(row, self.preset, self.started.config if self.started else {})
 
     def declared(self, name: str) -> float | None:

@@ -6,8 +6,23 @@ import pytest
 import stable_baselines3
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from overwatch.catalog import KL, ROWS, Estimator, Library, Metric, Moment, Scope, find, find_split
+from overwatch.catalog import (
+    BY_NAME,
+    KL,
+    ROWS,
+    Estimator,
+    Library,
+    Metric,
+    Moment,
+    Scope,
+    find,
+    find_split,
+    prometheus_name,
+    spellings,
+    typed,
+)
 from overwatch.catalog.alias import Alias
+from overwatch.catalog.describe import lookup
 from overwatch.events import Column, Measured
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
@@ -37,7 +52,7 @@ def test_a_divergence_says_how_it_was_estimated(name: str, estimator: Estimator,
 def test_every_alias_of_a_divergence_names_its_estimator_or_stands_apart() -> None:
     """Whatever is judged as KL was estimated in a way that can be."""
     for alias in KL.aliases:
-        if alias.library is not Library.RL_DRAFT:
+        if alias.library not in (Library.RL_DRAFT, Library.PLAIN):
             assert alias.estimator in (Estimator.K2, Estimator.K3, Estimator.EXACT)
             assert alias.moment is not None
 
@@ -48,14 +63,13 @@ def test_a_divergence_from_a_reference_is_not_kl() -> None:
         row = find(name)
         assert row is not None
         assert row.short == "kl_reference"
-    assert find("kl", Scope.POLICY) is None
     k1 = find("actor/ppo_kl")
     assert k1 is not None
     assert (k1.short, k1.mean_of) == ("kl_k1", 10)
 
 
 def test_every_library_is_spelt() -> None:
-    """All seven have aliases."""
+    """Each has aliases."""
     assert {alias.library for row in ROWS for alias in row.aliases} == set(Library)
 
 
@@ -108,3 +122,67 @@ def test_the_installed_library_spells_them_so() -> None:
 
     assert len(spelt) > 8
     assert [name for name in spelt if f'"{name}"' not in source] == []
+
+
+def _spelt() -> list[str]:
+    """Every spelling of every row, of every kind."""
+    words = ((*spellings(row), prometheus_name(row), *row.tele, row.label, row.label.lower()) for row in ROWS)
+    return sorted({word for of_row in words for word in of_row})
+
+
+def test_what_the_catalogue_shows_is_what_an_update_lands_on() -> None:
+    """Of the policy, for every spelling there is; one of several rows is none of them for both."""
+    for word in _spelt():
+        if word in BY_NAME and BY_NAME[word].scope is not Scope.POLICY:
+            continue
+        shown = [row for row in lookup(word, ROWS) if row.scope is Scope.POLICY]
+        landed = find(word, Scope.POLICY)
+        assert landed is (shown[0] if len(shown) == 1 else None), word
+
+
+@pytest.mark.parametrize(
+    ("short", "words"),
+    [
+        ("return", "return_ episode_return mean_return ep_rew_mean reward_mean reward mean_reward"),
+        ("kl_divergence", "kl approx_kl info/kl"),
+        ("total_loss", "loss loss/mean"),
+        ("entropy", "entropy entropy_relative"),
+        ("entropy_nats", "losses/entropy train/entropy Loss/entropy ent_loss/mean policy/entropy_avg"),
+        ("kl_k1", "losses/old_approx_kl kl_approx"),
+        ("policy_loss", "losses/a_loss Loss/surrogate loss_objective train/policy_loss"),
+        ("value_loss", "losses/c_loss Loss/value loss_critic vf_loss/mean"),
+        ("return", "Train/mean_reward rewards/step returns_stat/mean reward/reward critic/rewards/mean"),
+        ("learning_rate", "info/last_lr Loss/learning_rate"),
+    ],
+)
+def test_what_libraries_and_people_write_is_known(short: str, words: str) -> None:
+    """Words that stand for one row, whoever writes them."""
+    for word in words.split():
+        row = find(word, Scope.POLICY)
+        assert row is not None, word
+        assert row.short == short
+
+
+def test_skrl_has_names_with_spaces() -> None:
+    """They are names of rows as well."""
+    names = ("Loss / Policy loss", "Reward / Total reward (mean)", "Learning / Learning rate")
+    found = [find(name, Scope.POLICY) for name in names]
+    assert [row and row.short for row in found] == ["policy_loss", "return", "learning_rate"]
+
+
+def test_a_bare_kl_of_a_language_model_is_that_of_the_reference() -> None:
+    """Under the preset whose users mean it so; from anybody else it is KL."""
+    reference = find("kl", Scope.POLICY, "grpo")
+    assert reference is not None
+    assert reference.short == "kl_reference"
+    assert find("kl", Scope.POLICY, "ppo") is KL
+
+
+def test_what_is_proposed_can_be_typed() -> None:
+    """`return` is a keyword: a row has a spelling that is none, if it has one that people write."""
+    row = find("return", Scope.POLICY)
+    assert row is not None
+    assert typed(row) == "return_"
+    for one in ROWS:
+        word = typed(one)
+        assert word is None or find(word, one.scope) is one

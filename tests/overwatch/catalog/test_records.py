@@ -25,3 +25,11 @@ def test_a_record_is_a_row_an_event_a_field_or_named_as_later() -> None:
 def test_the_record_of_the_seed_is_the_row_of_kl() -> None:
     """TELE-110 is KL, and something tells it today."""
     assert places(ROWS)["TELE-110"] == InRow(KL.name)
+
+
+def test_what_is_to_come_is_not_there() -> None:
+    """Nothing waits for a world or a command that exists; a part of one that does not is named as such."""
+    waits = {row.comes_with for row in ROWS} | {
+        place.comes_with for place in places(ROWS).values() if isinstance(place, Later)
+    }
+    assert not {"morphogenesis world", "comparison of runs"} & waits

@@ -206,3 +206,32 @@ def test_the_header_counts_the_envs_that_are_well() -> None:
     assert (finding.severity, finding.symptoms) == ("warning", 1)
     assert finding.message.startswith("1 of 16 envs degraded: env 5: ")
     assert "degraded" in later.verdict.text
+
+
+@pytest.mark.parametrize(
+    ("values", "is_judged"),
+    [
+        ({"mine": 1.0, "other": 2.0}, False),
+        ({"policy_loss": 0.1, "learning_rate": 1e-3, "entropy_nats": 1.0}, False),
+        ({"entropy": 2.3}, False),
+        ({"return": 1.0}, True),
+        ({"kl_divergence": 0.001}, True),
+        ({"mine": 1.0, "grad_norm": 0.1}, True),
+    ],
+)
+def test_a_policy_of_which_nothing_can_be_judged_is_not_called_healthy(
+    values: dict[str, float],
+    is_judged: bool,  # noqa: FBT001 a case
+) -> None:
+    """After a few updates the verdict names what to send and what came; one that can be judged is."""
+    events: list[Event] = [fakes.policy(START_NS + i, index=i, **values) for i in range(25)]
+    for told in (events[:3], events):
+        verdict = _shown(told, for_s=1).verdict
+        assert verdict.severity == ("ok" if is_judged else "info")
+        if not is_judged:
+            assert verdict.text.startswith("nothing to judge yet: send return_ and kl_divergence")
+            assert next(iter(values)) in verdict.text or "entropy_nats" in verdict.text
+            texts = {name: reading.text for name, reading in _shown(told, for_s=1).policy.items()}
+            assert texts["entropy"] == ("+2.300nat" if "entropy" in values else "–")
+    with_returns = [*events, fakes.ended(START_NS, [0], [1.0])]
+    assert _shown(with_returns, for_s=1).verdict.severity == "ok"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.events import Measured, NonFiniteSeen
-from overwatch.sdk.conflate import Conflator, Folded, Span
+from overwatch.sdk.conflate import Conflator, Count, Folded, Span
 
 KL = "overwatch.policy.kl_divergence"
 
@@ -69,7 +69,7 @@ def test_a_last_value_that_is_not_finite_is_left_to_its_measurement() -> None:
 
 
 def test_names_that_came_less_often_have_their_own_count() -> None:
-    """A name of one update in three does not count as three updates."""
+    """A name of one update in three does not count as three updates, nor as one more."""
     conflator = Conflator()
     conflator.add(1, {KL: 0.01})
     conflator.add(2, {KL: 0.01, "overwatch.custom.eval": 3.0})
@@ -79,8 +79,9 @@ def test_names_that_came_less_often_have_their_own_count() -> None:
     events = [event for event in found.events() if isinstance(event, Measured)]
     assert [(set(event.values), event.conflated and event.conflated.n) for event in events] == [
         ({KL}, 3),
-        ({"overwatch.custom.eval"}, None),
+        ({"overwatch.custom.eval"}, 1),
     ]
+    assert [event.updates(None) for event in events] == [3, 0]
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=50))
@@ -108,7 +109,8 @@ def test_updates_folded_together_are_as_those_folded_one_by_one(
     for start in range(0, len(rows), cut):
         part = rows[start : start + cut]
         last = start + len(part) - 1
-        many.add_many(last, names, [Span.of(column) for column in zip(*part, strict=True)], last)
+        spans = [Span.of(column) for column in zip(*part, strict=True)]
+        many.add_many(last, names, spans, Count(len(part), start, last))
     assert str(many.flush()) == str(single.flush())
 
 
@@ -116,7 +118,7 @@ def test_breaches_on_both_sides_are_counted() -> None:
     """A row that is healthy in between counts what is too low as well as what is too high."""
     conflator = Conflator("esper")
     span = Span.of((0.05, 0.3, 1.0, 2.5, 3.5))
-    conflator.add_many(1, ("overwatch.policy.advantage_std",), [span])
+    conflator.add_many(1, ("overwatch.policy.advantage_std",), [span], Count(5, None, None))
 
     folded = conflator.flush()
 

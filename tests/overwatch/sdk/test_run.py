@@ -8,6 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 import overwatch.sdk
 from overwatch.catalog import KL, Scope, Stage
@@ -30,6 +34,7 @@ from overwatch.events import (
     SeedStageChanged,
     Severity,
 )
+from overwatch.otlp import wire
 from tests.overwatch.sdk.sink import (
     Sink,
     attribute_count,
@@ -279,9 +284,6 @@ def test_a_nan_travels_as_it_is_and_as_a_fact(sink: Sink) -> None:
 
 def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     """Gauges under the catalogue's names without the non-finite ones, counters, a span a phase."""
-    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     run.update(kl_divergence=0.02, value_loss=math.nan)
     run.envs(step=1, reward=[1.0, 2.0])
@@ -307,10 +309,81 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     assert found["overwatch.run.non_finite"].sum.data_points[0].as_int == 1
     body = next(body for path, body in sink.bodies if path == "/v1/traces")
     spans = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
-    assert [span.name for span in spans] == ["gae", "rl.train", "rl.loop"]
+    assert [span.name for span in spans] == ["gae", "rl.loop", "rl.train", "rl.loop"]
     named = [(span.trace_id.hex(), span.span_id.hex()) for span in spans]
-    assert [(ended.trace_id, ended.span_id) for ended in sink.events(PhaseEnded)] == named[:2]
-    assert told == "00-{}-{}-01".format(*named[2])
+    assert [(ended.trace_id, ended.span_id) for ended in sink.events(PhaseEnded)] == named[::2]
+    assert told == "00-{}-{}-01".format(*named[3])
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 3), (None, None, None), (0, 2048, 4096)])
+def test_every_turn_is_a_trace_with_the_number_of_the_update_that_it_led_to(
+    sink: Sink, numbers: tuple[int | None, ...]
+) -> None:
+    """Also the first one; what has no number is counted. The turn that led to none bears none."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    for number in numbers:
+        for phase in ("collect", "learn"):
+            with run.phase(phase):
+                time.sleep(0.001)
+        run.update(update=number, kl_divergence=0.01)
+        assert run.flush(10.0)
+    with run.phase("checkpoint"):
+        pass
+    assert run.close(5.0).delivered
+    spans = [
+        span
+        for path, body in sink.bodies
+        if path == "/v1/traces"
+        for scope in ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans
+        for span in scope.spans
+    ]
+    loops = [span for span in spans if span.name == "rl.loop"]
+    told = [number if number is not None else place for place, number in enumerate(numbers, start=1)]
+    assert [_update_of(span) for span in loops] == [*told, None]
+    assert len({span.trace_id for span in loops}) == 4
+    for loop, names in zip(loops, [["rl.sample", "rl.train"]] * 3 + [["checkpoint"]], strict=True):
+        below = [span for span in spans if span.parent_span_id == loop.span_id]
+        assert [span.name for span in below] == names
+        assert {(span.trace_id, _update_of(span)) for span in below} == {(loop.trace_id, _update_of(loop))}
+
+
+def _update_of(span: Span) -> int | None:
+    return next((pair.value.int_value for pair in span.attributes if pair.key == "overwatch.update"), None)
+
+
+def test_every_signal_names_its_schema_and_version(sink: Sink) -> None:
+    """Logs, metrics and spans, on the resource and on the scope; a run is an entity once."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, task="ant", algo="ppo", run_id="r")
+    with run.phase("collect"):
+        pass
+    run.update(update=1, kl_divergence=0.01)
+    assert run.close(5.0).delivered
+    kinds = {
+        "/v1/logs": (ExportLogsServiceRequest, "resource_logs", "scope_logs"),
+        "/v1/metrics": (ExportMetricsServiceRequest, "resource_metrics", "scope_metrics"),
+        "/v1/traces": (ExportTraceServiceRequest, "resource_spans", "scope_spans"),
+    }
+    assert {path for path, _ in sink.bodies} == set(kinds)
+    states = []
+    for path, body in sink.bodies:
+        kind, resources, scopes = kinds[path]
+        for resource in getattr(kind.FromString(body), resources):
+            assert resource.schema_url == wire.SCHEMA_URL
+            for scope in getattr(resource, scopes):
+                assert (scope.schema_url, scope.scope.name) == (wire.SCHEMA_URL, "overwatch")
+                assert scope.scope.version == overwatch.__version__
+                records = getattr(scope, "log_records", ())
+                states += [one for one in records if one.event_name == wire.ENTITY_STATE]
+    (state,) = states
+    said = {pair.key: pair.value for pair in state.attributes}
+    assert said["entity.type"].string_value == "overwatch.run"
+    named, described = (
+        {one.key: one.value.string_value for one in said[key].kvlist_value.values}
+        for key in ("entity.id", "entity.description")
+    )
+    assert named == {"rl.run.id": "r"}
+    assert described == {"rl.environment.name": "ant", "rl.algorithm": "ppo"}
+    assert "overwatch.seq" not in said
 
 
 @pytest.mark.parametrize("state", ["dead", "silent"])

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -34,16 +36,86 @@ def test_numbers_of_every_kind_are_taken() -> None:
         np.array(1.0),
         np.array([1.0])[0],
         torch.tensor(1.0),
+        [1.0],
+        [[1]],
+        (np.array([1.0]),),
+        np.array([[1.0]]),
+        np.array([1], dtype=object),
+        np.mean(np.ones((4, 1)), axis=0),
+        np.ma.array([1.0]),
+        torch.tensor([[1.0]]),
+        Decimal(1),
+        Fraction(1),
+        np.longdouble(1),
     ):
         assert number(value) == 1.0
     assert math.isnan(number(math.nan))
 
 
-@pytest.mark.parametrize("value", ["1.0", b"1", None, [1.0], 10**400, object(), np.zeros(3), 1j, OnDevice()])
+class Raising:
+    """A value whose code raises something unforeseen, wherever it is asked."""
+
+    shape: tuple[int, ...]
+
+    def __getattr__(self, name: str) -> object:
+        raise ZeroDivisionError(name)
+
+    def __float__(self) -> float:
+        raise AssertionError("not now")
+
+    def __str__(self) -> str:
+        raise OSError("nor as text")
+
+
+class RaisingTextError(Exception):
+    """An error that cannot be put in words."""
+
+    def __str__(self) -> str:
+        raise KeyError("no words")
+
+
+class RaisingBoth:
+    """A value whose error raises as well."""
+
+    def __float__(self) -> float:
+        raise RaisingTextError
+
+
+NO_NUMBERS: list[object] = [
+    "1.0", b"1", None, [], [1.0, 2.0], ["1"], 10**400, object(), np.zeros(3), np.zeros((0, 1)), 1j, [1j],
+    np.complex64(1 + 2j), np.array([1j]), np.array([None]), np.array(["1"]), np.datetime64(1, "s"),
+    np.ma.masked, np.ma.array([1.0], mask=[True]), np.ma.array(1.0, mask=True), [np.ma.masked],
+    Decimal("sNaN"), Raising(), RaisingBoth(), OnDevice(),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
 def test_what_is_no_number_is_refused(value: object) -> None:
-    """Text, arrays, nothing, too large, on a device."""
+    """Text, several values, nothing, complex, masked, too large, on a device, raising; without a warning."""
     with pytest.raises(RefusedError):
         number(value)
+    with pytest.raises(RefusedError):
+        whole(value)
+    with pytest.raises(RefusedError):
+        numbers([0.5, value], 2)
+
+
+def test_whole_numbers_of_every_kind_are_taken() -> None:
+    """A whole float, NumPy's, tensors, of one element too."""
+    torch = pytest.importorskip("torch")
+    for value in (
+        2,
+        2.0,
+        np.int16(2),
+        np.float32(2),
+        np.array([2]),
+        torch.tensor(2),
+        torch.tensor([2.0]),
+        [2],
+    ):
+        assert (whole(value), type(whole(value))) == (2, int)
+    assert ids(np.array([0.0, 2.0]), 2).array().tolist() == [0, 2]
 
 
 def test_columns_of_every_kind_are_taken() -> None:
@@ -55,6 +127,9 @@ def test_columns_of_every_kind_are_taken() -> None:
     assert numbers(torch.tensor(expected, requires_grad=True), 3).array().tolist() == expected
     assert numbers(2.5, 3).array().tolist() == [2.5] * 3
     assert numbers([True, False], 2).array().tolist() == [1, 0]
+    assert numbers(np.array([[1.0], [2.0]]), 2).array().tolist() == [1.0, 2.0]
+    assert numbers([Decimal(1), Fraction(1, 2)], 2).array().tolist() == [1.0, 0.5]
+    assert numbers(np.array([1.5, 2], dtype=object), 2).array().tolist() == [1.5, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +142,12 @@ def test_columns_of_every_kind_are_taken() -> None:
         lambda: numbers(OnDevice(), 3),
         lambda: ids([0.5, 1.0, 2.0], 3),
         lambda: words(["a"], 3),
+        lambda: numbers(np.array([1j, 1]), 2),
+        lambda: numbers(np.ma.array([1.0, 2.0], mask=[False, True]), 2),
+        lambda: ids([2.0**60], 1),
         lambda: whole(1.5),
+        lambda: whole(math.nan),
+        lambda: whole(math.inf),
         lambda: whole(1 << 64),
     ],
 )

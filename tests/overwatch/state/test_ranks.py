@@ -1,5 +1,8 @@
 """Several ranks are one run."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from overwatch.events import Origin, Record, RunStarted
 from overwatch.state import RunState, apply, new_run
 from tests import fakes
@@ -50,3 +53,21 @@ def test_steps_of_all_ranks_add_up() -> None:
         for rank in (0, 1)
     ]
     assert _told(steps).steps == 16
+
+
+@given(st.permutations([0] * 6 + [1] * 6 + [2] * 6), st.sampled_from([None, 1]))
+def test_the_count_of_updates_is_that_of_the_lowest_rank_however_late_it_comes(
+    ranks: list[int], first: int | None
+) -> None:
+    """Updates that higher ranks reported before it are not the run's, and neither are their values."""
+    seen = dict.fromkeys(range(3), 0)
+    events: list[tuple[int, object]] = []
+    for rank in ranks:
+        seen[rank] += 1
+        index = None if first is None else seen[rank]
+        events.append((rank, fakes.policy(START_NS, index=index, kl_divergence=0.5 if rank else 0.001)))
+    state = _told(events)
+    assert state.updates == 6
+    series = state.policy["overwatch.policy.kl_divergence"]
+    assert (series.updates, series.criticals, series.highest) == (6, 0, 0.001)
+    assert state.ranks.spread("overwatch.policy.kl_divergence", series.value) == 0.499

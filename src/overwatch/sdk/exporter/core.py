@@ -120,6 +120,7 @@ class Exporter:
         self._items: list[Item] = []
         self._due = self._export_at = self._drops_at = time.monotonic()
         if not said:
+            self._station.describe(hello.started, hello.run_id)
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
             self._export()
         self._sampler = Sampler(hello.join or hello.run_id, self._say, trainer) if hello.sample else None

@@ -16,16 +16,17 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+import overwatch
 from overwatch.catalog import BY_NAME, Kind, Metric, Scope
 from overwatch.catalog.run import EPISODES, NON_FINITE, STEPS, UPDATES
 from overwatch.events import EpisodeEnded, Event, Measured, NonFiniteSeen
 from overwatch.journal import Signal
+from overwatch.otlp import wire
 from overwatch.sdk.exporter.loops import Loops
 from overwatch.sdk.exporter.spooling import MetricSpooler, SpanSpooler, Store
 
 INTERVAL_MS: Final = 2000
 _SCOPES: Final = frozenset({Scope.POLICY, Scope.GPU, Scope.HOST, Scope.RUN})
-_NAME: Final = "overwatch"
 
 
 class Instruments:
@@ -34,7 +35,7 @@ class Instruments:
     def __init__(self, resource: Resource, store: Store, wanted: Collection[Signal]) -> None:
         readers = [_reader(store)] if Signal.METRICS in wanted else []
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
-        self._meter = self._meters.get_meter(_NAME)
+        self._meter = self._meters.get_meter(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
         processor = BatchSpanProcessor(SpanSpooler(store)) if Signal.TRACES in wanted else None
         self.loops = Loops(resource, processor)
         """Its phases."""
@@ -59,6 +60,10 @@ class Instruments:
         elif isinstance(event, NonFiniteSeen):
             self._non_finite.add(max(event.count, 0))
 
+    def count_updates(self, more: int) -> None:
+        """Take how many updates there were since the last time."""
+        self._add(UPDATES, more)
+
     def flush(self, timeout_s: float) -> None:
         """The end: send what there is, for at most `timeout_s`."""
         self.loops.finish()
@@ -74,9 +79,7 @@ class Instruments:
                 self.late += 1
 
     def _measured(self, event: Measured) -> None:
-        if event.scope is Scope.POLICY:
-            self._add(UPDATES, 1 if event.conflated is None else event.conflated.n)
-        elif event.scope is Scope.ENV and event.index is not None:
+        if event.scope is Scope.ENV and event.index is not None:
             first = event.index if event.conflated is None else event.conflated.first
             before = (event.index if first is None else first) - 1 if self._step is None else self._step
             self._step = max(event.index, before)

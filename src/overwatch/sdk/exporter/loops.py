@@ -1,11 +1,13 @@
 """The phases of a run as spans: below the turn of the training loop that they belong to.
 
-Rules: a turn is the phases of one update; its own span, `rl.loop`, is told once by the trainer's first rank,
-when phases of another update come, and at the end. A phase of no update is a trace of its own. One thread at
-a time. Must not know how spans are sent.
+Rules: a turn begins with an update and ends with the next one, whose number its spans bear; which trace it is
+follows from the first of them, so that every process knows it at once. Its own span, `rl.loop`, is emitted
+once by the trainer's first rank, when the turn is over and at the end. A phase of which nobody knows the turn
+is a trace of its own. One thread at a time. Must not know how spans are sent.
 """
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -14,14 +16,18 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
-from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
 
+import overwatch
 from overwatch.catalog.phases import LOOP_SPAN, span_of
 from overwatch.events import PhaseEnded
 from overwatch.otlp import wire
-from overwatch.sdk.tracing import Loop, loop_of
+from overwatch.sdk.conflate import Count
+from overwatch.sdk.tracing import Loop, loop_of, unnumbered
 
-_NAME: Final = "overwatch"
+UPDATE: Final = "overwatch.update"
+_WAITING: Final = 1024
+"""Phases of a turn that wait for its end; a run that reports no updates has one turn."""
 _REMEMBERED: Final = 64
 """Turns that are not told again, however late a phase of them is."""
 
@@ -41,12 +47,16 @@ class _Ids(RandomIdGenerator):
         return super().generate_span_id() if self.of is None else self.of.span_id
 
 
-class _Turn(msgspec.Struct):
+@dataclass(slots=True)
+class _Turn:
     """A turn whose phases come in."""
 
-    update: int
+    began: int | str
+    """The update that it began with."""
     begin: int
     end: int
+    phases: list[tuple[Span, int]] = field(default_factory=list)
+    """Those that wait for the number of the update that the turn leads to, each with its end."""
 
 
 class Loops:
@@ -59,25 +69,41 @@ class Loops:
         self._sends = processor is not None
         if processor is not None:
             self._provider.add_span_processor(processor)
-        self._tracer = self._provider.get_tracer(_NAME)
+        self._tracer = self._provider.get_tracer(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
         said = resource.attributes
         self._run_id = str(said.get(wire.RUN_ID, ""))
         self._leads = said.get(wire.ROLE, "trainer") == "trainer" and not said.get(wire.RANK)
+        self._is_trainer = said.get(wire.ROLE, "trainer") == "trainer"
         self._turn: _Turn | None = None
-        self._told: deque[int] = deque(maxlen=_REMEMBERED)
+        self._told: deque[int | str] = deque(maxlen=_REMEMBERED)
+        self._count = 0
+        """Updates so far."""
+        self._newest: int | None = None
+        """Number of the newest."""
 
-    def ended(self, event: PhaseEnded) -> PhaseEnded:
-        """Say a phase as a span too, where spans are sent; the event then names its span."""
+    def reported(self, count: Count) -> None:
+        """Note updates of this process: the turn that led to them is over."""
+        if not count.n:
+            return
+        self._count, self._newest = self._count + count.n, count.last
+        if self._turn is not None and self._turn.began != count.last:
+            self.finish(self._count if count.last is None else count.last)
+
+    def ended(self, event: PhaseEnded, *, follows: bool = False) -> PhaseEnded:
+        """Emit a phase as a span too, where spans are sent; the event then names its span.
+
+        One without a number is of the turn under way where it `follows` the updates of this process.
+        """
         if not self._sends:
             return event
         begin = event.at - int(event.duration_s * 1e9)
-        attributes: dict[str, str | int] = {"overwatch.phase": event.phase}
-        context = Context()
-        if event.update is not None:
-            attributes["overwatch.update"] = event.update
-            context = self._below(event.update, begin, event.at)
+        began: int | str | None = event.update
+        if began is None and follows and self._is_trainer:
+            began = unnumbered(self._count)
+        context = Context() if began is None else self._below(began, begin, event.at)
+        attributes = {"overwatch.phase": event.phase}
         span = self._tracer.start_span(span_of(event.phase), context, start_time=begin, attributes=attributes)
-        span.end(event.at)
+        self._end(span, began, event.at)
         made = span.get_span_context()
         if not made.trace_flags.sampled:
             return event
@@ -85,34 +111,51 @@ class Loops:
             event, trace_id=f"{made.trace_id:032x}", span_id=f"{made.span_id:016x}"
         )
 
-    def _below(self, update: int, begin: int, end: int) -> Context:
-        """Where a phase of this update belongs."""
-        loop = loop_of(self._run_id, update)
+    def _end(self, span: Span, began: int | str | None, at: int) -> None:
+        """End a phase's span, at once where no turn of this process waits with it."""
         turn = self._turn
-        if turn is not None and turn.update == update:
+        if turn is not None and turn.began == began and len(turn.phases) < _WAITING:
+            turn.phases.append((span, at))
+            return
+        if isinstance(began, int):
+            span.set_attribute(UPDATE, began)
+        span.end(at)
+
+    def _below(self, began: int | str, begin: int, end: int) -> Context:
+        """Where a phase of the turn that began with this update belongs."""
+        loop = loop_of(self._run_id, began)
+        turn = self._turn
+        if turn is not None and turn.began == began:
             turn.begin, turn.end = min(turn.begin, begin), max(turn.end, end)
-        elif self._leads and update not in self._told:
-            self.finish()
-            self._turn = _Turn(update, begin, end)
+        elif self._is_trainer and began not in self._told:
+            self.finish(began if self._count and isinstance(began, int) else None)
+            self._turn = _Turn(began, begin, end)
         judged = self._provider.sampler.should_sample(None, loop.trace_id, LOOP_SPAN)
         sampled = judged.decision is Decision.RECORD_AND_SAMPLE
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
         above = SpanContext(loop.trace_id, loop.span_id, is_remote=False, trace_flags=flags)
         return set_span_in_context(NonRecordingSpan(above), Context())
 
-    def finish(self) -> None:
-        """Tell the turn that is over, if there is one."""
+    def finish(self, update: int | None = None) -> None:
+        """Tell the turn that is over, if there is one, and the number of the update that it led to."""
         turn, self._turn = self._turn, None
         if turn is None:
             return
-        self._told.append(turn.update)
-        attributes = {"overwatch.update": turn.update}
-        self._ids.of = loop_of(self._run_id, turn.update)
+        self._told.append(turn.began)
+        if update is None and not self._count and isinstance(turn.began, int):
+            update = turn.began
+        attributes = {} if update is None else {UPDATE: update}
+        for span, end in turn.phases:
+            span.set_attributes(attributes)
+            span.end(end)
+        if not self._leads:
+            return
+        self._ids.of = loop_of(self._run_id, turn.began)
         try:
-            span = self._tracer.start_span(LOOP_SPAN, Context(), start_time=turn.begin, attributes=attributes)
+            loop = self._tracer.start_span(LOOP_SPAN, Context(), start_time=turn.begin, attributes=attributes)
         finally:
             self._ids.of = None
-        span.end(turn.end)
+        loop.end(turn.end)
 
     def flush(self, timeout_ms: int) -> bool:
         """Hand on what was told."""

@@ -88,7 +88,7 @@ def resource(hello: Hello, found: Revision, host: str) -> RunResource:
     service = str(base.attributes.get(wire.SERVICE, ""))
     if service.startswith("unknown_service"):
         base = base.merge(Resource({wire.SERVICE: DEFAULT_SERVICE}))
-    return RunResource(base.attributes, base.schema_url)
+    return RunResource(base.attributes, base.schema_url or wire.SCHEMA_URL)
 
 
 def scheduler(env: Mapping[str, str]) -> dict[str, str]:

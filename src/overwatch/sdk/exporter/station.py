@@ -25,6 +25,7 @@ from opentelemetry.sdk._logs import (
 )
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
+from opentelemetry.util.types import AnyValue
 
 import overwatch
 from overwatch.catalog import Scope
@@ -32,6 +33,7 @@ from overwatch.catalog.run import SDK_DROPPED
 from overwatch.events import Event, Measured, PhaseEnded, RunStarted, scalars
 from overwatch.otlp import wire
 from overwatch.otlp.encode import Pieces, encode
+from overwatch.sdk.conflate import Count
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.nonfinite import non_finite
 from overwatch.sdk.exporter.spooling import LogSpooler, Parcel, Store
@@ -131,11 +133,13 @@ class Station:
         )
         provider = LoggerProvider(resource=resource, shutdown_on_exit=False, log_record_limits=limits)
         provider.add_log_record_processor(self._gatherer)
-        self._logger = provider.get_logger(wire.OURS, overwatch.__version__)
+        self._logger = provider.get_logger(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
         self._lock = threading.Lock()
         self._window = Window(started.judged_by, started.config)
         self._seq = said
         self._rings: dict[Ring, int] = {}
+        self._newest: int | None = None
+        """Number of the newest update."""
         self._told = 0
         self._told_at = 0.0
         self._held = {ring: _Held() for ring in Ring}
@@ -145,7 +149,9 @@ class Station:
         """Take an event that the trainer said; it stands for `counted` records."""
         with self._lock:
             if isinstance(event, PhaseEnded):
-                event = self._instruments.loops.ended(event)
+                event = self._instruments.loops.ended(event, follows=True)
+            elif isinstance(event, Measured) and event.scope is Scope.POLICY:
+                self._report(Count(event.updates(self._newest), None, event.index))
             self._window.add(event, size=size, counted=counted)
             self._note(event)
             self._rings[place.ring] = place.sequence
@@ -155,10 +161,32 @@ class Station:
         with self._lock:
             if isinstance(said, Updates):
                 self._window.add_updates(said)
+                self._report(said.count)
             else:
                 self._window.add(said, size=size, counted=counted)
             self._instruments.note(said.newest if isinstance(said, Updates) else said)
             self._rings[place.ring] = place.sequence
+
+    def describe(self, started: RunStarted, run_id: str) -> None:
+        """Emit the run as an entity; no event of the trainer's, so it has no number."""
+        known = {wire.TASK: started.task, wire.ALGORITHM: started.algo, wire.GROUP: started.group}
+        attributes: dict[str, AnyValue] = {
+            wire.ENTITY_TYPE: wire.RUN_ENTITY,
+            wire.ENTITY_ID: {wire.RUN_ID: run_id},
+            wire.ENTITY_DESCRIPTION: {name: word for name, word in known.items() if word is not None},
+        }
+        with self._lock:
+            self._gatherer.ring = Ring.FACTS
+            record = LogRecord(
+                timestamp=started.at, severity_number=SeverityNumber.INFO, attributes=attributes,
+                event_name=wire.ENTITY_STATE, context=_NO_SPAN,
+            )  # fmt: skip
+            self._logger.emit(record)
+
+    def _report(self, count: Count) -> None:
+        """Tell the turns of the loop of updates."""
+        self._instruments.loops.reported(count)
+        self._newest = count.last
 
     def skip(self, place: Place, *, counted: int) -> None:
         """Pass over records that say nothing."""
@@ -227,6 +255,8 @@ class Station:
     def _close_window(self) -> None:
         self._size += self._window.size_bytes
         passed = self._window.take()
+        updates = (event.updates(None) for event in passed.numbers if event.scope is Scope.POLICY)
+        self._instruments.count_updates(sum(updates))
         self._hold(Ring.NUMBERS, passed.numbers, passed.counted_numbers)
         self._hold(Ring.FACTS, passed.facts, passed.counted_facts)
 

@@ -60,6 +60,8 @@ class Window:
     def __init__(self, preset: str = "ppo", config: Mapping[str, str] | None = None) -> None:
         self._updates = Conflator(preset, config)
         self._folded: list[Measured] = []
+        self._newest: int | None = None
+        """Number of the newest update that was held."""
         self._open: dict[_Subject, _Columns] = {}
         self._columns: list[_Columns] = []
         self._facts: list[Event] = []
@@ -80,7 +82,7 @@ class Window:
             self._add_columns(event)
         elif event.conflated is not None:
             self._close_updates()
-            self._folded.append(event)
+            self._hold(event)
         else:
             values = {name: column.first() for name, column in event.values.items() if len(column)}
             self._updates.add(event.at, values, event.index)
@@ -89,7 +91,7 @@ class Window:
         """Take many updates of the same names."""
         self.size_bytes += updates.size
         self._counted_numbers += updates.n
-        self._updates.add_many(updates.at, updates.names, updates.spans, updates.index)
+        self._updates.add_many(updates.at, updates.names, updates.spans, updates.count)
 
     def _add_columns(self, event: Measured) -> None:
         subject = (event.scope, tuple(event.keys.items()))
@@ -102,7 +104,20 @@ class Window:
     def _close_updates(self) -> None:
         folded = self._updates.flush()
         if folded is not None:
-            self._folded += [event for event in folded.events() if isinstance(event, Measured)]
+            for event in folded.events():
+                if isinstance(event, Measured):
+                    self._hold(event)
+
+    def _hold(self, event: Measured) -> None:
+        """Keep an update to be taken; one whose number was the newest before is not counted again."""
+        count, more = event.updates(None), event.updates(self._newest)
+        if more < count:
+            many = event.conflated or Conflated(n=1, updates=1)
+            event = msgspec.structs.replace(
+                event, conflated=msgspec.structs.replace(many, first=None, updates=more)
+            )
+        self._newest = event.index
+        self._folded.append(event)
 
     def take(self) -> Passed:
         """Everything gathered; the window is empty afterwards."""

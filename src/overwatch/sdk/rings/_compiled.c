@@ -28,7 +28,7 @@
 #include "copying.h"
 
 /* As in `compiled.py`: another one is added there and here when what they tell each other changes. */
-#define EDITION 2
+#define EDITION 3
 
 #define MAX_NAMES 64
 #define HEADER_BYTES 4096
@@ -260,7 +260,7 @@ static void write_numbers(Shortcut *self, Place *place, PyObject *const *numbers
 }
 
 /* How a `Tally` lies in memory: words, then the numbers of each name. */
-enum { IS_OPEN, COUNT, MOMENT, INDEX_OF, HAS_INDEX, TALLY_WORDS = 8 };
+enum { IS_OPEN, COUNT, MOMENT, INDEX_OF, HAS_INDEX, UPDATES, FIRST_INDEX, HAS_FIRST, TALLY_WORDS };
 enum { LAST, LOW, HIGH, WARNINGS, CRITICALS, NANS, INFS, WARN_LOW, WARN_HIGH, CRIT_LOW, CRIT_HIGH, TALLY_WIDTH };
 
 static void add_number(double *to, double value) {
@@ -285,6 +285,12 @@ static int fold_in_place(Shortcut *self, PyObject *const *numbers, int64_t momen
     if (!words[IS_OPEN] || size_of(self->refs[ASIDE]) != 0 || !count_refused(self)) return 0;
     double *to = (double *)(words + TALLY_WORDS);
     for (Py_ssize_t i = 0; i < self->count; i++, to += TALLY_WIDTH) add_number(to, PyFloat_AS_DOUBLE(numbers[i]));
+    if (words[COUNT] == 0) {
+        words[FIRST_INDEX] = index;
+        words[HAS_FIRST] = has_index;
+    }
+    /* Calls of one number that follow one another are one update. */
+    if (words[COUNT] == 0 || !has_index || !words[HAS_INDEX] || words[INDEX_OF] != index) words[UPDATES]++;
     words[COUNT]++;
     words[MOMENT] = moment;
     words[INDEX_OF] = index;

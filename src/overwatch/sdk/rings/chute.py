@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from overwatch.sdk.conflate import Conflator
+from overwatch.sdk.conflate import Conflator, Count
 from overwatch.sdk.rings.layout import INDEXED, W_FOLDED, W_RELEASED, Kind
 from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, spans
 from overwatch.sdk.rings.tally import Tally
@@ -332,15 +332,15 @@ class NumberChute(Chute):
         """Fold what lies there: updates of one form that follow one another at once."""
         tally, self._tally = self._tally, None
         if tally is not None:
-            at, index, told = tally.close()
+            at, count, told = tally.close()
             if tally.count:
-                self._conflator.add_many(at, tally.names, told, index)
+                self._conflator.add_many(at, tally.names, told, count)
         entries, self._unfolded = self._unfolded, []
         for number, group in itertools.groupby(entries, key=operator.attrgetter("form")):
             same = list(group)
-            names, last = self._forms(number).names, same[-1]
-            index = last.index if last.kind & INDEXED else None
-            self._conflator.add_many(last.at, names, spans(same, len(names)), index)
+            names = self._forms(number).names
+            count = Count.of([one.index if one.kind & INDEXED else None for one in same])
+            self._conflator.add_many(same[-1].at, names, spans(same, len(names)), count)
 
     @property
     def waiting(self) -> int:

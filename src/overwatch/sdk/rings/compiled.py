@@ -25,7 +25,7 @@ from overwatch.sdk.rings.layout import (
 )
 from overwatch.sdk.rings.ringset import RingSet
 
-EDITION: Final = 2
+EDITION: Final = 3
 """As in `_compiled.c`: what an older source was compiled to is not used."""
 MAX_NAMES: Final = 64
 """Of the largest record that a function is compiled for."""

@@ -12,10 +12,20 @@ import msgspec
 
 from overwatch.catalog import BY_NAME, NonFinite, Scope
 from overwatch.events import Conflated, Measured, scalars
-from overwatch.sdk.conflate import Span
+from overwatch.sdk.conflate import NO_UPDATES, Count, Span
 from overwatch.sdk.rings.layout import INDEXED, Kind, untagged
 from overwatch.sdk.rings.records import Form, Forms, RecordError, measured, spans_of, table
-from overwatch.sdk.rings.stamped import MOMENT, NUMBER, first_number, header, place_of_index, stamp
+from overwatch.sdk.rings.stamped import (
+    MOMENT,
+    NO_INDEX,
+    NUMBER,
+    first_number,
+    header,
+    index_bytes,
+    index_in,
+    place_of_index,
+    stamp,
+)
 from overwatch.sdk.rings.stretch import Group, Stretch
 from overwatch.sdk.rings.writer import Entry
 
@@ -35,7 +45,8 @@ class Updates:
     """One a name."""
     at: int
     """Of the last update in the stretch."""
-    index: int | None
+    count: Count
+    """All updates of the stretch where these are its first; else none, and the number of the last."""
     size: int
     """Bytes of the numbers."""
 
@@ -44,7 +55,7 @@ class Updates:
         """The last of them; says for how many it stands."""
         values = scalars({name: span.last for name, span in zip(self.names, self.spans, strict=True)})
         told = Conflated(n=self.n) if self.n > 1 else None
-        return Measured(at=self.at, scope=Scope.POLICY, values=values, index=self.index, conflated=told)
+        return Measured(at=self.at, scope=Scope.POLICY, values=values, index=self.count.last, conflated=told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +76,50 @@ def gathered(found: Stretch, view: memoryview, forms: Forms) -> Gathered | None:
     updates = [group for group in found.groups if untagged(group.which)[0] & ~INDEXED != Kind.COLUMNS]
     told: list[Updates | Columns] = []
     try:
-        at, index = _stamp(updates[-1], view) if updates else (0, None)
+        at = _moment(updates[-1], view) if updates else 0
+        count = _count(updates, view) if updates else NO_UPDATES
         for group in found.groups:
             form = forms(untagged(group.which)[1])
-            told.append(
-                _updates(group, form, view, at, index) if group in updates else _columns(group, form, view)
-            )
+            if group in updates:
+                told.append(_updates(group, form, view, at, count))
+                count = Count(0, None, count.last)
+            else:
+                told.append(_columns(group, form, view))
     except (ValueError, LookupError):
         return None
     return tuple(told)
 
 
-def _stamp(last: Group, view: memoryview) -> tuple[int, int | None]:
-    """Moment and index of a group's last update."""
+def _moment(last: Group, view: memoryview) -> int:
+    """Of a group's last update."""
     kind, _, rows = untagged(last.which)
+    return stamp(last.last(view), rows)[0] if kind == Kind.STAMPED else last.at
+
+
+def _count(groups: Sequence[Group], view: memoryview) -> Count:
+    """The updates of these groups, in the order in which they came."""
+    import numpy as np
+
+    order = np.argsort(np.concatenate([group.places for group in groups]))
+    said = np.concatenate([_indices(group, view) for group in groups])[order]
+    again = (said[1:] == said[:-1]).all(axis=1) & (said[1:, 0] != NO_INDEX)
+    first, last = (index_in(said[place].tobytes()) for place in (0, -1))
+    return Count(len(said) - int(np.count_nonzero(again)), first, last)
+
+
+def _indices(group: Group, view: memoryview) -> "np.ndarray":
+    """The index of each record, a row of bytes as `stamped` has it."""
+    import numpy as np
+
+    kind, _, rows = untagged(group.which)
     if kind == Kind.STAMPED:
-        return stamp(last.last(view), rows)
-    return last.at, last.indices[-1] if kind & INDEXED else None
+        start = place_of_index(rows)
+        return group.payloads(view)[:, start : start + NUMBER]
+    indices = group.indices if kind & INDEXED else [None] * len(group.places)
+    return np.frombuffer(b"".join(map(index_bytes, indices)), "u1").reshape(-1, NUMBER)
 
 
-def _updates(group: Group, form: Form, view: memoryview, at: int, index: int | None) -> Updates:
+def _updates(group: Group, form: Form, view: memoryview, at: int, count: Count) -> Updates:
     payloads, names = group.payloads(view), len(form.names)
     kind, _, rows = untagged(group.which)
     if kind == Kind.STAMPED:
@@ -102,9 +137,8 @@ def _updates(group: Group, form: Form, view: memoryview, at: int, index: int | N
     for name, span in zip(form.names, spans, strict=True):
         if (span.nan or span.inf) and _is_critical(name):
             raise RecordError(f"{name} is not finite")
-    count = len(payloads)
-    size = count * (len(header(names)) + NUMBER * names)
-    return Updates(count, form.names, spans, at, index, size)
+    n = len(payloads)
+    return Updates(n, form.names, spans, at, count, size=n * (len(header(names)) + NUMBER * names))
 
 
 def _columns(group: Group, form: Form, view: memoryview) -> Columns:

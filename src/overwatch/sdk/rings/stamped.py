@@ -19,9 +19,11 @@ MOMENT: Final = 0xCF
 """What a moment begins with."""
 _LONGER: Final = {0xCC: 1, 0xD0: 1, 0xCD: 2, 0xD1: 2, 0xCE: 4, 0xD2: 4, 0xCF: 8, 0xD3: 8}
 """Bytes behind the first one of an index; none behind any other."""
-_NIL: Final = 0xC0
+NO_INDEX: Final = 0xC0
+"""What stands where an index would begin."""
 _WHOLE: Final = struct.Struct(">Q")
 _index: Final = msgspec.msgpack.Decoder(int).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def stamp(payload: bytes, names: int) -> tuple[int, int | None]:
     """Moment and index of a payload that is sound."""
     place = place_of_index(names)
     (at,) = _WHOLE.unpack_from(payload, place - NUMBER + 1)
-    return at, _read(payload[place : place + covered(payload[place])])
+    return at, index_in(payload[place:])
 
 
 def header(names: int) -> bytes:
@@ -85,12 +87,17 @@ def header(names: int) -> bytes:
     return bytes([0x90 | names]) if names < 16 else struct.pack(">BH", 0xDC, names)
 
 
-def _read(index: bytes) -> int | None:
-    """An index; `None` also for one that no 64 bits hold, as nothing else would be lost with it."""
-    if index[0] == _NIL:
+def index_bytes(index: int | None) -> bytes:
+    """An index with its zeros."""
+    return _encode(index).ljust(NUMBER, b"\0")
+
+
+def index_in(told: bytes) -> int | None:
+    """The index that bytes begin with; `None` also for one of more than 64 bits, so that no more is lost."""
+    if told[0] == NO_INDEX:
         return None
     try:
-        found = _index(index)
+        found = _index(told[: covered(told[0])])
     except msgspec.MsgspecError:
         return None
     return found if found < 1 << 63 else None

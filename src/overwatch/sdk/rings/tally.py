@@ -8,9 +8,9 @@ not know rings.
 from collections.abc import Sequence
 from typing import Final
 
-from overwatch.sdk.conflate import Bounds, Span
+from overwatch.sdk.conflate import Bounds, Count, Span
 
-_OPEN, _COUNT, _AT, _INDEX, _HAS_INDEX = range(5)
+_OPEN, _COUNT, _AT, _INDEX, _HAS_INDEX, _UPDATES, _FIRST, _HAS_FIRST = range(8)
 _WORDS: Final = 8
 """Words before the numbers."""
 _LAST, _LOW, _HIGH, _WARNINGS, _CRITICALS, _NAN, _INF = range(7)
@@ -34,19 +34,21 @@ class Tally:
         """Begin anew."""
         for place, number in enumerate(self._empty):
             self._numbers[place] = number
-        self._words[_COUNT] = 0
+        self._words[_COUNT] = self._words[_UPDATES] = 0
         self._words[_OPEN] = 1
 
     @property
     def count(self) -> int:
-        """Updates in it."""
+        """Calls in it."""
         return self._words[_COUNT]
 
-    def close(self) -> tuple[int, int | None, list[Span]]:
-        """What came of each name, with moment and index of the newest; nothing is added any more."""
-        self._words[_OPEN] = 0
-        count, index = self.count, self._words[_INDEX] if self._words[_HAS_INDEX] else None
-        return self._words[_AT], index, [self._span(place, count) for place in range(len(self.names))]
+    def close(self) -> tuple[int, Count, list[Span]]:
+        """What came of each name, with the newest's moment and the updates; nothing is added any more."""
+        words = self._words
+        words[_OPEN] = 0
+        first = words[_FIRST] if words[_HAS_FIRST] else None
+        count = Count(words[_UPDATES], first, words[_INDEX] if words[_HAS_INDEX] else None)
+        return words[_AT], count, [self._span(place, self.count) for place in range(len(self.names))]
 
     def _span(self, place: int, count: int) -> Span:
         of = self._numbers[_WIDTH * place : _WIDTH * (place + 1)].tolist()

@@ -1,0 +1,31 @@
+"""What a word means: the rows that are spelt so, by the nearest kind of spelling that any row has.
+
+Pure, and of any rows: the SDK and `overwatch catalog show` ask the same. Must not know scopes or libraries.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from overwatch.catalog.metric import Metric
+from overwatch.catalog.names import prometheus_name
+
+Kinds = tuple[Callable[[Metric, str], bool], ...]
+
+_KINDS: Final[Kinds] = (
+    lambda row, word: word == row.name,
+    lambda row, word: word == row.short,
+    lambda row, word: any(word == alias.name for alias in row.aliases),
+    lambda row, word: word == prometheus_name(row),
+    lambda row, word: word.upper() in row.tele,
+    lambda row, word: word.lower() == row.label.lower(),
+)
+"""From the surest to the loosest."""
+
+
+def spelt(word: str, rows: Sequence[Metric]) -> tuple[Metric, ...]:
+    """The rows of some that a word means; several where it is as near to each."""
+    for is_spelt in _KINDS:
+        found = tuple(row for row in rows if is_spelt(row, word))
+        if found:
+            return found
+    return ()

@@ -1,0 +1,90 @@
+"""A run whose calls go into real rings and come out as events, without a process between."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+from overwatch.events import Event, Measured
+from overwatch.sdk.exporter.core import _events
+from overwatch.sdk.exporter.window import Window
+from overwatch.sdk.frames import Frame
+from overwatch.sdk.link import Link, Outcome
+from overwatch.sdk.rings.gathered import Updates
+from overwatch.sdk.rings.ringset import RingLimits, RingSet
+from overwatch.sdk.rings.source import RingSource
+from overwatch.sdk.run import Run
+
+
+class Rings:
+    """As much of a link as a run needs: its rings."""
+
+    exporter_pid = None
+
+    def __init__(self, rings: RingSet) -> None:
+        self.rings = rings
+
+    def send(self, frame: Frame) -> None:
+        """Hand in a frame."""
+        self.rings.put(frame)
+
+    def count_drop(self, reason: str) -> None:
+        """Nothing is dropped."""
+        raise AssertionError(reason)
+
+    def close(self, timeout_s: float) -> Outcome:
+        """Nothing to deliver."""
+        assert timeout_s == 0.0
+        return Outcome(accepted=0, delivered=0, kept=0, dropped={})
+
+
+class Called:
+    """A trainer's calls, on their way to events."""
+
+    def __init__(self, rings: RingSet, reading: str) -> None:
+        self._rings = rings
+        self.run = Run("r", cast("Link", Rings(rings)))
+        self._source = RingSource(rings.path, gathers=reading == "many")
+        self._window = Window()
+        self.events: list[Measured] = []
+        self.facts: list[Event] = []
+
+    def read(self) -> None:
+        """Take what the rings hold."""
+        for item in self._source.read(4096):
+            said: Any = item.said
+            for part in said if isinstance(said, tuple) else _events(said):
+                if isinstance(part, Updates):
+                    self._window.add_updates(part)
+                else:
+                    self._window.add(part)
+            self._source.done(item)
+
+    def read_all(self) -> None:
+        """Everything, also what waits for room."""
+        while not self._rings.numbers.flush():
+            self.read()
+        self.read()
+        self.close_window()
+
+    def close_window(self) -> None:
+        """Take what a window has gathered."""
+        passed = self._window.take()
+        self.events += passed.numbers
+        self.facts += passed.facts
+
+
+@contextmanager
+def called(limits: RingLimits, reading: str) -> Iterator[Called]:
+    """A run on rings of its own, read one record after another (`single`) or many at once (`many`)."""
+    with tempfile.TemporaryDirectory() as folder:
+        rings = RingSet(uuid4().hex, limits, folders=[Path(folder)])
+        path = Called(rings, reading)
+        try:
+            yield path
+        finally:
+            path.run.close(0.0)
+            rings.abandon()
+            rings.unlink()
