@@ -4,7 +4,6 @@ Owns the tick clock's arithmetic and the routing of records to runs. A bad recor
 counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator` and replay both drive it.
 """
 
-import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -308,13 +307,18 @@ class Fold:
 
     def _enter_life(self, body: bytes) -> None:
         """Compare and judge from here on as this life does; a body of nothing changes nothing."""
-        with contextlib.suppress(msgspec.DecodeError):
+        if not body:
+            return
+        try:
             life = _compared(body)
-            self._told, self._preset = life.baseline, life.preset
-            self._diagnosis, self._how = life.diagnosis, None
-            for tracked in self._runs.values():
-                tracked.state.judged_by = life.preset
-                tracked.state.heeded += 1
+        except msgspec.DecodeError as error:
+            self._quarantine(f"a start record, so its limits are not applied: {error}")
+            return
+        self._told, self._preset = life.baseline, life.preset
+        self._diagnosis, self._how = life.diagnosis, None
+        for tracked in self._runs.values():
+            tracked.state.judged_by = life.preset
+            tracked.state.heeded += 1
 
     def _count(self, decoded: Decoded) -> None:
         self.tower.unattributed += decoded.unattributed
