@@ -20,7 +20,9 @@ from overwatch.events import FindingAcknowledged, Record
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode_batch
 from overwatch.otlp.settle import settle
+from overwatch.otlp.times import timed
 from overwatch.otlp.totals import Totals
+from overwatch.otlp.unnamed import begins_run
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.state import apply, new_run
 from overwatch.state import dump as dump_state
@@ -49,6 +51,13 @@ Reading: TypeAlias = Callable[[Batch], Decoded]
 def next_tick(stamp: int) -> int:
     """The first fast tick at or after a stamp."""
     return -(-stamp // FAST_NS) * FAST_NS
+
+
+def _begins(record: Record) -> bool:
+    """Whether a run may begin with a record."""
+    if record.origin.is_implied:
+        return begins_run(record.event)
+    return not isinstance(record.event, FindingAcknowledged)
 
 
 class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -290,7 +299,7 @@ class Fold:
             self._enter_life(batch.body)
             return
         try:
-            decoded = settle(self.read(batch), self._totals)
+            decoded = settle(timed(self.read(batch), batch.stamp), self._totals)
         except MalformedBody as error:
             self._quarantine(str(error))
             return
@@ -344,7 +353,7 @@ class Fold:
     def _fold(self, record: Record, stamp: int) -> None:
         run_id = record.origin.run_id
         tracked = self._runs.get(run_id)
-        if tracked is None and isinstance(record.event, FindingAcknowledged):
+        if tracked is None and not _begins(record):
             self.tower.unattributed += 1
             return
         if tracked is None:

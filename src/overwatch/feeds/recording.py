@@ -19,6 +19,7 @@ from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded
 from overwatch.otlp.jsonl import MalformedJson
 from overwatch.otlp.templates import TemplateReader
+from overwatch.otlp.times import timed
 from overwatch.otlp.wire import MalformedBody
 from overwatch.recordings.index import (
     Ended,
@@ -120,7 +121,7 @@ class Recording:
         """Receive time in Unix nanoseconds and records of every batch, in the order of replay."""
         for batch in self.batches():
             try:
-                yield batch.stamp, self._reader.read_batch(batch)
+                yield batch.stamp, timed(self._reader.read_batch(batch), batch.stamp)
             except MalformedBody:
                 self._unreadable.add((batch.signal.value, batch.sequence))
 

@@ -17,8 +17,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from overwatch.journal import Signal
 from overwatch.otlp import wire
+from overwatch.otlp.times import can_be
 
-LAST_TIME: Final = (1 << 63) - 1
 _Told: TypeAlias = int | float | str | None
 """A time as writers tell it; 64-bit integers are text in OTLP/JSON."""
 
@@ -125,7 +125,7 @@ def _newest(times: Iterator[_Told]) -> int | None:
             time = int(told or 0)
         except (ValueError, OverflowError):
             continue
-        if newest < time <= LAST_TIME:
+        if newest < time and can_be(time):
             newest = time
     return newest or None
 
