@@ -13,10 +13,11 @@ import msgspec
 from overwatch.feeds.source import Account, Source
 from overwatch.fold import SLOW_NS, next_tick
 from overwatch.journal import Signal
-from overwatch.otlp.glance import Glance, glance_json, glance_protobuf
+from overwatch.otlp.glance import Glance, glance, is_json
 from overwatch.otlp.jsonl import from_json
 from overwatch.recordings.index import Entry, Located, StartBody, Started
-from overwatch.recordings.stored import MOST_BYTES, Part, StoredFile
+from overwatch.recordings.stored import Part, StoredFile
+from overwatch.recordings.values import MOST_BYTES
 
 LONGEST_SILENCE_NS: Final = 60 * SLOW_NS
 """Recording time without a batch that is shown."""
@@ -25,7 +26,7 @@ _FIRST: Final = 1
 
 
 class OtlpFile:
-    """One file of OTLP/JSON lines, or of protobuf or JSON messages with their lengths before them."""
+    """One file of OTLP/JSON, or of protobuf or JSON messages with their lengths before them."""
 
     def __init__(self, stored: StoredFile) -> None:
         self.name = str(stored.path)
@@ -41,34 +42,32 @@ class OtlpFile:
             )
         stamp, sequence = _FIRST, 0
         for part in self._stored.parts():
-            glance = self._glance(part)
-            if glance is not None:
-                stamp, sequence = glance.newest or stamp, sequence + 1
+            for found in self._glances(part):
+                stamp, sequence = found.newest or stamp, sequence + 1
                 yield Located(
-                    sequence=sequence, stamp=stamp, signal=glance.signal, file=self._stored.path.name,
+                    sequence=sequence, stamp=stamp, signal=found.signal, file=self._stored.path.name,
                     offset=part.offset, length=part.length,
                 )  # fmt: skip
 
     def body(self, entry: Located) -> bytes:
         """The request of an entry."""
         data = self._stored.read(entry.offset, entry.length)
-        return from_json(entry.signal, data) if _is_json(data) else data
+        return from_json(entry.signal, data) if is_json(data) else data
 
-    def _glance(self, part: Part) -> Glance | None:
-        """What a part is; `None`, and counted, where it is nothing that is replayed."""
+    def _glances(self, part: Part) -> tuple[Glance, ...]:
+        """The requests that a part is; none, and counted, where it is nothing that is replayed."""
         if part.data is None:
             long = f"longer than {MOST_BYTES >> 20} MiB"
             self.account.skip(self.name, "cut off at the end" if part.is_last else long)
-            return None
+            return ()
         try:
-            glance = glance_json(part.data) if _is_json(part.data) else glance_protobuf(part.data)
+            found = glance(part.data)
         except ValueError:
-            glance = None
             self.account.skip(self.name, "cut off at the end" if part.is_last else "no JSON")
-        else:
-            if glance is None:
-                self.account.skip(self.name, "no OTLP logs, metrics or traces")
-        return glance
+            return ()
+        if not found:
+            self.account.skip(self.name, "no OTLP logs, metrics or traces")
+        return found
 
 
 class Rebuilt:
@@ -110,8 +109,3 @@ class Rebuilt:
         """The request of an entry."""
         number, _, file = entry.file.partition("/")
         return self._sources[int(number)].body(msgspec.structs.replace(entry, file=file))
-
-
-def _is_json(data: bytes) -> bool:
-    """A request in protobuf begins with the tag of its first field, never with a brace."""
-    return data[:1] != b"\n"

@@ -15,7 +15,8 @@ import msgspec
 from overwatch import codec
 from overwatch.feeds.source import Account
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
-from overwatch.recordings.stored import MOST_BYTES, Part, StoredFile
+from overwatch.recordings.stored import Part, StoredFile
+from overwatch.recordings.values import MOST_BYTES
 from overwatch.snapshot import SCHEMA_VERSION, Snapshot
 from overwatch.tower import TowerStats
 

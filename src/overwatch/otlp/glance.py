@@ -90,19 +90,33 @@ class _Line(msgspec.Struct, rename="camel"):
 _decoder: Final = msgspec.json.Decoder(_Line)
 
 
-def glance_json(line: bytes) -> Glance | None:
-    """Of one line of OTLP/JSON; `None` where it is none. Raises `ValueError` for what is no JSON."""
+def glance(data: bytes) -> tuple[Glance, ...]:
+    """Of a request in JSON or protobuf; none where it is none. Raises `ValueError` for what is no JSON."""
+    if is_json(data):
+        return glance_json(data)
+    found = glance_protobuf(data)
+    return () if found is None else (found,)
+
+
+def is_json(data: bytes) -> bool:
+    """Whether bytes are no protobuf: that begins with the tag of its first field, never with a brace."""
+    return data[:1] != b"\n"
+
+
+def glance_json(text: bytes) -> tuple[Glance, ...]:
+    """Of one object of OTLP/JSON, a request a signal. Raises `ValueError` for what is no JSON."""
     try:
-        told = _decoder.decode(line)
+        told = _decoder.decode(text)
     except RecursionError as error:
         raise ValueError(str(error)) from None
+    found: list[Glance] = []
     if told.resource_logs is not None:
-        return Glance(Signal.LOGS, _newest(_of_logs(told.resource_logs)))
+        found.append(Glance(Signal.LOGS, _newest(_of_logs(told.resource_logs))))
     if told.resource_metrics is not None:
-        return Glance(Signal.METRICS, _newest(_of_metrics(told.resource_metrics)))
+        found.append(Glance(Signal.METRICS, _newest(_of_metrics(told.resource_metrics))))
     if told.resource_spans is not None:
-        return Glance(Signal.TRACES, _newest(_of_spans(told.resource_spans)))
-    return None
+        found.append(Glance(Signal.TRACES, _newest(_of_spans(told.resource_spans))))
+    return tuple(found)
 
 
 def glance_protobuf(body: bytes) -> Glance | None:

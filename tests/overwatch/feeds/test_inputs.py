@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -38,6 +39,20 @@ def _zstd(data: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(data)
 
 
+def _joined(between: str, told: list[dict[str, Any]] = TOLD, indent: int | None = None) -> bytes:
+    return between.join(json.dumps(one, indent=indent) for one in told).encode()
+
+
+def _mixed() -> bytes:
+    texts = (json.dumps(one, indent=2 if place % 3 else None) for place, one in enumerate(TOLD))
+    return "\n".join(texts).encode()
+
+
+def _together() -> list[dict[str, Any]]:
+    """Requests of one moment as one object."""
+    return [{**a, **b, **c} for a, b, c in zip(TOLD[::3], TOLD[1::3], TOLD[2::3], strict=True)]
+
+
 SHAPES: dict[str, Callable[[], bytes]] = {
     "JSON lines": lambda: PLAIN,
     "JSON lines with CRLF": lambda: PLAIN.replace(b"\n", b"\r\n"),
@@ -47,6 +62,19 @@ SHAPES: dict[str, Callable[[], bytes]] = {
     "JSON lines, packed as a whole with zstd": lambda: _zstd(PLAIN),
     "JSON lines in two zstd frames": lambda: _zstd(PLAIN[:3000]) + _zstd(PLAIN[3000:]),
     "JSON lines, packed as a whole with gzip": lambda: gzip.compress(PLAIN),
+    "JSON objects over many lines": lambda: _joined("\n", indent=2),
+    "JSON objects over many lines with CRLF": lambda: _joined("\n", indent=1).replace(b"\n", b"\r\n"),
+    "JSON objects over many lines after a byte order mark": lambda: b"\xef\xbb\xbf" + _joined("", indent=2),
+    "JSON objects one behind another": lambda: _joined(""),
+    "JSON objects with blanks between": lambda: b"\n \n" + _joined(" \t "),
+    "JSON lines and objects over many lines": _mixed,
+    "a JSON array": lambda: json.dumps(TOLD).encode(),
+    "a JSON array over many lines": lambda: json.dumps(TOLD, indent="\t").encode() + b"\n",
+    "a JSON array, an element a line": lambda: b"[\n" + _joined(",\n") + b"\n]\n",
+    "several JSON arrays": lambda: json.dumps(TOLD[:5]).encode() + json.dumps(TOLD[5:], indent=2).encode(),
+    "a JSON array, packed with gzip": lambda: gzip.compress(json.dumps(TOLD).encode()),
+    "JSON objects over many lines, packed with zstd": lambda: _zstd(_joined("\n", indent=2)),
+    "JSON objects of all three signals": lambda: _joined("\n", _together()),
     "protobuf messages": lambda: otlpfiles.framed(PROTO),
     "protobuf messages, each packed": lambda: otlpfiles.packed(PROTO),
     "JSON messages, each packed": lambda: otlpfiles.packed(json.dumps(one).encode() for one in TOLD),
