@@ -9,6 +9,7 @@ from pathlib import Path
 from overwatch.events import Record
 from overwatch.feeds.inputs import Input, open_input
 from overwatch.feeds.recording import Recording, RecordingError
+from overwatch.feeds.unshown import unshown
 from overwatch.snapshot import Snapshot
 from overwatch.state.joins import Joins
 
@@ -43,6 +44,10 @@ class Source:
                 resolved = joins.resolve(record, stamp)
                 yield from (waited for waited, _ in resolved.released)
                 yield resolved.record
+
+    def reasons(self) -> tuple[str, ...]:
+        """Why there is no run in it."""
+        return unshown(self._recorded) if isinstance(self._recorded, Recording) else ()
 
     def remarks(self) -> tuple[str, ...]:
         """What must be said of what could not be read so far."""

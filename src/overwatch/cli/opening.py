@@ -47,7 +47,7 @@ def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: 
         click.echo(line, err=True)
     if every and run_id is None and told:
         return list(told.values())
-    return [one_of(path, told.values(), run_id)]
+    return [one_of(source, told.values(), run_id)]
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import Input, open_input
 from overwatch.feeds.playing import player_of
 from overwatch.feeds.recording import Recording, RecordingError
+from overwatch.feeds.unshown import unshown
 from overwatch.fold import DEFAULT_VIEW, Frame
 from overwatch.otlp.grain import Grain
 from overwatch.recordings.notes import Notes
@@ -70,9 +71,20 @@ def replay(path: Path, options: ReplayOptions) -> int:
     for line in (*recording.remarks(), *_announced(recording)):
         click.echo(line, err=True)
     if not printed:
-        of_run = f" of run {options.run_id}" if options.run_id else ""
-        click.echo(f"{path} holds no snapshot{of_run} that can be replayed", err=True)
+        for line in _nothing(path, recording, options.run_id):
+            click.echo(line, err=True)
     return 0 if printed else 1
+
+
+def _nothing(path: Path, recording: Input, run_id: str | None) -> Iterator[str]:
+    """That nothing was shown, and why."""
+    of_run = f" of run {run_id}" if run_id else ""
+    yield f"{path} holds no snapshot{of_run} that can be replayed"
+    others = dict.fromkeys(each.run.run_id for each in recording.recorded()) if run_id else {}
+    if others:
+        yield f"it holds {', '.join(others)}"
+    elif isinstance(recording, Recording):
+        yield from unshown(recording)
 
 
 def _announced(recording: Input) -> Iterator[str]:

@@ -15,14 +15,12 @@ from overwatch.fold import SLOW_NS, next_tick
 from overwatch.journal import Signal
 from overwatch.otlp.glance import Glance, glance, is_json
 from overwatch.otlp.jsonl import from_json
-from overwatch.recordings.index import Entry, Located, StartBody, Started
+from overwatch.recordings.index import Ended, Entry, Located, StartBody, Started
 from overwatch.recordings.stored import Part, StoredFile
 from overwatch.recordings.values import MOST_BYTES
 
 LONGEST_SILENCE_NS: Final = 60 * SLOW_NS
 """Recording time without a batch that is shown."""
-_FIRST: Final = 1
-"""Stamp of batches before any that tells a time."""
 
 
 class OtlpFile:
@@ -34,20 +32,34 @@ class OtlpFile:
         self._stored = stored
 
     def entries(self) -> Iterator[Entry]:
-        """Batches as they lie in the file; stamps are the newest times in them, and may fall."""
+        """Batches as they lie in the file; stamps are the newest times in them, and may fall.
+
+        One without a time has that of the one before, else of the first with one, else of the file.
+        """
         self.account.clear()
         if self._stored.unpacked_badly is not None:
             self.account.remark(
                 f"{self.name}: read as far as it could be unpacked: {self._stored.unpacked_badly}"
             )
-        stamp, sequence = _FIRST, 0
-        for part in self._stored.parts():
-            for found in self._glances(part):
-                stamp, sequence = found.newest or stamp, sequence + 1
-                yield Located(
-                    sequence=sequence, stamp=stamp, signal=found.signal, file=self._stored.path.name,
-                    offset=part.offset, length=part.length,
-                )  # fmt: skip
+        stamp, waiting = 0, list[Located]()
+        for sequence, (part, found) in enumerate(self._requests(), 1):
+            first = found.newest if not stamp else None
+            stamp = found.newest or stamp
+            entry = Located(
+                sequence=sequence, stamp=stamp or 1, signal=found.signal, file=self._stored.path.name,
+                offset=part.offset, length=part.length,
+            )  # fmt: skip
+            if not stamp:
+                waiting.append(entry)
+                continue
+            if first is not None:
+                yield from (msgspec.structs.replace(one, stamp=first) for one in waiting)
+                waiting.clear()
+            yield entry
+        yield from (msgspec.structs.replace(one, stamp=self._stored.written_ns) for one in waiting)
+
+    def _requests(self) -> Iterator[tuple[Part, Glance]]:
+        return ((part, found) for part in self._stored.parts() for found in self._glances(part))
 
     def body(self, entry: Located) -> bytes:
         """The request of an entry."""
@@ -104,6 +116,9 @@ class Rebuilt:
             yield msgspec.structs.replace(
                 entry, sequence=sequence, stamp=stamp, file=f"{number}/{entry.file}"
             )
+        if found and next_tick(stamp) // SLOW_NS * SLOW_NS < next_tick(found[0][0]):
+            # There is a snapshot each whole second, and none lies between.
+            yield Ended(end=-(-stamp // SLOW_NS) * SLOW_NS)
 
     def body(self, entry: Located) -> bytes:
         """The request of an entry."""

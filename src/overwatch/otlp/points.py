@@ -256,7 +256,7 @@ def _meant(
         return Lost.UNATTRIBUTED if run_id is None else Lost.UNMAPPED
     if run_id is None:
         if row.scope in OF_A_TRAINER:
-            raise RejectedError("no_run", f"{row.name} {NO_RUN}")
+            raise RejectedError("no_run", f"{metric.name} {NO_RUN}")
         return Lost.UNATTRIBUTED
     return _meaning(resource, run_id, row, attributes)
 

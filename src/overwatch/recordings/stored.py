@@ -52,6 +52,8 @@ class StoredFile:
         self.path = path
         self._handles = handles or Handles()
         self._copy = copy
+        self.written_ns = os.fstat(self._fd).st_mtime_ns
+        """When it was written last, Unix nanoseconds."""
         self.unpacked_badly: str | None = None
         """Why it could not be unpacked to its end."""
         for _ in range(_ON_THE_WAY):

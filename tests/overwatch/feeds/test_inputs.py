@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -271,3 +272,18 @@ def test_what_is_nothing_of_these_is_refused(tmp_path: Path, data: bytes) -> Non
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordingError, match="there is nothing in it"):
         open_input(tmp_path / "empty")
+
+
+def test_requests_without_any_time_are_of_the_time_of_others_or_of_the_file(tmp_path: Path) -> None:
+    """Of the one before, else of the first with a time, else of when the file was written: never of 1970."""
+    timeless = otlpfiles.logs(1, "no time")
+    del timeless["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]["timeUnixNano"]
+    wrong = otlpfiles.logs(1, "in seconds", timeUnixNano="1700000000")
+    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines([timeless]))
+    os.utime(path, (otlpfiles.START_S + 50, otlpfiles.START_S + 50))
+    (shown,) = open_input(path).recorded()
+    assert {line.time for line in shown.feed} == {otlpfiles.START_S + 50}
+
+    told = [timeless, wrong, otlpfiles.logs(3.5), timeless]
+    *_, last = open_input(otlpfiles.written(path, otlpfiles.lines(told))).recorded()
+    assert [round(line.time, 3) for line in last.feed] == [otlpfiles.START_S + 3.5] * 3
