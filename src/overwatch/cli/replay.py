@@ -4,7 +4,9 @@ Exit codes: 0 done, 1 nothing readable, 2 bad usage. What could not be read is c
 """
 
 import hashlib
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Final
 import click
 
 from overwatch import codec
+from overwatch.cli.opening import patience
 from overwatch.cli.outline import outlines
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import Input, open_input
@@ -40,6 +43,11 @@ class ReplayOptions:
     """A recording whose throughput is compared with."""
     summary: bool = False
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it reads for long before it prints."""
+        return self.digest or self.summary or self.at_s is not None
+
     def __post_init__(self) -> None:
         given = [
             name
@@ -65,7 +73,8 @@ def replay(path: Path, options: ReplayOptions) -> int:
         recording = open_input(path)
         if options.baseline is not None and isinstance(recording, Recording):
             recording.baseline = read_baseline(options.baseline)
-        printed = _print(recording, options)
+        with patience(path, recording) if options.is_quiet or not sys.stdout.isatty() else nullcontext():
+            printed = _print(recording, options)
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for line in (*recording.remarks(), *_announced(recording)):

@@ -178,3 +178,15 @@ def test_a_recording_is_found_by_its_path(tmp_path: Path) -> None:
     assert first != second
     assert cache_folder(tmp_path / "a", {VARIABLE: "off"}) is None
     assert len(build()) == 32
+
+
+def test_how_much_is_done_is_told_meanwhile(cache: Path, storm: Path) -> None:
+    """Of a whole replay and of a long seek: rising parts of the way."""
+    assert not cache.exists()
+    for work in (lambda one: Player(one).seek(1 << 62), lambda one: list(one.recorded())):
+        recording, parts = open_recording(storm), list[float]()
+        recording.advanced = parts.append
+        work(recording)
+        assert len(parts) > 20
+        assert parts == sorted(parts)
+        assert 0.0 <= parts[0] < 0.5 < parts[-1] < 1.0
