@@ -267,7 +267,8 @@ class Intake:
             self._warned.add((body.signal, body.transport))
             _log.warning(
                 "%d of %d items of %s by %s from %s are rejected: %s (further ones are counted only)",
-                counts.rejected, counts.items, body.signal.value, body.transport, body.peer, counts.message,
+                counts.rejected, counts.items, body.signal.value, body.transport, body.peer or "?",
+                counts.message,
             )  # fmt: skip
 
     def _check_large(self, body: Body) -> _Checked:
