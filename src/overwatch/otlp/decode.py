@@ -33,7 +33,7 @@ from overwatch.otlp.entities import Alive
 from overwatch.otlp.origin import Resource, resource_of, run_id_in, scope_name_of, values_of, with_run
 from overwatch.otlp.points import decode_points
 from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError, Rest
-from overwatch.otlp.times import checked_time
+from overwatch.otlp.times import can_be, checked_time
 from overwatch.otlp.unnamed import NO_RUN, begins_run
 from overwatch.otlp.value import Value, as_whole, as_word, attributes_to_python, to_python, to_text
 from overwatch.otlp.wire import MalformedBody
@@ -229,8 +229,8 @@ def measurement(resource: Resource, log: LogRecord) -> Record | None:
 
 def _time(log: LogRecord) -> int:
     """When it was, `UNTIMED` where it does not say; raises `RejectedError` for a time that cannot be."""
-    name = log.event_name or "without a name"
-    return checked_time(f"record {name}", log.time_unix_nano or log.observed_time_unix_nano)
+    at: int = log.time_unix_nano or log.observed_time_unix_nano
+    return at if can_be(at) else checked_time(f"record {log.event_name or 'without a name'}", at)
 
 
 def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
@@ -341,17 +341,17 @@ def _filled(kind: type[Event], said: _Said, at: int, fields: dict[str, Value]) -
     for name, value in said.attributes.items():
         field = names.get(name)
         if field is not None:
-            fields.setdefault(field, _identifying(field, value))
+            fields.setdefault(field, _identifying(field, value) if field in wire.IDENTIFYING else value)
     fields["at"] = at
     fields["type"] = wire.TAGS[kind]
     return fields
 
 
 def _identifying(field: str, value: Value) -> Value:
-    """A value as its field wants it where the field identifies something; any other as it is."""
+    """A value as a field wants it that identifies something; what identifies nothing as it is."""
     if field in wire.WORDS:
         return as_word(value) or value
-    number = as_whole(value) if field in wire.WHOLES else None
+    number = as_whole(value)
     return value if number is None else number
 
 

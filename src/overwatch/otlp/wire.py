@@ -100,7 +100,7 @@ _IDS: Final = {"env_id": ENV_ID, "slot": SLOT_ID, "seed_id": SEED_ID}
 
 
 WORDS: Final = frozenset({"slot", "seed_id", "group"})
-WHOLES: Final = frozenset({"env_id", "attempt"})
+IDENTIFYING: Final = WORDS | {"env_id", "attempt"}
 """Fields that identify something: a number is taken for the text of it, and the other way round."""
 
 
