@@ -169,7 +169,7 @@ def test_a_disk_that_fails_for_too_long_costs_batches_and_they_are_counted(
             return service.context.tally.get("otelcol_exporter_send_failed_log_records", exporter="otlp_file")
 
         def deliver(seq: int) -> int:
-            line = LogLine(at=seq, severity=Severity.INFO, message="x" * 80_000)
+            line = LogLine(at=time.time_ns(), severity=Severity.INFO, message="x" * 80_000)
             body = told("run-a", [line], first_seq=seq)
             headers = {"Content_Type": "application/x-protobuf"}
             return http(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status
