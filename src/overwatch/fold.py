@@ -4,7 +4,6 @@ Owns the tick clock's arithmetic and the routing of records to runs. A bad recor
 counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator` and replay both drive it.
 """
 
-import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -21,7 +20,9 @@ from overwatch.events import FindingAcknowledged, Record
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode_batch
 from overwatch.otlp.settle import settle
+from overwatch.otlp.times import timed
 from overwatch.otlp.totals import Totals
+from overwatch.otlp.unnamed import begins_run
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.state import apply, new_run
 from overwatch.state import dump as dump_state
@@ -50,6 +51,13 @@ Reading: TypeAlias = Callable[[Batch], Decoded]
 def next_tick(stamp: int) -> int:
     """The first fast tick at or after a stamp."""
     return -(-stamp // FAST_NS) * FAST_NS
+
+
+def _begins(record: Record) -> bool:
+    """Whether a run may begin with a record."""
+    if record.origin.is_implied:
+        return begins_run(record.event)
+    return not isinstance(record.event, FindingAcknowledged)
 
 
 class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -291,7 +299,7 @@ class Fold:
             self._enter_life(batch.body)
             return
         try:
-            decoded = settle(self.read(batch), self._totals)
+            decoded = settle(timed(self.read(batch), batch.stamp), self._totals)
         except MalformedBody as error:
             self._quarantine(str(error))
             return
@@ -308,13 +316,18 @@ class Fold:
 
     def _enter_life(self, body: bytes) -> None:
         """Compare and judge from here on as this life does; a body of nothing changes nothing."""
-        with contextlib.suppress(msgspec.DecodeError):
+        if not body:
+            return
+        try:
             life = _compared(body)
-            self._told, self._preset = life.baseline, life.preset
-            self._diagnosis, self._how = life.diagnosis, None
-            for tracked in self._runs.values():
-                tracked.state.judged_by = life.preset
-                tracked.state.heeded += 1
+        except msgspec.DecodeError as error:
+            self._quarantine(f"a start record, so its limits are not applied: {error}")
+            return
+        self._told, self._preset = life.baseline, life.preset
+        self._diagnosis, self._how = life.diagnosis, None
+        for tracked in self._runs.values():
+            tracked.state.judged_by = life.preset
+            tracked.state.heeded += 1
 
     def _count(self, decoded: Decoded) -> None:
         self.tower.unattributed += decoded.unattributed
@@ -340,7 +353,7 @@ class Fold:
     def _fold(self, record: Record, stamp: int) -> None:
         run_id = record.origin.run_id
         tracked = self._runs.get(run_id)
-        if tracked is None and isinstance(record.event, FindingAcknowledged):
+        if tracked is None and not _begins(record):
             self.tower.unattributed += 1
             return
         if tracked is None:

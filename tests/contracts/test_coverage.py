@@ -71,7 +71,6 @@ UNREAD: Final = {
 """Fields of events that the tower does not look at, each with its reason."""
 
 UNTOLD: Final = {
-    "FindingAcknowledged.at": "comes with the view API's door for it",
     "FindingAcknowledged.finding": "comes with the view API's door for it",
     "FindingAcknowledged.by": "comes with the view API's door for it",
 }

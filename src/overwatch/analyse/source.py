@@ -9,6 +9,7 @@ from pathlib import Path
 from overwatch.events import Record
 from overwatch.feeds.inputs import Input, open_input
 from overwatch.feeds.recording import Recording, RecordingError
+from overwatch.feeds.unshown import unshown
 from overwatch.snapshot import Snapshot
 from overwatch.state.joins import Joins
 
@@ -22,31 +23,35 @@ class Source:
 
     def __init__(self, path: Path, recorded: Input) -> None:
         self.path = path
-        self._recorded = recorded
+        self.recorded = recorded
 
     @property
     def tells(self) -> bool:
         """Whether it holds what producers told, not only snapshots made of it."""
-        return isinstance(self._recorded, Recording)
+        return isinstance(self.recorded, Recording)
 
     def snapshots(self) -> Iterator[Snapshot]:
         """One a second of each run, in order of time."""
-        return self._recorded.recorded()
+        return self.recorded.recorded()
 
     def records(self) -> Iterator[Record]:
         """All that producers told, in order; of ranks that waited for their run's id, under that id."""
-        if not isinstance(self._recorded, Recording):
+        if not isinstance(self.recorded, Recording):
             return
         joins = Joins()
-        for stamp, told in self._recorded.told():
+        for stamp, told in self.recorded.told():
             for record in told.records:
                 resolved = joins.resolve(record, stamp)
                 yield from (waited for waited, _ in resolved.released)
                 yield resolved.record
 
+    def reasons(self) -> tuple[str, ...]:
+        """Why there is no run in it."""
+        return unshown(self.recorded) if isinstance(self.recorded, Recording) else ()
+
     def remarks(self) -> tuple[str, ...]:
         """What must be said of what could not be read so far."""
-        return self._recorded.remarks()
+        return self.recorded.remarks()
 
 
 def open_source(path: Path) -> Source:

@@ -162,15 +162,15 @@ def read_story(path: Path, run_id: str | None = None, *, facts: bool = True) -> 
 
     Raises `AnalyseError` where there is none.
     """
-    told = stories(open_source(path), facts=facts)
-    return one_of(path, told.values(), run_id)
+    source = open_source(path)
+    return one_of(source, stories(source, facts=facts).values(), run_id)
 
 
-def one_of(path: Path, told: Iterable[Story], run_id: str | None) -> Story:
+def one_of(source: Source, told: Iterable[Story], run_id: str | None) -> Story:
     """The story that is meant; raises `AnalyseError` naming those that there are."""
-    known = {story.run.run_id: story for story in told}
+    path, known = source.path, {story.run.run_id: story for story in told}
     if not known:
-        raise AnalyseError(f"{path} holds no run that can be replayed; record again")
+        raise AnalyseError("\n".join((f"{path} holds no run that can be replayed", *source.reasons())))
     if run_id is None:
         return max(known.values(), key=lambda story: story.last.time)
     if run_id not in known:

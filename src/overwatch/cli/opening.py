@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from overwatch.analyse.story import Story
+    from overwatch.feeds.inputs import Input
 
 PATH: Final = click.Path(path_type=Path)
 run_option: Final = click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
@@ -41,25 +42,35 @@ def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: 
     from overwatch.analyse.story import one_of, stories
 
     source = open_source(path)
-    with _patience(path):
+    with patience(path, source.recorded):
         told = stories(source, facts=facts)
     for line in source.remarks():
         click.echo(line, err=True)
     if every and run_id is None and told:
         return list(told.values())
-    return [one_of(path, told.values(), run_id)]
+    return [one_of(source, told.values(), run_id)]
 
 
 @contextmanager
-def _patience(path: Path) -> Iterator[None]:
-    """Tell a person what takes so long; nobody else."""
-    shown = f"reading {path} " if sys.stderr.isatty() else ""
-    sys.stderr.write(shown)
-    sys.stderr.flush()
+def patience(path: Path, recorded: "Input") -> Iterator[None]:
+    """Show a person what is read and how much of it is done; nobody else."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    shown = f"reading {path} "
+
+    def advanced(part: float) -> None:
+        sys.stderr.write(f"\r{shown}{part:4.0%}")
+        sys.stderr.flush()
+
+    advanced(0.0)
+    recorded.advanced = advanced
     try:
         yield
     finally:
-        sys.stderr.write("\r" + " " * len(shown) + "\r" if shown else "")
+        recorded.advanced = lambda _: None
+        sys.stderr.write("\r" + " " * (len(shown) + 4) + "\r")
+        sys.stderr.flush()
 
 
 def write(text: str, out: Path | None) -> None:

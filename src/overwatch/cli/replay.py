@@ -4,7 +4,9 @@ Exit codes: 0 done, 1 nothing readable, 2 bad usage. What could not be read is c
 """
 
 import hashlib
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +15,13 @@ from typing import Final
 import click
 
 from overwatch import codec
+from overwatch.cli.opening import patience
 from overwatch.cli.outline import outlines
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import Input, open_input
 from overwatch.feeds.playing import player_of
 from overwatch.feeds.recording import Recording, RecordingError
+from overwatch.feeds.unshown import unshown
 from overwatch.fold import DEFAULT_VIEW, Frame
 from overwatch.otlp.grain import Grain
 from overwatch.recordings.notes import Notes
@@ -38,6 +42,11 @@ class ReplayOptions:
     baseline: Path | None = None
     """A recording whose throughput is compared with."""
     summary: bool = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it reads for long before it prints."""
+        return self.digest or self.summary or self.at_s is not None
 
     def __post_init__(self) -> None:
         given = [
@@ -64,15 +73,27 @@ def replay(path: Path, options: ReplayOptions) -> int:
         recording = open_input(path)
         if options.baseline is not None and isinstance(recording, Recording):
             recording.baseline = read_baseline(options.baseline)
-        printed = _print(recording, options)
+        with patience(path, recording) if options.is_quiet or not sys.stdout.isatty() else nullcontext():
+            printed = _print(recording, options)
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for line in (*recording.remarks(), *_announced(recording)):
         click.echo(line, err=True)
     if not printed:
-        of_run = f" of run {options.run_id}" if options.run_id else ""
-        click.echo(f"{path} holds no snapshot{of_run} that can be replayed", err=True)
+        for line in _nothing(path, recording, options.run_id):
+            click.echo(line, err=True)
     return 0 if printed else 1
+
+
+def _nothing(path: Path, recording: Input, run_id: str | None) -> Iterator[str]:
+    """That nothing was shown, and why."""
+    of_run = f" of run {run_id}" if run_id else ""
+    yield f"{path} holds no snapshot{of_run} that can be replayed"
+    others = dict.fromkeys(each.run.run_id for each in recording.recorded()) if run_id else {}
+    if others:
+        yield f"it holds {', '.join(others)}"
+    elif isinstance(recording, Recording):
+        yield from unshown(recording)
 
 
 def _announced(recording: Input) -> Iterator[str]:

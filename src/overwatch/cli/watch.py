@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from overwatch import codec
-from overwatch.cli.opening import read_stories, saying
+from overwatch.cli.opening import patience, read_stories, saying
 from overwatch.cli.viewclient import fetch_snapshot, view_url
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import STDIN, open_input
@@ -190,7 +190,8 @@ def _player(source: Source, path: Path) -> AnyPlayer:
         if source.baseline is not None and isinstance(recording, Recording):
             recording.baseline = read_baseline(source.baseline)
         player = player_of(recording)
-        player.seek(player.first + int((source.at_s or 0.0) * _NS))
+        with patience(path, recording):
+            player.seek(player.first + int((source.at_s or 0.0) * _NS))
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
     return player

@@ -8,6 +8,7 @@ take turns, and who sends most is refused first. Must not know HTTP or gRPC.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from overwatch.otlp.__main__ import Asked
 from overwatch.otlp.decode import Decoded, MalformedBody
 from overwatch.otlp.jsonl import MalformedJson
 
+_log: Final = logging.getLogger("overwatch.collector")
 TINY_BYTES: Final = 1024
 """Bodies up to this size are decoded sooner than a turn can be waited for."""
 RETRY_AFTER_S: Final = 2
@@ -121,6 +123,8 @@ class Intake:
         self._helper = Helper("checks large bodies")
         self._large: ThreadPoolExecutor | None = None
         self._open = False
+        self._warned: set[tuple[Signal, str]] = set()
+        """Of which signals and transports a rejection was logged."""
 
     def open(self) -> None:
         """Begin to accept."""
@@ -259,6 +263,13 @@ class Intake:
         self._tally.add(name, counts.items, receiver="otlp", transport=body.transport)
         if accepted:
             self._tally.add("overwatch_receiver_rejected_items", counts.rejected, signal=body.signal.value)
+        if accepted and counts.rejected and (body.signal, body.transport) not in self._warned:
+            self._warned.add((body.signal, body.transport))
+            _log.warning(
+                "%d of %d items of %s by %s from %s are rejected: %s (further ones are counted only)",
+                counts.rejected, counts.items, body.signal.value, body.transport, body.peer or "?",
+                counts.message,
+            )  # fmt: skip
 
     def _check_large(self, body: Body) -> _Checked:
         """As `_check`, by the helper if there is one; for the thread of large bodies."""

@@ -22,5 +22,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Sent by Overwatch's SDK: folded from events, its OTLP metrics are for third parties."""
     task: str | None = None
     algo: str | None = None
+    is_implied: bool = False
+    """It names no run: the id is made of its service's name."""
     service: str | None = None
     """`service.name` of its resource, with `service.namespace/` before it where there is one."""

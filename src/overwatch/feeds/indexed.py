@@ -11,7 +11,7 @@ from overwatch.otlp.jsonreader import JsonReader
 from overwatch.recordings.files import LIVE, RecordingFiles
 from overwatch.recordings.index import Entry, Located, RecordingError, read_entry
 from overwatch.recordings.pieces import Piece
-from overwatch.recordings.stored import MOST_BYTES
+from overwatch.recordings.values import MOST_BYTES
 
 
 class Indexed:

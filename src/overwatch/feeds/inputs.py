@@ -21,7 +21,7 @@ from overwatch.feeds.snapshotlog import SnapshotLog, is_snapshot
 from overwatch.feeds.source import Source
 from overwatch.journal import LogVersionError
 from overwatch.journal.scan import is_journal
-from overwatch.otlp.glance import glance_json, glance_protobuf
+from overwatch.otlp.glance import glance
 from overwatch.recordings.files import LIVE
 from overwatch.recordings.handles import Handles, Scratch
 from overwatch.recordings.pieces import INDEX, inventory, piece_of
@@ -170,16 +170,12 @@ def _kind(file: StoredFile) -> str:
         if part.data is None:
             continue
         try:
-            if part.data[:1] == b"\n":
-                glance = glance_protobuf(part.data)
-            else:
-                glance = glance_json(part.data)
-                if glance is None and is_snapshot(part.data):
-                    return "snapshots"
+            if glance(part.data):
+                return "batches"
+            if is_snapshot(part.data):
+                return "snapshots"
         except ValueError:
             continue
-        if glance is not None:
-            return "batches"
     return "neither OTLP nor snapshots"
 
 

@@ -13,19 +13,18 @@ import msgspec
 from overwatch.feeds.source import Account, Source
 from overwatch.fold import SLOW_NS, next_tick
 from overwatch.journal import Signal
-from overwatch.otlp.glance import Glance, glance_json, glance_protobuf
+from overwatch.otlp.glance import Glance, glance, is_json
 from overwatch.otlp.jsonl import from_json
-from overwatch.recordings.index import Entry, Located, StartBody, Started
-from overwatch.recordings.stored import MOST_BYTES, Part, StoredFile
+from overwatch.recordings.index import Ended, Entry, Located, StartBody, Started
+from overwatch.recordings.stored import Part, StoredFile
+from overwatch.recordings.values import MOST_BYTES
 
 LONGEST_SILENCE_NS: Final = 60 * SLOW_NS
 """Recording time without a batch that is shown."""
-_FIRST: Final = 1
-"""Stamp of batches before any that tells a time."""
 
 
 class OtlpFile:
-    """One file of OTLP/JSON lines, or of protobuf or JSON messages with their lengths before them."""
+    """One file of OTLP/JSON, or of protobuf or JSON messages with their lengths before them."""
 
     def __init__(self, stored: StoredFile) -> None:
         self.name = str(stored.path)
@@ -33,42 +32,54 @@ class OtlpFile:
         self._stored = stored
 
     def entries(self) -> Iterator[Entry]:
-        """Batches as they lie in the file; stamps are the newest times in them, and may fall."""
+        """Batches as they lie in the file; stamps are the newest times in them, and may fall.
+
+        One without a time has that of the one before, else of the first with one, else of the file.
+        """
         self.account.clear()
         if self._stored.unpacked_badly is not None:
             self.account.remark(
                 f"{self.name}: read as far as it could be unpacked: {self._stored.unpacked_badly}"
             )
-        stamp, sequence = _FIRST, 0
-        for part in self._stored.parts():
-            glance = self._glance(part)
-            if glance is not None:
-                stamp, sequence = glance.newest or stamp, sequence + 1
-                yield Located(
-                    sequence=sequence, stamp=stamp, signal=glance.signal, file=self._stored.path.name,
-                    offset=part.offset, length=part.length,
-                )  # fmt: skip
+        stamp, waiting = 0, list[Located]()
+        for sequence, (part, found) in enumerate(self._requests(), 1):
+            first = found.newest if not stamp else None
+            stamp = found.newest or stamp
+            entry = Located(
+                sequence=sequence, stamp=stamp or 1, signal=found.signal, file=self._stored.path.name,
+                offset=part.offset, length=part.length,
+            )  # fmt: skip
+            if not stamp:
+                waiting.append(entry)
+                continue
+            if first is not None:
+                yield from (msgspec.structs.replace(one, stamp=first) for one in waiting)
+                waiting.clear()
+            yield entry
+        yield from (msgspec.structs.replace(one, stamp=self._stored.written_ns) for one in waiting)
+
+    def _requests(self) -> Iterator[tuple[Part, Glance]]:
+        return ((part, found) for part in self._stored.parts() for found in self._glances(part))
 
     def body(self, entry: Located) -> bytes:
         """The request of an entry."""
         data = self._stored.read(entry.offset, entry.length)
-        return from_json(entry.signal, data) if _is_json(data) else data
+        return from_json(entry.signal, data) if is_json(data) else data
 
-    def _glance(self, part: Part) -> Glance | None:
-        """What a part is; `None`, and counted, where it is nothing that is replayed."""
+    def _glances(self, part: Part) -> tuple[Glance, ...]:
+        """The requests that a part is; none, and counted, where it is nothing that is replayed."""
         if part.data is None:
             long = f"longer than {MOST_BYTES >> 20} MiB"
             self.account.skip(self.name, "cut off at the end" if part.is_last else long)
-            return None
+            return ()
         try:
-            glance = glance_json(part.data) if _is_json(part.data) else glance_protobuf(part.data)
+            found = glance(part.data)
         except ValueError:
-            glance = None
             self.account.skip(self.name, "cut off at the end" if part.is_last else "no JSON")
-        else:
-            if glance is None:
-                self.account.skip(self.name, "no OTLP logs, metrics or traces")
-        return glance
+            return ()
+        if not found:
+            self.account.skip(self.name, "no OTLP logs, metrics or traces")
+        return found
 
 
 class Rebuilt:
@@ -105,13 +116,11 @@ class Rebuilt:
             yield msgspec.structs.replace(
                 entry, sequence=sequence, stamp=stamp, file=f"{number}/{entry.file}"
             )
+        if found and next_tick(stamp) // SLOW_NS * SLOW_NS < next_tick(found[0][0]):
+            # There is a snapshot each whole second, and none lies between.
+            yield Ended(end=-(-stamp // SLOW_NS) * SLOW_NS)
 
     def body(self, entry: Located) -> bytes:
         """The request of an entry."""
         number, _, file = entry.file.partition("/")
         return self._sources[int(number)].body(msgspec.structs.replace(entry, file=file))
-
-
-def _is_json(data: bytes) -> bool:
-    """A request in protobuf begins with the tag of its first field, never with a brace."""
-    return data[:1] != b"\n"

@@ -4,6 +4,7 @@ Owns the fold at the place where it stands, and the checkpoints that make every 
 recording and nothing else: no clock, no thread. Must not know who shows the frames.
 """
 
+import contextlib
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -43,6 +44,7 @@ class Player(Timeline):
         super().__init__(self._segments)
         self._most_recent = config.recent
         self._checkpoints = Checkpoints(config.checkpoint_ns, config.most_bytes)
+        self._lasting = recording.lasting(self._segments)
         self._recent: OrderedDict[int, bytes] = OrderedDict()
         """Folds at the recorded ticks that were passed last, oldest first."""
         self._fold: Fold | None = None
@@ -97,6 +99,7 @@ class Player(Timeline):
         elif self._ahead is not None and self._ahead[1] > before[-1].last:
             self._ahead = None
         self._spans = self._segments = segments
+        self._lasting = self._recording.lasting(segments)
         self.survey.raised(self._recording.notes.findings)
         return True
 
@@ -108,6 +111,8 @@ class Player(Timeline):
         for life, passed in segment.ticks(taken):
             if passed >= tick:
                 break
+            if passed % SLOW_NS == 0:
+                self._recording.advanced((passed - taken) / (tick - taken))
             self._pass(fold, life, passed, recent=tick - passed <= self._most_recent * SLOW_NS)
         self.folded += 1
         hushed = self._recording.notes.hushed(tick)
@@ -136,14 +141,23 @@ class Player(Timeline):
             return self._fold, self.position
         if best < root.first:
             return self._recording.fold(), best
-        saved = self._recent.get(best) or self._checkpoints.read(best)
-        return self._recording.fold(saved), best
+        saved = self._recent.get(best) or self._read(best)
+        if saved is not None:
+            # Whatever is wrong with it, another one or the begin will do.
+            with contextlib.suppress(Exception):
+                return self._recording.fold(saved), best
+            self._lasting.forget(best)
+        return self._nearest(root, tick)
+
+    def _read(self, tick: int) -> bytes | None:
+        return self._checkpoints.read(tick) if tick in self._checkpoints else self._lasting.read(tick)
 
     def _known_before(self, root: Segment, tick: int) -> int:
         """The last tick before one at which a fold is kept, or else the one before the life began."""
-        lasting = self._checkpoints.nearest(tick, root.first)
+        kept = self._checkpoints.nearest(tick, root.first)
+        lasting = self._lasting.nearest(tick, root.first)
         recent = max((at for at in self._recent if root.first <= at < tick), default=None)
-        return max(root.first - FAST_NS, lasting or 0, recent or 0)
+        return max(root.first - FAST_NS, kept or 0, lasting or 0, recent or 0)
 
     def _reachable(self, time: int, most_ticks: int) -> int:
         segment = self._segment(self._settle(time)[1])
@@ -152,17 +166,19 @@ class Player(Timeline):
 
     def _keep(self, fold: Fold, taken: int, *, recent: bool) -> None:
         """Keep a checkpoint just before each round time, so that a round time itself is one tick away."""
-        lasting = self._checkpoints.is_due(taken, FAST_NS)
+        kept, lasting = self._checkpoints.is_due(taken, FAST_NS), self._lasting.is_due(taken)
         passing = recent and (taken + FAST_NS) % SLOW_NS == 0 and taken not in self._recent
-        if not lasting and not passing:
+        if not kept and not lasting and not passing:
             return
         data = fold.dump()
         if passing:
             self._recent[taken] = data
             if len(self._recent) > self._most_recent:
                 self._recent.popitem(last=False)
-        if lasting:
+        if kept:
             self._checkpoints.keep(taken, data, FAST_NS)
+        if lasting:
+            self._lasting.keep(taken, data)
 
 
 def _segments(recording: Recording) -> list[Segment]:

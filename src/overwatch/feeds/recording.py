@@ -5,20 +5,23 @@ ticks, same fold; where its numbers were thinned, to what is left of them. What 
 passed over. Must not know who shows the frames.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, assert_never
 
 import msgspec
 
 from overwatch.feeds.indexed import Indexed
+from overwatch.feeds.lasting import Lasting, build, cache_folder
 from overwatch.feeds.segments import Lives, Segment
 from overwatch.feeds.source import Source
-from overwatch.fold import Fold, Frame
+from overwatch.fold import SLOW_NS, Fold, Frame
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded
 from overwatch.otlp.jsonl import MalformedJson
 from overwatch.otlp.templates import TemplateReader
+from overwatch.otlp.times import timed
 from overwatch.otlp.wire import MalformedBody
 from overwatch.recordings.index import (
     Ended,
@@ -36,6 +39,8 @@ from overwatch.snapshot import Baseline, Snapshot
 __all__ = ["Recording", "RecordingError", "Segment", "open_recording"]
 
 
+_MARKED: Final = 8
+"""Batches before a checkpoint that it is known by."""
 _TOGETHER: Final = 64
 """Batches that are read at once where all are wanted."""
 
@@ -49,6 +54,8 @@ class Recording:
         self.source: Source = Indexed(folder) if source is None else source
         self.baseline: Baseline | None = None
         """What throughput is compared with, instead of what was when it was recorded."""
+        self.advanced: Callable[[float], object] = lambda _: None
+        """Is called now and then while many ticks are folded, with the part of them that is done."""
         self.notes = Notes()
         """What the index tells beside batches; known once `segments` was asked."""
         self._reader = TemplateReader()
@@ -120,7 +127,7 @@ class Recording:
         """Receive time in Unix nanoseconds and records of every batch, in the order of replay."""
         for batch in self.batches():
             try:
-                yield batch.stamp, self._reader.read_batch(batch)
+                yield batch.stamp, timed(self._reader.read_batch(batch), batch.stamp)
             except MalformedBody:
                 self._unreadable.add((batch.signal.value, batch.sequence))
 
@@ -134,14 +141,39 @@ class Recording:
         for fold, tick, batches in self.ticks():
             yield from fold.skip(tick, batches, self.notes.hushed(tick))
 
+    def lasting(self, segments: Sequence[Segment]) -> Lasting:
+        """The checkpoints of an earlier replay of these."""
+        # Standard input has no place at which it could be found again.
+        folder = cache_folder(self.folder) if self.folder.exists() else None
+        return Lasting(folder, lambda tick: self._mark(segments, tick))
+
+    def _mark(self, segments: Sequence[Segment], tick: int) -> str:
+        """A mark of all that a fold depends on which took everything up to a tick."""
+        told = hashlib.blake2b(build().encode(), digest_size=16)
+        told.update(repr((self.baseline, self.notes.told_of_thinning)).encode())
+        for segment in segments:
+            if segment.first > tick:
+                break
+            count, last = segment.last_up_to(tick, _MARKED)
+            places = [(one.sequence, one.stamp, one.signal.value) for one in last]
+            told.update(repr((segment.first, segment.before is None, count, places)).encode())
+            for batch in self.read(last):
+                told.update(batch.body)
+        return told.hexdigest()
+
     def ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
         """Every tick that was live, in order, with the fold that is to take it and what came up to it."""
-        fold, root = self.fold(), None
-        for segment in self.segments():
+        segments = self.segments()
+        fold, root, lasting = self.fold(), None, self.lasting(segments)
+        for segment in segments:
             if segment.root is not root:
                 fold, root = self.fold(), segment.root
             for tick, entries in segment.each():
                 yield fold, tick, self.read(entries)
+                if lasting.is_due(tick):
+                    lasting.keep(tick, fold.dump())
+                if tick % SLOW_NS == 0:
+                    self.advanced((tick - segments[0].first) / (segments[-1].last + 1 - segments[0].first))
 
     def read(self, entries: Iterable[Located | Started]) -> list[Batch]:
         """The batches of these entries; those that the files do not hold are counted and left out."""

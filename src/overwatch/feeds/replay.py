@@ -46,6 +46,9 @@ class Replay:
         self.view = View()
         self.busy = False
         """A step or seek is under way."""
+        self.part = 0.0
+        """How much of a step or seek is done, while it takes long."""
+        player.recording.advanced = self._advance
         self._tick_s = 1e-3
         """What a tick takes, as measured."""
         self._is_surveyed = False
@@ -156,8 +159,11 @@ class Replay:
 
     def _ask(self, action: Callable[[], object]) -> None:
         self._wanted.append(action)
-        self.busy = True
+        self.busy, self.part = True, 0.0
         self._wake.set()
+
+    def _advance(self, part: float) -> None:
+        self.part = part
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """The snapshot of every place on the way, until the caller stops; never raises."""

@@ -141,6 +141,11 @@ class Segment:
             yield tick, self.entries[start:stop]
             start = stop
 
+    def last_up_to(self, tick: int, most: int) -> tuple[int, list[Located | Started]]:
+        """How many entries were folded up to a tick, and the last of them."""
+        stop = bisect_right(self.due, tick)
+        return stop, self.entries[max(0, stop - most) : stop]
+
     def at(self, tick: int) -> list[Located | Started]:
         """The entries that are folded at a tick."""
         return self.entries[bisect_left(self.due, tick) : bisect_right(self.due, tick)]

@@ -6,7 +6,7 @@ version of the schema, and what is no snapshot, are counted and passed over. Mus
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +15,13 @@ import msgspec
 from overwatch import codec
 from overwatch.feeds.source import Account
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
-from overwatch.recordings.stored import MOST_BYTES, Part, StoredFile
+from overwatch.recordings.stored import Part, StoredFile
+from overwatch.recordings.values import MOST_BYTES
 from overwatch.snapshot import SCHEMA_VERSION, Snapshot
 from overwatch.tower import TowerStats
 
+_STRETCH: Final = 64
+"""Snapshots between two words on how many are read."""
 _LAST_S: Final = (1 << 63) // SLOW_NS - 1
 
 
@@ -42,6 +45,8 @@ class SnapshotLog:
         self.folder = path
         """What a person named."""
         self.account = Account()
+        self.advanced: Callable[[float], object] = lambda _: None
+        """Is called now and then while many snapshots are read, with the part of them that is done."""
         self._files = files
         self._ticks, self._offsets, self._lengths = array("q"), array("q"), array("q")
         self._numbers = array("L")
@@ -68,6 +73,8 @@ class SnapshotLog:
     def recorded(self) -> Iterator[Snapshot]:
         """Every snapshot that was logged, in order."""
         for place in range(len(self)):
+            if place % _STRETCH == 0:
+                self.advanced(place / len(self))
             snapshot = self._read(place)
             if snapshot is not None:
                 yield snapshot

@@ -17,6 +17,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from overwatch.catalog import Scope
 from overwatch.events import (
     Column,
+    EnvCrashed,
     EnvsRemoved,
     Event,
     LogLine,
@@ -29,16 +30,16 @@ from overwatch.events import (
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
 from overwatch.otlp.entities import Alive
-from overwatch.otlp.origin import Resource, first_values, resource_of, run_id_in, scope_name_of, with_run
+from overwatch.otlp.origin import Resource, resource_of, run_id_in, scope_name_of, values_of, with_run
 from overwatch.otlp.points import decode_points
 from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError, Rest
-from overwatch.otlp.value import Value, attributes_to_python, to_python, to_text
+from overwatch.otlp.times import can_be, checked_time
+from overwatch.otlp.unnamed import NO_RUN, begins_run
+from overwatch.otlp.value import Value, as_whole, as_word, attributes_to_python, to_python, to_text
 from overwatch.otlp.wire import MalformedBody
 
 __all__ = ["Decoded", "MalformedBody", "Problem", "decode", "measurement"]
 
-LAST_TIME: Final = (1 << 63) - 1
-"""Latest time of a record, Unix nanoseconds."""
 _LONGEST_S: Final = 1 << 30
 """Longest interval of reports that is waited for, in seconds."""
 _STRETCH: Final = 16
@@ -76,7 +77,6 @@ class _Said(NamedTuple):
 
     log: LogRecord
     attributes: dict[str, Value]
-    """Of a name given twice the first value."""
     name: str
     """What event it is."""
 
@@ -109,35 +109,43 @@ class LogGathering:
     def add(self, resource: Resource, scope_name: str, log: LogRecord) -> None:
         """Take the next log record."""
         self._items += 1
-        said = first_values(log.attributes)
-        run_id = run_id_in(resource, said.get(wire.RUN_ID))
-        if run_id is None:
-            self._unattributed += 1
-            return
         try:
-            whole = _said(log, said)
-            told = _entity(resource, run_id, whole)
-            if told is None:
-                self._records.append(_record(resource, run_id, scope_name, whole))
-            elif isinstance(told, Alive):
-                self._alive.append(told)
-            else:
-                self._records.extend(told)
+            self._take(resource, scope_name, _said(log, values_of(log.attributes)))
         except RejectedError as rejected:
             # Details beyond what anybody reads would cost many times the bytes they came in.
             known = self._problems[-1] if len(self._problems) >= DETAILED else rejected.problem
             self._problems.append(known)
 
+    def _take(self, resource: Resource, scope_name: str, said: "_Said") -> None:
+        run_id = run_id_in(resource, said.attributes.get(wire.RUN_ID))
+        if run_id is None:
+            kind = wire.BY_EVENT_NAME.get(said.name)
+            self._lose(None if kind is None else _event(kind, said, _time(said.log)))
+            return
+        found = _entity(resource, run_id, said)
+        if found is None:
+            self._records.append(_record(resource, run_id, scope_name, said))
+        elif isinstance(found, Alive):
+            self._alive.append(found)
+        else:
+            self._records.extend(found)
+
+    def _lose(self, event: Event | None) -> None:
+        """Count what names no run; raises `RejectedError` for what can be nothing but a run's."""
+        if event is not None and begins_run(event):
+            raise RejectedError("no_run", f"{wire.EVENT_PREFIX}{wire.TAGS[type(event)]} {NO_RUN}")
+        self._unattributed += 1
+
     def add_spoken(self, resource: Resource, said: "Spoken") -> None:
-        """Take the next log record, whose event is known; raises `RejectedError`."""
+        """Take the next log record, whose event is known; raises `RejectedError`, also for no run."""
         run_id = run_id_in(resource, said.run_id)
         self.add_said(None if run_id is None else with_run(resource, run_id), said)
 
     def add_said(self, origin: Origin | None, said: "Spoken") -> None:
-        """The same, of an origin that is known, or none."""
+        """The same, of an origin that is known, or none; raises `RejectedError`."""
         self._items += 1
         if origin is None:
-            self._unattributed += 1
+            self._lose(said.event)
         else:
             self._records.append(Record(origin=origin, event=said.event, seq=said.seq))
 
@@ -148,6 +156,7 @@ class LogGathering:
             records=tuple(self._records),
             problems=tuple(self._problems),
             unattributed=self._unattributed,
+            untimed=sum(not one.event.at for one in self._records) + sum(not one.at for one in self._alive),
             alive=tuple(self._alive),
         )
 
@@ -163,13 +172,12 @@ class Spoken(NamedTuple):
 
 def spoken(log: LogRecord) -> Spoken | None:
     """A log record as an event of ours; `None` where it is anything else, or malformed."""
-    said = _said(log, first_values(log.attributes))
+    said = _said(log, values_of(log.attributes))
     kind = wire.BY_EVENT_NAME.get(said.name)
     if kind is None:
         return None
     try:
-        run_id = said.attributes.get(wire.RUN_ID)
-        own = run_id if isinstance(run_id, str) else None
+        own = as_word(said.attributes.get(wire.RUN_ID))
         return Spoken(own, _event(kind, said, _time(log)), _seq(said))
     except RejectedError:
         return None
@@ -211,7 +219,7 @@ def measurement(resource: Resource, log: LogRecord) -> Record | None:
     """A log record as the measurement of a run; `None` where it is anything else, or malformed."""
     if wire.BY_EVENT_NAME.get(log.event_name) is not Measured:
         return None
-    said = first_values(log.attributes)
+    said = values_of(log.attributes)
     run_id = run_id_in(resource, said.get(wire.RUN_ID))
     try:
         return None if run_id is None else _record(resource, run_id, "", _said(log, said))
@@ -220,12 +228,9 @@ def measurement(resource: Resource, log: LogRecord) -> Record | None:
 
 
 def _time(log: LogRecord) -> int:
+    """When it was, `UNTIMED` where it does not say; raises `RejectedError` for a time that cannot be."""
     at: int = log.time_unix_nano or log.observed_time_unix_nano
-    if not 0 < at <= LAST_TIME:
-        raise RejectedError(
-            "no_time", f"record {log.event_name or 'without a name'} has time {at}; set Timestamp"
-        )
-    return at
+    return at if can_be(at) else checked_time(f"record {log.event_name or 'without a name'}", at)
 
 
 def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
@@ -235,8 +240,9 @@ def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Reco
         return None
     origin, at, kind = with_run(resource, run_id), _time(said.log), attributes[wire.ENTITY_TYPE]
     ids = attributes.get(wire.ENTITY_ID)
-    env_id = ids.get(wire.ENV_ID) if isinstance(ids, Mapping) and kind == wire.ENV_ENTITY else None
-    if kind == wire.ENV_ENTITY and (isinstance(env_id, bool) or not isinstance(env_id, int)):
+    is_env = isinstance(ids, Mapping) and kind == wire.ENV_ENTITY
+    env_id = as_whole(ids.get(wire.ENV_ID)) if isinstance(ids, Mapping) and is_env else None
+    if kind == wire.ENV_ENTITY and env_id is None:
         return None
     if name == wire.ENTITY_DELETE:
         return tuple(Record(origin=origin, event=event) for event in _ends(said, at, env_id))
@@ -268,16 +274,16 @@ def _measured(said: _Said, at: int) -> Event:
     log = said.log
     if log.body.HasField("kvlist_value"):
         return _converted(Measured, _filled(Measured, said, at, _body(log)))
-    scope, index, values = None, None, {}
-    for pair in log.attributes:
-        key, value = pair.key, pair.value
-        if key == wire.SCOPE:
-            scope = value.string_value
-        elif key == wire.INDEX:
-            index = value.int_value
-        elif value.HasField("double_value") and key not in wire.RESERVED:
-            values[key] = Column.scalar(value.double_value)
-    return Measured(at=at, scope=Scope(scope), values=values, index=index)
+    said_index = said.attributes.get(wire.INDEX)
+    index = as_whole(said_index)
+    if said_index is not None and index is None:
+        raise ValueError(f"{wire.INDEX} is {said_index!r}, not a whole number")
+    values = {
+        name: Column.scalar(value)
+        for name, value in said.attributes.items()
+        if isinstance(value, float) and name not in wire.RESERVED
+    }
+    return Measured(at=at, scope=Scope(said.attributes.get(wire.SCOPE)), values=values, index=index)
 
 
 def _fact(kind: type[Event], said: _Said, at: int) -> Event:
@@ -292,7 +298,7 @@ def facts_of(kind: type[Event], told: list[dict[str, Value]]) -> list[Event]:
 
 def fields_of_fact(log: LogRecord) -> tuple[type[Event], dict[str, Value]] | None:
     """What event a log record is, and its fields; `None` where it is none of ours, or a measurement."""
-    said = _said(log, first_values(log.attributes))
+    said = _said(log, values_of(log.attributes))
     kind = wire.BY_EVENT_NAME.get(said.name)
     return None if kind is None or kind is Measured else (kind, _fields(kind, said, _time(log)))
 
@@ -308,7 +314,17 @@ def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
         return _filled(kind, said, at, {**line, **_span(log)})
     if kind is PhaseEnded:
         return _filled(kind, said, at, _span(log))
+    if kind is EnvCrashed:
+        return {**_crash(said.attributes), **_filled(kind, said, at, {})}
     return _filled(kind, said, at, _body(log) if kind in wire.COLUMNAR else {})
+
+
+def _crash(attributes: Mapping[str, Value]) -> dict[str, Value]:
+    """What a crash says in OpenTelemetry's words, for what it does not say in ours."""
+    kind = next((attributes[name] for name in wire.EXCEPTION_TYPES if attributes.get(name)), None)
+    words = [to_text(part) for part in (kind, attributes.get(wire.EXCEPTION_MESSAGE)) if part is not None]
+    stack = attributes.get(wire.EXCEPTION_STACK)
+    return {"error": ": ".join(words), "traceback": stack if isinstance(stack, str) else None}
 
 
 def _span(log: LogRecord) -> dict[str, Value]:
@@ -325,10 +341,18 @@ def _filled(kind: type[Event], said: _Said, at: int, fields: dict[str, Value]) -
     for name, value in said.attributes.items():
         field = names.get(name)
         if field is not None:
-            fields.setdefault(field, value)
+            fields.setdefault(field, _identifying(field, value) if field in wire.IDENTIFYING else value)
     fields["at"] = at
     fields["type"] = wire.TAGS[kind]
     return fields
+
+
+def _identifying(field: str, value: Value) -> Value:
+    """A value as a field wants it that identifies something; what identifies nothing as it is."""
+    if field in wire.WORDS:
+        return as_word(value) or value
+    number = as_whole(value)
+    return value if number is None else number
 
 
 def _converted(kind: type[Event], fields: dict[str, Value]) -> Event:
@@ -339,16 +363,15 @@ def _converted(kind: type[Event], fields: dict[str, Value]) -> Event:
 def _foreign(resource: Resource, scope_name: str, log: LogRecord, at: int) -> LogLine:
     """A line of another program's log, whatever it holds."""
     attributes = attributes_to_python(log.attributes)
-    env_id, slot, seed_id = (attributes.get(name) for name in (wire.ENV_ID, wire.SLOT_ID, wire.SEED_ID))
     message = to_text(to_python(log.body)) or log.event_name or to_text(attributes.get(wire.EVENT_NAME))
     return LogLine(
         at=at,
         severity=wire.severity_of(log.severity_number),
         message=message,
         subsystem=scope_name or resource.service or "unknown",
-        env_id=env_id if isinstance(env_id, int) and not isinstance(env_id, bool) else None,
-        slot=slot if isinstance(slot, str) else None,
-        seed_id=seed_id if isinstance(seed_id, str) else None,
+        env_id=as_whole(attributes.get(wire.ENV_ID)),
+        slot=as_word(attributes.get(wire.SLOT_ID)),
+        seed_id=as_word(attributes.get(wire.SEED_ID)),
         trace_id=log.trace_id.hex() or None,
         span_id=log.span_id.hex() or None,
         fields=_texts(log.attributes),

@@ -18,12 +18,13 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from overwatch.events import Event
 from overwatch.otlp import wire
-from overwatch.otlp.decode import LAST_TIME, Spoken, facts_of, fields_of_fact, spoken
+from overwatch.otlp.decode import Spoken, facts_of, fields_of_fact, spoken
 from overwatch.otlp.mask import Bytes
 from overwatch.otlp.record_slots import ATTRIBUTE, BODY, OBSERVED, TIME, Kind, Slot, slots_of
 from overwatch.otlp.record_template import LEARNED
 from overwatch.otlp.result import RejectedError
 from overwatch.otlp.rows import RowShape
+from overwatch.otlp.times import EARLIEST, LATEST
 from overwatch.otlp.value import Value
 
 MOST_SLOTS: Final = 32
@@ -65,7 +66,7 @@ class FactTemplate:
         fits, columns = self.shape.read(rows)
         for name, column in zip(self.names, columns, strict=True):
             if name == _AT:
-                fits &= column <= LAST_TIME
+                fits &= (column >= EARLIEST) & (column <= LATEST)
         kept = np.flatnonzero(fits)
         said: list[Spoken | None] = [None] * len(rows)
         if kept.size:

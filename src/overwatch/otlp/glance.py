@@ -17,8 +17,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from overwatch.journal import Signal
 from overwatch.otlp import wire
+from overwatch.otlp.times import can_be
 
-LAST_TIME: Final = (1 << 63) - 1
 _Told: TypeAlias = int | float | str | None
 """A time as writers tell it; 64-bit integers are text in OTLP/JSON."""
 
@@ -90,19 +90,33 @@ class _Line(msgspec.Struct, rename="camel"):
 _decoder: Final = msgspec.json.Decoder(_Line)
 
 
-def glance_json(line: bytes) -> Glance | None:
-    """Of one line of OTLP/JSON; `None` where it is none. Raises `ValueError` for what is no JSON."""
+def glance(data: bytes) -> tuple[Glance, ...]:
+    """Of a request in JSON or protobuf; none where it is none. Raises `ValueError` for what is no JSON."""
+    if is_json(data):
+        return glance_json(data)
+    found = glance_protobuf(data)
+    return () if found is None else (found,)
+
+
+def is_json(data: bytes) -> bool:
+    """Whether bytes are no protobuf: that begins with the tag of its first field, never with a brace."""
+    return data[:1] != b"\n"
+
+
+def glance_json(text: bytes) -> tuple[Glance, ...]:
+    """Of one object of OTLP/JSON, a request a signal. Raises `ValueError` for what is no JSON."""
     try:
-        told = _decoder.decode(line)
+        told = _decoder.decode(text)
     except RecursionError as error:
         raise ValueError(str(error)) from None
+    found: list[Glance] = []
     if told.resource_logs is not None:
-        return Glance(Signal.LOGS, _newest(_of_logs(told.resource_logs)))
+        found.append(Glance(Signal.LOGS, _newest(_of_logs(told.resource_logs))))
     if told.resource_metrics is not None:
-        return Glance(Signal.METRICS, _newest(_of_metrics(told.resource_metrics)))
+        found.append(Glance(Signal.METRICS, _newest(_of_metrics(told.resource_metrics))))
     if told.resource_spans is not None:
-        return Glance(Signal.TRACES, _newest(_of_spans(told.resource_spans)))
-    return None
+        found.append(Glance(Signal.TRACES, _newest(_of_spans(told.resource_spans))))
+    return tuple(found)
 
 
 def glance_protobuf(body: bytes) -> Glance | None:
@@ -125,7 +139,7 @@ def _newest(times: Iterator[_Told]) -> int | None:
             time = int(told or 0)
         except (ValueError, OverflowError):
             continue
-        if newest < time <= LAST_TIME:
+        if newest < time and can_be(time):
             newest = time
     return newest or None
 

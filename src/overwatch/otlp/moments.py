@@ -34,22 +34,23 @@ class Moments:
         self._gone: dict[tuple[Origin, int, Scope], dict[str, list[Subject]]] = {}
         """The same of lanes and slots."""
 
-    def copy(self) -> "Moments":
-        """The same values, to which others may be put."""
+    def copy(self, stamp: int = 0) -> "Moments":
+        """The same values, to which others may be put; those without a time are of `stamp`."""
         other = Moments()
-        other._values = {
-            moment: {name: dict(points) for name, points in metrics.items()}
-            for moment, metrics in self._values.items()
-        }
-        other._ended = {
-            moment: {name: list(envs) for name, envs in metrics.items()}
-            for moment, metrics in self._ended.items()
-        }
-        other._over = {moment: list(names) for moment, names in self._over.items()}
-        other._gone = {
-            moment: {name: list(subjects) for name, subjects in ended.items()}
-            for moment, ended in self._gone.items()
-        }
+        for (origin, at, scope, ids), metrics in self._values.items():
+            values = other._values.setdefault((origin, at or stamp, scope, ids), {})
+            for name, points in metrics.items():
+                values.setdefault(name, {}).update(points)
+        for (origin, at), ends in self._ended.items():
+            ended = other._ended.setdefault((origin, at or stamp), {})
+            for name, envs in ends.items():
+                ended.setdefault(name, []).extend(envs)
+        for (origin, at, scope), names in self._over.items():
+            other._over.setdefault((origin, at or stamp, scope), []).extend(names)
+        for (origin, at, scope), over in self._gone.items():
+            gone = other._gone.setdefault((origin, at or stamp, scope), {})
+            for name, subjects in over.items():
+                gone.setdefault(name, []).extend(subjects)
         return other
 
     def placed(self, values: Sequence[float], times: Sequence[int]) -> "Moments":

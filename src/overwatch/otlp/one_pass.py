@@ -20,7 +20,6 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMes
 from overwatch.otlp.frames import OddError, fields_of, size_at
 from overwatch.otlp.origin import Resource, resource_of
 from overwatch.otlp.points import (
-    LAST_TIME,
     Gathering,
     Lost,
     Outcome,
@@ -30,6 +29,7 @@ from overwatch.otlp.points import (
 )
 from overwatch.otlp.result import Decoded, RejectedError, Rest
 from overwatch.otlp.series import Point
+from overwatch.otlp.times import EARLIEST, LATEST
 
 MOST_BYTES: Final = 32 << 20
 """Memory of what is remembered, about; beyond it all is forgotten."""
@@ -223,7 +223,7 @@ def _read(body: bytes, sets: dict[bytes, _Of], whose: _Whose[_Of]) -> list[tuple
             value = float(_AS_INT.unpack_from(body, at - _AS_INT.size)[0])
         elif tag != _DOUBLE:
             raise OddError
-        if time_tag != _TIME or at > stop or stop > end or not 0 < time <= LAST_TIME:
+        if time_tag != _TIME or at > stop or stop > end or not EARLIEST <= time <= LATEST:
             raise OddError
         rest = body[at:stop]
         whom = sets.get(rest)

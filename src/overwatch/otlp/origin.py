@@ -12,14 +12,15 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMes
 from overwatch.events import Origin
 from overwatch.otlp import wire
 from overwatch.otlp.result import RejectedError
-from overwatch.otlp.value import Value, attributes_to_python, to_python
+from overwatch.otlp.unnamed import implied_id
+from overwatch.otlp.value import Value, as_whole, as_word, attributes_to_python, to_python
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
     """A resource, read once for all of its items."""
 
     origin: Origin
-    """With an empty run id when the resource names no run."""
+    """With an empty run id when the resource names neither a run nor anything that implies one."""
     service: str | None
     attributes: dict[str, Value]
 
@@ -28,11 +29,12 @@ def resource_of(message: ResourceMessage) -> Resource:
     """Read a resource; attributes of an unexpected type count as absent."""
     told = attributes_to_python(message.attributes)
     attributes = {name: _beginning(value) for name, value in told.items()}
-    run_id, rank = told.get(wire.RUN_ID), told.get(wire.RANK)
+    named = as_word(told.get(wire.RUN_ID))
     origin = Origin(
-        run_id=run_id if isinstance(run_id, str) else "",
+        run_id=named or implied_id(attributes) or "",
+        is_implied=named is None,
         role=_word(attributes, wire.ROLE) or "trainer",
-        rank=rank if isinstance(rank, int) and not isinstance(rank, bool) else 0,
+        rank=as_whole(attributes.get(wire.RANK)) or 0,
         epoch=_word(attributes, wire.INSTANCE) or "",
         join=_word(attributes, wire.JOIN),
         ours=attributes.get(wire.DISTRO) == wire.OURS,
@@ -50,7 +52,8 @@ def run_id_of(resource: Resource, pairs: Iterable[KeyValue]) -> str | None:
 
 def run_id_in(resource: Resource, own: Value) -> str | None:
     """The same, for who has the item's own attribute at hand."""
-    return own if isinstance(own, str) and own else resource.origin.run_id or None
+    named = None if own is None else as_word(own)
+    return named or resource.origin.run_id or None
 
 
 def with_run(resource: Resource, run_id: str) -> Origin:
@@ -59,7 +62,9 @@ def with_run(resource: Resource, run_id: str) -> Origin:
         said = f"{wire.RUN_ID} has {len(run_id):,} characters; {wire.LONGEST_ID} are the most"
         raise RejectedError("malformed", said)
     origin = resource.origin
-    return origin if run_id == origin.run_id else msgspec.structs.replace(origin, run_id=run_id)
+    if run_id == origin.run_id:
+        return origin
+    return msgspec.structs.replace(origin, run_id=run_id, is_implied=False)
 
 
 def scope_name_of(scope: InstrumentationScope) -> str:
@@ -69,30 +74,27 @@ def scope_name_of(scope: InstrumentationScope) -> str:
 
 
 def attribute(pairs: Iterable[KeyValue], name: str) -> Value:
-    """The value of one attribute, `None` when absent."""
+    """The value of one attribute, `None` when absent; of a key given twice the last counts."""
+    found = None
     for pair in pairs:
         if pair.key == name:
-            return to_python(pair.value)
-    return None
+            found = pair.value
+    return None if found is None else to_python(found)
 
 
-def first_values(pairs: Iterable[KeyValue]) -> dict[str, Value]:
-    """The plain value of each attribute; of a key given twice the first counts."""
+def values_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
+    """The plain value of each attribute; of a key given twice the last counts."""
     values: dict[str, Value] = {}
     for pair in pairs:
-        key = pair.key
-        if key in values:
-            continue
         # These lines are where a request's time goes: a field that is not empty is the one that is set.
         said = pair.value
         plain = said.string_value or said.int_value or said.double_value or said.bool_value
-        values[key] = plain or to_python(said)
+        values[pair.key] = plain or to_python(said)
     return values
 
 
 def _word(attributes: dict[str, Value], name: str) -> str | None:
-    value = attributes.get(name)
-    return value if isinstance(value, str) and value else None
+    return as_word(attributes.get(name))
 
 
 def _beginning(value: Value) -> Value:

@@ -28,6 +28,7 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     records: list[bytes]
     problems: list[bytes]
     alive: list[bytes]
+    untimed: int
 
 
 # msgspec learns a type at its first use, and crashes where two threads are the first: these ones are.
@@ -60,6 +61,7 @@ def packed(decoded: Decoded, size: int) -> bytes | None:
             records=records,
             problems=problems,
             alive=alive,
+            untimed=decoded.untimed,
         )
     )
 
@@ -74,6 +76,7 @@ def unpacked(data: bytes) -> Decoded:
         records=tuple(chain.from_iterable(map(_records, told.records))),
         problems=tuple(chain.from_iterable(map(_problems, told.problems))),
         alive=tuple(chain.from_iterable(map(_alive, told.alive))),
+        untimed=told.untimed,
     )
 
 

@@ -24,19 +24,20 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 from overwatch import catalog
 from overwatch.catalog import Kind
 from overwatch.events import Origin
+from overwatch.otlp import wire
 from overwatch.otlp.distribution import Distribution
 from overwatch.otlp.histograms import Point as SpreadPoint
 from overwatch.otlp.histograms import distribution_of
 from overwatch.otlp.moments import Moments
-from overwatch.otlp.origin import Resource, resource_of, run_id_of, with_run
+from overwatch.otlp.origin import Resource, resource_of, run_id_in, with_run
 from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError
 from overwatch.otlp.series import Point, Series
 from overwatch.otlp.subject import NEEDS, Subject, is_meant, subject_of
+from overwatch.otlp.times import UNTIMED, checked_time
 from overwatch.otlp.totals import Told
+from overwatch.otlp.unnamed import NO_RUN, OF_A_TRAINER
 from overwatch.otlp.value import Value, attributes_to_python
 
-LAST_TIME: Final = (1 << 63) - 1
-"""Latest time of a point, Unix nanoseconds."""
 _DELTA: Final = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 _STALE: Final = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
 
@@ -142,6 +143,7 @@ class Gathering:
         self._problems: list[Problem] = []
         self._unattributed = 0
         self._unmapped = 0
+        self._untimed = 0
 
     def take(self, resource: Resource, metric: Metric) -> None:
         """Gather one metric's points; of those that Overwatch's own SDK sends only how many there are."""
@@ -188,22 +190,16 @@ class Gathering:
     def _add_point(
         self, resource: Resource, metric: Metric, row: catalog.Metric | None, point: _AnyPoint
     ) -> None:
-        run_id = run_id_of(resource, point.attributes)
-        if run_id is None:
-            self._unattributed += 1
-            return
+        at = checked_time(metric.name, point.time_unix_nano)
         stale = bool(point.flags & _STALE)
         spread = None if stale or isinstance(point, NumberDataPoint) else _distribution(metric.name, point)
-        attributes = attributes_to_python(point.attributes)
-        row = row or catalog.find_split(metric.name, attributes)
-        if row is None or row.kind is Kind.STATE or not is_meant(row, attributes):
-            self._unmapped += 1
+        meaning = _meant(resource, metric, point, row)
+        if isinstance(meaning, Lost):
+            self._lose(meaning)
             return
-        meaning = _meaning(resource, run_id, row, attributes)
-        if not 0 < point.time_unix_nano <= LAST_TIME:
-            raise RejectedError("no_time", f"{row.name} has time {point.time_unix_nano}; set TimeUnixNano")
+        self._untimed += at == UNTIMED
         if stale:
-            self._moments.end(meaning.origin, point.time_unix_nano, row, meaning.subject)
+            self._moments.end(meaning.origin, at, meaning.row, meaning.subject)
         elif isinstance(point, NumberDataPoint):
             self._add_number(meaning, metric, point)
         elif spread is not None:
@@ -232,30 +228,36 @@ class Gathering:
             problems=tuple(self._problems),
             unattributed=self._unattributed,
             unmapped=self._unmapped,
+            untimed=self._untimed,
             series=series,
         )
 
 
 def outcome_of(resource: Resource, metric: Metric, point: NumberDataPoint) -> Outcome:
     """Of whom a point of this gauge is, by its attributes alone; raises `RejectedError`."""
-    meaning = _meant(resource, metric, point)
+    meaning = _meant(resource, metric, point, catalog.find(metric.name))
     return meaning if isinstance(meaning, Lost) else meaning.whom
 
 
 def series_of(resource: Resource, metric: Metric, point: NumberDataPoint) -> SeriesKey | Lost:
     """Of which series a point of this sum is, by its attributes alone; raises `RejectedError`."""
-    meaning = _meant(resource, metric, point)
+    meaning = _meant(resource, metric, point, catalog.find(metric.name))
     return meaning if isinstance(meaning, Lost) else _series_key(meaning, metric)
 
 
-def _meant(resource: Resource, metric: Metric, point: NumberDataPoint) -> _Meaning | Lost:
-    run_id = run_id_of(resource, point.attributes)
-    if run_id is None:
-        return Lost.UNATTRIBUTED
+def _meant(
+    resource: Resource, metric: Metric, point: _AnyPoint, row: catalog.Metric | None
+) -> _Meaning | Lost:
+    """Whom a point of a metric speaks of, which may be a row's by its name alone; raises `RejectedError`."""
     attributes = attributes_to_python(point.attributes)
-    row = catalog.find(metric.name) or catalog.find_split(metric.name, attributes)
+    run_id = run_id_in(resource, attributes.get(wire.RUN_ID))
+    row = row or catalog.find_split(metric.name, attributes)
     if row is None or row.kind is Kind.STATE or not is_meant(row, attributes):
-        return Lost.UNMAPPED
+        return Lost.UNATTRIBUTED if run_id is None else Lost.UNMAPPED
+    if run_id is None:
+        if row.scope in OF_A_TRAINER:
+            raise RejectedError("no_run", f"{metric.name} {NO_RUN}")
+        return Lost.UNATTRIBUTED
     return _meaning(resource, run_id, row, attributes)
 
 
@@ -273,7 +275,7 @@ def _meaning(resource: Resource, run_id: str, row: catalog.Metric, attributes: d
 
 
 def _check_window(name: str, start: int, at: int) -> None:
-    if start > at:
+    if start > at != UNTIMED:
         raise RejectedError("malformed", f"{name} begins at {start}, after its time {at}")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from overwatch.otlp.elements import size_of
 from overwatch.otlp.frames import OddError
 from overwatch.otlp.mask import Bytes
+from overwatch.otlp.times import EARLIEST
 from overwatch.otlp.varint import read_varint
 
 Path: TypeAlias = tuple[str, ...]
@@ -156,7 +157,7 @@ def other(known: bytes, kind: Kind, number: int, turn: int) -> bytes:
     size = len(known)
     match kind:
         case Kind.FIXED:
-            return _NUMBER.pack((number << 32) + turn + 1)
+            return _NUMBER.pack(EARLIEST + (number << 32) + turn + 1)
         case Kind.DOUBLE:
             return _REAL.pack(number + 0.5)
         case Kind.WHOLE:

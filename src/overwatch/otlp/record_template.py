@@ -20,7 +20,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from overwatch.events import Column, Conflated, Event, Measured
 from overwatch.otlp import wire
-from overwatch.otlp.decode import LAST_TIME, Spoken, spoken
+from overwatch.otlp.decode import Spoken, spoken
 from overwatch.otlp.mask import Mask
 from overwatch.otlp.record_slots import (
     ATTRIBUTE,
@@ -34,6 +34,7 @@ from overwatch.otlp.record_slots import (
     other,
     slots_of,
 )
+from overwatch.otlp.times import can_be
 
 LEARNED: Final = frozenset({Measured, *wire.COLUMNAR})
 """Events of whose records there are templates."""
@@ -110,7 +111,7 @@ class RecordTemplate:
         if not self.fits(record):
             return None
         (at,) = _NUMBER.unpack_from(record, self.time[0])
-        if not 0 < at <= LAST_TIME:
+        if not can_be(at):
             return None
         try:
             event = self._event(record, at)

@@ -40,11 +40,13 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[Record, ...] = ()
     problems: tuple[Problem, ...] = ()
     unattributed: int = 0
-    """Items without a run id."""
+    """Items that name no run and nothing that implies one, and that no run would begin with."""
     unmapped: int = 0
     """Metric points of foreign producers that no catalogue row knows."""
     series: Series | None = None
     """Of metrics: what must be settled before there are records; nothing else is in `records` then."""
+    untimed: int = 0
+    """Items without a time: the batch's receive stamp is theirs."""
     alive: tuple[Alive, ...] = ()
     """Reports of entities, which end when there are no more."""
     late: int = 0

@@ -10,7 +10,7 @@ from overwatch import catalog
 from overwatch.catalog import Scope
 from overwatch.events import Column
 from overwatch.otlp import wire
-from overwatch.otlp.value import Value
+from overwatch.otlp.value import Value, as_whole, as_word
 
 Subject: TypeAlias = tuple[int | str, ...]
 """Ids of what a point speaks of; of an env its id and, where the point names one, its lane."""
@@ -36,12 +36,12 @@ _SPLITS: Final = frozenset(
 def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:
     """What a point speaks of; `()` where its scope has one subject, `None` when it does not say."""
     if scope is Scope.GPU:
-        lane = _word(attributes.get(wire.LANE_ID) or attributes.get("hw.id"))
+        lane = _word(attributes.get(wire.LANE_ID)) or _word(attributes.get("hw.id"))
         return None if lane is None else (lane,)
     if scope not in (Scope.ENV, Scope.SLOT):
         return ()
-    env_id = attributes.get(wire.ENV_ID)
-    if isinstance(env_id, bool) or not isinstance(env_id, int):
+    env_id = as_whole(attributes.get(wire.ENV_ID))
+    if env_id is None:
         return None
     if scope is Scope.ENV:
         lane = _word(attributes.get(wire.LANE_ID))
@@ -52,7 +52,8 @@ def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:
 
 def _word(value: Value) -> str | None:
     """Text, of which the beginning counts: a resource says it once, for all of its points."""
-    return value[: wire.LONGEST_ID] if isinstance(value, str) else None
+    word = as_word(value)
+    return None if word is None else word[: wire.LONGEST_ID]
 
 
 def is_meant(row: catalog.Metric, attributes: Mapping[str, Value]) -> bool:

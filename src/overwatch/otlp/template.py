@@ -25,10 +25,10 @@ from overwatch.otlp.mask import Bytes, Mask
 from overwatch.otlp.result import Decoded
 from overwatch.otlp.series import Point, Series
 from overwatch.otlp.slots import WIDTH, Slot, slots_of
+from overwatch.otlp.times import EARLIEST, LATEST
 
 MAX_POINTS: Final = 1 << 18
 """Points of the largest body that is read so; more are no shape that repeats."""
-_LAST_TIME: Final = (1 << 63) - 1
 
 _Places: TypeAlias = npt.NDArray[np.intp]
 _Times: TypeAlias = npt.NDArray[np.uint64]
@@ -53,7 +53,7 @@ class _Numbers:
     def timely(self) -> bool:
         """Whether no time is a reason to refuse its point."""
         times = self.times
-        return bool(times.min() > 0 and times.max() <= _LAST_TIME and not (self.starts > times).any())
+        return bool(times.min() >= EARLIEST and times.max() <= LATEST and not (self.starts > times).any())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,35 @@ attribute a value belongs to.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
 Value: TypeAlias = "str | bool | int | float | bytes | Sequence[Value] | Mapping[str, Value] | None"
+
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_EXACT: Final = 1 << 53
+"""Doubles below this are whole numbers exactly where they have no fraction."""
+
+
+def as_word(value: Value) -> str | None:
+    """A value that identifies something, as text: text, or a whole number; `None` for anything else."""
+    if isinstance(value, str):
+        return value or None
+    number = as_whole(value)
+    return None if number is None else str(number)
+
+
+def as_whole(value: Value) -> int | None:
+    """The same as a number: whole, or text of a whole number; `None` for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        return int(value)
+    return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else None
 
 
 def to_python(value: AnyValue) -> Value:

@@ -46,6 +46,8 @@ ALGORITHM: Final = "rl.algorithm"
 INSTANCE: Final = "service.instance.id"
 SERVICE: Final = "service.name"
 SERVICE_NAMESPACE: Final = "service.namespace"
+HOST: Final = "host.name"
+PID: Final = "process.pid"
 DISTRO: Final = "telemetry.distro.name"
 ROLE: Final = "overwatch.role"
 RANK: Final = "overwatch.rank"
@@ -71,6 +73,10 @@ ENTITY_STATE: Final = "entity.state"
 ENTITY_EVENTS: Final = frozenset({ENTITY_STATE, ENTITY_DELETE})
 ENTITY_REASON: Final = "entity.delete.reason"
 ENTITY_INTERVAL: Final = "entity.report.interval"
+EXCEPTION_TYPES: Final = ("exception.type", "error.type")
+EXCEPTION_MESSAGE: Final = "exception.message"
+EXCEPTION_STACK: Final = "exception.stacktrace"
+"""How OpenTelemetry describes an error."""
 ENTITY_TYPE: Final = "entity.type"
 ENTITY_ID: Final = "entity.id"
 ENTITY_DESCRIPTION: Final = "entity.description"
@@ -95,6 +101,11 @@ TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for
 BY_EVENT_NAME: Final[dict[str, type[Event]]] = {f"{EVENT_PREFIX}{tag}": kind for kind, tag in TAGS.items()}
 
 _IDS: Final = {"env_id": ENV_ID, "slot": SLOT_ID, "seed_id": SEED_ID}
+
+
+WORDS: Final = frozenset({"slot", "seed_id", "group"})
+IDENTIFYING: Final = WORDS | {"env_id", "attempt"}
+"""Fields that identify something: a number is taken for the text of it, and the other way round."""
 
 
 def attribute_of(field: str) -> str:

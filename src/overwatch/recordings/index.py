@@ -71,8 +71,8 @@ class StartBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The same."""
     preset: str | None = None
     """The same."""
-    diagnosis: msgspec.Raw | None = None
-    """The same, as it was written."""
+    diagnosis: dict[str, object] | None = None
+    """The same, as it was written: another version may judge by more."""
 
     @property
     def tells(self) -> bool:

@@ -59,6 +59,14 @@ class Notes:
         thinned = self._stretches[place] if place >= 0 else None
         return {run_id: self._found(run_id, tick) for run_id in thinned} if thinned else _NOBODY
 
+    @property
+    def told_of_thinning(self) -> tuple[object, ...]:
+        """All that `hushed` goes by; empty where nothing was thinned."""
+        if not any(self._stretches):
+            return ()
+        stretches = [sorted(runs) for runs in self._stretches]
+        return self.thinned, self._firsts, stretches, self.findings
+
     def _found(self, run_id: str, tick: int) -> frozenset[str]:
         """The findings that were open first around a tick."""
         if self._spans is None:

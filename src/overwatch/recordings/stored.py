@@ -1,10 +1,11 @@
-"""A file of anybody's as a sequence of parts: lines, or messages that each have their length before them.
+"""A file of anybody's as a sequence of parts: JSON values, or messages with their lengths before them.
 
-What a file is shows in its first bytes, never in its name. Lines may end in LF or CRLF and a byte order mark
-may stand first; messages have four bytes of length, the highest first, and may each be packed with zstd, as
-otelcol's `file` exporter writes protobuf and all that it packs. A file that is packed as a whole, with zstd
-or gzip, is unpacked into a temporary one. Rules: a part that is too long to be believed is told and passed
-over without being held; a tail that is cut off is told as such. Must not know what the parts mean.
+What a file is shows in its first bytes, never in its name. Values lie one a line, ended by LF or CRLF, or
+otherwise (`recordings.values`), and a byte order mark may stand first; messages have four bytes of length,
+the highest first, and may each be packed with zstd, as otelcol's `file` exporter writes protobuf and all that
+it packs. A file that is packed as a whole, with zstd or gzip, is unpacked into a temporary one. Rules: a part
+that is too long to be believed is told and passed over without being held; a tail that is cut off is told as
+such. Must not know what the parts mean.
 """
 
 import gzip
@@ -18,9 +19,8 @@ from typing import BinaryIO, Final
 import zstandard
 
 from overwatch.recordings.handles import Handles, Scratch
+from overwatch.recordings.values import MOST_BYTES, values
 
-MOST_BYTES: Final = 64 << 20
-"""Longest part that is read."""
 _CHUNK_BYTES: Final = 1 << 20
 _PREFIX_BYTES: Final = 4
 _GZIP: Final = b"\x1f\x8b"
@@ -33,7 +33,7 @@ _ON_THE_WAY: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One line or message."""
+    """One value or message."""
 
     offset: int
     """Of its bytes, in the file as it is read."""
@@ -41,7 +41,7 @@ class Part:
     data: bytes | None
     """`None` where it is longer than `MOST_BYTES`, or cut off within its length."""
     is_last: bool = False
-    """The file ends with it, and no line end says that it is whole."""
+    """The file ends with it, and nothing says that it is whole."""
 
 
 class StoredFile:
@@ -52,6 +52,8 @@ class StoredFile:
         self.path = path
         self._handles = handles or Handles()
         self._copy = copy
+        self.written_ns = os.fstat(self._fd).st_mtime_ns
+        """When it was written last, Unix nanoseconds."""
         self.unpacked_badly: str | None = None
         """Why it could not be unpacked to its end."""
         for _ in range(_ON_THE_WAY):
@@ -60,7 +62,7 @@ class StoredFile:
                 break
             self._unpack(is_gzip=head[:2] == _GZIP)
         self.is_framed = self._looks_framed()
-        """Messages with their lengths before them, instead of lines."""
+        """Messages with their lengths before them, instead of JSON values."""
 
     @property
     def _fd(self) -> int:
@@ -72,7 +74,7 @@ class StoredFile:
 
     def parts(self, start: int = 0) -> Iterator[Part]:
         """Everything from an offset on at which a part begins; lines without anything are left out."""
-        return self._messages(start) if self.is_framed else self._lines(start)
+        return self._messages(start) if self.is_framed else self._values(start)
 
     def read(self, offset: int, length: int) -> bytes:
         """A part's bytes, unpacked; fewer where the file has become shorter. Raises `OSError`."""
@@ -81,23 +83,13 @@ class StoredFile:
     def _read(self, offset: int, length: int) -> bytes:
         return os.pread(self._fd, length, offset)
 
-    def _lines(self, start: int) -> Iterator[Part]:
-        begun = at = start + (len(_BOM) if start == 0 and self._read(0, 3) == _BOM else 0)
-        held, skipped = b"", 0
-        while chunk := self._read(at, _CHUNK_BYTES):
-            at += len(chunk)
-            *whole, held = (held + chunk).split(b"\n")
-            for line in whole:
-                length = skipped + len(line)
-                text = line.rstrip(b"\r") if not skipped and length <= MOST_BYTES else None
-                if text is None or text.strip():
-                    yield Part(begun, len(text) if text else length, text)
-                begun += length + 1
-                skipped = 0
-            if skipped or len(held) > MOST_BYTES:
-                skipped, held = skipped + len(held), b""
-        if skipped or held.strip():
-            yield Part(begun, skipped + len(held), None if skipped else held, is_last=True)
+    def _values(self, start: int) -> Iterator[Part]:
+        begun = start + (len(_BOM) if start == 0 and self._read(0, 3) == _BOM else 0)
+        for extent in values(self._read, begun):
+            data = extent.data
+            if data is None and extent.length <= MOST_BYTES:
+                data = self._read(extent.offset, extent.length)
+            yield Part(extent.offset, extent.length, data, extent.is_last)
 
     def _messages(self, start: int) -> Iterator[Part]:
         at = start
@@ -131,7 +123,7 @@ class StoredFile:
         head = self._read(0, 8)
         length = int.from_bytes(head[:_PREFIX_BYTES], "big")
         inside = head[_PREFIX_BYTES:]
-        if len(head) < 8 or length == 0 or head[:1] in b"{[":
+        if len(head) < 8 or length == 0 or head.removeprefix(_BOM).lstrip()[:1] in b"{[":
             return False
         return inside == _ZSTD or inside[:1] in (b"\n", b"{")
 

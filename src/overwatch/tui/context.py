@@ -85,7 +85,8 @@ def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshne
 
 def replayed(link: Link, playback: Playback) -> Freshness:
     """In a recording nothing grows old while it is looked at."""
-    word = "replay" if playback.playing else "replay seeking" if playback.busy else "replay paused"
+    way = f"replay seeking {playback.part:.0%}" if playback.part else "replay seeking"
+    word = "replay" if playback.playing else way if playback.busy else "replay paused"
     return Freshness(state=word, age_s=None, was_old=link.state in _OLD)
 
 

@@ -25,6 +25,8 @@ class Playback:
     speed: float = 1.0
     busy: bool = False
     """It is on its way to another place."""
+    part: float = 0.0
+    """How much of the way there is done, while that takes long."""
     marks: tuple[Mark, ...] = ()
     """Alarms that are known so far, in order."""
     surveyed: bool = True
@@ -123,5 +125,6 @@ class Deck:
         first, last = replay.span
         return Playback(
             time=replay.time, first=first, last=last, playing=replay.playing, speed=replay.speed,
-            busy=replay.busy, marks=replay.marks, surveyed=replay.surveyed, following=replay.following,
+            busy=replay.busy, part=replay.part, marks=replay.marks, surveyed=replay.surveyed,
+            following=replay.following,
         )  # fmt: skip

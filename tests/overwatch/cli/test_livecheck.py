@@ -17,6 +17,7 @@ from overwatch.events import EnvCrashed, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp.encode import request
 from overwatch.otlp.jsonl import to_json
+from tests.fakes import START_NS
 
 
 def _run(*arguments: str, given: bytes | None = None) -> Result:
@@ -25,7 +26,7 @@ def _run(*arguments: str, given: bytes | None = None) -> Result:
 
 def _body() -> bytes:
     origin = Origin(run_id="r", epoch="e", ours=True)
-    return request([Record(origin=origin, event=EnvCrashed(at=1, env_id=3, error="boom"), seq=1)], {})
+    return request([Record(origin=origin, event=EnvCrashed(at=START_NS, env_id=3, error="boom"), seq=1)], {})
 
 
 def test_a_simulated_run_is_told_in_registered_names_only(tmp_path: Path) -> None:

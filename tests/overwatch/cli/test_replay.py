@@ -9,6 +9,7 @@ import pytest
 
 from overwatch import codec
 from overwatch.snapshot import Snapshot
+from tests.overwatch.feeds import otlpfiles
 from tests.overwatch.feeds.recordings import Written, two_lives
 from tests.overwatch.simulate.runs import overwatch, record
 
@@ -149,3 +150,43 @@ def test_bad_usage_is_exit_code_two(folder: Path, words: tuple[str, ...], said: 
 def test_a_path_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
     """Click says so, with exit code 2."""
     assert overwatch("replay", tmp_path / "nowhere").exit_code == 2
+
+
+def test_why_a_file_shows_nothing_is_counted_by_reason(tmp_path: Path) -> None:
+    """Nothing that names a run, nothing that is known, times that cannot be, and spans alone."""
+    requests = [otlpfiles.metrics(1), otlpfiles.logs(2), otlpfiles.traces(3), otlpfiles.metrics(4)]
+    for request in requests[:3]:
+        (named,) = next(iter(request.values()))
+        named["resource"] = {}
+    gauge = requests[3]["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]
+    gauge["gauge"]["dataPoints"][0]["timeUnixNano"] = "1700000000"
+    requests[3]["resourceMetrics"][0]["scopeMetrics"][0]["metrics"] = [gauge, {**gauge, "name": "app.x"}]
+    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines(requests))
+    result = overwatch("replay", path)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    for words in (
+        "6 items in 4 requests, of which no run is made",
+        "1 rejected, no_run: charts/episodic_return",
+        "2 name no run (rl.run.id)",
+        "1 spans, which are recorded and not shown",
+        "has time 1700000000, which is 1970-01-01 in nanoseconds since 1970; it looks like seconds",
+    ):
+        assert words in result.stderr
+    for command in ("report", "audit"):
+        told = overwatch(command, path)
+        assert told.exit_code == 2
+        assert "6 items in 4 requests" in told.stderr
+
+
+def test_a_run_that_is_not_there_is_answered_with_those_that_are(folder: Path) -> None:
+    """By name."""
+    assert "it holds small" in overwatch("replay", folder, "--run", "other").stderr
+
+
+def test_one_request_between_two_seconds_is_shown(tmp_path: Path) -> None:
+    """A file of one moment comes to the snapshot at the end of its second."""
+    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines([otlpfiles.metrics(1.25)]))
+    (shown,) = _snapshots(overwatch("replay", path).stdout)
+
+    assert shown.time == otlpfiles.START_S + 2

@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from overwatch.collector import Service
 from overwatch.events import LogLine, Severity
 from overwatch.journal import Signal
+from tests.fakes import START_NS
 from tests.overwatch.collector.running import eventually as running_eventually
 from tests.overwatch.collector.running import http, running, told
 
@@ -37,7 +38,9 @@ def forwarding(folder: Path, endpoint: str | None, *more: str, name: str = "otlp
 
 def line(run_id: str, number: int, size: int = 0) -> bytes:
     """A request that tells one numbered line of a run, in so many bytes: the rest is a field nobody knows."""
-    body = told(run_id, [LogLine(at=number, severity=Severity.WARNING, message=f"line {number}")], number)
+    body = told(
+        run_id, [LogLine(at=START_NS + number, severity=Severity.WARNING, message=f"line {number}")], number
+    )
     rest = size - len(body)
     if rest <= 0:
         return body
@@ -68,7 +71,7 @@ def points() -> bytes:
     message = ExportMetricsServiceRequest()
     metric = message.resource_metrics.add().scope_metrics.add().metrics.add(name="a")
     for value in (1.0, 2.0):
-        metric.gauge.data_points.add(as_double=value, time_unix_nano=1)
+        metric.gauge.data_points.add(as_double=value, time_unix_nano=1_800_000_000_000_000_000)
     return message.SerializeToString()
 
 

@@ -16,10 +16,12 @@ from overwatch.journal import Journal, MemoryJournal, Signal
 from overwatch.otlp.__main__ import Asked
 from overwatch.otlp.decode import decode
 from overwatch.otlp.jsonl import to_json
+from tests.fakes import START_NS
 from tests.overwatch.collector.running import eventually, run_started, told
 from tests.overwatch.collector.test_limits import Gated
 from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, two_bad_points
 from tests.overwatch.otlp.test_elements import empties
+from tests.overwatch.otlp.test_unnamed import metrics
 
 BODIES = [
     Body(signal=Signal.LOGS, data=told("run-1", [run_started()]), transport="http"),
@@ -125,3 +127,23 @@ def test_who_crowds_others_waits_apart() -> None:
 
     asyncio.run(flood())
     own.close()
+
+
+def test_what_is_rejected_is_answered_with_its_reason_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Items that name no run, and a time in seconds: the count and the reason, and one line of the log."""
+    own = intake(MemoryJournal(lambda: 1))
+    bodies = [
+        metrics([], "overwatch.policy.kl_divergence", "system.cpu.utilization"),
+        metrics([("rl.run.id", 5)], "overwatch.policy.kl_divergence", at=1_700_000_000 - START_NS),
+    ]
+    answers = taken(own, [Body(signal=Signal.METRICS, data=body, transport="http") for body in bodies])
+    own.close()
+
+    assert [answer.rejected for answer in answers] == [1, 1]
+    assert "overwatch.policy.kl_divergence names no run; set rl.run.id" in answers[0].message
+    assert "has time 1700000000, which is 1970-01-01" in answers[1].message
+    (line,) = [record.getMessage() for record in caplog.records if "rejected" in record.getMessage()]
+    assert line.startswith("1 of 2 items of metrics by http from ? are rejected: overwatch.policy.kl_diverg")
+    assert line.endswith("set rl.run.id, or service.name, on its resource (further ones are counted only)")

@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from overwatch import codec
+from overwatch.analyse.audit import AuditConfig, audit
+from overwatch.analyse.source import open_source
+from overwatch.analyse.story import stories
 from overwatch.collector import Service
 from overwatch.collector.exporters.otlp_file.lines import Lines
 from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
+from overwatch.feeds.journalled import Journalled
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.journal import Batch, Signal
 from overwatch.journal.cursors import CursorFile, Place
@@ -21,6 +25,7 @@ from overwatch.otlp.decode import decode
 from overwatch.otlp.jsonl import from_json, to_json
 from overwatch.recordings.index import Entry, Located, Raised
 from overwatch.serve.recording import RecordingWriter
+from overwatch.snapshot import View
 from tests.overwatch.collector.running import config, eventually, http, run_started, running, told, update
 
 
@@ -164,7 +169,7 @@ def test_a_disk_that_fails_for_too_long_costs_batches_and_they_are_counted(
             return service.context.tally.get("otelcol_exporter_send_failed_log_records", exporter="otlp_file")
 
         def deliver(seq: int) -> int:
-            line = LogLine(at=seq, severity=Severity.INFO, message="x" * 80_000)
+            line = LogLine(at=time.time_ns(), severity=Severity.INFO, message="x" * 80_000)
             body = told("run-a", [line], first_seq=seq)
             headers = {"Content_Type": "application/x-protobuf"}
             return http(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status
@@ -275,6 +280,49 @@ def test_what_was_rotated_is_packed_beside_and_replays_as_it_was_live(tmp_path: 
     assert [codec.encode(snapshot) for snapshot in recording.recorded()] == live
     assert [e.sequence for e in all_entries(tmp_path) if isinstance(e, Located)] == list(range(2, seq + 2))
     assert recording.bad_batches == recording.bad_lines == 0
+
+
+JUDGED = (
+    "diagnosis.rules=[{name: kl-high, where: policy.kl_divergence > 0.02, for: 1 updates, hint: lower it}]",
+    "diagnosis.anomaly.slow_step=6.5",
+)
+
+
+def test_a_recording_made_under_a_diagnosis_section_replays_as_it_was_judged(tmp_path: Path) -> None:
+    """Rotated, packed and gone on with after a restart, from its index and from the journal."""
+    seq = 0
+    for life in range(2):
+        with running(tmp_path, *ROTATING, *JUDGED) as service:
+            pieces = len(list((tmp_path / "otlp").glob("index-*")))
+            first = seq
+            while seq < first + 10 or len(list((tmp_path / "otlp").glob("index-*"))) <= pieces:
+                seq += 1
+                send(service, told("run-a", [update(0.01 + 0.02 * life, seq)], first_seq=seq))
+                eventually(lambda want=seq + 1 + life: len(all_entries(tmp_path)) >= want)
+            eventually(lambda: list((tmp_path / "otlp").glob("logs-*.jsonl.zst")), PATIENCE_S)
+            if not life:
+                continue
+            assert eventually(lambda: judged(service, "run-a")) == {"rule-kl-high"}
+
+    live = (tmp_path / "snapshots.jsonl").read_bytes().splitlines()
+    recording = Recording(tmp_path / "otlp")
+    assert [codec.encode(snapshot) for snapshot in recording.recorded()] == live
+    assert b"rule-kl-high" in live[-1]
+    assert recording.remarks() == ()
+    found = audit(list(stories(open_source(tmp_path / "otlp")).values()), AuditConfig(fail_on="warning"))
+    assert {row.kind for row in (*found.counted, *found.passed)} >= {"rule-kl-high"}
+    journal = Recording(tmp_path / "journal", Journalled(tmp_path / "journal"))
+    (shown,) = list(journal.frames())[-1].snapshots.values()
+    assert b"rule-kl-high" in codec.encode(shown)
+    assert journal.remarks() == ()
+
+
+def judged(service: Service, run_id: str) -> set[str]:
+    """The codes of the user's own rules that a run's snapshot shows."""
+    frame = service.context.aggregator and service.context.aggregator.frame
+    shown = None if frame is None else frame.snapshots.get((run_id, View()))
+    found = () if shown is None else shown.findings
+    return {finding.code for finding in found if finding.code.startswith("rule-")}
 
 
 def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

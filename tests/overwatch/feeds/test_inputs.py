@@ -3,10 +3,12 @@
 import gzip
 import io
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -38,6 +40,20 @@ def _zstd(data: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(data)
 
 
+def _joined(between: str, told: list[dict[str, Any]] = TOLD, indent: int | None = None) -> bytes:
+    return between.join(json.dumps(one, indent=indent) for one in told).encode()
+
+
+def _mixed() -> bytes:
+    texts = (json.dumps(one, indent=2 if place % 3 else None) for place, one in enumerate(TOLD))
+    return "\n".join(texts).encode()
+
+
+def _together() -> list[dict[str, Any]]:
+    """Requests of one moment as one object."""
+    return [{**a, **b, **c} for a, b, c in zip(TOLD[::3], TOLD[1::3], TOLD[2::3], strict=True)]
+
+
 SHAPES: dict[str, Callable[[], bytes]] = {
     "JSON lines": lambda: PLAIN,
     "JSON lines with CRLF": lambda: PLAIN.replace(b"\n", b"\r\n"),
@@ -47,6 +63,19 @@ SHAPES: dict[str, Callable[[], bytes]] = {
     "JSON lines, packed as a whole with zstd": lambda: _zstd(PLAIN),
     "JSON lines in two zstd frames": lambda: _zstd(PLAIN[:3000]) + _zstd(PLAIN[3000:]),
     "JSON lines, packed as a whole with gzip": lambda: gzip.compress(PLAIN),
+    "JSON objects over many lines": lambda: _joined("\n", indent=2),
+    "JSON objects over many lines with CRLF": lambda: _joined("\n", indent=1).replace(b"\n", b"\r\n"),
+    "JSON objects over many lines after a byte order mark": lambda: b"\xef\xbb\xbf" + _joined("", indent=2),
+    "JSON objects one behind another": lambda: _joined(""),
+    "JSON objects with blanks between": lambda: b"\n \n" + _joined(" \t "),
+    "JSON lines and objects over many lines": _mixed,
+    "a JSON array": lambda: json.dumps(TOLD).encode(),
+    "a JSON array over many lines": lambda: json.dumps(TOLD, indent="\t").encode() + b"\n",
+    "a JSON array, an element a line": lambda: b"[\n" + _joined(",\n") + b"\n]\n",
+    "several JSON arrays": lambda: json.dumps(TOLD[:5]).encode() + json.dumps(TOLD[5:], indent=2).encode(),
+    "a JSON array, packed with gzip": lambda: gzip.compress(json.dumps(TOLD).encode()),
+    "JSON objects over many lines, packed with zstd": lambda: _zstd(_joined("\n", indent=2)),
+    "JSON objects of all three signals": lambda: _joined("\n", _together()),
     "protobuf messages": lambda: otlpfiles.framed(PROTO),
     "protobuf messages, each packed": lambda: otlpfiles.packed(PROTO),
     "JSON messages, each packed": lambda: otlpfiles.packed(json.dumps(one).encode() for one in TOLD),
@@ -243,3 +272,18 @@ def test_what_is_nothing_of_these_is_refused(tmp_path: Path, data: bytes) -> Non
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordingError, match="there is nothing in it"):
         open_input(tmp_path / "empty")
+
+
+def test_requests_without_any_time_are_of_the_time_of_others_or_of_the_file(tmp_path: Path) -> None:
+    """Of the one before, else of the first with a time, else of when the file was written: never of 1970."""
+    timeless = otlpfiles.logs(1, "no time")
+    del timeless["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]["timeUnixNano"]
+    wrong = otlpfiles.logs(1, "in seconds", timeUnixNano="1700000000")
+    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines([timeless]))
+    os.utime(path, (otlpfiles.START_S + 50, otlpfiles.START_S + 50))
+    (shown,) = open_input(path).recorded()
+    assert {line.time for line in shown.feed} == {otlpfiles.START_S + 50}
+
+    told = [timeless, wrong, otlpfiles.logs(3.5), timeless]
+    *_, last = open_input(otlpfiles.written(path, otlpfiles.lines(told))).recorded()
+    assert [round(line.time, 3) for line in last.feed] == [otlpfiles.START_S + 3.5] * 3

@@ -33,9 +33,10 @@ from overwatch.events import (
     SeedStageChanged,
     Severity,
 )
+from overwatch.otlp.times import EARLIEST, LATEST
 
 WORDS = st.text(max_size=8)
-TIMES = st.integers(1, 2**63 - 1)
+TIMES = st.integers(EARLIEST, LATEST)
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(allow_nan=False)
 FIELDS = st.dictionaries(WORDS, WORDS, max_size=3)

@@ -26,12 +26,14 @@ from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.decode import Decoded, MalformedBody, count_spans, decode
 from overwatch.otlp.encode import request
+from overwatch.otlp.times import timed
 from overwatch.otlp.validate import count
 from overwatch.otlp.value import Value, to_pairs
+from tests.fakes import START_NS
 from tests.overwatch.otlp.messages import messages
 
 RUN = Origin(run_id="r", ours=True, epoch="e")
-PHASE = PhaseEnded(at=5, phase="learn", duration_s=0.5)
+PHASE = PhaseEnded(at=START_NS + 5, phase="learn", duration_s=0.5)
 
 
 def logs(**resource: Value) -> ExportLogsServiceRequest:
@@ -39,7 +41,7 @@ def logs(**resource: Value) -> ExportLogsServiceRequest:
     message = ExportLogsServiceRequest()
     named = message.resource_logs.add()
     named.resource.attributes.extend(to_pairs({k.replace("__", "."): v for k, v in resource.items()}))
-    named.scope_logs.add().log_records.add(time_unix_nano=5)
+    named.scope_logs.add().log_records.add(time_unix_nano=START_NS + 5)
     return message
 
 
@@ -62,7 +64,7 @@ def points(
     named.resource.attributes.extend(to_pairs({k.replace("__", "."): v for k, v in resource.items()}))
     gauge = named.scope_metrics.add().metrics.add(name=name).gauge
     for attributes, value in rows:
-        point = gauge.data_points.add(time_unix_nano=5, attributes=to_pairs(attributes))
+        point = gauge.data_points.add(time_unix_nano=START_NS + 5, attributes=to_pairs(attributes))
         if isinstance(value, int):
             point.as_int = value
         else:
@@ -116,10 +118,12 @@ def test_random_events_of_ours_with_broken_fields_are_problems_or_events() -> No
             record.event_name = name
             for attribute in seeded.sample(sorted(wire.BY_ATTRIBUTE[wire.BY_EVENT_NAME[name]]), k=2):
                 record.attributes.extend(to_pairs({attribute: seeded.choice(values)}))
-            message.resource_logs[0].scope_logs[0].log_records.add(time_unix_nano=6, event_name="app.ready")
+            message.resource_logs[0].scope_logs[0].log_records.add(
+                time_unix_nano=START_NS + 6, event_name="app.ready"
+            )
             decoded = decode_logs(message)
             assert len(decoded.records) + len(decoded.problems) == 2
-            assert decoded.records[-1].event.at == 6
+            assert decoded.records[-1].event.at == START_NS + 6
 
 
 def test_a_body_that_is_no_protobuf_is_malformed() -> None:
@@ -147,18 +151,21 @@ def test_one_malformed_record_leaves_its_neighbours_unharmed() -> None:
     assert "phase" in decoded.problems[0].detail
 
 
-def test_a_record_without_a_run_is_counted_not_folded() -> None:
-    """No run id, no record."""
-    assert decode_logs(logs(service__name="app")) == Decoded(items=1, unattributed=1)
+def test_a_record_without_a_run_or_a_name_is_counted_not_folded() -> None:
+    """Nothing implies a run, no record."""
+    assert decode_logs(logs(app="x")) == Decoded(items=1, unattributed=1)
 
 
-def test_a_record_without_any_time_is_a_problem() -> None:
-    """Neither time nor observed time: nothing says when it was."""
+def test_a_record_without_any_time_takes_the_receive_stamp() -> None:
+    """The time observed goes first; neither is left for whoever has the stamp."""
     message = logs(rl__run__id="r")
     first_log(message).ClearField("time_unix_nano")
-    assert decode_logs(message).problems[0].reason == "no_time"
-    first_log(message).observed_time_unix_nano = 9
-    assert decode_logs(message).records[0].event.at == 9
+    decoded = decode_logs(message)
+    assert (decoded.untimed, decoded.problems) == (1, ())
+    assert timed(decoded, START_NS + 7).records[0].event.at == START_NS + 7
+    first_log(message).observed_time_unix_nano = START_NS + 9
+    decoded = decode_logs(message)
+    assert timed(decoded, START_NS + 7).records[0].event.at == START_NS + 9
 
 
 def test_an_event_of_a_newer_version_is_a_problem() -> None:
@@ -179,7 +186,7 @@ def test_a_plain_log_of_another_program_becomes_a_line() -> None:
         Record(
             origin=Origin(run_id="r", service="loader"),
             event=LogLine(
-                at=5,
+                at=START_NS + 5,
                 severity=Severity.WARNING,
                 message="slow disk",
                 subsystem="loader",
@@ -246,7 +253,7 @@ def test_an_env_point_without_a_recorded_value_ends_that_value() -> None:
     assert isinstance(measured.event, Measured)
     assert measured.event.keys["env_id"].array().tolist() == [1]
     assert ended.event == EnvsRemoved(
-        at=5, env_id=Column.of([2, 3]), metrics=("overwatch.env.reward", "overwatch.env.rent")
+        at=START_NS + 5, env_id=Column.of([2, 3]), metrics=("overwatch.env.reward", "overwatch.env.rent")
     )
 
 
@@ -266,7 +273,7 @@ def test_an_end_of_the_policys_value_is_an_empty_column() -> None:
     (record,) = decode_points(message).records
     nothing = {KL.name: Column(dtype="<f8", data=b"")}
 
-    assert record.event == Measured(at=5, scope=Scope.RUN, values=nothing)
+    assert record.event == Measured(at=START_NS + 5, scope=Scope.RUN, values=nothing)
 
 
 def test_a_slot_metric_without_its_slot_is_a_problem() -> None:
@@ -290,7 +297,7 @@ def test_a_nan_of_a_critical_row_is_a_fact_besides() -> None:
     measured, seen = decode_points(points("overwatch.env.reward", rows, rl__run__id="r")).records
     assert isinstance(measured.event, Measured)
     assert seen.event == NonFiniteSeen(
-        at=5,
+        at=START_NS + 5,
         scope=Scope.ENV,
         metric="overwatch.env.reward",
         kind="nan",
@@ -308,7 +315,7 @@ def test_an_undefined_row_may_be_nan_in_peace() -> None:
 def test_unknown_names_and_unattributed_points_are_counted() -> None:
     """What cannot be used is counted under its reason; our own metrics are for others."""
     assert decode_points(points("app.latency", [({}, 1.0)], rl__run__id="r")) == Decoded(items=1, unmapped=1)
-    assert decode_points(points(KL.name, [({}, 1.0)])) == Decoded(items=1, unattributed=1)
+    assert decode_points(points("system.cpu.utilization", [({}, 1.0)])) == Decoded(items=1, unattributed=1)
     assert decode_points(
         points(KL.name, [({}, 1.0)], rl__run__id="r", telemetry__distro__name="overwatch")
     ) == Decoded(items=1)
@@ -319,7 +326,7 @@ def test_many_problems_are_counted_exactly_and_described_once() -> None:
     message = logs(rl__run__id="r")
     records = message.resource_logs[0].scope_logs[0].log_records
     for number in range(1000):
-        records.add(time_unix_nano=number + 1, event_name=f"overwatch.made_up_{number}")
+        records.add(time_unix_nano=START_NS + number, event_name=f"overwatch.made_up_{number}")
     problems = decode_logs(message).problems
 
     assert len(problems) == 1000
@@ -356,7 +363,7 @@ def test_the_name_of_an_event_may_be_an_attribute() -> None:
     records = message.resource_logs[0].scope_logs[0].log_records
     told = {"event.name": "overwatch.phase_ended", "overwatch.phase": "learn", "overwatch.duration_s": 0.5}
     records[0].attributes.extend(to_pairs(told))
-    records.add(time_unix_nano=6).attributes.extend(to_pairs({"event.name": "app.saved"}))
+    records.add(time_unix_nano=START_NS + 6).attributes.extend(to_pairs({"event.name": "app.saved"}))
     phase, line = (record.event for record in decode_logs(message).records)
 
     assert phase == PHASE
@@ -383,7 +390,7 @@ def test_a_value_by_number_is_absent() -> None:
     message = ExportLogsServiceRequest()
     resource = message.resource_logs.add()
     resource.resource.attributes.extend(to_pairs({"rl.run.id": "r"}))
-    log = resource.scope_logs.add().log_records.add(time_unix_nano=1)
+    log = resource.scope_logs.add().log_records.add(time_unix_nano=START_NS + 1)
     log.attributes.add(key=wire.ENV_ID).value.string_value_strindex = 3
     log.body.string_value_strindex = 4
     (record,) = decode(Signal.LOGS, message.SerializeToString()).records

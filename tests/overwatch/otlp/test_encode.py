@@ -10,6 +10,7 @@ from overwatch.events import Column, LogLine, Measured, Origin, Record, Severity
 from overwatch.journal import Signal
 from overwatch.otlp import encode, wire
 from overwatch.otlp.decode import decode
+from tests.fakes import START_NS
 from tests.overwatch.otlp.strategies import EVENTS, RECORDS, nan_bits
 
 ORIGIN = Origin(run_id="r", ours=True, epoch="e")
@@ -40,7 +41,7 @@ def test_the_same_event_always_gives_the_same_bytes(event: object) -> None:
 def test_one_update_is_one_double_attribute_a_value() -> None:
     """Scalar numbers travel under their full names, NaN included, without a body."""
     values = scalars({KL.name: 0.0123, "overwatch.policy.value_loss": math.nan})
-    pieces = encode.encode(Measured(at=5, scope=Scope.POLICY, index=7, values=values))
+    pieces = encode.encode(Measured(at=START_NS + 5, scope=Scope.POLICY, index=7, values=values))
     assert pieces.event_name == "overwatch.measured"
     assert pieces.body is None
     assert pieces.attributes["overwatch.scope"] == "policy"
@@ -53,7 +54,12 @@ def test_columns_travel_packed_in_the_body() -> None:
     """Numbers of many subjects are one kvlist of keys and values."""
     env_id = Column(dtype="<i4", data=bytes(8))
     pieces = encode.encode(
-        Measured(at=5, scope=Scope.ENV, keys={"env_id": env_id}, values={"x": Column.of_labels(["a", None])})
+        Measured(
+            at=START_NS + 5,
+            scope=Scope.ENV,
+            keys={"env_id": env_id},
+            values={"x": Column.of_labels(["a", None])},
+        )
     )
     assert pieces.attributes == {"overwatch.scope": "env"}
     assert pieces.body == {
@@ -64,24 +70,24 @@ def test_columns_travel_packed_in_the_body() -> None:
 
 def test_a_nan_with_unusual_bits_keeps_them() -> None:
     """A NaN that a double attribute could not carry to the bit travels packed."""
-    event = Measured(at=5, scope=Scope.POLICY, values={KL.name: nan_bits()})
+    event = Measured(at=START_NS + 5, scope=Scope.POLICY, values={KL.name: nan_bits()})
     assert there_and_back(Record(origin=ORIGIN, event=event))[0].event == event
 
 
 def test_a_value_under_a_reserved_name_travels_packed() -> None:
     """A value named like one of our attributes is not taken for it."""
-    event = Measured(at=5, scope=Scope.RUN, values=scalars({wire.SCOPE: 1.0, wire.SEQ: 2.0}))
+    event = Measured(at=START_NS + 5, scope=Scope.RUN, values=scalars({wire.SCOPE: 1.0, wire.SEQ: 2.0}))
     assert there_and_back(Record(origin=ORIGIN, event=event, seq=3))[0].event == event
 
 
 def test_severity_is_the_lowest_number_of_its_range() -> None:
     """The four severities have OTLP's numbers 5, 9, 13, 17."""
-    numbers = [encode.encode(LogLine(at=1, severity=s, message="m")).severity for s in Severity]
+    numbers = [encode.encode(LogLine(at=START_NS + 1, severity=s, message="m")).severity for s in Severity]
     assert numbers == [5, 9, 13, 17]
 
 
 def test_a_request_takes_more_resource_attributes() -> None:
     """Attributes given to `request` add to the origin's and override them."""
-    record = Record(origin=ORIGIN, event=LogLine(at=1, severity=Severity.INFO, message="m"))
+    record = Record(origin=ORIGIN, event=LogLine(at=START_NS + 1, severity=Severity.INFO, message="m"))
     body = encode.request([record], {"rl.run.id": "other", "host.name": "h"})
     assert decode(Signal.LOGS, body).records[0].origin.run_id == "other"

@@ -13,6 +13,7 @@ from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
 from overwatch.otlp.value import Value, to_pairs
+from tests.fakes import START_NS
 
 S: Final = 1_000_000_000
 
@@ -24,7 +25,7 @@ def said(at_s: float, name: str, run: str = "r", **attributes: Value) -> bytes:
     named.resource.attributes.extend(to_pairs({"rl.run.id": run}))
     told = {key.replace("_", "."): value for key, value in attributes.items()}
     named.scope_logs.add().log_records.add(
-        time_unix_nano=int(at_s * S), event_name=name, attributes=to_pairs(told)
+        time_unix_nano=START_NS + int(at_s * S), event_name=name, attributes=to_pairs(told)
     )
     return message.SerializeToString()
 
@@ -50,7 +51,11 @@ def read(body: bytes, totals: Totals) -> Decoded:
 
 def gone(events: list[Event]) -> list[tuple[int, list[int]]]:
     """(second, envs) of each removal."""
-    return [(one.at // S, one.env_id.array().tolist()) for one in events if isinstance(one, EnvsRemoved)]
+    return [
+        ((one.at - START_NS) // S, one.env_id.array().tolist())
+        for one in events
+        if isinstance(one, EnvsRemoved)
+    ]
 
 
 def test_an_env_whose_reports_stop_is_removed() -> None:
@@ -100,7 +105,7 @@ def test_a_run_that_was_deleted_is_over() -> None:
     """The reason is told with it."""
     body = said(9, "entity.delete", entity_type="overwatch.run", entity_delete_reason="budget spent")
 
-    assert heard([body]) == [RunFinished(at=9 * S, outcome="completed", reason="budget spent")]
+    assert heard([body]) == [RunFinished(at=START_NS + 9 * S, outcome="completed", reason="budget spent")]
 
 
 @pytest.mark.parametrize("kind", ["overwatch.run", "overwatch.slot", "overwatch.gpu"])

@@ -11,11 +11,12 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from overwatch.events import EnvCrashed, Event, LogLine, RunFinished, Severity
 from overwatch.journal import Signal
 from overwatch.otlp import wire
-from overwatch.otlp.decode import LAST_TIME, decode
+from overwatch.otlp.decode import decode
 from overwatch.otlp.fact_template import learn_fact
 from overwatch.otlp.fact_templates import LARGEST_BYTES, FactTemplates
 from overwatch.otlp.groups import LARGEST, LEAST, MOST
 from overwatch.otlp.lengths import LEARN_AT
+from overwatch.otlp.times import LATEST
 from overwatch.otlp.value import to_pairs
 from tests.overwatch.otlp.strategies import EVENTS
 from tests.overwatch.otlp.test_line_templates import T, body, gate, timeless
@@ -75,8 +76,8 @@ def test_every_kind_of_text_and_number_is_learned() -> None:
     "change",
     [
         lambda log: setattr(log, "time_unix_nano", 0),
-        lambda log: setattr(log, "time_unix_nano", LAST_TIME),
-        lambda log: setattr(log, "time_unix_nano", LAST_TIME + 1),
+        lambda log: setattr(log, "time_unix_nano", LATEST),
+        lambda log: setattr(log, "time_unix_nano", LATEST + 1),
         lambda log: setattr(log, "observed_time_unix_nano", 1 << 63),
         lambda log: setattr(log.attributes[2].value, "string_value", "s\x0022"),
         lambda log: setattr(log.attributes[2].value, "string_value", "222\x00"),
@@ -98,13 +99,13 @@ def test_what_is_not_of_the_shape_is_read_as_ever(change: Callable[[LogRecord], 
     assert facts.read(told) == decode(LOGS, told)
 
 
-def test_a_time_that_is_said_to_be_none_is_a_problem() -> None:
+def test_a_time_of_0_is_no_time() -> None:
     """As the general path has it."""
     facts, told = taught(), timeless(103)
     said = facts.read(told)
     assert said == decode(LOGS, told)
     assert said is not None
-    assert [problem.reason for problem in said.problems] == ["no_time"]
+    assert (said.untimed, said.problems) == (1, ())
 
 
 @pytest.mark.parametrize("own", ["", "mine", "x" * (wire.LONGEST_ID + 1)])
@@ -124,14 +125,13 @@ def test_facts_may_name_their_own_run(own: str) -> None:
     assert facts.learned
 
 
-def test_facts_of_nobody_are_counted() -> None:
-    """Without a run's id they are no records."""
+def test_facts_that_name_no_run_are_left_to_the_general_path() -> None:
+    """Which rejects them, with the reason."""
     facts, request = taught(), message(*(gate(100 + n) for n in range(LEAST)))
     del request.resource_logs[0].resource.attributes[:]
-    said = facts.read(request.SerializeToString())
-    assert said == decode(LOGS, request.SerializeToString())
-    assert said is not None
-    assert said.unattributed == LEAST
+    told = request.SerializeToString()
+    assert facts.read(told) is None
+    assert [problem.reason for problem in decode(LOGS, told).problems] == ["no_run"] * LEAST
 
 
 def test_a_run_id_that_is_no_text_is_none() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from overwatch.otlp.origin import first_values
+from overwatch.otlp.origin import values_of
 from overwatch.otlp.value import Value, to_any, to_python
 from tests.overwatch.otlp.strategies import INTS, WORDS
 
@@ -20,9 +20,9 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), VALUES.map(to_any)), max_size=6))
-def test_the_first_value_of_each_name_is_read_with_its_kind(told: list[tuple[str, AnyValue]]) -> None:
+def test_the_last_value_of_each_name_is_read_with_its_kind(told: list[tuple[str, AnyValue]]) -> None:
     """As one by one: nothing empty is taken for another kind, no zero loses its sign."""
     expected: dict[str, Value] = {}
     for name, value in told:
-        expected.setdefault(name, to_python(value))
-    assert repr(first_values(KeyValue(key=name, value=value) for name, value in told)) == repr(expected)
+        expected[name] = to_python(value)
+    assert repr(values_of(KeyValue(key=name, value=value) for name, value in told)) == repr(expected)

@@ -51,15 +51,13 @@ def test_known_records_are_read_in_any_company() -> None:
 
 
 def test_a_record_may_name_its_own_run_or_none() -> None:
-    """The resource's run counts where the record has none; without either it is counted, not read."""
+    """The resource's run counts where the record has none; without either the general path rejects it."""
     templates = taught()
     nameless = ExportLogsServiceRequest.FromString(body(policy(7), envs(7)))
     del nameless.resource_logs[0].resource.attributes[:]
     told = nameless.SerializeToString()
-    said = templates.read(LOGS, told)
-    assert said == decode(LOGS, told)
-    assert said is not None
-    assert said.unattributed == 2
+    assert templates.read(LOGS, told) is None
+    assert [problem.reason for problem in decode(LOGS, told).problems] == ["no_run", "no_run"]
 
 
 def test_strange_records_beside_known_ones_are_learned_too() -> None:

@@ -17,6 +17,7 @@ from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
 from overwatch.otlp.value import Value, to_pairs
+from tests.fakes import START_NS
 
 DELTA, CUMULATIVE = 1, 2
 S = 1_000_000_000
@@ -33,11 +34,16 @@ def metric(message: ExportMetricsServiceRequest, name: str, **resource: Value) -
     return added
 
 
+def _nanos(second: float) -> int:
+    """A second of these tests as Unix nanoseconds; 0 stands for no time."""
+    return int(second * S) + (START_NS if second else 0)
+
+
 def put(data: Any, start: float, at: float, **fields: Any) -> Any:
     """One more point, from `start` to `at` in seconds."""
     attributes = to_pairs(fields.pop("attributes", {}))
     return data.data_points.add(
-        start_time_unix_nano=int(start * S), time_unix_nano=int(at * S), attributes=attributes, **fields
+        start_time_unix_nano=_nanos(start), time_unix_nano=_nanos(at), attributes=attributes, **fields
     )
 
 
