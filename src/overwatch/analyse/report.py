@@ -165,8 +165,8 @@ def _all_findings(story: Story, found: list[Group]) -> Markup:
 
 def _lasted(one: Found) -> str:
     """How long it was open, and whether it was the run that ended and not the finding."""
-    told = duration(max(0.0, one.until - one.since))
-    return f"{told}, open at the end" if one.open else told
+    length = duration(max(0.0, one.until - one.since))
+    return f"{length}, open at the end" if one.open else length
 
 
 def _book(code: str) -> list[Markup]:

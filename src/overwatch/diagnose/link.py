@@ -33,7 +33,7 @@ class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
     data_age_s: float
     lag_s: float
     last_from: str | None = None
-    """Who spoke last of those that hold the run: `rank 0`, or the role with the rank."""
+    """The holder that emitted last: `rank 0`, or the role with the rank."""
     away_s: float | None = None
     """While a spool drains: how long nothing had come before."""
     speed: float | None = None
@@ -77,7 +77,7 @@ def _word(state: RunState, holders: Mapping[str, Source], tick: int, lag_s: floa
     if state.finished is not None:
         return "lost" if state.finished.outcome == "lost" else "ended"
     newest = max((source.stamp for source in holders.values()), default=state.last_stamp)
-    # While the collector was away nobody could be heard: silence counts from its return.
+    # While the collector was away nothing could be received: silence counts from its return.
     quiet_s = (tick - max(newest, state.back_stamp)) / 1e9
     was_away = state.back_stamp > newest
     if quiet_s < SLOW_S and not was_away:

@@ -119,7 +119,7 @@ def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[
         return
     gone = sorted((state.sources[key] for key in keys), key=lambda source: (source.stamp, source.name))
     first, others = gone[0], len(gone) - 1
-    who = f"{first.speaker} and {others} more" if others else first.speaker
+    names = f"{first.speaker} and {others} more" if others else first.speaker
     how = f"silent for {duration((tick - first.stamp) / 1e9)} without an end record"
     if first.ending is not None:
         how = f"{first.ending.outcome}: {first.ending.reason or 'no reason given'}"
@@ -130,7 +130,7 @@ def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[
         scope="run",
         subject=None,
         at=first.at,
-        message=f"{who} {how}, while the run goes on",
+        message=f"{names} {how}, while the run goes on",
         hint="look at its process and its log; its values are shown as they were",
         symptoms=others,
         patience=STEADY,

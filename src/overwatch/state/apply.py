@@ -92,7 +92,7 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
 
 
 def _of_part(state: RunState, source: Source, event: Event, entry: Entry) -> Entry:
-    """The line of an end that is not the run's names who ended."""
+    """The line of an end that is not the run's names the producer that ended."""
     if not isinstance(event, RunFinished) or state.sources.get(holder_of(state.sources) or "") is source:
         return entry
     severity = "warning" if entry.severity == "critical" else entry.severity

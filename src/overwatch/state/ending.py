@@ -76,7 +76,7 @@ def latest_lives(sources: Mapping[str, Source]) -> dict[str, Source]:
 def _newest(sources: Mapping[str, Source], moment: Callable[[Source], int]) -> dict[str, Source]:
     newest: dict[str, str] = {}
     for key, source in sources.items():
-        who = key.rpartition("/")[0]
-        if who not in newest or moment(source) >= moment(sources[newest[who]]):
-            newest[who] = key
+        member = key.rpartition("/")[0]
+        if member not in newest or moment(source) >= moment(sources[newest[member]]):
+            newest[member] = key
     return {key: sources[key] for key in newest.values()}

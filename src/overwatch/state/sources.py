@@ -23,7 +23,7 @@ FOREIGN_S: Final = 60.0
 UNKNOWN_S: Final = 180.0
 """...and before: three export intervals of OpenTelemetry's default."""
 LONGEST_S: Final = 900.0
-"""A pause beyond this makes nobody more patient: that a producer was killed must become known."""
+"""A pause beyond this adds no patience: that a producer was killed must become known."""
 LEAST_INTERVALS: Final = 3
 """Intervals that make a rhythm."""
 TRAINER: Final = "trainer"

@@ -1,4 +1,4 @@
-"""A run that ended sick reads so wherever it is read: nothing cleared, nothing says that it is well."""
+"""A run that ended sick reads so wherever it is read: nothing cleared, nothing calls it well."""
 
 import json
 import re

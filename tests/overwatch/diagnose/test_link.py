@@ -121,7 +121,7 @@ def test_ranks_of_the_trainer_speak_for_each_other() -> None:
 
 
 def test_a_finished_rank_0_is_the_end_whatever_others_did() -> None:
-    """One rank never said that it ended, an actor emits on: the run is over, as old as rank 0's end."""
+    """One rank sent no end record, an actor emits on: the run is over, as old as rank 0's end."""
     state = _run({0: [*_beats(range(30)), _end(30)], 1: _beats(range(30))})
     assert _seen(state, 2 * MINUTE) == ("ended", set())
 
@@ -170,7 +170,7 @@ def test_pauses_that_a_rhythm_has_are_no_silence() -> None:
 
 
 def test_a_producer_of_ours_with_rare_updates_is_not_stale_between_them() -> None:
-    """Two minutes an update, in bursts of a few seconds each, and nobody samples the machine for it."""
+    """Two minutes an update, in bursts of a few seconds each, and no sampler runs for it."""
     bursts = [update * 120.0 + second for update in range(6) for second in (0, 1, 2)]
     state = _foreign(bursts, ours=True)
 

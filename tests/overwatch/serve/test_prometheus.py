@@ -391,7 +391,7 @@ def test_a_run_that_ended_leaves_its_end_for_a_while() -> None:
 
 
 def test_what_stood_at_the_end_is_on_the_page_as_long_as_the_end() -> None:
-    """An alert on it reaches somebody, and does not stay for ever."""
+    """An alert on it fires, and does not stay for ever."""
     limits = PageLimits(lifetimes=Lifetimes(expiration_s=10))
     frames = Frames()
     busy_run(frames)

@@ -48,7 +48,7 @@ ZERO, ONE, ACTOR = "trainer/0/a", "trainer/1/b", "actor/3/c"
 
 @pytest.mark.parametrize("other", [ONE, ACTOR], ids=["rank 1", "actor"])
 def test_the_end_of_rank_0_is_the_end_of_the_run(other: str) -> None:
-    """A worker that never said that it ended, or goes on for a while, does not keep the run open."""
+    """A worker that sent no end record, or goes on for a while, does not keep the run open."""
     state = _folded(
         (other, _start(0)), (ZERO, _start(0)), (other, _beat(1)), (ZERO, _end(2)), (other, _beat(3))
     )
@@ -59,7 +59,7 @@ def test_the_end_of_rank_0_is_the_end_of_the_run(other: str) -> None:
 @pytest.mark.parametrize("other", [ONE, ACTOR], ids=["rank 1", "actor"])
 @pytest.mark.parametrize("outcome", ["completed", "failed", "lost", "interrupted"])
 def test_the_end_of_another_producer_is_not_the_end_of_the_run(other: str, outcome: str) -> None:
-    """However it ended; the feed names who it was, and it is no critical line of the run."""
+    """However it ended; the feed names the producer, and it is no critical line of the run."""
     state = _folded((ZERO, _start(0)), (other, _start(0)), (other, _end(2, outcome)), (ZERO, _beat(3)))
 
     assert state.finished is None
@@ -68,7 +68,7 @@ def test_the_end_of_another_producer_is_not_the_end_of_the_run(other: str, outco
 
 
 def test_without_rank_0_the_lowest_rank_decides_and_without_a_trainer_the_first_producer() -> None:
-    """Somebody holds the run, whoever is there; rank 0 does from its first record on."""
+    """There is always a holder; rank 0 is it from its first record on."""
     ranks = (("trainer/2/b", _start(0)), ("trainer/5/c", _start(0)))
     actors = (("actor/1/b", _start(0)), ("actor/0/c", _start(0)))
 
@@ -130,7 +130,7 @@ def test_a_failure_of_an_earlier_attempt_is_no_reason_of_a_later_one() -> None:
 
 
 def test_an_agent_and_a_foreign_helper_do_not_hold_the_run() -> None:
-    """Who samples the machine goes on for ever, who shares the rank by default promised nothing."""
+    """A sampler goes on for ever, a helper that has the rank by default promised nothing."""
     starts = [("agent-node1/0/x", _start(0)), (ZERO, _start(1)), ("agent-node1/0/x", _beat(2))]
     assert _outcome(_folded(*starts, (ZERO, _end(5)), ("agent-node1/0/x", _beat(90)))) == "completed"
 

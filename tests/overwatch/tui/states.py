@@ -71,7 +71,7 @@ def ended_sick() -> Snapshot:
 
 
 def failed() -> Snapshot:
-    """It said why."""
+    """With its reason."""
     text = "FAILED: RuntimeError: CUDA error 700"
     verdict = Verdict(severity="critical", text=text, counts={"critical": 1})
     finding = _about_run("run-failed", "critical", text, "read the trainer's log")

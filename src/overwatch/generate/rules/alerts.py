@@ -144,7 +144,7 @@ def _states(plan: Plan) -> Iterator[Alert]:
         ("telemetry-stale", "stale", "warning", 15, "A run has fallen silent."),
         ("run-silent", "silent", "warning", SILENT_HOLD_S, "A run without an end record is silent for long."),
         ("run-lost", "lost", "critical", 15, "A run is lost: killed, or silent without an end record."),
-        ("run-failed", "failed", "warning", 15, "A run ended and said that it failed."),
+        ("run-failed", "failed", "warning", 15, "A run ended with an error."),
     ):
         yield Alert(
             code=code,
