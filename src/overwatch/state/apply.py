@@ -27,6 +27,7 @@ from overwatch.events import (
     Measured,
     NonFiniteSeen,
     Origin,
+    PhaseBegan,
     PhaseEnded,
     Record,
     RunFinished,
@@ -46,7 +47,9 @@ from overwatch.state.sources import Source
 from overwatch.state.stops import settle_stops
 
 _SCOPES_APART: Final = (Scope.ENV, Scope.SLOT, Scope.GPU, Scope.HOST, Scope.TOWER)
-_APART: Final = (EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseEnded, LogLine)
+_APART: Final = (
+    EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseBegan, PhaseEnded, LogLine,
+)  # fmt: skip
 
 
 def new_run(record: Record) -> RunState:
@@ -136,6 +139,8 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             remove(state, event)
         case NonFiniteSeen():
             _non_finite(state, event)
+        case PhaseBegan():
+            state.rhythms.setdefault(source.rank, Rhythm()).enter(event.phase, event.at)
         case PhaseEnded():
             _end_phase(state, source, event)
         case CurriculumChanged():

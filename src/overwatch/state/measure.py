@@ -9,6 +9,8 @@ import numpy as np
 from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Kind, Metric, Scope, of_scope, parse_stage
 from overwatch.catalog.env import GRADIENT_HEALTH
 from overwatch.catalog.machine import MEMORY_USED, THROTTLE, UTILIZATION
+from overwatch.catalog.phases import Phase as Turn
+from overwatch.catalog.phases import parse_phase
 from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
@@ -70,7 +72,7 @@ def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
     if state.kl_rest is not None and KL.name in event.values:
         state.kl_rest.last = state.update
     settle_stops(state)
-    if rank not in state.phases:
+    if not any(parse_phase(name) is Turn.UPDATE for name in state.phases.get(rank, {})):
         state.rhythms.setdefault(rank, Rhythm()).step(UPDATE, event.at)
     state.pace.note(event.at, (state.steps, state.updates), state.phases)
     state.last_update_at = max(state.last_update_at, event.at)
