@@ -1,9 +1,10 @@
 """Slow drift: a row that creeps towards its bad side, update by update, too slowly for any limit or spike.
 
-Each row has a baseline, frozen after the warm-up: its median and its scatter. A cumulative sum (CUSUM) adds
-up by how much each update lies on the bad side of it, less an allowance for chance. A row of which more is
-better raises its baseline with its level: it drifts when it sinks below the best that it kept. Pure; the sums
-are kept in the assessment.
+Each row has a baseline: its median and its scatter after the warm-up, or when returns last rose, for then the
+policy was another one. None is taken while the run is in trouble. A cumulative sum (CUSUM) adds up by how
+much each update lies on the bad side of it, less an allowance for chance; a drift counts against the row's
+own limit too. A row of which more is better raises its baseline with its level: it drifts when it sinks
+below the best that it kept. Pure; the sums are kept in the assessment.
 """
 
 import math
@@ -16,9 +17,9 @@ from overwatch.catalog import KL, Direction, Metric
 from overwatch.catalog.policy import CLIP_FRACTION, EXPLAINED_VARIANCE, GRAD_NORM, RETURN, VALUE_LOSS
 from overwatch.diagnose.converged import WARM_UP_UPDATES, targets_vary
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.diagnose.robust import NORMAL
-from overwatch.state.policy import Series
-from overwatch.state.ring import median
+from overwatch.state.earning import health_of, rises
+from overwatch.state.policy import Health, Series
+from overwatch.state.ring import NORMAL, median
 from overwatch.state.run import RunState
 
 BASELINE: Final = 20
@@ -46,11 +47,13 @@ class Drifting(msgspec.Struct, frozen=True, kw_only=True):
     """Of its baseline."""
     least: float = 0.0
     """In the row's unit."""
+    of_limit: float = 0.0
+    """Share of its warning limit that it must have reached; below, it is far from any trouble."""
 
 
 WATCHED: Final = (
-    Drifting(row=KL, share=0.5),
-    Drifting(row=CLIP_FRACTION, share=0.5),
+    Drifting(row=KL, share=0.5, of_limit=2 / 3),
+    Drifting(row=CLIP_FRACTION, share=0.5, of_limit=2 / 3),
     Drifting(row=EXPLAINED_VARIANCE, least=0.25),
     Drifting(row=RETURN, share=0.15),
     # Their own limits are multiples of a median that creeps along.
@@ -74,13 +77,18 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 def drifts(state: RunState, before: Mapping[str, Drift]) -> dict[str, Drift]:
     """The sums after this tick, by full name; rows that have no baseline yet are left out."""
     found: dict[str, Drift] = {}
+    told, health = state.policy.get(RETURN.name), health_of(state.policy)
+    learns = told is not None and rises(told)
     for watched in WATCHED:
         series, known = state.policy.get(watched.row.name), before.get(watched.row.name)
         if series is None or series.value is None or not _says_something(state, watched.row):
             if known is not None:
                 found[watched.row.name] = known
             continue
-        after = _frozen(state, series) if _is_outdated(known, state) else _added(watched.row, series, known)
+        # A policy that learns is another one: what it was like before is no measure of it.
+        anew = _is_outdated(known, state) or (learns and watched.row is not RETURN)
+        fresh = _frozen(state, series) if anew and health is not Health.TROUBLE else None
+        after = fresh or (None if _is_outdated(known, state) else _added(watched.row, series, known))
         if after is not None:
             found[watched.row.name] = after
     return found
@@ -139,10 +147,17 @@ def drift_problems(
             continue
         now = median(series.window.items[-NOW:])
         far = max(watched.share * abs(drift.baseline), watched.least)
+        least = _least(state, watched)
         if f"{CODE}:policy:{watched.row.short}" in standing:
-            far /= 2
-        if now is not None and _worse_by(watched.row, drift, now) >= far:
+            far, least = far / 2, least / 2
+        if now is not None and now >= least and _worse_by(watched.row, drift, now) >= far:
             yield watched.row, _problem(watched.row, drift, now, series.at)
+
+
+def _least(state: RunState, watched: Drifting) -> float:
+    """Where the row must be for a drift to matter, by the limit that judges it in this run."""
+    limit = state.limits(watched.row).warning
+    return -math.inf if limit is None or not watched.of_limit else watched.of_limit * limit.value
 
 
 def _worse_by(row: Metric, drift: Drift, now: float) -> float:

@@ -21,6 +21,7 @@ from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.converged import (
     WARM_UP_UPDATES,
     earns_its_best,
+    earns_more,
     has_converged,
     returns_vary,
     targets_vary,
@@ -34,6 +35,10 @@ from overwatch.state.run import RunState
 
 SLOW_WARM_UP: Final = 50
 """Updates after which the critic's rows are judged in any case."""
+OF_BEFORE: Final = (GRAD_NORM, VALUE_LOSS)
+"""Rows that are judged by what they were, and grow with what the policy earns."""
+MOSTLY: Final = 0.85
+"""Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
 """Rows that say nothing of a critic that has learned nothing yet."""
 GOOD_CRITIC: Final = 0.5
@@ -53,7 +58,8 @@ def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem])
         if is_beyond(row, series, stands=stands) and is_judged(state, fleet, row, series):
             # Little entropy is judged by returns already: what is left of it is no success.
             forgiven = harmless and row is not ENTROPY
-            yield _problem(state, row, series, harmless=forgiven or _moves_little(state, row))
+            small = _moves_little(state, row) or (row is GRAD_NORM and is_clipped(state))
+            yield _problem(state, row, series, harmless=forgiven or small)
 
 
 def is_beyond(row: Metric, series: Series, *, stands: bool = False) -> bool:
@@ -92,6 +98,11 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
     """Whether a row that is beyond its limit means anything yet, or still."""
     if row is ENTROPY:
         return not has_converged(state, fleet)
+    # What a policy that learns was like before is no measure of it now.
+    if row in OF_BEFORE and earns_more(state, fleet):
+        return False
+    if row is GRAD_NORM:
+        return not (is_clipped(state) and earns_its_best(state, fleet))
     if row not in CRITIC:
         return True
     if series.updates < SLOW_WARM_UP and not _critic_has_learned(state):
@@ -118,6 +129,13 @@ def _moves_little(state: RunState, row: Metric) -> bool:
     """Whether many samples are clipped and yet KL is as it should be: how many is not how far."""
     kl = state.policy.get(KL.name)
     return row is CLIP_FRACTION and kl is not None and kl.judgement is not None and not is_beyond(KL, kl)
+
+
+def is_clipped(state: RunState) -> bool:
+    """Whether a large gradient makes no large step: the run clips it."""
+    share = state.policy.get(GRAD_CLIPPED.name)
+    told = share is not None and share.value is not None and share.value >= MOSTLY
+    return told or state.declared("max_grad_norm") is not None
 
 
 def _clipped(state: RunState) -> tuple[str, ...]:

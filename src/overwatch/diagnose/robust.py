@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 
 from overwatch.state.arrays import Floats
+from overwatch.state.ring import NORMAL
 
-NORMAL: Final = 1.4826
-"""Standard deviations in one median absolute deviation, for normal data."""
 SMALL: Final = 2048
 """Up to so many values a sort costs less than a partition and a maximum."""
 _TAIL: Final = 1.2816

@@ -10,11 +10,10 @@ from typing import Final
 import msgspec
 
 from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
-from overwatch.diagnose.robust import NORMAL
 from overwatch.events.adding import added
 from overwatch.snapshot import Baseline
 from overwatch.state.pace import Pace, Stretch
-from overwatch.state.ring import median
+from overwatch.state.ring import NORMAL, median
 
 HOUR_NS: Final = 3_600_000_000_000
 RECENT: Final = 3

@@ -15,6 +15,7 @@ from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive
+from overwatch.state.earning import health_of
 from overwatch.state.places import STAGE, looked_up
 from overwatch.state.policy import Many, new_series, observe, observe_conflated
 from overwatch.state.rhythm import UPDATE, Rhythm
@@ -80,6 +81,7 @@ def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
 
 def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
     """Fold values of one subject into their series; an empty column ends its series."""
+    health = health_of(state.policy)
     for name, column in event.values.items():
         if not len(column):
             state.policy.pop(name, None)
@@ -94,10 +96,11 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
         series = state.policy.setdefault(name, new_series())
         limits = NO_LIMITS if row is None else state.limits(row)
         if event.conflated is None:
-            observe(series, row, limits, column.first())
+            observe(series, row, limits, column.first(), health=health)
             rest = None
         else:
-            rest = observe_conflated(series, row, limits, column.first(), _many(event.conflated, name))
+            many = _many(event.conflated, name)
+            rest = observe_conflated(series, row, limits, column.first(), many, health=health)
         if row is KL:
             state.kl_rest = rest
         series.at, series.stamp = event.at, stamp

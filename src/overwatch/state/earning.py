@@ -1,0 +1,89 @@
+"""Whether a policy earns what it should: its returns are at their best, or rise. Pure.
+
+Rules: one update is luck, a median of several is not; a run that reports no returns neither rises nor earns
+its best.
+"""
+
+import itertools
+from collections.abc import Mapping
+from typing import Final
+
+from overwatch.catalog import BY_NAME
+from overwatch.catalog.policy import RETURN
+from overwatch.state.judge import Status
+from overwatch.state.policy import LEVEL, Health, Series
+from overwatch.state.ring import NORMAL, median
+
+NEAR_BEST: Final = 0.2
+"""A return is at its best within this share of the best one, or of all that it gained."""
+LUCK: Final = 3.0
+"""Standard deviations of one update by which the level may lie below the best level, by chance."""
+BAD_LUCK: Final = 4.0
+"""Standard deviations by which one update may lie below it."""
+STRETCHES: Final = (10, 32)
+"""Updates whose median is compared with that of as many before them: a steep rise, and a slow one."""
+RISE: Final = 1.5
+"""Standard deviations of one update by which medians of ten must differ: nearly three of their own."""
+GAIN: Final = 0.1
+"""Share of the return, or of all its range, by which they must differ besides."""
+TROUBLE: Final = 3
+"""Critical ones among a row's newest updates from which on the run is in trouble."""
+
+
+def known_values(series: Series) -> list[float]:
+    """The finite values of the newest updates, oldest first."""
+    return [value for value in series.history.items if value is not None]
+
+
+def at_its_best(told: Series) -> bool:
+    """Whether these returns are as high as they ever were, but for luck."""
+    newest = known_values(told)[-LEVEL:]
+    level, before = median(newest), median(known_values(told)[:LEVEL])
+    if level is None:
+        return False
+    higher = before is not None and level > before
+    return _is_near(told, newest[-1], BAD_LUCK) and (higher or _is_near(told, level, LUCK))
+
+
+def rises(told: Series) -> bool:
+    """Whether these returns became higher lately, by more than luck."""
+    values, luck = told.window.items, scatter(told.window.items)
+    span = 0.0 if told.highest is None or told.lowest is None else told.highest - told.lowest
+    for stretch in STRETCHES:
+        newest, before = median(values[-stretch:]), median(values[-2 * stretch : -stretch])
+        if len(values) < 2 * stretch or newest is None or before is None:
+            continue
+        # Medians of more updates scatter less.
+        by_luck = RISE * luck * (STRETCHES[0] / stretch) ** 0.5
+        if newest - before > max(by_luck, GAIN * max(abs(before), span)):
+            return True
+    return False
+
+
+def health_of(policy: Mapping[str, Series]) -> Health:
+    """How a run was before an update: well by its returns, or in trouble by a row that stays critical."""
+    earned = policy.get(RETURN.name)
+    if earned is not None and (at_its_best(earned) or rises(earned)):
+        return Health.WELL
+    critical = any(
+        sum(status == Status.CRITICAL for status in series.statuses.items) >= TROUBLE
+        for name, series in policy.items()
+        if name in BY_NAME
+    )
+    return Health.TROUBLE if critical else Health.UNKNOWN
+
+
+def scatter(values: list[float]) -> float:
+    """Standard deviation of one update around its neighbours, robust; a steady slope is no scatter."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    centre = median(steps)
+    if centre is None:
+        return 0.0
+    # A step is the difference of two updates, so it scatters √2 times as much as one does.
+    return NORMAL * (median([abs(step - centre) for step in steps]) or 0.0) / 2**0.5
+
+
+def _is_near(told: Series, value: float, deviations: float) -> bool:
+    best = value if told.highest_level is None else told.highest_level
+    gained = best - (best if told.lowest is None else told.lowest)
+    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * scatter(told.window.items))
