@@ -17,7 +17,7 @@ from overwatch.catalog import KL, Direction, Metric
 from overwatch.catalog.policy import CLIP_FRACTION, EXPLAINED_VARIANCE, GRAD_NORM, RETURN, VALUE_LOSS
 from overwatch.diagnose.converged import WARM_UP_UPDATES, targets_vary
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.state.earning import health_of, rises
+from overwatch.state.earning import has_risen, health_of, unrest
 from overwatch.state.policy import Health, Series
 from overwatch.state.ring import NORMAL, median
 from overwatch.state.run import RunState
@@ -36,6 +36,8 @@ CEILING: Final = 2 * ALARM
 """Largest sum, so that what has recovered is let go of."""
 LEAST_SCATTER: Final = 0.05
 """Scatter of a row that hardly scatters, as a share of its baseline."""
+LUCK: Final = 2.5
+"""Standard deviations of one update by which a return must have sunk besides."""
 CODE: Final = "slow-drift"
 
 
@@ -72,21 +74,22 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: int = 0
     """When the task last changed, as the baseline knows it."""
     total: float = 0.0
+    earned: float | None = None
+    """What the policy earned when the baseline was taken; `None` where nothing tells."""
 
 
 def drifts(state: RunState, before: Mapping[str, Drift]) -> dict[str, Drift]:
     """The sums after this tick, by full name; rows that have no baseline yet are left out."""
     found: dict[str, Drift] = {}
     told, health = state.policy.get(RETURN.name), health_of(state.policy)
-    learns = told is not None and rises(told)
     for watched in WATCHED:
         series, known = state.policy.get(watched.row.name), before.get(watched.row.name)
         if series is None or series.value is None or not _says_something(state, watched.row):
             if known is not None:
                 found[watched.row.name] = known
             continue
-        # A policy that learns is another one: what it was like before is no measure of it.
-        anew = _is_outdated(known, state) or (learns and watched.row is not RETURN)
+        outgrown = watched.row is not RETURN and _is_outgrown(known, told)
+        anew = _is_outdated(known, state) or outgrown
         fresh = _frozen(state, series) if anew and health is not Health.TROUBLE else None
         after = fresh or (None if _is_outdated(known, state) else _added(watched.row, series, known))
         if after is not None:
@@ -103,15 +106,29 @@ def _is_outdated(known: Drift | None, state: RunState) -> bool:
     return known is None or known.changed_at != state.task_changed_at
 
 
+def _is_outgrown(known: Drift | None, told: Series | None) -> bool:
+    """Whether the policy earns far more than when the baseline was taken: it is another one, with its own."""
+    if known is None or known.earned is None or told is None:
+        return False
+    return has_risen(told, known.earned, BASELINE)
+
+
 def _frozen(state: RunState, series: Series) -> Drift | None:
     """A first baseline, from the newest updates of the present task."""
     newest = series.window.items[-BASELINE:]
     if state.updates < WARM_UP_UPDATES + BASELINE or len(newest) < BASELINE:
         return None
-    level, scatter = _level(newest)
-    if not math.isfinite(level) or not math.isfinite(scatter):
+    level, apart = _level(newest)
+    if not math.isfinite(level) or not math.isfinite(apart):
         return None
-    return Drift(baseline=level, scatter=scatter, updates=series.updates, changed_at=state.task_changed_at)
+    told = state.policy.get(RETURN.name)
+    return Drift(
+        baseline=level,
+        scatter=apart,
+        updates=series.updates,
+        changed_at=state.task_changed_at,
+        earned=None if told is None else median(told.window.items[-BASELINE:]),
+    )
 
 
 def _level(values: list[float]) -> tuple[float, float]:
@@ -146,7 +163,9 @@ def drift_problems(
         if drift is None or series is None or drift.total < ALARM:
             continue
         now = median(series.window.items[-NOW:])
-        far = max(watched.share * abs(drift.baseline), watched.least)
+        # A few episodes an update scatter by more than any share of what they earn at best.
+        luck = LUCK * unrest(series.window.items) if watched.row is RETURN else 0.0
+        far = max(watched.share * abs(drift.baseline), watched.least, luck)
         least = _least(state, watched)
         if f"{CODE}:policy:{watched.row.short}" in standing:
             far, least = far / 2, least / 2

@@ -19,7 +19,7 @@ from overwatch.diagnose.drift import Drift, drift_problems, drifts
 from overwatch.diagnose.factors.returns import fleet_fell
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
-from overwatch.diagnose.policy_rows import is_beyond, is_judged, row_problems
+from overwatch.diagnose.policy_rows import is_beyond, is_harmless_drift, is_judged, row_problems
 from overwatch.diagnose.policy_spikes import kl_spike
 from overwatch.diagnose.problem import STEADY, UPDATES, Problem
 from overwatch.diagnose.returns import Returns
@@ -105,7 +105,9 @@ def policy_problems(
     crept = [
         drift
         for row, drift in drift_problems(state, drifting, standing)
-        if row.short not in told and is_judged(state, fleet, row, state.policy[row.name])
+        if row.short not in told
+        and is_judged(state, fleet, row, state.policy[row.name])
+        and not is_harmless_drift(state, fleet, row)
     ]
     return [*joined([*rows, *spikes], standing), *fallen, *crept, *quiet]
 

@@ -113,6 +113,13 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
     return returns_vary(state, fleet) if row is EXPLAINED_VARIANCE else not _explains_well(state)
 
 
+def is_harmless_drift(state: RunState, fleet: Fleet, row: Metric) -> bool:
+    """Whether a row may creep as it likes: gradients that are clipped, or what returns do not suffer from."""
+    if row is GRAD_NORM and is_clipped(state):
+        return True
+    return row in OF_BEFORE and earns_its_best(state, fleet)
+
+
 def _critic_has_learned(state: RunState) -> bool:
     least, told = EXPLAINED_VARIANCE.warm_above, state.policy.get(EXPLAINED_VARIANCE.name)
     return least is None or (told is not None and told.highest is not None and told.highest > least)

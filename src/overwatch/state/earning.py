@@ -10,6 +10,7 @@ from typing import Final
 
 from overwatch.catalog import BY_NAME
 from overwatch.catalog.policy import RETURN
+from overwatch.events.adding import added
 from overwatch.state.judge import Status
 from overwatch.state.policy import LEVEL, Health, Series
 from overwatch.state.ring import NORMAL, median
@@ -47,17 +48,25 @@ def at_its_best(told: Series) -> bool:
 
 def rises(told: Series) -> bool:
     """Whether these returns became higher lately, by more than luck."""
-    values, luck = told.window.items, scatter(told.window.items)
+    values = told.window.items
+    return any(
+        len(values) >= 2 * stretch
+        and has_risen(told, median(values[-2 * stretch : -stretch]) or 0.0, stretch)
+        for stretch in STRETCHES
+    )
+
+
+def has_risen(told: Series, before: float, stretch: int) -> bool:
+    """Whether the median of so many newest updates is above that of as many `before`, by more than luck."""
+    values = told.window.items
+    newest = median(values[-stretch:])
+    if newest is None:
+        return False
     span = 0.0 if told.highest is None or told.lowest is None else told.highest - told.lowest
-    for stretch in STRETCHES:
-        newest, before = median(values[-stretch:]), median(values[-2 * stretch : -stretch])
-        if len(values) < 2 * stretch or newest is None or before is None:
-            continue
-        # Medians of more updates scatter less.
-        by_luck = RISE * luck * (STRETCHES[0] / stretch) ** 0.5
-        if newest - before > max(by_luck, GAIN * max(abs(before), span)):
-            return True
-    return False
+    # Medians of more updates scatter less.
+    luck = RISE * scatter(values) * (STRETCHES[0] / stretch) ** 0.5
+    risen: bool = newest - before > max(luck, GAIN * max(abs(before), span))
+    return risen
 
 
 def health_of(policy: Mapping[str, Series]) -> Health:
@@ -81,6 +90,12 @@ def scatter(values: list[float]) -> float:
         return 0.0
     # A step is the difference of two updates, so it scatters √2 times as much as one does.
     return NORMAL * (median([abs(step - centre) for step in steps]) or 0.0) / 2**0.5
+
+
+def unrest(values: list[float]) -> float:
+    """As `scatter`, with every outlier in it: what is mostly at its ceiling scatters by its dips alone."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    return (added(step * step for step in steps) / (2 * len(steps))) ** 0.5 if steps else 0.0
 
 
 def _is_near(told: Series, value: float, deviations: float) -> bool:
