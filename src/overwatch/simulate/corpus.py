@@ -189,5 +189,11 @@ CASES: Final[tuple[Case, ...]] = (
         at_s=40,
         seconds=150,
     ),
+    *_cases(
+        Class.HARMLESS,
+        {"learning-rate-warm-up": (), "take-off": (), "grpo": ()},
+        at_s=0,
+        seconds=180,
+    ),
     *(Case(name="", kind=Class.HARMLESS, seconds=150, seed=seed) for seed in (1, 2, 3)),
 )

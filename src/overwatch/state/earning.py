@@ -21,8 +21,8 @@ LUCK: Final = 3.0
 """Standard deviations of one update by which the level may lie below the best level, by chance."""
 BAD_LUCK: Final = 4.0
 """Standard deviations by which one update may lie below it."""
-STRETCHES: Final = (10, 32)
-"""Updates whose median is compared with that of as many before them: a steep rise, and a slow one."""
+STRETCHES: Final = (10, 20, 32)
+"""Updates whose median is compared with that of as many before them: a steep rise, and slower ones."""
 RISE: Final = 1.5
 """Standard deviations of one update by which medians of ten must differ: nearly three of their own."""
 GAIN: Final = 0.1
