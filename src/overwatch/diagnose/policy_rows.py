@@ -37,6 +37,10 @@ SLOW_WARM_UP: Final = 50
 """Updates after which the critic's rows are judged in any case."""
 OF_BEFORE: Final = (GRAD_NORM, VALUE_LOSS)
 """Rows that are judged by what they were, and grow with what the policy earns."""
+JUMP: Final = 3
+"""Newest updates whose median is where a row may have jumped to."""
+BEFORE: Final = 10
+"""Updates before those, whose median is where it jumped from."""
 MOSTLY: Final = 0.85
 """Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
@@ -49,7 +53,7 @@ def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem])
     """Rows that are beyond their limits, in the order in which they were first told."""
     if state.updates < WARM_UP_UPDATES:
         return
-    harmless = earns_its_best(state, fleet)
+    harmless = earns_its_best(state, fleet) or earns_more(state, fleet)
     for name, series in state.policy.items():
         row = BY_NAME.get(name)
         if row is None or row.scope is not Scope.POLICY:
@@ -98,11 +102,12 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
     """Whether a row that is beyond its limit means anything yet, or still."""
     if row is ENTROPY:
         return not has_converged(state, fleet)
-    # What a policy that learns was like before is no measure of it now.
-    if row in OF_BEFORE and earns_more(state, fleet):
+    clipped = row is GRAD_NORM and is_clipped(state)
+    # What a policy that learns was like before is no measure of it now, unless it jumped.
+    if row in OF_BEFORE and earns_more(state, fleet) and (clipped or not _jumped(series)):
         return False
     if row is GRAD_NORM:
-        return not (is_clipped(state) and earns_its_best(state, fleet))
+        return not (clipped and earns_its_best(state, fleet))
     if row not in CRITIC:
         return True
     if series.updates < SLOW_WARM_UP and not _critic_has_learned(state):
@@ -111,6 +116,15 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
     if not targets_vary(state):
         return False
     return returns_vary(state, fleet) if row is EXPLAINED_VARIANCE else not _explains_well(state)
+
+
+def _jumped(series: Series) -> bool:
+    """Whether a row is as many times what it was just before as its limit is of its own median."""
+    values, judged = series.window.items, series.judgement
+    newest, before = median(values[-JUMP:]), median(values[-BEFORE - JUMP : -JUMP])
+    if judged is None or judged.limit is None or newest is None or before is None:
+        return True
+    return newest > judged.limit.value * max(before, judged.limit.least)
 
 
 def is_harmless_drift(state: RunState, fleet: Fleet, row: Metric) -> bool:

@@ -17,7 +17,8 @@ _HEAD: Final = """\
 Once a second every lane gets one verdict, and so does the run as a whole: the first rule that applies, in the
 order of the table. A verdict says why, with numbers; what to do; how sure it is; and what it rests on. A rule
 whose signals are missing says nothing. A lane of which no rule can tell is `unknown`, and names what is
-missing: no lane is "ok" by silence. A run without lanes has its verdict by the phases of its ranks. Another verdict must hold for {hold:g} s before it takes the place of the
+missing: no lane is "ok" by silence. A run without lanes has its verdict
+by the phases of its ranks. Another verdict must hold for {hold:g} s before it takes the place of the
 one that is shown, a forecast for {forecast:g} s: it rests on many readings already.
 
 Seconds are seconds of the run: of its producers' clocks. When a spool drains after an outage, everything is

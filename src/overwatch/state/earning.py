@@ -59,13 +59,16 @@ def rises(told: Series) -> bool:
 def has_risen(told: Series, before: float, stretch: int) -> bool:
     """Whether the median of so many newest updates is above that of as many `before`, by more than luck."""
     values = told.window.items
-    newest = median(values[-stretch:])
-    if newest is None:
+    newest, now = median(values[-stretch:]), median(values[-LEVEL:])
+    if newest is None or now is None:
         return False
     span = 0.0 if told.highest is None or told.lowest is None else told.highest - told.lowest
+    luck = RISE * scatter(values)
+    if now < newest - luck:
+        # It rose, and fell since.
+        return False
     # Medians of more updates scatter less.
-    luck = RISE * scatter(values) * (STRETCHES[0] / stretch) ** 0.5
-    risen: bool = newest - before > max(luck, GAIN * max(abs(before), span))
+    risen: bool = newest - before > max(luck * (STRETCHES[0] / stretch) ** 0.5, GAIN * max(abs(before), span))
     return risen
 
 

@@ -38,6 +38,14 @@ def test_a_noisy_return_that_stays_does_not_rise(seed: int) -> None:
     assert not rises(_told(_noisy([100.0] * 12, seed)))
 
 
+@pytest.mark.parametrize("after", [3, 8, 15, 25])
+def test_a_return_that_rose_and_fell_does_not_rise(after: int) -> None:
+    """Three updates after the fall what was gained before excuses nothing."""
+    values = _noisy([20 + 3 * n for n in range(50)]) + _noisy([15.0] * after)
+
+    assert not rises(_told(values))
+
+
 def test_a_tiny_rise_is_none() -> None:
     """However steady it is."""
     assert not rises(_told([100 + 0.05 * n for n in range(64)]))
