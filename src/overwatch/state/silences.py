@@ -74,17 +74,18 @@ class Silences(msgspec.Struct, kw_only=True):
     def spoke(self, rows: Rows, at: int, down: npt.NDArray[np.bool_] | None = None) -> None:
         """These envs spoke at `at`; what those that are `down` had been silent for is no rhythm."""
         self.advance(at)
-        gap = (self.clock_ns - self.last_ns[rows]) / 1e9
-        if not gap.any():
-            return
-        learns = gap > 0 if down is None else (gap > 0) & ~down
-        gaps = self.gaps[rows] + learns
-        mean_s, longest_s = self.mean_s[rows], self.longest_s[rows]
-        moved_s = mean_s + (gap - mean_s) / np.clip(gaps, 1, MEAN_OF)
-        self.mean_s[rows] = np.where(learns, moved_s, mean_s)
-        self.longest_s[rows] = np.where(learns, np.maximum(gap, longest_s * FORGETS), longest_s)
-        self.gaps[rows] = gaps
+        gap_ns = self.clock_ns - self.last_ns[rows]
+        learns = gap_ns > 0 if down is None else (gap_ns > 0) & ~down
         self.last_ns[rows] = self.clock_ns
+        if not learns.all():
+            if not learns.any():
+                return
+            rows, gap_ns = np.arange(self.gaps.size)[rows][learns], gap_ns[learns]
+        gap_s = gap_ns / 1e9
+        gaps = self.gaps[rows] + 1
+        self.gaps[rows] = gaps
+        self.mean_s[rows] += (gap_s - self.mean_s[rows]) / np.minimum(gaps, MEAN_OF)
+        self.longest_s[rows] = np.maximum(gap_s, self.longest_s[rows] * FORGETS)
 
     def spoke_one(self, row: int, at: int) -> None:
         """A fact about one env came at `at`."""
