@@ -23,6 +23,8 @@ LEAST: Final = 12
 FALL: Final = 0.2
 SCATTER: Final = 3.0
 """Robust standard deviations of single stretches that the fall must be, too."""
+OF_MEAN: Final = 1.2533
+"""Standard deviations in one mean absolute deviation, for normal data."""
 MOST_OF: Final = 0.8
 """Phases that grew by at least this share of the most are one and the same, within one another."""
 LEAST_OF_FALL: Final = 0.25
@@ -74,7 +76,9 @@ def baseline_of(stretches: Sequence[Stretch], unit: str, name: str = "its best h
     """What these stretches were like."""
     rates = [stretch.rate for stretch in stretches]
     centre = median(rates) or 0.0
-    scatter = NORMAL * (median([abs(rate - centre) for rate in rates]) or 0.0)
+    apart = [abs(rate - centre) for rate in rates]
+    # Few steps a stretch make few different rates: most are alike, and the others no fall.
+    scatter = max(NORMAL * (median(apart) or 0.0), OF_MEAN * added(apart) / max(1, len(apart)))
     return Baseline(name=name, unit=unit, rate=centre, scatter=scatter, phases=_a_piece(stretches))
 
 

@@ -8,6 +8,8 @@ import pytest
 from overwatch.diagnose import Assessment, assess
 from overwatch.events import Event
 from overwatch.fold import FAST_NS
+from overwatch.generate.corpus import run
+from overwatch.simulate.corpus import Case, Class
 from overwatch.state import RunState, apply, new_run
 from tests import fakes
 from tests.fakes import SECOND, START_NS
@@ -128,3 +130,11 @@ def test_a_crash_is_no_silence() -> None:
     events += [fakes.envs(_at(70 + i / 10), IDS, reward=[0.1] * N) for i in range(100)]
 
     assert fakes.folded(events).envs.silences.longest_s[3] < 1.5
+
+
+@pytest.mark.parametrize("rate_hz", [0.1, 0.25])
+def test_a_simulated_fleet_of_long_steps_is_healthy(rate_hz: float) -> None:
+    """A step each four or ten seconds: no silence, and no loss of throughput between two steps and three."""
+    case = Case(name="", kind=Class.HARMLESS, seconds=200, seed=5, slots=0, rate_hz=rate_hz)
+
+    assert run(case).before == ()
