@@ -47,18 +47,18 @@ def falls_fast(entropy: Series) -> bool:
 
 def earns_its_best(state: RunState, fleet: Fleet) -> bool:
     """Whether returns are as high as they ever were, but for luck; `False` where nobody told."""
-    told = state.policy.get(RETURN.name)
-    if told is not None and told.highest_level is not None:
-        return at_its_best(told)
+    earned = state.policy.get(RETURN.name)
+    if earned is not None and earned.highest_level is not None:
+        return at_its_best(earned)
     returns = fleet.returns
     return returns is not None and returns.fleet.recent >= returns.fleet.earlier - returns.fleet.noise
 
 
 def earns_more(state: RunState, fleet: Fleet) -> bool:
     """Whether returns rise, by more than luck; `False` where none are known."""
-    told = state.policy.get(RETURN.name)
-    if told is not None and told.highest_level is not None:
-        return rises(told)
+    earned = state.policy.get(RETURN.name)
+    if earned is not None and earned.highest_level is not None:
+        return rises(earned)
     returns = fleet.returns
     return returns is not None and returns.fleet.recent > returns.fleet.earlier + returns.fleet.noise
 

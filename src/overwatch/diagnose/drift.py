@@ -75,20 +75,20 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     """When the task last changed, as the baseline knows it."""
     total: float = 0.0
     earned: float | None = None
-    """What the policy earned when the baseline was taken; `None` where nothing tells."""
+    """What the policy earned when the baseline was taken; `None` where it is not known."""
 
 
 def drifts(state: RunState, before: Mapping[str, Drift]) -> dict[str, Drift]:
     """The sums after this tick, by full name; rows that have no baseline yet are left out."""
     found: dict[str, Drift] = {}
-    told, health = state.policy.get(RETURN.name), health_of(state.policy)
+    earned, health = state.policy.get(RETURN.name), health_of(state.policy)
     for watched in WATCHED:
         series, known = state.policy.get(watched.row.name), before.get(watched.row.name)
         if series is None or series.value is None or not _says_something(state, watched.row):
             if known is not None:
                 found[watched.row.name] = known
             continue
-        outgrown = watched.row is not RETURN and _is_outgrown(known, told)
+        outgrown = watched.row is not RETURN and _is_outgrown(known, earned)
         anew = _is_outdated(known, state) or outgrown
         fresh = _frozen(state, series) if anew and health is not Health.TROUBLE else None
         after = fresh or (None if _is_outdated(known, state) else _added(watched.row, series, known))
@@ -106,11 +106,11 @@ def _is_outdated(known: Drift | None, state: RunState) -> bool:
     return known is None or known.changed_at != state.task_changed_at
 
 
-def _is_outgrown(known: Drift | None, told: Series | None) -> bool:
+def _is_outgrown(known: Drift | None, earned: Series | None) -> bool:
     """Whether the policy earns far more than when the baseline was taken: it is another one, with its own."""
-    if known is None or known.earned is None or told is None:
+    if known is None or known.earned is None or earned is None:
         return False
-    return has_risen(told, known.earned, BASELINE)
+    return has_risen(earned, known.earned, BASELINE)
 
 
 def _frozen(state: RunState, series: Series) -> Drift | None:
@@ -121,13 +121,13 @@ def _frozen(state: RunState, series: Series) -> Drift | None:
     level, apart = _level(newest)
     if not math.isfinite(level) or not math.isfinite(apart):
         return None
-    told = state.policy.get(RETURN.name)
+    earned = state.policy.get(RETURN.name)
     return Drift(
         baseline=level,
         scatter=apart,
         updates=series.updates,
         changed_at=state.task_changed_at,
-        earned=None if told is None else median(told.window.items[-BASELINE:]),
+        earned=None if earned is None else median(earned.window.items[-BASELINE:]),
     )
 
 

@@ -155,8 +155,8 @@ def _moves_little(state: RunState, row: Metric) -> bool:
 def is_clipped(state: RunState) -> bool:
     """Whether a large gradient makes no large step: the run clips it."""
     share = state.policy.get(GRAD_CLIPPED.name)
-    told = share is not None and share.value is not None and share.value >= MOSTLY
-    return told or state.declared("max_grad_norm") is not None
+    mostly = share is not None and share.value is not None and share.value >= MOSTLY
+    return mostly or state.declared("max_grad_norm") is not None
 
 
 def _clipped(state: RunState) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ SMALL: Final = 2048
 _TAIL: Final = 1.2816
 """Standard deviations between the median and the outermost tenth, for normal data."""
 _MANY: Final = 50
-"""Events from which on their number tells the rate."""
+"""Events from which on their number gives the rate."""
 _LN2: Final = 0.6931471805599453
 
 
@@ -81,7 +81,7 @@ def most_events(mean: float, n: int) -> int:
 def most_events_after(known: int, times: float, n: int) -> int:
     """As `most_events`, where the mean is known by `known` events in so many times as long.
 
-    What a few events tell is an interval and no rate.
+    What a few events give is an interval and no rate.
     """
     if known > _MANY:
         return most_events(known / times, n)

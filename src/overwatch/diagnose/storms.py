@@ -28,8 +28,8 @@ BEFORE_S: Final = 15.0
 """Least history for a usual rate."""
 LEAST_ENVS: Final = 2
 """Envs of a lane that stand out, from which on theirs is a storm."""
-TELLING: Final = 4
-"""Culls that tell a usual rate; fewer only tell what it is below."""
+ENOUGH: Final = 4
+"""Culls that give a usual rate; fewer only give what it is below."""
 MOMENTS: Final = 100
 """Half minutes of a healthy run in which chance must not make a storm."""
 TIMES_USUAL: Final = 4.0
@@ -158,16 +158,16 @@ def _storm(
     envs = "env" if over == 1 else "envs"
     before, past_s = seen.known(on), float(seen.past_s[on].mean())
     usual = before / past_s * WINDOW_S if known is None or known.usual is None else known.usual
-    # So few tell an upper end and no rate.
+    # So few give an upper end and no rate.
     most = (before + 3 + (3 * before) ** 0.5) / past_s * WINDOW_S
-    said = f"usual {usual:.1f}" if before >= TELLING else f"usual below {most:.1f}"
+    rate = f"usual {usual:.1f}" if before >= ENOUGH else f"usual below {most:.1f}"
     return Problem(
         code="cull-storm",
         severity="warning",
         scope="run" if name is None else "gpu",
         subject=name,
         at=fleet.state.last_at,
-        message=f"cull storm: {events} culls in {WINDOW_S}s over {over} {envs} ({said})",
+        message=f"cull storm: {events} culls in {WINDOW_S}s over {over} {envs} ({rate})",
         hint=_why_culled(fleet, on),
         symptoms=int((seen.odd & on).sum()),
         patience=STEADY,

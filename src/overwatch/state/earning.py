@@ -36,33 +36,33 @@ def known_values(series: Series) -> list[float]:
     return [value for value in series.history.items if value is not None]
 
 
-def at_its_best(told: Series) -> bool:
+def at_its_best(returns: Series) -> bool:
     """Whether these returns are as high as they ever were, but for luck."""
-    newest = known_values(told)[-LEVEL:]
-    level, before = median(newest), median(known_values(told)[:LEVEL])
+    newest = known_values(returns)[-LEVEL:]
+    level, before = median(newest), median(known_values(returns)[:LEVEL])
     if level is None:
         return False
     higher = before is not None and level > before
-    return _is_near(told, newest[-1], BAD_LUCK) and (higher or _is_near(told, level, LUCK))
+    return _is_near(returns, newest[-1], BAD_LUCK) and (higher or _is_near(returns, level, LUCK))
 
 
-def rises(told: Series) -> bool:
+def rises(returns: Series) -> bool:
     """Whether these returns became higher lately, by more than luck."""
-    values = told.window.items
+    values = returns.window.items
     return any(
         len(values) >= 2 * stretch
-        and has_risen(told, median(values[-2 * stretch : -stretch]) or 0.0, stretch)
+        and has_risen(returns, median(values[-2 * stretch : -stretch]) or 0.0, stretch)
         for stretch in STRETCHES
     )
 
 
-def has_risen(told: Series, before: float, stretch: int) -> bool:
+def has_risen(returns: Series, before: float, stretch: int) -> bool:
     """Whether the median of so many newest updates is above that of as many `before`, by more than luck."""
-    values = told.window.items
+    values = returns.window.items
     newest, now = median(values[-stretch:]), median(values[-LEVEL:])
     if newest is None or now is None:
         return False
-    span = 0.0 if told.highest is None or told.lowest is None else told.highest - told.lowest
+    span = 0.0 if returns.highest is None or returns.lowest is None else returns.highest - returns.lowest
     luck = RISE * scatter(values)
     if now < newest - luck:
         # It rose, and fell since.
@@ -101,7 +101,7 @@ def unrest(values: list[float]) -> float:
     return (added(step * step for step in steps) / (2 * len(steps))) ** 0.5 if steps else 0.0
 
 
-def _is_near(told: Series, value: float, deviations: float) -> bool:
-    best = value if told.highest_level is None else told.highest_level
-    gained = best - (best if told.lowest is None else told.lowest)
-    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * scatter(told.window.items))
+def _is_near(returns: Series, value: float, deviations: float) -> bool:
+    best = value if returns.highest_level is None else returns.highest_level
+    gained = best - (best if returns.lowest is None else returns.lowest)
+    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * scatter(returns.window.items))

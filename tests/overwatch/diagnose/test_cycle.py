@@ -131,7 +131,7 @@ def test_ranks_that_work_alike_have_no_straggler() -> None:
     ],
 )
 def test_a_run_without_lanes_has_a_bound_by_its_phases(work: Work, state: str | None) -> None:
-    """What takes the time is told; where nothing stands out the verdict is `unknown`."""
+    """What takes the time is named; where nothing stands out the verdict is `unknown`."""
     judged = _after_seconds(_state({0: work}))
 
     assert (None if judged.bound is None else judged.bound.state) == state

@@ -92,7 +92,7 @@ def test_a_policy_that_culls_twice_as_much_is_no_storm() -> None:
 @pytest.mark.parametrize("begins_s", [20, 50, 100, 200])
 @pytest.mark.parametrize("every_s", [1, 3, 6])
 def test_even_culls_that_begin_in_a_young_run_are_no_storm(begins_s: int, every_s: int) -> None:
-    """Seeds become old enough to be culled: a past with none of them tells no rate, at any moment after."""
+    """Seeds become old enough to be culled: a past with none of them gives no rate, at any moment after."""
     for until in range(15, 150, 15):
         culls = range(begins_s, begins_s + until, every_s)
         events: list[Event] = [_steps(START_NS)]

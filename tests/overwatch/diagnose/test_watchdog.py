@@ -160,7 +160,7 @@ def test_an_announced_pause_has_a_rhythm_of_its_own() -> None:
 
 
 def test_updates_go_on_having_a_rhythm_beside_phases_of_pauses() -> None:
-    """A run that tells only its evaluations is still watched by its updates."""
+    """A run that reports only its evaluations is still watched by its updates."""
     told: list[Event] = []
     for i in range(30):
         told.append(fakes.policy(START_NS + i * SECOND, index=i, kl_divergence=0.01))

@@ -11,7 +11,7 @@ from overwatch.state.earning import at_its_best, health_of, rises
 from overwatch.state.policy import Health, Series, new_series, observe
 
 
-def _told(values: Sequence[float]) -> Series:
+def _series(values: Sequence[float]) -> Series:
     series = new_series()
     for value in values:
         observe(series, RETURN, NO_LIMITS, value)
@@ -27,15 +27,15 @@ def _noisy(level: Sequence[float], seed: int = 3) -> list[float]:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_noisy_return_that_takes_off_rises(seed: int) -> None:
     """From twenty to two hundred in sixty updates."""
-    assert rises(_told(_noisy([20 + 3 * n for n in range(60)], seed)))
+    assert rises(_series(_noisy([20 + 3 * n for n in range(60)], seed)))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_noisy_return_that_stays_does_not_rise(seed: int) -> None:
     """Nor does one that sinks, nor one of few updates."""
-    assert not rises(_told(_noisy([100.0] * 64, seed)))
-    assert not rises(_told(_noisy([200 - 2 * n for n in range(64)], seed)))
-    assert not rises(_told(_noisy([100.0] * 12, seed)))
+    assert not rises(_series(_noisy([100.0] * 64, seed)))
+    assert not rises(_series(_noisy([200 - 2 * n for n in range(64)], seed)))
+    assert not rises(_series(_noisy([100.0] * 12, seed)))
 
 
 @pytest.mark.parametrize("after", [3, 8, 15, 25])
@@ -43,12 +43,12 @@ def test_a_return_that_rose_and_fell_does_not_rise(after: int) -> None:
     """Three updates after the fall what was gained before excuses nothing."""
     values = _noisy([20 + 3 * n for n in range(50)]) + _noisy([15.0] * after)
 
-    assert not rises(_told(values))
+    assert not rises(_series(values))
 
 
 def test_a_tiny_rise_is_none() -> None:
     """However steady it is."""
-    assert not rises(_told([100 + 0.05 * n for n in range(64)]))
+    assert not rises(_series([100 + 0.05 * n for n in range(64)]))
 
 
 def test_a_run_is_well_by_its_returns_and_in_trouble_by_its_rows() -> None:
@@ -56,7 +56,7 @@ def test_a_run_is_well_by_its_returns_and_in_trouble_by_its_rows() -> None:
     kl = new_series()
     for _ in range(5):
         observe(kl, KL, KL.limits, 0.2)
-    best, fallen = _told([100.0] * 30), _told([100.0] * 20 + [10.0] * 10)
+    best, fallen = _series([100.0] * 30), _series([100.0] * 20 + [10.0] * 10)
 
     assert at_its_best(best)
     assert not at_its_best(fallen)

@@ -42,7 +42,7 @@ OF_RANKS: Final[tuple[Rule, ...]] = (
     straggler, sync_bound, weights_bound, starved, io_bound, env_bound, inference_bound, learner_bound,
     undecided,
 )  # fmt: skip
-"""Those that phases alone can answer, for a run without lanes; the last says why none of them can."""
+"""Those that phases alone can answer, for a run without lanes; the last gives the reason where none can."""
 
 
 def judge_lanes(lanes: Iterable[LaneFacts], limits: AnomalyLimits) -> dict[str, Bound]:

@@ -86,14 +86,14 @@ def _most(lane: LaneFacts, kind: Phase) -> float | None:
 
 
 def undecided(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """The phases tell no bound: which of them are missing, or that no one takes most of the time."""
+    """The phases show no bound: which of them are missing, or that no one takes most of the time."""
     shares = {} if lane.cycle is None else lane.cycle.shares
     if not shares:
         return None
     collects = lane.share(Phase.ROLLOUT) or 0.0
     missing = [phase.value for phase in (Phase.ENV_WAIT, Phase.INFERENCE) if lane.share(phase) is None]
     if collects >= MOST and missing:
-        why = f"{collects:.0%} of the time collects; not told: {', '.join(missing)}"
+        why = f"{collects:.0%} of the time collects; not reported: {', '.join(missing)}"
         hint = f"time {' and '.join(missing)} within the collecting phase"
     else:
         most = sorted(shares, key=lambda name: (-shares[name], name))[:2]

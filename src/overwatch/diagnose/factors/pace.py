@@ -109,7 +109,7 @@ def patience_of(envs: Envs) -> Floats:
     times = np.where(bare, OF_EPISODES, 1.0 + np.clip(uneven, 1.0, UNEVEN))
     own_s: Floats = times * longest_s
     usual_s = median_of(own_s[known])
-    # What few gaps tell is little: so long the fleet's rhythm counts too.
+    # Few gaps are little: so long the fleet's rhythm counts too.
     return np.where(gaps >= ENOUGH_GAPS, own_s, np.maximum(own_s, usual_s))
 
 
