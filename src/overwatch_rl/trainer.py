@@ -147,10 +147,12 @@ class Trainer:
         for _ in range(self._config.steps):
             began = time.perf_counter()
             seen = self._observation
-            decision = self.policy.act(seen, self._draws)
-            values = self.policy.value(seen.features)
+            with self._reporter.phase("inference"):
+                decision = self.policy.act(seen, self._draws)
+                values = self.policy.value(seen.features)
             self._buffer.decide(seen, decision.actions, decision.log_probs, values)
-            step = self._env.step(decision.actions)
+            with self._reporter.phase("env_wait"):
+                step = self._env.step(decision.actions)
             final = None if step.final_features is None else self.policy.value(step.final_features)
             self._buffer.outcome(step, final)
             self._observation = step.observation

@@ -36,7 +36,11 @@ def page(results: list[tuple[Recording, Replayed]]) -> str:
 
 
 def _found(recording: Recording, replayed: Replayed) -> str:
-    cells = [f"{recording.task}, seed {recording.seed}", recording.preset, f"{replayed.updates:,}"]
+    cells = [
+        f"`{recording.name}`: {recording.task}, seed {recording.seed}",
+        recording.preset,
+        f"{replayed.updates:,}",
+    ]
     cells += [f"{recording.reached:.2f}", f"{recording.reaches:.2f}"]
     for severity in ("critical", "warning", "info"):
         codes = [seen.code for seen in replayed.of(severity)]

@@ -2,9 +2,10 @@
 
 import zlib
 
+import msgspec
 import pytest
 
-from tests.calibration import training, world
+from tests.calibration import cleanrl, training, world
 from tests.calibration.page import PAGE, page
 from tests.calibration.recorded import FOLDER, Recording, read, recordings, write
 from tests.calibration.replaying import Replayed, replay
@@ -32,12 +33,12 @@ def replayed() -> dict[str, tuple[Recording, Replayed]]:
 
 
 def test_all_tasks_are_recorded() -> None:
-    """Four tasks with two seeds each, and our own world."""
-    assert set(NAMES) == {*training.TASKS, world.NAME}
+    """Four tasks with two seeds each, one with the zoo's schedules, CleanRL's script, and our own world."""
+    assert set(NAMES) == {*training.TASKS, *cleanrl.RUNS, world.NAME}
     assert {task.env for task in training.TASKS.values()} == {
         "CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCarContinuous-v0",
     }  # fmt: skip
-    assert len(training.TASKS) == 8
+    assert len(training.TASKS) == 10
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,6 +50,17 @@ def test_a_run_that_reaches_its_return_is_healthy(
 
     assert result.updates == len(recording.updates) > 40
     _is_healthy(recording, result)
+
+
+@pytest.mark.parametrize("name", list(cleanrl.RUNS))
+def test_a_slower_machine_makes_no_findings(
+    replayed: dict[str, tuple[Recording, Replayed]], name: str
+) -> None:
+    """The same training at a tenth of its speed, so that no cooldown hides what opens again."""
+    recording, _ = replayed[name]
+    slower = [msgspec.structs.replace(told, after_ns=10 * told.after_ns) for told in recording.told]
+
+    _is_healthy(recording, replay(recording.but(tuple(slower))))
 
 
 def test_what_was_not_healthy_would_be_seen(replayed: dict[str, tuple[Recording, Replayed]]) -> None:
@@ -81,6 +93,16 @@ def test_a_recording_is_small_and_whole(name: str) -> None:
 def test_a_new_training_is_healthy_too(name: str) -> None:
     """Trained now, on this machine, with the same settings; the car solves its task by luck of the seed."""
     recording = training.train(name)
+
+    _is_healthy(recording, replay(recording))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", list(cleanrl.RUNS))
+def test_cleanrl_trained_anew_is_healthy_too(name: str) -> None:
+    """At its defaults, with nothing but its config and its numbers."""
+    recording = cleanrl.train(name)
 
     _is_healthy(recording, replay(recording))
 

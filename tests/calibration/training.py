@@ -19,6 +19,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from overwatch.adapters.sb3 import OverwatchCallback, most_entropy
@@ -44,6 +45,10 @@ class Task:
 
 
 _ZOO_CARTPOLE = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20}
+_ZOO_SCHEDULES = {
+    "learning_rate": LinearSchedule(1e-3, 0.0, 1.0),
+    "clip_range": LinearSchedule(0.2, 0.0, 1.0),
+}
 _ACROBOT = {"n_steps": 256, "gae_lambda": 0.94, "n_epochs": 4}
 _PENDULUM = {"n_steps": 1024, "gamma": 0.9, "learning_rate": 1e-3, "use_sde": True, "sde_sample_freq": 4}
 _CAR = {
@@ -56,6 +61,14 @@ TASKS = {
     "cartpole-1": Task(
         env="CartPole-v1", seed=1, steps=100_000, n_envs=8, reaches=475,
         settings={**_ZOO_CARTPOLE, "learning_rate": 1e-3},
+    ),
+    "cartpole-zoo-0": Task(
+        env="CartPole-v1", seed=0, steps=100_000, n_envs=8, reaches=475,
+        settings={**_ZOO_CARTPOLE, **_ZOO_SCHEDULES},
+    ),
+    "cartpole-zoo-1": Task(
+        env="CartPole-v1", seed=1, steps=100_000, n_envs=8, reaches=475,
+        settings={**_ZOO_CARTPOLE, **_ZOO_SCHEDULES},
     ),
     "acrobot-0": Task(
         env="Acrobot-v1", seed=0, steps=300_000, n_envs=16, reaches=-100, normalised=True, settings=_ACROBOT

@@ -36,6 +36,7 @@ from overwatch.events import (
     Measured,
     MetricInfo,
     NonFiniteSeen,
+    PhaseBegan,
     PhaseEnded,
     Record,
     RunFinished,
@@ -141,6 +142,7 @@ EVENTS: Final[tuple[Event, ...]] = (
     EarlyStopped(at=T, update=1, epoch=1, kl_divergence=0.05, target=0.03, minibatches_skipped=3),
     CurriculumChanged(at=T, name="level", before="1", after="2", env_id=IDS),
     CheckpointSaved(at=T, path="p", update=1, size_bytes=5, duration_s=0.1),
+    PhaseBegan(at=T, phase="evaluation"),
     PhaseEnded(at=T, phase="collect", duration_s=0.5, update=1, trace_id="a" * 32, span_id="b" * 16),
     LogLine(
         at=T, trace_id="a" * 32, span_id="b" * 16, severity=Severity.WARNING, message="hi", subsystem="x",

@@ -160,11 +160,14 @@ def test_episodes_add_up(flown: Flown) -> None:
 
 
 def test_facts_and_phases_are_told(flown: Flown) -> None:
-    """Moves, gates, early stops with their update, three phases an update, and one end."""
+    """Moves, gates, early stops with their update, three phases an update, two more a step, one end."""
     assert flown.run.of(SeedStageChanged)
     assert flown.run.of(GateEvaluated)
     assert [stop.update for stop in flown.run.of(EarlyStopped)] == [1, 2]
-    assert [phase.phase for phase in flown.run.of(PhaseEnded)] == ["collect", "estimate", "update"] * UPDATES
+    collecting = ["inference", "env_wait"] * STEPS
+    assert [phase.phase for phase in flown.run.of(PhaseEnded)] == [
+        *collecting, "collect", "estimate", "update",
+    ] * UPDATES  # fmt: skip
     assert [end.outcome for end in flown.run.of(RunFinished)] == ["completed"]
 
 

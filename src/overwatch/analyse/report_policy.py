@@ -9,7 +9,7 @@ from overwatch.analyse.curves import TASK_METRIC, Curve, in_order
 from overwatch.analyse.figure import Level, Line, chart, figure, legend
 from overwatch.analyse.page import Markup, section, tag, text
 from overwatch.analyse.story import Story
-from overwatch.catalog import Limit, Side
+from overwatch.catalog import Side
 from overwatch.catalog.judging import run_limits
 
 _MORE: Final = 9
@@ -62,16 +62,10 @@ def levels_of(story: Story, curve: Curve) -> Iterator[Level]:
     median = finite[len(finite) // 2] if finite else None
     for limits in run_limits(row, story.run.preset, story.facts.config).sides:
         for severity, limit in (("warning", limits.warning), ("critical", limits.critical)):
-            value = _value(limit, median)
+            value = None if limit is None else limit.threshold(median)
             if limit is not None and value is not None:
                 above = limit.side in (Side.ABOVE, Side.AT_OR_ABOVE)
                 yield Level(value=value, severity=severity, above=above)
-
-
-def _value(limit: Limit | None, median: float | None) -> float | None:
-    if limit is None or (limit.relative and median is None):
-        return None
-    return limit.value * median if limit.relative and median is not None else limit.value
 
 
 def _marks(story: Story) -> list[tuple[float, str]]:

@@ -67,8 +67,10 @@ def level_of(limits: Limits, level: str) -> list[Limit]:
 
 
 def limit_text(limit: Limit) -> str:
-    """One limit: `> 0.015`, `> 4× own median`."""
-    return f"{SIGNS[limit.side]} {limit.value:g}{'× own median' if limit.relative else ''}"
+    """One limit: `> 0.015`, `> 4× own median`, `> 4× own median and 0.5`."""
+    own = "× own median" if limit.relative else ""
+    least = f" and {limit.value * limit.least:g}" if limit.least else ""
+    return f"{SIGNS[limit.side]} {limit.value:g}{own}{least}"
 
 
 def alias_text(alias: Alias) -> str:

@@ -5,24 +5,39 @@ Pure; shared by the trainer's side, which counts breaches between two records, a
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from overwatch.catalog.metric import Limit, Limits, Metric, Side
-from overwatch.catalog.policy import KL
+from overwatch.catalog.policy import GRAD_NORM, KL
 
 STOPPED_WITHIN: Final = 2
 """An early stop worked where KL stayed within this many times its target: the critical limit of a target."""
 
 
 def run_limits(row: Metric, preset: str, config: Mapping[str, str]) -> Limits:
-    """Limits of a row under a preset; KL follows a target that the run declared."""
-    target = declared(config, "target_kl")
+    """Limits of a row under a preset.
+
+    KL follows a target that the run declared. A gradient that the run does not clip is not large, so that is
+    where its relative limit begins.
+    """
+    target, clips_at = declared(config, "target_kl"), declared(config, "max_grad_norm")
+    if row is GRAD_NORM and clips_at is not None:
+        return _beginning_at(row.limits_for(preset), clips_at)
     if row is not KL or target is None:
         return row.limits_for(preset)
     return Limits(
         warning=Limit(side=Side.ABOVE, value=target),
         critical=Limit(side=Side.ABOVE, value=STOPPED_WITHIN * target),
     )
+
+
+def _beginning_at(limits: Limits, value: float) -> Limits:
+    if limits.warning is None or not limits.warning.relative:
+        return limits
+    least = value / limits.warning.value
+    critical = None if limits.critical is None else replace(limits.critical, least=least)
+    return replace(limits, warning=replace(limits.warning, least=least), critical=critical)
 
 
 def declared(config: Mapping[str, str], name: str) -> float | None:

@@ -4,6 +4,7 @@ Owns `Metric` and its parts. A row is data: judging a value against `Limits` hap
 naming it for Prometheus in `names`. Must not know events, state or views.
 """
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
@@ -119,6 +120,16 @@ class Limit:
     """In the row's unit, or a multiple of the run's own median when `relative`."""
     relative: bool = False
     """Judge against the run's own running median rather than an absolute number."""
+    least: float = 0.0
+    """What that median counts as at least, in the row's unit: below, nothing is large however it grew."""
+
+    def threshold(self, median: float | None) -> float | None:
+        """The limit's number in the row's unit; `None` where it waits for the run's own median."""
+        if not self.relative:
+            return self.value
+        threshold = None if median is None else self.value * max(median, self.least)
+        # A median near the largest number has no multiple.
+        return threshold if threshold is not None and math.isfinite(threshold) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,15 +146,27 @@ class Limits:
         """These levels, and those of the other side where there are any."""
         return (self,) if self.other is None else (self, self.other)
 
+    @property
+    def is_relative(self) -> bool:
+        """Whether any of these levels is a multiple of the run's own median."""
+        levels = (level for side in self.sides for level in (side.warning, side.critical))
+        return any(level is not None and level.relative for level in levels)
+
 
 NO_LIMITS = Limits()
 
 
 def above(
-    warning: float | None, critical: float | None = None, *, relative: bool = False, at: bool = False
+    warning: float | None,
+    critical: float | None = None,
+    *,
+    relative: bool = False,
+    at: bool = False,
+    least: float = 0.0,
 ) -> Limits:
-    """Bad above; with `at` a value that is the limit is bad too."""
-    return _levels(Side.AT_OR_ABOVE if at else Side.ABOVE, warning, critical, relative=relative)
+    """Bad above; with `at` a value that is the limit is bad too. `least` is that of relative limits."""
+    side = Side.AT_OR_ABOVE if at else Side.ABOVE
+    return _levels(side, warning, critical, relative=relative, least=least)
 
 
 def below(
@@ -158,11 +181,13 @@ def between(low: Limits, high: Limits) -> Limits:
     return Limits(warning=high.warning, critical=high.critical, other=low)
 
 
-def _levels(side: Side, warning: float | None, critical: float | None, *, relative: bool) -> Limits:
-    return Limits(
-        warning=None if warning is None else Limit(side=side, value=warning, relative=relative),
-        critical=None if critical is None else Limit(side=side, value=critical, relative=relative),
-    )
+def _levels(
+    side: Side, warning: float | None, critical: float | None, *, relative: bool, least: float = 0.0
+) -> Limits:
+    def level(value: float | None) -> Limit | None:
+        return None if value is None else Limit(side=side, value=value, relative=relative, least=least)
+
+    return Limits(warning=level(warning), critical=level(critical))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,8 @@ class Phase(Enum):
     """Saving."""
     LOAD = "load"
     """Waiting for data."""
+    EVALUATION = "evaluation"
+    """Playing without learning, to see how good the policy is."""
 
 
 DURATION_ENDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -53,6 +55,7 @@ _OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
     Phase.QUEUE_WAIT: ("wait_for_data", "wait_for_rollouts", "replay_wait", "dequeue"),
     Phase.CHECKPOINT: ("save", "checkpointing"),
     Phase.LOAD: ("data", "fetch", "io", "data_loading"),
+    Phase.EVALUATION: ("eval", "evaluate", "validation", "validate", "test"),
 }
 LOOP_SPAN: Final = "rl.loop"
 """The span of one turn of the training loop, under which those of its phases are."""
@@ -67,6 +70,15 @@ _KNOWN: Final = {word: phase for phase, words in _OTHER_WORDS.items() for word i
 def parse_phase(name: str) -> Phase | None:
     """The phase that a name stands for, in any case and with any of `_`, `-`, `.` and space."""
     return _KNOWN.get(_plain(name))
+
+
+def is_pause(name: str) -> bool:
+    """Whether a phase is no step of every update, as far as its name shows: it may take what it takes.
+
+    >>> is_pause("collect"), is_pause("eval"), is_pause("record video")
+    (False, True, True)
+    """
+    return parse_phase(name) in (None, Phase.EVALUATION, Phase.CHECKPOINT)
 
 
 def span_of(name: str) -> str:

@@ -1,13 +1,12 @@
 """Whether a policy that hardly explores is sick or solved, and whether returns vary at all. Pure."""
 
-import itertools
 from typing import Final
 
 import numpy as np
 
 from overwatch.catalog.policy import ENTROPY, RETURN, VALUE_LOSS
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.robust import NORMAL
+from overwatch.state.earning import BAD_LUCK, NEAR_BEST, at_its_best, known_values, rises, scatter
 from overwatch.state.judge import Status
 from overwatch.state.policy import LEVEL, Series
 from overwatch.state.ring import median
@@ -25,12 +24,6 @@ WARM_UP_NS: Final = 600_000_000_000
 """Time after which a run with slow updates is judged."""
 FAST_FALL: Final = 0.15
 """Entropy, as a share of its maximum, lost over ten updates."""
-NEAR_BEST: Final = 0.2
-"""A return is at its best within this share of the best one, or of all that it gained."""
-LUCK: Final = 3.0
-"""Standard deviations of one update by which the level may lie below the best level, by chance."""
-BAD_LUCK: Final = 4.0
-"""Standard deviations by which one update may lie below it."""
 NEWEST: Final = 3
 """Newest updates whose median is where entropy is now."""
 NEGLIGIBLE: Final = 0.01
@@ -67,14 +60,14 @@ def has_converged(state: RunState, fleet: Fleet) -> bool:
 
 def falls_fast(entropy: Series) -> bool:
     """Whether entropy lost much within the updates remembered; medians, so that one update says nothing."""
-    known = _known(entropy)
+    known = known_values(entropy)
     before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
     return before is not None and now is not None and before - now >= FAST_FALL
 
 
 def swings_up(entropy: Series) -> bool:
     """Whether entropy gained as much as `falls_fast` looks for: towards a policy that acts at random."""
-    known = _known(entropy)
+    known = known_values(entropy)
     before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
     return before is not None and now is not None and now - before >= FAST_FALL
 
@@ -82,7 +75,7 @@ def swings_up(entropy: Series) -> bool:
 def has_risen(state: RunState) -> bool:
     """Whether returns are well above the lowest ones, beyond luck; `False` where none are sent."""
     sent = state.policy.get(RETURN.name)
-    level = None if sent is None else median(_known(sent)[-LEVEL:])
+    level = None if sent is None else median(known_values(sent)[-LEVEL:])
     if sent is None or level is None or sent.lowest is None or sent.highest_level is None:
         return False
     gained = level - sent.lowest
@@ -91,17 +84,20 @@ def has_risen(state: RunState) -> bool:
 
 def earns_its_best(state: RunState, fleet: Fleet) -> bool:
     """Whether returns are as high as they ever were, but for luck; `False` where nobody told."""
-    told = state.policy.get(RETURN.name)
-    if told is not None and told.highest_level is not None:
-        newest = _known(told)[-LEVEL:]
-        level = median(newest)
-        if level is None:
-            return False
-        before = median(_known(told)[:LEVEL])
-        rises = before is not None and level > before
-        return _is_near(told, newest[-1], BAD_LUCK) and (rises or _is_near(told, level, LUCK))
+    earned = state.policy.get(RETURN.name)
+    if earned is not None and earned.highest_level is not None:
+        return at_its_best(earned)
     returns = fleet.returns
     return returns is not None and returns.fleet.recent >= returns.fleet.earlier - returns.fleet.noise
+
+
+def earns_more(state: RunState, fleet: Fleet) -> bool:
+    """Whether returns rise, by more than luck; `False` where none are known."""
+    earned = state.policy.get(RETURN.name)
+    if earned is not None and earned.highest_level is not None:
+        return rises(earned)
+    returns = fleet.returns
+    return returns is not None and returns.fleet.recent > returns.fleet.earlier + returns.fleet.noise
 
 
 def returns_vary(state: RunState, fleet: Fleet) -> bool:
@@ -109,7 +105,7 @@ def returns_vary(state: RunState, fleet: Fleet) -> bool:
     if fleet.returns is not None:
         return fleet.returns.fleet.noise > VARIES * abs(fleet.returns.fleet.recent)
     told = state.policy.get(RETURN.name)
-    known = np.array([] if told is None else _known(told))
+    known = np.array([] if told is None else known_values(told))
     if known.size < 2:
         known = state.envs.returns[: fleet.n]
         known = known[np.isfinite(known)]
@@ -123,27 +119,7 @@ def returns_vary(state: RunState, fleet: Fleet) -> bool:
 def targets_vary(state: RunState) -> bool:
     """Whether what the critic should predict varies; `True` where nobody told its loss."""
     loss = state.policy.get(VALUE_LOSS.name)
-    newest = None if loss is None else median(_known(loss)[-LEVEL:])
+    newest = None if loss is None else median(known_values(loss)[-LEVEL:])
     if loss is None or newest is None or loss.highest is None:
         return True
     return newest > NEGLIGIBLE * loss.highest
-
-
-def _is_near(told: Series, value: float, deviations: float) -> bool:
-    best = value if told.highest_level is None else told.highest_level
-    gained = best - (best if told.lowest is None else told.lowest)
-    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * scatter(told.window.items))
-
-
-def _known(series: Series) -> list[float]:
-    return [value for value in series.history.items if value is not None]
-
-
-def scatter(values: list[float]) -> float:
-    """Standard deviation of one update around its neighbours, robust; a steady slope is no scatter."""
-    steps = [after - before for before, after in itertools.pairwise(values)]
-    centre = median(steps)
-    if centre is None:
-        return 0.0
-    # A step is the difference of two updates, so it scatters √2 times as much as one does.
-    return NORMAL * (median([abs(step - centre) for step in steps]) or 0.0) / 2**0.5

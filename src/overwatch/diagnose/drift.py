@@ -1,9 +1,10 @@
 """Slow drift: a row that creeps towards its bad side, update by update, too slowly for any limit or spike.
 
-Each row has a baseline, frozen after the warm-up: its median and its scatter. A cumulative sum (CUSUM) adds
-up by how much each update lies on the bad side of it, less an allowance for chance. A row of which more is
-better raises its baseline with its level: it drifts when it sinks below the best that it kept. Pure; the sums
-are kept in the assessment.
+Each row has a baseline: its median and its scatter after the warm-up, or when returns last rose, for then the
+policy was another one. None is taken while the run is in trouble. A cumulative sum (CUSUM) adds up by how
+much each update lies on the bad side of it, less an allowance for chance; a drift counts against the row's
+own limit too. A row of which more is better raises its baseline with its level: it drifts when it sinks
+below the best that it kept. Pure; the sums are kept in the assessment.
 """
 
 import math
@@ -16,9 +17,9 @@ from overwatch.catalog import KL, Direction, Metric
 from overwatch.catalog.policy import CLIP_FRACTION, EXPLAINED_VARIANCE, GRAD_NORM, RETURN, VALUE_LOSS
 from overwatch.diagnose.converged import WARM_UP_UPDATES, targets_vary
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.diagnose.robust import NORMAL
-from overwatch.state.policy import Series
-from overwatch.state.ring import median
+from overwatch.state.earning import has_risen, health_of, unrest
+from overwatch.state.policy import Health, Series
+from overwatch.state.ring import NORMAL, median
 from overwatch.state.run import RunState
 
 BASELINE: Final = 20
@@ -35,6 +36,8 @@ CEILING: Final = 2 * ALARM
 """Largest sum, so that what has recovered is let go of."""
 LEAST_SCATTER: Final = 0.05
 """Scatter of a row that hardly scatters, as a share of its baseline."""
+LUCK: Final = 2.5
+"""Standard deviations of one update by which a return must have sunk besides."""
 CODE: Final = "slow-drift"
 
 
@@ -46,11 +49,13 @@ class Drifting(msgspec.Struct, frozen=True, kw_only=True):
     """Of its baseline."""
     least: float = 0.0
     """In the row's unit."""
+    of_limit: float = 0.0
+    """Share of its warning limit that it must have reached; below, it is far from any trouble."""
 
 
 WATCHED: Final = (
-    Drifting(row=KL, share=0.5),
-    Drifting(row=CLIP_FRACTION, share=0.5),
+    Drifting(row=KL, share=0.5, of_limit=2 / 3),
+    Drifting(row=CLIP_FRACTION, share=0.5, of_limit=2 / 3),
     Drifting(row=EXPLAINED_VARIANCE, least=0.25),
     Drifting(row=RETURN, share=0.15),
     # Their own limits are multiples of a median that creeps along.
@@ -69,18 +74,24 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: int = 0
     """When the task last changed, as the baseline knows it."""
     total: float = 0.0
+    earned: float | None = None
+    """What the policy earned when the baseline was taken; `None` where it is not known."""
 
 
 def drifts(state: RunState, before: Mapping[str, Drift]) -> dict[str, Drift]:
     """The sums after this tick, by full name; rows that have no baseline yet are left out."""
     found: dict[str, Drift] = {}
+    earned, health = state.policy.get(RETURN.name), health_of(state.policy)
     for watched in WATCHED:
         series, known = state.policy.get(watched.row.name), before.get(watched.row.name)
         if series is None or series.value is None or not _says_something(state, watched.row):
             if known is not None:
                 found[watched.row.name] = known
             continue
-        after = _frozen(state, series) if _is_outdated(known, state) else _added(watched.row, series, known)
+        outgrown = watched.row is not RETURN and _is_outgrown(known, earned)
+        anew = _is_outdated(known, state) or outgrown
+        fresh = _frozen(state, series) if anew and health is not Health.TROUBLE else None
+        after = fresh or (None if _is_outdated(known, state) else _added(watched.row, series, known))
         if after is not None:
             found[watched.row.name] = after
     return found
@@ -95,15 +106,29 @@ def _is_outdated(known: Drift | None, state: RunState) -> bool:
     return known is None or known.changed_at != state.task_changed_at
 
 
+def _is_outgrown(known: Drift | None, earned: Series | None) -> bool:
+    """Whether the policy earns far more than when the baseline was taken: it is another one, with its own."""
+    if known is None or known.earned is None or earned is None:
+        return False
+    return has_risen(earned, known.earned, BASELINE)
+
+
 def _frozen(state: RunState, series: Series) -> Drift | None:
     """A first baseline, from the newest updates of the present task."""
     newest = series.window.items[-BASELINE:]
     if state.updates < WARM_UP_UPDATES + BASELINE or len(newest) < BASELINE:
         return None
-    level, scatter = _level(newest)
-    if not math.isfinite(level) or not math.isfinite(scatter):
+    level, apart = _level(newest)
+    if not math.isfinite(level) or not math.isfinite(apart):
         return None
-    return Drift(baseline=level, scatter=scatter, updates=series.updates, changed_at=state.task_changed_at)
+    earned = state.policy.get(RETURN.name)
+    return Drift(
+        baseline=level,
+        scatter=apart,
+        updates=series.updates,
+        changed_at=state.task_changed_at,
+        earned=None if earned is None else median(earned.window.items[-BASELINE:]),
+    )
 
 
 def _level(values: list[float]) -> tuple[float, float]:
@@ -138,11 +163,20 @@ def drift_problems(
         if drift is None or series is None or drift.total < ALARM:
             continue
         now = median(series.window.items[-NOW:])
-        far = max(watched.share * abs(drift.baseline), watched.least)
+        # A few episodes an update scatter by more than any share of what they earn at best.
+        luck = LUCK * unrest(series.window.items) if watched.row is RETURN else 0.0
+        far = max(watched.share * abs(drift.baseline), watched.least, luck)
+        least = _least(state, watched)
         if f"{CODE}:policy:{watched.row.short}" in standing:
-            far /= 2
-        if now is not None and _worse_by(watched.row, drift, now) >= far:
+            far, least = far / 2, least / 2
+        if now is not None and now >= least and _worse_by(watched.row, drift, now) >= far:
             yield watched.row, _problem(watched.row, drift, now, series.at)
+
+
+def _least(state: RunState, watched: Drifting) -> float:
+    """Where the row must be for a drift to matter, by the limit that judges it in this run."""
+    limit = state.limits(watched.row).warning
+    return -math.inf if limit is None or not watched.of_limit else watched.of_limit * limit.value
 
 
 def _worse_by(row: Metric, drift: Drift, now: float) -> float:

@@ -37,7 +37,7 @@ from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.frozen import DIVERGED, FROZEN, critic_diverged, frozen
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.optimiser import RATE, SPIKES, ZERO, Gradients, gradients, optimiser_problems
-from overwatch.diagnose.policy_rows import CRITIC, is_beyond, is_judged, row_problems
+from overwatch.diagnose.policy_rows import CRITIC, is_beyond, is_harmless_drift, is_judged, row_problems
 from overwatch.diagnose.policy_spikes import kl_spike
 from overwatch.diagnose.problem import STEADY, UPDATES, Problem
 from overwatch.diagnose.rank_spread import Away, away, rank_problems
@@ -162,7 +162,9 @@ def policy_problems(
     crept = [
         drift
         for row, drift in drift_problems(state, memory.drifts, standing)
-        if row.short not in told and is_judged(state, fleet, row, state.policy[row.name])
+        if row.short not in told
+        and is_judged(state, fleet, row, state.policy[row.name])
+        and not is_harmless_drift(state, fleet, row)
     ]
     return [*joined([*rows, *spikes], standing), *fallen, *crept, *quiet, *apart]
 

@@ -31,15 +31,19 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return int(np.maximum.reduce(self.state.envs.seen_at[: self.n], initial=0))
 
     @property
-    def lively_at(self) -> int:
-        """When the most talkative eighth of the living envs had spoken; 0 when there is none.
+    def quiet_s(self) -> Floats:
+        """Seconds for which each env was quiet while the most talkative eighth of the living ones spoke.
 
         One env that speaks alone does not make the others silent; an eighth of the fleet does.
         """
         envs = self.state.envs
-        alive = envs.seen_at[: self.n][envs.crashed_at[: self.n] == 0]
+        last_ns = envs.silences.last_ns[: self.n]
+        alive = last_ns[envs.crashed_at[: self.n] == 0]
+        if not alive.size:
+            return np.zeros(self.n)
         place = alive.size - 1 - alive.size // 8
-        return int(np.partition(alive, place)[place]) if alive.size else 0
+        quiet_s: Floats = (np.partition(alive, place)[place] - last_ns) / 1e9
+        return quiet_s
 
     @property
     def median_step_time(self) -> float | None:

@@ -21,6 +21,7 @@ from overwatch.catalog.policy import (
 from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.converged import (
     earns_its_best,
+    earns_more,
     has_converged,
     has_risen,
     is_warm,
@@ -37,6 +38,14 @@ from overwatch.state.run import RunState
 
 SLOW_WARM_UP: Final = 50
 """Updates after which the critic's rows are judged in any case."""
+OF_BEFORE: Final = (GRAD_NORM, VALUE_LOSS)
+"""Rows that are judged by what they were, and grow with what the policy earns."""
+JUMP: Final = 3
+"""Newest updates whose median is where a row may have jumped to."""
+BEFORE: Final = 10
+"""Updates before those, whose median is where it jumped from."""
+MOSTLY: Final = 0.85
+"""Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
 """Rows that say nothing of a critic that has learned nothing yet."""
 GOOD_CRITIC: Final = 0.5
@@ -47,7 +56,7 @@ def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem])
     """Rows that are beyond their limits, in the order in which they were first told."""
     warm = is_warm(state)
     together = frozenset[str]() if warm else critical_together(state)
-    harmless = earns_its_best(state, fleet)
+    harmless = earns_its_best(state, fleet) or earns_more(state, fleet)
     for name, series in state.policy.items():
         row = BY_NAME.get(name)
         if row is None or row.scope is not Scope.POLICY:
@@ -58,8 +67,8 @@ def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem])
         if beyond and is_judged(state, fleet, row, series):
             # Little entropy is judged by returns already: what is left of it is no success.
             forgiven = harmless and row is not ENTROPY and (not gross or has_risen(state))
-            little = forgiven or _moves_little(state, row)
-            yield _problem(state, row, series, harmless=little, gross=gross)
+            small = _moves_little(state, row) or (row is GRAD_NORM and is_clipped(state))
+            yield _problem(state, row, series, harmless=forgiven or small, gross=gross)
 
 
 def is_beyond(row: Metric, series: Series, *, stands: bool = False) -> bool:
@@ -98,6 +107,12 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
     """Whether a row that is beyond its limit means anything yet, or still."""
     if row is ENTROPY:
         return not has_converged(state, fleet)
+    clipped = row is GRAD_NORM and is_clipped(state)
+    # What a policy that learns was like before is no measure of it now, unless it jumped.
+    if row in OF_BEFORE and earns_more(state, fleet) and (clipped or not _jumped(series)):
+        return False
+    if row is GRAD_NORM:
+        return not (clipped and earns_its_best(state, fleet))
     if row not in CRITIC:
         return True
     if series.updates < SLOW_WARM_UP and not _critic_has_learned(state):
@@ -106,6 +121,22 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
     if not targets_vary(state):
         return False
     return returns_vary(state, fleet) if row is EXPLAINED_VARIANCE else not _explains_well(state)
+
+
+def _jumped(series: Series) -> bool:
+    """Whether a row is as many times what it was just before as its limit is of its own median."""
+    values, judged = series.window.items, series.judgement
+    newest, before = median(values[-JUMP:]), median(values[-BEFORE - JUMP : -JUMP])
+    if judged is None or judged.limit is None or newest is None or before is None:
+        return True
+    return newest > judged.limit.value * max(before, judged.limit.least)
+
+
+def is_harmless_drift(state: RunState, fleet: Fleet, row: Metric) -> bool:
+    """Whether a row may creep as it likes: gradients that are clipped, or what returns do not suffer from."""
+    if row is GRAD_NORM and is_clipped(state):
+        return True
+    return row in OF_BEFORE and earns_its_best(state, fleet)
 
 
 def _critic_has_learned(state: RunState) -> bool:
@@ -124,6 +155,13 @@ def _moves_little(state: RunState, row: Metric) -> bool:
     """Whether many samples are clipped and yet KL is as it should be: how many is not how far."""
     kl = state.policy.get(KL.name)
     return row is CLIP_FRACTION and kl is not None and kl.judgement is not None and not is_beyond(KL, kl)
+
+
+def is_clipped(state: RunState) -> bool:
+    """Whether a large gradient makes no large step: the run clips it."""
+    share = state.policy.get(GRAD_CLIPPED.name)
+    mostly = share is not None and share.value is not None and share.value >= MOSTLY
+    return mostly or state.declared("max_grad_norm") is not None
 
 
 def _clipped(state: RunState) -> tuple[str, ...]:

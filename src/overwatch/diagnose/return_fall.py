@@ -8,8 +8,9 @@ import itertools
 from typing import Final, NamedTuple
 
 from overwatch.catalog.policy import RETURN
-from overwatch.diagnose.converged import NEWEST, scatter
+from overwatch.diagnose.converged import NEWEST
 from overwatch.events.adding import added
+from overwatch.state.earning import scatter
 from overwatch.state.policy import LEVEL
 from overwatch.state.ring import median
 from overwatch.state.run import RunState

@@ -8,13 +8,14 @@ from typing import Final
 import numpy as np
 
 from overwatch.state.arrays import Floats
+from overwatch.state.ring import NORMAL
 
-NORMAL: Final = 1.4826
-"""Standard deviations in one median absolute deviation, for normal data."""
 SMALL: Final = 2048
 """Up to so many values a sort costs less than a partition and a maximum."""
 _TAIL: Final = 1.2816
 """Standard deviations between the median and the outermost tenth, for normal data."""
+_MANY: Final = 50
+"""Events from which on their number gives the rate."""
 _LN2: Final = 0.6931471805599453
 
 
@@ -74,6 +75,25 @@ def most_events(mean: float, n: int) -> int:
         term *= mean / count
         if tail < 1e-9:
             break
+    return count
+
+
+def most_events_after(known: int, times: float, n: int) -> int:
+    """As `most_events`, where the mean is known by `known` events in so many times as long.
+
+    What a few events give is an interval and no rate.
+    """
+    if known > _MANY:
+        return most_events(known / times, n)
+    budget, fresh = 0.01 / n, 1.0 / (1.0 + times)
+    term = 1.0
+    for _ in range(known + 1):
+        term *= 1.0 - fresh
+    tail, count = 1.0, 0
+    while tail > budget and count < 1_000:
+        tail -= term
+        term *= fresh * (known + 1 + count) / (count + 1)
+        count += 1
     return count
 
 

@@ -5,15 +5,17 @@ policy that learns to cull more changes all envs at once, and slowly. Pure.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from overwatch.diagnose.anomaly import Anomalies
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.problem import STEADY, Problem
-from overwatch.diagnose.robust import most_events
+from overwatch.diagnose.robust import most_events, most_events_after
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.tally import WINDOW_S
 
@@ -24,6 +26,10 @@ NEW_S: Final = 30
 """A storm is judged by its newest half minute against all that was before."""
 BEFORE_S: Final = 15.0
 """Least history for a usual rate."""
+LEAST_ENVS: Final = 2
+"""Envs of a lane that stand out, from which on theirs is a storm."""
+ENOUGH: Final = 4
+"""Culls that give a usual rate; fewer only give what it is below."""
 MOMENTS: Final = 100
 """Half minutes of a healthy run in which chance must not make a storm."""
 TIMES_USUAL: Final = 4.0
@@ -64,60 +70,116 @@ def _fell_last(crashed_at: Ints, counts: Ints) -> int:
 
 
 def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Problem]) -> Iterator[Problem]:
-    """Lanes on which seeds are culled far more often than usual; a storm that goes on never becomes usual."""
+    """Lanes on which seeds are culled far more often than usual; a storm that goes on never becomes usual.
+
+    It is of the whole lane, or of those of its envs that stand out from the fleet.
+    """
     culls, state = fleet.state.envs.culls, fleet.state
     if culls.is_quiet(state.last_at) or int(culls.recent(fleet.n, state.last_at).sum()) < CULLS:
         return
-    newest = culls.recent(fleet.n, state.last_at, NEW_S)
-    odd = _standing_out(fleet, anomalies)
-    past_s = _past_s(fleet)
+    seen = _Culls(
+        newest=culls.recent(fleet.n, state.last_at, NEW_S),
+        totals=culls.totals[: fleet.n],
+        past_s=np.maximum((state.last_at - state.envs.born_at[: fleet.n]) / 1e9 - NEW_S, 0.0),
+        since_s=(state.last_at - culls.first_at) / 1e9 - NEW_S,
+        odd=_standing_out(fleet, anomalies),
+    )
     for name, on in _groups(fleet):
-        before_s = float(past_s[on].mean())
-        if before_s < BEFORE_S:
+        if float(seen.past_s[on].mean()) < BEFORE_S:
             continue
-        usual = float(culls.totals[: fleet.n][on].sum() - newest[on].sum()) / before_s * WINDOW_S
-        storm = _storm(fleet, name, on, usual, int((odd & on).sum()))
+        few = on & seen.odd
+        storm = _storm(fleet, name, on, seen)
         open_one = standing.get(storm.id)
         if open_one is not None and open_one.usual is not None and open_one.stands is not None:
-            if int(newest[on].sum()) * WINDOW_S / NEW_S >= open_one.stands:
-                yield _storm(fleet, name, on, open_one.usual, storm.symptoms)
-        elif _is_storm(newest, on, usual, bool((odd & on).any())):
+            if seen.rate(on) >= open_one.stands:
+                of_few = bool(open_one.factors) and few.any()
+                yield _storm(fleet, name, few if of_few else on, seen, open_one)
+        elif seen.is_storm(on):
             yield storm
+        elif LEAST_ENVS <= few.sum() < on.sum() and seen.is_storm(few):
+            yield replace(
+                _storm(fleet, name, few, seen),
+                factors=(f"{few.sum()} of its {on.sum()} envs stand out",),
+                # It is over when the lane has half of its surplus left.
+                stands=(seen.usual(on) + seen.rate(on)) / 2,
+            )
 
 
-def _past_s(fleet: Fleet) -> Floats:
-    """How long each env was there before the newest half minute, in seconds, shape (n,)."""
-    ages_s: Floats = (fleet.state.last_at - fleet.state.envs.born_at[: fleet.n]) / 1e9
-    return np.maximum(ages_s - NEW_S, 0.0)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Culls:
+    """The culls of all envs; arrays have shape (n,)."""
+
+    newest: Ints
+    """In the newest half minute."""
+    totals: Ints
+    past_s: Floats
+    """How long each env was there before it."""
+    since_s: float
+    """From the first cull of any env to the newest half minute."""
+    odd: npt.NDArray[np.bool_]
+    """Envs with far more culls or failed gates than the fleet."""
+
+    def rate(self, on: npt.NDArray[np.bool_]) -> float:
+        """Culls a minute of these envs, lately."""
+        return int(self.newest[on].sum()) * WINDOW_S / NEW_S
+
+    def known(self, on: npt.NDArray[np.bool_]) -> int:
+        """Their culls before."""
+        return int(self.totals[on].sum() - self.newest[on].sum())
+
+    def usual(self, on: npt.NDArray[np.bool_]) -> float:
+        """Culls a minute of these envs, before."""
+        return self.known(on) / float(self.past_s[on].mean()) * WINDOW_S
+
+    def is_storm(self, on: npt.NDArray[np.bool_]) -> bool:
+        """Whether these envs' newest half minute stands out from their past, and from the other envs."""
+        fresh, known, past_s = int(self.newest[on].sum()), self.known(on), float(self.past_s[on].mean())
+        usual, now = self.usual(on), self.rate(on)
+        if fresh < CULLS or now < TIMES_USUAL * usual:
+            return False
+        if fresh < most_events(usual * NEW_S / WINDOW_S, MOMENTS):
+            return False
+        if not on.all() and self._is_alone(on, fresh):
+            return True
+        # Where all are alike, seeds may just have become old enough to be culled.
+        if self.since_s < NEW_S:
+            return False
+        past_s = min(past_s, self.since_s)
+        lasting = fresh >= most_events_after(known, past_s / NEW_S, MOMENTS)
+        return lasting and now >= TIMES_USUAL_ALL * known / past_s * WINDOW_S
+
+    def _is_alone(self, on: npt.NDArray[np.bool_], fresh: int) -> bool:
+        others, times = int(self.newest[~on].sum()), float((~on).sum() / on.sum())
+        if fresh < TIMES_USUAL / 2 * others / times:
+            return False
+        return bool((on & self.odd).any()) or fresh >= most_events_after(others, times, MOMENTS)
 
 
-def _is_storm(newest: Ints, on: npt.NDArray[np.bool_], usual: float, odd: bool) -> bool:  # noqa: FBT001 a fact
-    """Whether a lane's newest half minute stands out from its past, and from the fleet."""
-    fresh = int(newest[on].sum())
-    now = fresh * WINDOW_S / NEW_S
-    if fresh < CULLS or now < TIMES_USUAL * usual or fresh < most_events(usual * NEW_S / WINDOW_S, MOMENTS):
-        return False
-    rate = newest.sum() / max(1, newest.size)
-    alone = odd or fresh / int(on.sum()) >= TIMES_USUAL / 2 * rate
-    return alone or now >= TIMES_USUAL_ALL * usual
-
-
-def _storm(fleet: Fleet, name: str | None, on: npt.NDArray[np.bool_], usual: float, symptoms: int) -> Problem:
+def _storm(
+    fleet: Fleet, name: str | None, on: npt.NDArray[np.bool_], seen: _Culls, known: Problem | None = None
+) -> Problem:
+    """The storm of these envs; one that is `known` goes on with what was usual then."""
     counts = fleet.state.envs.culls.recent(fleet.n, fleet.state.last_at)
     events, over = int(counts[on].sum()), int((counts[on] > 0).sum())
     envs = "env" if over == 1 else "envs"
+    before, past_s = seen.known(on), float(seen.past_s[on].mean())
+    usual = before / past_s * WINDOW_S if known is None or known.usual is None else known.usual
+    # So few give an upper end and no rate.
+    most = (before + 3 + (3 * before) ** 0.5) / past_s * WINDOW_S
+    rate = f"usual {usual:.1f}" if before >= ENOUGH else f"usual below {most:.1f}"
     return Problem(
         code="cull-storm",
         severity="warning",
         scope="run" if name is None else "gpu",
         subject=name,
         at=fleet.state.last_at,
-        message=f"cull storm: {events} culls in {WINDOW_S}s over {over} {envs} (usual {usual:.1f})",
+        message=f"cull storm: {events} culls in {WINDOW_S}s over {over} {envs} ({rate})",
         hint=_why_culled(fleet, on),
-        symptoms=symptoms,
+        symptoms=int((seen.odd & on).sum()),
         patience=STEADY,
+        factors=() if known is None else known.factors,
         usual=usual,
-        stands=max(TIMES_USUAL / 2 * usual, CULLS / 2),
+        stands=max(TIMES_USUAL / 2 * usual, CULLS / 2) if known is None else known.stands,
     )
 
 

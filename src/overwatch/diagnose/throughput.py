@@ -10,11 +10,10 @@ from typing import Final
 import msgspec
 
 from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
-from overwatch.diagnose.robust import NORMAL
 from overwatch.events.adding import added
 from overwatch.snapshot import Baseline
 from overwatch.state.pace import Pace, Stretch
-from overwatch.state.ring import median
+from overwatch.state.ring import NORMAL, median
 
 HOUR_NS: Final = 3_600_000_000_000
 RECENT: Final = 3
@@ -24,6 +23,8 @@ LEAST: Final = 12
 FALL: Final = 0.2
 SCATTER: Final = 3.0
 """Robust standard deviations of single stretches that the fall must be, too."""
+OF_MEAN: Final = 1.2533
+"""Standard deviations in one mean absolute deviation, for normal data."""
 MOST_OF: Final = 0.8
 """Phases that grew by at least this share of the most are one and the same, within one another."""
 LEAST_OF_FALL: Final = 0.25
@@ -75,7 +76,9 @@ def baseline_of(stretches: Sequence[Stretch], unit: str, name: str = "its best h
     """What these stretches were like."""
     rates = [stretch.rate for stretch in stretches]
     centre = median(rates) or 0.0
-    scatter = NORMAL * (median([abs(rate - centre) for rate in rates]) or 0.0)
+    apart = [abs(rate - centre) for rate in rates]
+    # Few steps a stretch make few different rates: most are alike, and the others no fall.
+    scatter = max(NORMAL * (median(apart) or 0.0), OF_MEAN * added(apart) / max(1, len(apart)))
     return Baseline(name=name, unit=unit, rate=centre, scatter=scatter, phases=_a_piece(stretches))
 
 

@@ -40,8 +40,8 @@ class Usual(msgspec.Struct, frozen=True, kw_only=True):
     """`None` while no env has finished enough episodes."""
     rent: float | None = None
     """Median of what envs pay that measure something; `None` where too few do."""
-    oldest_at: int = 0
-    """When the env spoke that had been quiet for longest, producer's time; 0 where there is none."""
+    oldest_ns: int = 0
+    """When the env spoke that had been quiet for longest, on the fleet's clock; 0 where there is none."""
 
 
 def usual_of(state: RunState) -> Usual:
@@ -52,7 +52,7 @@ def usual_of(state: RunState) -> Usual:
         pace=pace_of(state),
         earnings=earnings_of(envs),
         rent=median_of(paid) if paid.size >= LEAST_REPORTING else None,
-        oldest_at=int(envs.seen_at[: envs.n].min()) if envs.n else 0,
+        oldest_ns=int(envs.silences.last_ns[: envs.n].min()) if envs.n else 0,
     )
 
 

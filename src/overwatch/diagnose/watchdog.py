@@ -5,7 +5,7 @@ stopped first is named, the others wait for it. Silence is on the stamp clock, e
 producer's own. Pure; a run that is silent as a whole is not its matter.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from overwatch.catalog.durations import duration
 from overwatch.diagnose.problem import STEADY, Problem
 from overwatch.state.ending import holder_of, latest_lives
-from overwatch.state.rhythm import Rhythm
+from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
 from overwatch.state.sources import Source
@@ -23,6 +23,8 @@ TIMES: Final = 6.0
 LONGEST_TIMES: Final = 2.0
 """Of the longest that was: evaluations and checkpoints that nobody announces come again."""
 LEAST_S: Final = 8.0
+FIRST_S: Final = 1800.0
+"""How long a phase that was announced may take when none like it has ended yet."""
 LEAST_GAPS: Final = 3
 """Gaps that must be known before anything is usual."""
 CRITICAL_TIMES: Final = 30.0
@@ -53,22 +55,42 @@ def stalls_of(state: RunState) -> tuple[Stall, ...]:
     for source in state.sources.values():
         if not source.finished:
             heard[source.rank] = max(heard.get(source.rank, 0), source.at)
-    found = (_stall(rank, rhythm, heard.get(rank, 0)) for rank, rhythm in state.rhythms.items())
+    found = (
+        _stall(rank, state.phases.get(rank, {}), rhythm, heard.get(rank, 0))
+        for rank, rhythm in state.rhythms.items()
+    )
     return tuple(sorted((stall for stall in found if stall), key=lambda stall: (stall.at, stall.rank)))
 
 
-def _stall(rank: int, rhythm: Rhythm, now: int) -> Stall | None:
+def _stall(rank: int, phases: Mapping[str, Phase], rhythm: Rhythm, now: int) -> Stall | None:
+    for name, began in reversed(rhythm.open.items()):
+        return _overdue(rank, name, phases.get(name), max(began, rhythm.at, rhythm.seen_at), now)
     nexts = {} if rhythm.last is None else rhythm.gaps.get(rhythm.last, {})
-    if sum(len(ring.items) for ring in nexts.values()) < LEAST_GAPS:
+    if sum(len(gaps.newest_s.items) for gaps in nexts.values()) < LEAST_GAPS:
         return None
-    usual_s = max(median(ring.items) or 0.0 for ring in nexts.values())
-    longest_s = max(max(ring.items) for ring in nexts.values())
+    usual_s = max(median(gaps.newest_s.items) or 0.0 for gaps in nexts.values())
+    longest_s = max(gaps.longest_s for gaps in nexts.values())
     at = max(rhythm.at, rhythm.seen_at)
     for_s = (now - at) / 1e9
-    if for_s <= max(TIMES * usual_s, LONGEST_TIMES * longest_s, LEAST_S):
+    if for_s <= _patience_s(usual_s, longest_s):
         return None
     doing = f"in {next(iter(nexts))}" if len(nexts) == 1 else f"after {rhythm.last}"
     return Stall(rank=rank, doing=doing, for_s=for_s, usual_s=usual_s, at=at)
+
+
+def _overdue(rank: int, name: str, phase: Phase | None, at: int, now: int) -> Stall | None:
+    """A pause that was announced is measured by itself; one that never ended before may take long."""
+    known_s = [] if phase is None else phase.seconds.items
+    usual_s = median(known_s)
+    patience_s = FIRST_S if usual_s is None else _patience_s(usual_s, max(known_s))
+    for_s = (now - at) / 1e9
+    if for_s <= patience_s:
+        return None
+    return Stall(rank=rank, doing=f"in {name}", for_s=for_s, usual_s=usual_s or 0.0, at=at)
+
+
+def _patience_s(usual_s: float, longest_s: float) -> float:
+    return max(TIMES * usual_s, LONGEST_TIMES * longest_s, LEAST_S)
 
 
 def stalled(stalls: Sequence[Stall]) -> Iterator[Problem]:

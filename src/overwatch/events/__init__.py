@@ -26,6 +26,7 @@ from overwatch.events.facts import (
     GateEvaluated,
     LogLine,
     NonFiniteSeen,
+    PhaseBegan,
     PhaseEnded,
     SeedStageChanged,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "MetricInfo",
     "NonFiniteSeen",
     "Origin",
+    "PhaseBegan",
     "PhaseEnded",
     "Record",
     "RunFinished",
@@ -65,7 +67,7 @@ __all__ = [
 Event: TypeAlias = (
     RunStarted | RunFinished | Measured | EpisodeEnded | ActionTaken | SeedStageChanged | GateEvaluated
     | EnvCrashed | EnvsRemoved | NonFiniteSeen | EarlyStopped | CurriculumChanged | CheckpointSaved
-    | FindingAcknowledged | PhaseEnded | LogLine
+    | FindingAcknowledged | PhaseBegan | PhaseEnded | LogLine
 )  # fmt: skip
 
 

@@ -150,6 +150,13 @@ class FindingAcknowledged(Fact, frozen=True, kw_only=True, tag="finding_acknowle
     """Who, where that is known."""
 
 
+class PhaseBegan(Fact, frozen=True, kw_only=True, tag="phase_began"):
+    """A phase that is no step of the loop began: an evaluation, a checkpoint, any name of the trainer's."""
+
+    phase: str
+    """Name of the phase."""
+
+
 class PhaseEnded(Fact, frozen=True, kw_only=True, tag="phase_ended"):
     """A phase of the training loop ended; also sent as a span."""
 

@@ -14,7 +14,7 @@ from overwatch.snapshot import FeedLine, Finding, Snapshot
 ALARMS: Final = ("warning", "critical")
 _NS: Final = 1_000_000_000
 _MOST_EVENTS: Final = 200_000
-_QUIET: Final = frozenset({"measured", "phase_ended"})
+_QUIET: Final = frozenset({"measured", "phase_began", "phase_ended"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

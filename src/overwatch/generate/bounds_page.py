@@ -18,7 +18,8 @@ _HEAD: Final = """\
 Once a second every lane gets one verdict, and so does the run as a whole: the first rule that applies, in the
 order of the table. A verdict says why, with numbers; what to do; how sure it is; and what it rests on. A rule
 whose signals are missing says nothing. A lane of which no rule can tell is `unknown`, and names what is
-missing: no lane is "ok" by silence. Another verdict must hold for {hold:g} s before it takes the place of the
+missing: no lane is "ok" by silence. A run without lanes has its verdict
+by the phases of its ranks. Another verdict must hold for {hold:g} s before it takes the place of the
 one that is shown, a forecast for {forecast:g} s: it rests on many readings already.
 
 Seconds are seconds of the run: of its producers' clocks. When a spool drains after an outage, everything is
@@ -113,7 +114,7 @@ def _stalls() -> str:
 
 | finding | when |
 |---|---|
-| `training-stalled` | a rank's process speaks, and its next phase has not ended for {watchdog.TIMES:g} times the usual, twice the longest seen, and {watchdog.LEAST_S:g} s; critical from {watchdog.CRITICAL_TIMES:g} times and {watchdog.CRITICAL_S:g} s. Who stopped first is named |
+| `training-stalled` | a rank's process speaks, and its next phase has not ended for {watchdog.TIMES:g} times the usual, twice the longest seen, and {watchdog.LEAST_S:g} s; critical from {watchdog.CRITICAL_TIMES:g} times and {watchdog.CRITICAL_S:g} s. Who stopped first is named. The longest pause is remembered over thousands of updates. A pause that the trainer announced (`run.phase("eval")`) is measured by those of its own name, the first of a name after {watchdog.FIRST_S / 60:g} minutes |
 | `producer-gone` | a process was killed, failed, or emits nothing for {watchdog.PATIENCES} times what its own rhythm allows for and {watchdog.SILENT_S:g} s, while the run goes on; a warning where it is a rank of the trainer or failed, else info; reported once, for {watchdog.GONE_S / 60:g} minutes |
 | `telemetry-stale` | the trainer emits nothing for {sources.STALE_S:g} s and what its own rhythm allows for |
 | `run-lost` | and for {link.LOST_S:g} s, {link.LOST_TIMES} times what its rhythm allows for, without an end record; or at once, where its exporter saw it killed: `LOST: trainer killed by signal 9 (SIGKILL)` |

@@ -27,6 +27,7 @@ from overwatch.events import (
     LogLine,
     Measured,
     NonFiniteSeen,
+    PhaseBegan,
     PhaseEnded,
     RunFinished,
     RunStarted,
@@ -95,7 +96,7 @@ RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (
     RunStarted, RunFinished, Measured, EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated,
     EnvCrashed, EnvsRemoved, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved,
-    FindingAcknowledged, PhaseEnded, LogLine,
+    FindingAcknowledged, PhaseBegan, PhaseEnded, LogLine,
 )  # fmt: skip
 TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in EVENT_TYPES}
 BY_EVENT_NAME: Final[dict[str, type[Event]]] = {f"{EVENT_PREFIX}{tag}": kind for kind, tag in TAGS.items()}

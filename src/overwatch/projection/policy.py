@@ -131,8 +131,7 @@ def _scale(row: Metric, limits: Limits, series: Series) -> tuple[float, float] |
         return None
     if limit.side in (Side.BELOW, Side.AT_OR_BELOW):
         return (0.0, 1.0) if row.unit in SHARES else None
-    own = median(series.window.items) if limit.relative else 1.0
-    top = 0.0 if own is None else limit.value * own
+    top = limit.threshold(median(series.usual.items)) or 0.0
     return (0.0, top) if 0 < top < math.inf else None
 
 

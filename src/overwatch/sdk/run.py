@@ -9,10 +9,12 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Final
 
 from overwatch.catalog import Scope, find
+from overwatch.catalog.phases import is_pause
 from overwatch.catalog.presets import DEFAULT
-from overwatch.events import Column, EpisodeEnded, Measured, PhaseEnded, scalars
+from overwatch.events import Column, EpisodeEnded, Measured, PhaseBegan, PhaseEnded, scalars
 from overwatch.sdk.channel import Values, guarded
 from overwatch.sdk.facts import Facts
 from overwatch.sdk.frames import Update as Told
@@ -35,6 +37,9 @@ from overwatch.sdk.values import (
     words,
 )
 
+PAUSES: Final = 64
+"""Names of pauses that are announced."""
+
 
 class Run(Facts):
     """One training process's part of a run. Made by `overwatch.sdk.start`."""
@@ -43,6 +48,8 @@ class Run(Facts):
         self, run_id: str, link: Link | None, n_envs: int | None = None, preset: str = DEFAULT
     ) -> None:
         super().__init__(run_id, link, n_envs, preset)
+        self._announced: dict[str, float] = {}
+        """When each pause of the loop was last announced, by its name."""
         self._fast: Fast | None = None
         self._fast_envs: FastColumns | None = None
         if link is not None and link.rings is not None:
@@ -219,9 +226,12 @@ class Run(Facts):
         """Measure a phase of the training loop: `with run.phase("rollout"): ...`, or `@run.phase("update")`.
 
         Names that diagnosis understands are in `overwatch.catalog.phases.Phase`; any other is shown too. It
-        belongs to the newest update that was told, or to `update`: an actor says that of its weights.
+        belongs to the newest update that was told, or to `update`: an actor says that of its weights. A phase
+        that is no step of the loop (an evaluation, a checkpoint, any name of your own) is announced when it
+        begins, so that it is no stall.
         """
         began = time.perf_counter()
+        self._phase_began(name, began)
         try:
             yield
         finally:
@@ -235,6 +245,16 @@ class Run(Facts):
         """
         update = self.last_update
         return "" if update is None else loop_of(self.run_id, update).traceparent
+
+    @guarded
+    def _phase_began(self, name: str, now_s: float) -> None:
+        """Announce a pause of the loop when it begins, each name at most once a second."""
+        if not is_pause(text(name)):
+            return
+        known = self._announced.get(name)
+        if (known is None and len(self._announced) < PAUSES) or (known is not None and now_s - known >= 1.0):
+            self._announced[name] = now_s
+            self._send(PhaseBegan(at=time.time_ns(), phase=text(name)))
 
     @guarded
     def _phase_ended(self, name: str, duration_s: float, update: int | None) -> None:

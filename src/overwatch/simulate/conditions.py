@@ -53,6 +53,8 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """What rows of the policy are multiplied by."""
     plus: dict[str, float] = {}
     """What is added to rows of the policy."""
+    absent: frozenset[str] = frozenset()
+    """Rows of the policy that this run does not have."""
     lost: frozenset[str] = frozenset()
     """Rows of the policy that are NaN, and of which no fact tells."""
     wild: float = 0.0

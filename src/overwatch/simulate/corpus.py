@@ -210,5 +210,11 @@ CASES: Final[tuple[Case, ...]] = (
         seconds=150,
     ),
     *_cases(Class.HARMLESS, {"odd-machine": (), "best-checkpoints": ()}, at_s=0, seconds=150),
+    *_cases(
+        Class.HARMLESS,
+        {"learning-rate-warm-up": (), "take-off": (), "grpo": ()},
+        at_s=0,
+        seconds=180,
+    ),
     *(Case(name="", kind=Class.HARMLESS, seconds=150, seed=seed) for seed in (1, 2, 3)),
 )

@@ -123,6 +123,36 @@ def learning_rate_drop(now: Conditions, _since_s: float) -> Conditions:
     return replace(now, times={**now.times, **less})
 
 
+def warming_up(now: Conditions, since_s: float) -> Conditions:
+    """The learning rate rises from a twentieth to its full size within a minute, and steps with it."""
+    warm = 0.05 + 0.95 * ramp(since_s, 60)
+    steps = ("learning_rate", "kl_divergence", "kl_joint", "kl_max", "clip_fraction")
+    return replace(now, times={**now.times, **dict.fromkeys(steps, warm)})
+
+
+def taking_off(now: Conditions, since_s: float) -> Conditions:
+    """After a minute without success returns rise, and steps, gradients and the critic's loss with them."""
+    lift = ramp(max(0.0, since_s - 60), 60)
+    grown = {
+        "kl_divergence": 0.3 + 0.9 * lift, "clip_fraction": 0.2 + 1.2 * lift, "grad_norm": 0.5 + 4.5 * lift,
+        "value_loss": 0.3 + 3.0 * lift,
+    }  # fmt: skip
+    return replace(now, times={**now.times, **grown}, misery=max(now.misery, 1 - lift))
+
+
+def grpo(now: Conditions, since_s: float) -> Conditions:
+    """A language model that learns without a critic: tiny steps that grow, small gradients, more reward."""
+    done = ramp(since_s, 150)
+    grown = {
+        "kl_divergence": 0.03 + 0.3 * done, "kl_joint": 0.03 + 0.3 * done, "clip_fraction": 0.02 + 0.2 * done,
+        "grad_norm": 0.05 + 0.2 * done, "entropy": 1 - 0.4 * done, "learning_rate": 0.003,
+    }  # fmt: skip
+    without = now.absent | {"explained_variance", "value_loss"}
+    return replace(
+        now, times={**now.times, **grown}, absent=without, misery=max(now.misery, 0.8 * (1 - done))
+    )
+
+
 POLICY_FAULTS: Final[dict[str, Fault]] = {
     "kl-spike": kl_spike,
     "kl-high": _times(kl_divergence=3.5),
@@ -154,4 +184,7 @@ POLICY_FAULTS: Final[dict[str, Fault]] = {
     "sparse-rewards": sparse_rewards,
     "learning-rate-drop": learning_rate_drop,
     "measured-early": _becomes(**_STILL),
+    "learning-rate-warm-up": warming_up,
+    "take-off": taking_off,
+    "grpo": grpo,
 }

@@ -53,6 +53,8 @@ class Policy:
         values.update(dict.fromkeys(now.lost, math.nan))
         told = {_full(name): value for name, value in values.items()}
         told |= {f"{CUSTOM_PREFIX}flood_{update * now.names + i}": 0.0 for i in range(now.names)}
+        for row in now.absent:
+            told.pop(_full(row), None)
         named = scalars(told)
         events.append(Measured(at=at, scope=Scope.POLICY, values=named, index=update))
         return events

@@ -27,6 +27,7 @@ from overwatch.events import (
     Measured,
     NonFiniteSeen,
     Origin,
+    PhaseBegan,
     PhaseEnded,
     Record,
     RunFinished,
@@ -49,7 +50,9 @@ from overwatch.state.stops import settle_stops
 from overwatch.state.units import settle_unit, unit_line
 
 _SCOPES_APART: Final = (Scope.ENV, Scope.SLOT, Scope.GPU, Scope.HOST, Scope.TOWER)
-_APART: Final = (EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseEnded, LogLine)
+_APART: Final = (
+    EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseBegan, PhaseEnded, LogLine,
+)  # fmt: skip
 
 
 def new_run(record: Record) -> RunState:
@@ -151,6 +154,8 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             remove(state, event)
         case NonFiniteSeen():
             _non_finite(state, source, event)
+        case PhaseBegan():
+            state.rhythms.setdefault(source.rank, Rhythm()).enter(event.phase, event.at)
         case PhaseEnded():
             _end_phase(state, source, event)
         case CurriculumChanged():

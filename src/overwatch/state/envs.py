@@ -18,6 +18,7 @@ from overwatch.state.arrays import Floats, Ints, floats, grown, ints
 from overwatch.state.earned import RETURNS, SHOWN_RETURNS, Earned
 from overwatch.state.latest import Latest
 from overwatch.state.places import LANE, STAGE, At, Cells, Codes, Places, Rows, ids_in, looked_up
+from overwatch.state.silences import Silences
 from overwatch.state.tally import Tally
 from overwatch.state.trends import MEASURES, Actions, Trends
 
@@ -63,6 +64,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """Producer's time of the env's first record."""
     newborn: bool = True
     """Whether any may have none yet."""
+    silences: Silences = msgspec.field(default_factory=Silences)
+    """How long each env is usually quiet."""
     lane: Ints = msgspec.field(default_factory=lambda: ints(0, fill=-1))
     """Index into the run's lane names; -1 unknown."""
     values: dict[str, Floats] = msgspec.field(default_factory=lambda: {name: floats(0) for name in MEASURES})
@@ -170,15 +173,19 @@ class Envs(msgspec.Struct, kw_only=True):
         """These envs were spoken of at `at`."""
         if self.newborn:
             born = self.born_at[rows]
-            self.born_at[rows] = np.where(born == 0, at, born)
+            new = born == 0
+            self.born_at[rows] = np.where(new, at, born)
             self.newborn = not self.born_at[: self.n].all()
+            self.silences.begin(rows, new, at)
         self.seen_at[rows] = np.maximum(self.seen_at[rows], at)
+        self.silences.spoke(rows, at, self.crashed_at[rows] > 0 if self.crashes else None)
 
     def touch_one(self, row: int, at: int) -> None:
         """As `touch`, of one env: arrays of one row cost a fact more than all the rest of it."""
         if self.newborn:
             self.touch(slice(row, row + 1), at)
         self.seen_at[row] = max(self.seen_at.item(row), at)
+        self.silences.spoke_one(row, at)
 
     def report(self, rows: Rows, at: int) -> None:
         """These envs gave numbers at `at`; a crashed env that does lives again."""
@@ -289,6 +296,7 @@ class Envs(msgspec.Struct, kw_only=True):
         rows = self.rows(ids)
         self.lane[rows], self.seen_at[rows] = lanes, seen_at
         self.born_at[rows] = at
+        self.silences.last_ns[rows] = self.silences.clock_ns
         for name, (told, times) in values.items():
             fresh = times > at
             self.measure(name, rows[fresh], told[fresh], 0)
@@ -348,8 +356,9 @@ class Envs(msgspec.Struct, kw_only=True):
             self.earned.resize(self.ids.size)
         return self.latest, self.earned
 
-    def _tables(self) -> tuple[Latest | Earned | Trends | Actions | Tally, ...]:
-        return (*self._summed(), self.trends, self.actions, self.culls, self.gate_fails, self.crash_tally)
+    def _tables(self) -> tuple[Latest | Earned | Trends | Actions | Tally | Silences, ...]:
+        tallies = (self.culls, self.gate_fails, self.crash_tally)
+        return (*self._summed(), self.trends, self.actions, self.silences, *tallies)
 
     def _places(self, env_ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Places of env ids in `by_id`, and which of them are there."""

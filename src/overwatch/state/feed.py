@@ -20,6 +20,7 @@ from overwatch.events import (
     LogLine,
     Measured,
     NonFiniteSeen,
+    PhaseBegan,
     PhaseEnded,
     RunFinished,
     RunStarted,
@@ -76,7 +77,7 @@ def begin(text: str, most: int = LONGEST_FIELD) -> str:
 
 def _entry_of(event: Event) -> Entry | None:
     match event:
-        case Measured() | ActionTaken() | EpisodeEnded() | PhaseEnded():
+        case Measured() | ActionTaken() | EpisodeEnded() | PhaseBegan() | PhaseEnded():
             return None
         case RunStarted():
             return _run_started(event)

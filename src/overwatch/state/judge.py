@@ -46,7 +46,7 @@ def _judge_side(value: float, limits: Limits, median: float | None) -> Judgement
     for status, limit in ((Status.CRITICAL, limits.critical), (Status.WARNING, limits.warning)):
         if limit is None:
             continue
-        threshold = _threshold(limit, median)
+        threshold = limit.threshold(median)
         if threshold is None:
             continue
         if limit.side.crossed(value, threshold):
@@ -57,11 +57,3 @@ def _judge_side(value: float, limits: Limits, median: float | None) -> Judgement
 
 def _distance(value: float, judged: Judgement) -> float:
     return math.inf if judged.threshold is None else abs(value - judged.threshold)
-
-
-def _threshold(limit: Limit, median: float | None) -> float | None:
-    if not limit.relative:
-        return limit.value
-    threshold = None if median is None else limit.value * median
-    # A median near the largest number has no multiple.
-    return threshold if threshold is not None and math.isfinite(threshold) else None

@@ -18,10 +18,13 @@ from overwatch.catalog.machine import (
     THROTTLE,
     UTILIZATION,
 )
+from overwatch.catalog.phases import Phase as Turn
+from overwatch.catalog.phases import parse_phase
 from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive
+from overwatch.state.earning import health_of
 from overwatch.state.machines import HOSTS, Gauge, HostReadings, LaneHealth, Throttle
 from overwatch.state.places import STAGE, looked_up
 from overwatch.state.policy import Many, new_series, observe, observe_conflated
@@ -79,7 +82,7 @@ def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
     if state.kl_rest is not None and KL.name in event.values:
         state.kl_rest.last = state.update
     settle_stops(state)
-    if rank not in state.phases:
+    if not any(parse_phase(name) is Turn.UPDATE for name in state.phases.get(rank, {})):
         state.rhythms.setdefault(rank, Rhythm()).step(UPDATE, event.at)
     state.pace.note(event.at, (state.steps, state.updates), state.phases)
     state.last_update_at = max(state.last_update_at, event.at)
@@ -96,6 +99,7 @@ def hand_over(state: RunState, before: int) -> None:
 
 def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
     """Fold values of one subject into their series; an empty column ends its series."""
+    health = health_of(state.policy)
     for name, column in event.values.items():
         if not len(column):
             state.policy.pop(name, None)
@@ -110,10 +114,11 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
         series = state.policy.setdefault(name, new_series())
         limits = NO_LIMITS if row is None else state.limits(row)
         if event.conflated is None or event.conflated.n <= 1:
-            observe(series, row, limits, column.first())
+            observe(series, row, limits, column.first(), health=health)
             rest = None
         else:
-            rest = observe_conflated(series, row, limits, column.first(), _many(event.conflated, name))
+            many = _many(event.conflated, name)
+            rest = observe_conflated(series, row, limits, column.first(), many, health=health)
         if row is KL:
             state.kl_rest = rest
         series.at, series.stamp = event.at, stamp

@@ -1,6 +1,7 @@
 """The policy's numbers: one series a row, judged at every update so that no breach is missed."""
 
 import math
+from enum import Enum
 
 import msgspec
 
@@ -22,6 +23,15 @@ SHARE_WINDOW = 20
 """Newest updates over which a share of updates is told."""
 
 
+class Health(Enum):
+    """How a run was before an update, as far as its baselines are concerned."""
+
+    WELL = "well"
+    """It earns its best, or more and more."""
+    UNKNOWN = "unknown"
+    TROUBLE = "trouble"
+
+
 class Series(msgspec.Struct, kw_only=True):
     """One policy value over time."""
 
@@ -37,7 +47,9 @@ class Series(msgspec.Struct, kw_only=True):
     """`None` while nothing finite was judged."""
     history: Ring[float | None]
     window: Ring[float]
-    """Finite values for the median that relative limits use."""
+    """Newest finite values."""
+    usual: Ring[float] = msgspec.field(default_factory=lambda: Ring(MEDIAN_WINDOW))
+    """Those for the median that relative limits use: none that were bad, or of a run in trouble."""
     statuses: Ring[int]
     """Statuses of the newest updates, for holds."""
     highest: float | None = None
@@ -70,7 +82,9 @@ def new_series() -> Series:
     )
 
 
-def observe(series: Series, row: Metric | None, limits: Limits, value: float) -> None:
+def observe(
+    series: Series, row: Metric | None, limits: Limits, value: float, *, health: Health = Health.UNKNOWN
+) -> None:
     """Fold one value of one update; custom rows (`None`) are kept and never judged."""
     series.updates += 1
     if not math.isfinite(value):
@@ -87,6 +101,14 @@ def observe(series: Series, row: Metric | None, limits: Limits, value: float) ->
     series.judgement = None if row is None else _judged(series, row, limits, own_median)
     if series.judgement is not None:
         _count(series, series.judgement.status)
+    if limits.is_relative and _is_usual(series, health):
+        series.usual.push(value)
+
+
+def _is_usual(series: Series, health: Health) -> bool:
+    """Whether the newest value is a measure for later ones: a baseline that learns a fault hides it."""
+    bad = series.judgement is not None and series.judgement.status is not Status.OK
+    return health is Health.WELL or not (bad or health is Health.TROUBLE)
 
 
 def _stretch(series: Series, value: float) -> None:
@@ -107,7 +129,15 @@ class Rest(msgspec.Struct, kw_only=True):
     excused_criticals: int = 0
 
 
-def observe_conflated(series: Series, row: Metric | None, limits: Limits, value: float, many: Many) -> Rest:
+def observe_conflated(
+    series: Series,
+    row: Metric | None,
+    limits: Limits,
+    value: float,
+    many: Many,
+    *,
+    health: Health = Health.UNKNOWN,
+) -> Rest:
     """Fold several updates, of which `value` is the last; returns what is known of those before it.
 
     A hold looks at the newest updates, so of many it sees a sample with the same shares of bad ones.
@@ -130,7 +160,7 @@ def observe_conflated(series: Series, row: Metric | None, limits: Limits, value:
     for end in (many.low, many.high):
         if end is not None:
             _stretch(series, end)
-    observe(series, row, limits, value)
+    observe(series, row, limits, value, health=health)
     return rest
 
 
@@ -199,7 +229,7 @@ def rebase(series: Series) -> None:
     """Forget what was best and usual, because the task is another one; what is shown stays."""
     series.highest = series.lowest = series.highest_level = None
     series.judgement = None
-    series.window = Ring(MEDIAN_WINDOW)
+    series.window, series.usual = Ring(MEDIAN_WINDOW), Ring(MEDIAN_WINDOW)
     series.statuses = Ring(STATUS_WINDOW)
 
 
@@ -212,7 +242,7 @@ def _judged(series: Series, row: Metric, limits: Limits, own_median: float | Non
 
 
 def _own_median(series: Series) -> float | None:
-    return median(series.window.items) if len(series.window.items) >= MEDIAN_NEEDS else None
+    return median(series.usual.items) if len(series.usual.items) >= MEDIAN_NEEDS else None
 
 
 def _observe_non_finite(series: Series, row: Metric | None, value: float) -> None:

@@ -19,6 +19,10 @@ MARK_NS: Final = 1_000_000_000
 """Least time between two marks of a phase's total."""
 GAPS: Final = 16
 """Newest gaps remembered of one phase after another."""
+FORGETS: Final = 1.0 - 1.0 / 4096
+"""Share of the longest gap that is kept after one more: an evaluation each thousand updates is remembered."""
+OPEN: Final = 16
+"""Phases within one another that have begun and not ended."""
 UPDATE: Final = "update"
 """The step of a rank that tells its updates and no phases."""
 LONGEST_S: Final = 2**63 / 1e9
@@ -72,6 +76,19 @@ class Phase(msgspec.Struct, kw_only=True):
             self.marks.push((at, self.total_s))
 
 
+class Gaps(msgspec.Struct, kw_only=True):
+    """Seconds from the end of one step to the end of another."""
+
+    newest_s: Ring[float] = msgspec.field(default_factory=lambda: Ring(GAPS))
+    longest_s: float = 0.0
+    """The longest, fading: what is rare and long comes again."""
+
+    def push(self, gap_s: float) -> None:
+        """Note one."""
+        self.newest_s.push(gap_s)
+        self.longest_s = max(gap_s, self.longest_s * FORGETS)
+
+
 class Rhythm(msgspec.Struct, kw_only=True):
     """What one rank's training does after what, and how long that takes."""
 
@@ -81,21 +98,38 @@ class Rhythm(msgspec.Struct, kw_only=True):
     """When, in producer's time."""
     seen_at: int = 0
     """Newest sign that its training goes on within a step: an early stop, a checkpoint."""
-    gaps: dict[str, dict[str, Ring[float]]] = msgspec.field(default_factory=dict)
-    """Seconds from the end of one step to the end of the next, by both names."""
+    gaps: dict[str, dict[str, Gaps]] = msgspec.field(default_factory=dict)
+    """From the end of one step to the end of the next, by both names."""
+    open: dict[str, int] = msgspec.field(default_factory=dict)
+    """Phases that were announced and have not ended, outermost first, with the time of their beginning."""
     pairs: int = 0
 
     def begin(self) -> None:
         """Note that the rank began again: what comes next follows on nothing."""
         self.last = None
+        self.open.clear()
+
+    def enter(self, name: str, at: int) -> None:
+        """Note that a phase began."""
+        self.leave(name)
+        if len(self.open) < OPEN:
+            self.open[name] = at
+
+    def leave(self, name: str) -> None:
+        """Note that a phase ended, and with it what began within it."""
+        if name in self.open:
+            names = list(self.open)
+            for within in names[names.index(name) :]:
+                del self.open[within]
 
     def step(self, name: str, at: int) -> None:
         """Note that a step ended."""
+        self.leave(name)
         if self.last is not None and at >= self.at:
             after = self.gaps.setdefault(self.last, {})
             if name not in after and self.pairs < MAX_PAIRS:
                 self.pairs += 1
-                after[name] = Ring(GAPS)
+                after[name] = Gaps()
             if name in after:
                 after[name].push((at - self.at) / 1e9)
         self.last, self.at = name, max(self.at, at)

@@ -1,10 +1,13 @@
 """Short windows of recent values: the newest push the oldest out."""
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+NORMAL: Final = 1.4826
+"""Standard deviations in one median absolute deviation, for normal data."""
 
 
 class Ring(msgspec.Struct, Generic[T]):

@@ -25,6 +25,8 @@ class Tally(msgspec.Struct, kw_only=True):
     """Ring of the newest buckets, shape (C, BUCKETS)."""
     totals: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Since the run's start, shape (C,)."""
+    first_at: int = 0
+    """Producer's time of the first event; 0 before it."""
     bucket: int = 0
     """Number of the newest bucket since the epoch; 0 before the first event."""
 
@@ -41,6 +43,8 @@ class Tally(msgspec.Struct, kw_only=True):
     def add(self, rows: Ints, at: int) -> None:
         """Count one event for each of these rows; a row may be named more than once."""
         self._turn(at // BUCKET_NS)
+        if rows.size:
+            self.first_at = self.first_at or at
         np.add.at(self.counts[:, self.bucket % BUCKETS], rows, 1)
         np.add.at(self.totals, rows, 1)
 

@@ -12,7 +12,14 @@ from tests.fakes import SECOND, START_NS
 
 IDS = list(range(8))
 NORMAL: list[Event] = [fakes.envs(START_NS, IDS, index=1, step_time=[0.01 + 0.001 * i for i in IDS])]
-LATER = fakes.envs(START_NS + 12 * SECOND, IDS[1:], index=2, step_time=[0.01] * 7)
+STEPPING: list[Event] = [
+    fakes.envs(START_NS + i * SECOND, IDS, index=2 + i, step_time=[0.01] * 8) for i in range(1, 6)
+]
+LATER: list[Event] = [
+    *STEPPING,
+    *[fakes.envs(START_NS + i * SECOND, IDS[1:], index=2 + i, step_time=[0.01] * 7) for i in range(6, 18)],
+]
+"""Env 0 steps no more."""
 SLOW = fakes.envs(START_NS, IDS, index=1, step_time=[0.1, *[0.01 + 0.0001 * i for i in IDS[1:]]])
 LANES = ["gpu1", *["gpu0"] * 7]
 
@@ -80,7 +87,7 @@ FIRES: dict[str, tuple[list[Event], str, str]] = {
         "ok",
         "slow with their lane",
     ),
-    "silent": ([*NORMAL, LATER], "stalled", "silent for 12s while others step"),
+    "silent": ([*NORMAL, *LATER], "stalled", "silent for 12s while others step"),
     "reward_collapse": (_episodes(*[-3.0] * 5), "degraded", "return 269.0 mad low"),
     "rent_without_gain": (_rents(0.52, 0.0), "degraded", "rent 0.52, acc +0.00 in 50 steps"),
     "cull_rate": (
@@ -101,7 +108,7 @@ QUIET: dict[str, list[Event]] = {
     "non_finite": [*NORMAL, fakes.non_finite(START_NS + 1, "overwatch.policy.loss")],
     "slow_step": NORMAL,
     "slow_lane": [fakes.envs(START_NS, IDS, index=1, step_time=[0.011, *[0.01] * 7], lane=LANES)],  # type: ignore[list-item]  # lanes are words
-    "silent": [*NORMAL, fakes.envs(START_NS + 4 * SECOND, IDS[1:], index=2, step_time=[0.01] * 7)],
+    "silent": [*NORMAL, *LATER[:9]],
     "reward_collapse": _episodes(-3.0, -3.0, 1.0, 1.0, 1.0),
     "rent_without_gain": _rents(0.52, 0.01),
     "cull_rate": [*NORMAL, *[_cull(START_NS + i, env_id) for i in range(4) for env_id in IDS]],
@@ -259,7 +266,7 @@ def test_a_new_episode_is_no_lost_gain() -> None:
 
 def test_a_hard_fault_outweighs_every_graded_one() -> None:
     """A crash ranks above an env that is slow and silent at once."""
-    anomalies = _scored([SLOW, LATER, fakes.crashed(START_NS + 12 * SECOND, 3)])
+    anomalies = _scored([SLOW, *LATER, fakes.crashed(START_NS + 17 * SECOND, 3)])
 
     assert int(np.argmax(anomalies.scores)) == 3
     assert anomalies.scores[0] > 0

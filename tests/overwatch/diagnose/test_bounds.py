@@ -331,3 +331,42 @@ def test_lanes_of_all_nodes_are_of_one_kind() -> None:
 
     assert {kind_of(name) for name in gpus} == {"cuda:"}
     assert kind_of("cpu") != kind_of("cuda:0")
+
+
+def _rank_of(**seconds: float) -> Judged:
+    """Half a minute of one rank without lanes: so much of each second in each phase."""
+    told: list[Event] = []
+    for turn in range(30):
+        at = START_NS + (turn + 1) * SECOND
+        told += [PhaseEnded(at=at, phase=phase, duration_s=s) for phase, s in seconds.items()]
+    state = fakes.folded(told)
+    return assess(state, Assessment(), state.last_stamp)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state", "why"),
+    [
+        ({"collect": 0.9, "env_wait": 0.7, "inference": 0.1}, "ENV-BOUND", "70% of the time waits for envs"),
+        ({"collect": 0.9, "env_wait": 0.2, "inference": 0.6}, "INFER-BOUND", "60% of the time"),
+        ({"collect": 0.2, "estimate": 0.1, "update": 0.7}, "LEARNER-BOUND", "80% of the time learns"),
+        ({"collect": 0.9, "update": 0.1}, "unknown", "not reported: env_wait, inference"),
+        ({"rollout": 0.9, "env_wait": 0.3, "update": 0.1}, "unknown", "not reported: inference"),
+        ({"collect": 0.5, "env_wait": 0.3, "inference": 0.2, "train": 0.5}, "unknown", "no phase takes most"),
+    ],
+)
+def test_a_run_without_lanes_is_judged_by_its_phases(seconds: dict[str, float], state: str, why: str) -> None:
+    """A trainer on processors alone has a verdict, or the reason why there is none."""
+    judged = _rank_of(**seconds)
+
+    assert judged.bound is not None
+    assert judged.bound.state == state
+    assert why in judged.bound.why
+    assert judged.assessment.findings == {}
+
+
+def test_a_run_whose_phases_have_hardly_begun_has_no_verdict() -> None:
+    """Nor one whose phases no bound knows."""
+    state = fakes.folded([PhaseEnded(at=START_NS, phase="collect", duration_s=1.0)])
+
+    assert assess(state, Assessment(), state.last_stamp).bound is None
+    assert _rank_of(juggle=0.5).bound is None

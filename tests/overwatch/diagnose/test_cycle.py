@@ -127,11 +127,11 @@ def test_ranks_that_work_alike_have_no_straggler() -> None:
         ((("collect", 1.0, 1.0), ("weights", 1.5, 0.5), ("update", 2.0, 0.4)), "WEIGHTS-BOUND"),
         ((("queue_wait", 1.0, 1.0), ("update", 2.0, 1.0)), "STARVED"),
         ((("collect", 1.0, 1.0), ("update", 1.5, 0.5), ("checkpoint", 2.0, 0.5)), "IO-BOUND"),
-        ((("collect", 1.0, 1.0), ("update", 2.0, 0.9)), None),
+        ((("collect", 1.0, 1.0), ("update", 2.0, 0.9)), "unknown"),
     ],
 )
 def test_a_run_without_lanes_has_a_bound_by_its_phases(work: Work, state: str | None) -> None:
-    """What takes the time is told; where nothing stands out nothing is said."""
+    """What takes the time is named; where nothing stands out the verdict is `unknown`."""
     judged = _after_seconds(_state({0: work}))
 
     assert (None if judged.bound is None else judged.bound.state) == state

@@ -2,10 +2,11 @@
 
 import pytest
 
-from overwatch.catalog.policy import KL, RETURN
+from overwatch.catalog.policy import GRAD_NORM, KL, RETURN
 from overwatch.diagnose.drift import ALARM, BASELINE
 from overwatch.diagnose.findings import WARM_UP_UPDATES
 from overwatch.events import CurriculumChanged, EarlyStopped
+from overwatch.state.judge import Status
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.diagnose.watched import HEALTHY, Rows, Watched, wobble
 
@@ -216,3 +217,71 @@ def test_a_nan_without_a_fact_is_found_at_once() -> None:
 def test_an_undefined_number_is_no_finding() -> None:
     """A mean over no episodes is NaN, and means nothing."""
     assert Watched().updates(range(1, 6), _from(1, **{"return": float("nan")})).opened == {}
+
+
+def test_a_baseline_does_not_learn_the_fault() -> None:
+    """Gradients that are twenty times as large stay large, however long the run is in trouble."""
+    run = Watched().updates(range(1, 201), _from(60, grad_norm=22.0, kl_divergence=0.2, **{"return": 5.0}))
+    grads = run.state.policy[GRAD_NORM.name]
+
+    assert grads.judgement is not None
+    assert grads.judgement.status is Status.CRITICAL
+    assert grads.judgement.threshold == pytest.approx(10.0, rel=0.1)
+    assert "policy-collapse" in run.now
+
+
+def test_a_baseline_does_not_learn_slowly_from_a_run_in_trouble() -> None:
+    """What creeps up while KL is critical never becomes usual."""
+    creeping: Rows = lambda n: {  # noqa: E731 as above
+        "grad_norm": 1.0 + 0.1 * max(0, n - 60),
+        **({"kl_divergence": 0.2, "return": 5.0} if n >= 60 else {}),
+    }
+    run = Watched().updates(range(1, 201), creeping)
+    grads = run.state.policy[GRAD_NORM.name]
+
+    assert grads.judgement is not None
+    assert grads.judgement.threshold == pytest.approx(10.0, rel=0.1)
+
+
+def test_a_baseline_follows_what_earns_its_best() -> None:
+    """Gradients of another size with returns as before are what is usual now."""
+    run = Watched().updates(range(1, 161), _from(60, grad_norm=6.0))
+
+    assert "policy-grad-norm" not in run.now
+    assert set(run.severities().values()) <= {"warning"}
+
+
+def test_a_clipped_gradient_is_never_critical_by_itself() -> None:
+    """Of a run that clips; one that does not has its critical finding."""
+    large = _from(60, grad_norm=40.0, **{"return": 5.0})
+    clipped = Watched({"max_grad_norm": "0.5"}).updates(range(1, 80), large)
+
+    assert clipped.severities().get("policy-grad-norm") == "warning"
+    assert Watched().updates(range(1, 80), large).severities()["policy-grad-norm"] == "critical"
+
+
+def test_a_gradient_that_is_not_clipped_is_not_large() -> None:
+    """Fifty times the run's own median, and below the norm at which it clips."""
+    small = lambda n: {"grad_norm": 0.008 if n < 60 else 0.4, "return": 5.0 if n >= 60 else 100.0}  # noqa: E731 as above
+    run = Watched({"max_grad_norm": "0.5"}).updates(range(1, 80), small)
+
+    assert "policy-grad-norm" not in run.opened
+
+
+def test_gradients_that_grow_with_the_return_are_no_fault() -> None:
+    """The policy learns: from 20 to 300, with gradients and the critic's loss of forty times as much."""
+    learning: Rows = lambda n: {  # noqa: E731 as above
+        "return": (20 + 3 * n) * wobble(n), "grad_norm": 0.7 * (1 + n / 3) * wobble(3 * n),
+        "value_loss": 1.0 + n / 2, "explained_variance": 0.2,
+    }  # fmt: skip
+
+    assert Watched().updates(range(1, 101), learning).opened == {}
+
+
+@pytest.mark.parametrize("row", ["kl_divergence", "clip_fraction"])
+def test_a_drift_far_below_its_limit_is_none(row: str) -> None:
+    """Six times what it was, and a third of what would be a warning: a learning rate that warms up."""
+    limit = {"kl_divergence": 0.015, "clip_fraction": 0.25}[row]
+    warming: Rows = lambda n: {row: limit * wobble(n) * (0.05 + 0.3 * min(1.0, max(0, n - 30) / 60))}  # noqa: E731 as above
+
+    assert Watched().updates(range(1, 161), warming).opened == {}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.diagnose.robust import SMALL, median_of
+from overwatch.diagnose.robust import SMALL, median_of, most_events, most_events_after
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40)
 
@@ -32,3 +32,18 @@ def test_many_values_are_parted_as_few_are_sorted(size: int) -> None:
 def test_a_zero_has_one_sign(values: list[float]) -> None:
     """Whichever zero a machine sorts to the middle."""
     assert math.copysign(1.0, median_of(np.array(values))) == 1.0
+
+
+@pytest.mark.parametrize("known", [0, 1, 3, 20])
+@pytest.mark.parametrize("times", [0.5, 2.0, 6.0])
+def test_a_rate_from_few_events_is_an_interval(known: int, times: float) -> None:
+    """The count is beyond what a steady rate gives after so many events, and close to the exact bound."""
+    least = most_events_after(known, times, 100)
+    fresh = 1 / (1 + times)
+    tails = [
+        sum(math.comb(known + i, i) * fresh**i * (1 - fresh) ** (known + 1) for i in range(count, 4_000))
+        for count in (least, least - 1)
+    ]
+
+    assert tails[0] <= 1e-4 < tails[1]
+    assert least > most_events(known / times, 100)

@@ -95,7 +95,7 @@ def test_a_cull_storm_is_about_its_lane() -> None:
         ]  # fmt: skip
     problem = _problems([*events, _steps(start + 10 * SECOND)])["cull-storm"]
 
-    assert problem.message == "cull storm: 9 culls in 60s over 4 envs (usual 0.3)"
+    assert problem.message == "cull storm: 9 culls in 60s over 4 envs (usual below 1.9)"
     assert (problem.subject, problem.severity) == ("gpu0", "warning")
     assert problem.hint == "gate G2 fails on gradient ratio"
 
@@ -116,6 +116,46 @@ def test_a_policy_that_culls_twice_as_much_is_no_storm() -> None:
     events += [_cull(START_NS + 200 * SECOND + i * SECOND // 2, (7 * i) % 64) for i in range(120)]
 
     assert _problems([*events, _steps(START_NS + 260 * SECOND)]) == {}
+
+
+@pytest.mark.parametrize("begins_s", [20, 50, 100, 200])
+@pytest.mark.parametrize("every_s", [1, 3, 6])
+def test_even_culls_that_begin_in_a_young_run_are_no_storm(begins_s: int, every_s: int) -> None:
+    """Seeds become old enough to be culled: a past with none of them gives no rate, at any moment after."""
+    for until in range(15, 150, 15):
+        culls = range(begins_s, begins_s + until, every_s)
+        events: list[Event] = [_steps(START_NS)]
+        events += [_cull(START_NS + second * SECOND, (7 * second) % 64) for second in culls]
+
+        assert _problems([*events, _steps(START_NS + (begins_s + until) * SECOND)]) == {}
+
+
+def _gated(at: int, env_id: int) -> list[Event]:
+    gate = GateEvaluated(
+        at=at, env_id=env_id, slot="s", seed_id="s", gate="G2", passed=False, checks_failed=("health",)
+    )
+    return [gate, _cull(at, env_id)]
+
+
+@pytest.mark.parametrize("usual_s", [120, 60])
+def test_a_few_envs_at_ten_times_their_culls_are_a_storm(usual_s: int) -> None:
+    """Four of a lane's thirty-two, their gates failing; the others of the lane go on as before."""
+    events: list[Event] = [_steps(START_NS)]
+    for env_id in range(64):
+        first = (37 * env_id) % usual_s
+        events += [_cull(START_NS + s * SECOND, env_id) for s in range(first, 352, usual_s)]
+    for env_id in (3, 9, 12, 30):
+        first = 300 + env_id % 5
+        events += [
+            event for s in range(first, 352, usual_s // 10) for event in _gated(START_NS + s * SECOND, env_id)
+        ]
+    events.sort(key=lambda event: event.at)
+    problem = _problems([*events, _steps(START_NS + 352 * SECOND)])["cull-storm"]
+
+    assert problem.subject == "gpu0"
+    assert "over 4 envs" in problem.message
+    assert problem.hint == "gate G2 fails on health"
+    assert "cull-storm" not in _problems([e for e in events if e.at < START_NS + 300 * SECOND])
 
 
 def test_envs_slow_with_their_throttled_lane_are_its_symptoms() -> None:

@@ -4,7 +4,16 @@ import pytest
 
 from overwatch.catalog import Scope
 from overwatch.diagnose import Assessment, Judged, assess
-from overwatch.events import CheckpointSaved, Event, Measured, Origin, PhaseEnded, Record, scalars
+from overwatch.events import (
+    CheckpointSaved,
+    Event,
+    Measured,
+    Origin,
+    PhaseBegan,
+    PhaseEnded,
+    Record,
+    scalars,
+)
 from overwatch.state import RunState, apply, new_run
 from tests import fakes
 from tests.fakes import SECOND, START_NS
@@ -101,6 +110,64 @@ def test_an_unannounced_evaluation_that_came_before_is_no_stall() -> None:
     judged = _judged(_run({0: [*first, *moved, *_beats(range(110))]}))
 
     assert _found(judged) == {}
+
+
+@pytest.mark.parametrize("between", [20, 200, 1000])
+def test_a_rare_unannounced_pause_is_no_stall_each_time(between: int) -> None:
+    """An evaluation of thirty seconds comes again after many updates: the first of them is remembered."""
+    told: list[Event] = []
+    at = 0.0
+    for _ in range(3):
+        for _ in range(between):
+            told.append(PhaseEnded(at=START_NS + int((at + 1) * SECOND), phase="collect", duration_s=1.0))
+            told.append(PhaseEnded(at=START_NS + int((at + 2) * SECOND), phase="update", duration_s=1.0))
+            at += 2
+        at += 30
+    end = int(at - 30)
+
+    assert _found(_judged(_run({0: [*told, *_beats(range(end, end + 31))]}))) == {}
+    assert set(_found(_judged(_run({0: [*told, *_beats(range(end, end + 90))]})))) == {"training-stalled"}
+
+
+@pytest.mark.parametrize("name", ["eval", "validation", "checkpoint", "record a video"])
+def test_a_pause_that_is_announced_is_no_stall_when_it_begins(name: str) -> None:
+    """The first of its kind may take minutes; the loop goes on afterwards by its own rhythm."""
+    began = PhaseBegan(at=START_NS + 20 * SECOND, phase=name)
+    pausing: list[Event] = [*_loop(10), began, *_beats(range(20, 320))]
+    ended = PhaseEnded(at=START_NS + 319 * SECOND, phase=name, duration_s=299.0)
+    after = [*_loop(10), began, *_beats(range(20, 320)), ended, *_beats(range(320, 325))]
+
+    assert _found(_judged(_run({0: pausing}))) == {}
+    assert _found(_judged(_run({0: after}))) == {}
+
+
+def test_an_announced_pause_has_a_rhythm_of_its_own() -> None:
+    """One that takes many times as long as it ever did is a stall, and named; so is one without an end."""
+    told = _loop(10)
+    for start in (20, 30, 40):
+        told.append(PhaseBegan(at=START_NS + start * SECOND, phase="eval"))
+        told.append(PhaseEnded(at=START_NS + (start + 5) * SECOND, phase="eval", duration_s=5.0))
+    again = PhaseBegan(at=START_NS + 50 * SECOND, phase="eval")
+    first = PhaseBegan(at=START_NS + 20 * SECOND, phase="eval")
+
+    assert _found(_judged(_run({0: [*told, again, *_beats(range(50, 75))]}))) == {}
+    assert _found(_judged(_run({0: [*told, again, *_beats(range(50, 92))]}))) == {
+        "training-stalled": "rank 0 in eval for 41s, usual 5s"
+    }
+    assert set(_found(_judged(_run({0: [*_loop(10), first, *_beats(range(20, 2000))]})))) == {
+        "training-stalled"
+    }
+
+
+def test_updates_go_on_having_a_rhythm_beside_phases_of_pauses() -> None:
+    """A run that reports only its evaluations is still watched by its updates."""
+    told: list[Event] = []
+    for i in range(30):
+        told.append(fakes.policy(START_NS + i * SECOND, index=i, kl_divergence=0.01))
+        if i % 10 == 5:
+            told.append(PhaseEnded(at=START_NS + i * SECOND + 1, phase="eval", duration_s=0.1))
+
+    assert list(_found(_judged(_run({0: [*told, *_beats(range(60))]})))) == ["training-stalled"]
 
 
 def test_a_saved_checkpoint_is_a_sign_of_training() -> None:

@@ -26,6 +26,7 @@ from overwatch.events import (
     MetricInfo,
     NonFiniteSeen,
     Origin,
+    PhaseBegan,
     PhaseEnded,
     Record,
     RunFinished,
@@ -216,6 +217,7 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         duration_s=_opt(FLOATS),
     ),
     st.builds(FindingAcknowledged, at=TIMES, finding=WORDS, by=_opt(WORDS)),
+    st.builds(PhaseBegan, at=TIMES, phase=WORDS),
     st.builds(
         PhaseEnded,
         at=TIMES,

@@ -116,7 +116,8 @@ def test_random_events_of_ours_with_broken_fields_are_problems_or_events() -> No
             message = logs(rl__run__id="r")
             record = first_log(message)
             record.event_name = name
-            for attribute in seeded.sample(sorted(wire.BY_ATTRIBUTE[wire.BY_EVENT_NAME[name]]), k=2):
+            attributes = sorted(wire.BY_ATTRIBUTE[wire.BY_EVENT_NAME[name]])
+            for attribute in seeded.sample(attributes, k=min(2, len(attributes))):
                 record.attributes.extend(to_pairs({attribute: seeded.choice(values)}))
             message.resource_logs[0].scope_logs[0].log_records.add(
                 time_unix_nano=START_NS + 6, event_name="app.ready"

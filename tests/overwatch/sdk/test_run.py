@@ -28,6 +28,7 @@ from overwatch.events import (
     Measured,
     MetricInfo,
     NonFiniteSeen,
+    PhaseBegan,
     PhaseEnded,
     RunFinished,
     RunStarted,
@@ -486,7 +487,7 @@ def test_no_call_raises_whatever_it_is_given(sink: Sink, caplog: pytest.LogCaptu
             pass
     run.log("still here")
     report = run.close(10.0)
-    assert report.accepted == 15 * len(nonsense) + 2
+    assert report.accepted == 16 * len(nonsense) + 2
     assert set(report.dropped) == {"invalid"}
     assert report.refused > 0
     assert [event.message for event in sink.events(LogLine)][-1] == "still here"
@@ -545,6 +546,17 @@ def test_the_environments_headers_and_compression_are_honoured(
     assert {path for path, _ in sink.bodies} == {"/v1/logs"}
     assert b"my-trainer" in sink.bodies[0][1]
     assert len(sink.events(LogLine)) == 1
+
+
+def test_a_pause_of_the_loop_is_announced_when_it_begins(sink: Sink) -> None:
+    """An evaluation, a checkpoint, any other name; steps of the loop are not, nor the same name each time."""
+    with overwatch.sdk.start(task="t", endpoint=sink.endpoint, sample=False) as run:
+        for name in ("collect", "eval", "eval", "update", "checkpoint", "my video"):
+            with run.phase(name):
+                pass
+
+    assert [event.phase for event in sink.events(PhaseBegan)] == ["eval", "checkpoint", "my video"]
+    assert len(sink.events(PhaseEnded)) == 6
 
 
 def test_a_phase_is_measured_as_a_decorator_and_when_it_fails(sink: Sink) -> None:

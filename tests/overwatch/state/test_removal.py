@@ -57,13 +57,15 @@ def _folded(events: list[tuple[int, Event]]) -> RunState:
 
 
 def _told(state: RunState, env: int) -> dict[str, object]:
-    """Everything that is kept of one env, comparable."""
+    """Everything that is kept of one env, comparable; its silences are by a clock that all envs share."""
     envs, row = state.envs, state.envs.find(env)
     assert row is not None
+    apart = (envs.lives, envs.silences.last_ns, envs.silences.mean_s, envs.silences.longest_s)
     told: dict[str, object] = {
         str(place): array[row].tolist()
         for place, (array, _) in enumerate(envs.arrays())
-        if array is not envs.lives and not any(array is tally.counts for tally in _tallies(envs))
+        if not any(array is one for one in apart)
+        and not any(array is tally.counts for tally in _tallies(envs))
     }
     for place, tally in enumerate(_tallies(envs)):
         told[f"recent {place}"] = int(tally.recent(envs.n, state.last_at)[row])

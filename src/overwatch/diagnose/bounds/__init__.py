@@ -25,6 +25,7 @@ from overwatch.diagnose.bounds.learning import (
     inference_bound,
     learner_bound,
     starved,
+    undecided,
     weights_bound,
 )
 from overwatch.diagnose.bounds.waiting import io_bound, sawtooth_bound, straggler, sync_bound
@@ -39,8 +40,9 @@ RULES: Final[tuple[Rule, ...]] = (
 )  # fmt: skip
 OF_RANKS: Final[tuple[Rule, ...]] = (
     straggler, sync_bound, weights_bound, starved, io_bound, env_bound, inference_bound, learner_bound,
+    undecided,
 )  # fmt: skip
-"""Those that phases alone can answer, for a run without lanes."""
+"""Those that phases alone can answer, for a run without lanes; the last gives the reason where none can."""
 
 
 def judge_lanes(lanes: Iterable[LaneFacts], limits: AnomalyLimits) -> dict[str, Bound]:
@@ -55,7 +57,7 @@ def _judge(lane: LaneFacts, limits: AnomalyLimits) -> Bound:
 
 
 def judge_ranks(ranks: Iterable[LaneFacts], limits: AnomalyLimits) -> dict[str, Bound]:
-    """The same by rank, for a run without lanes; a rank of which its phases do not tell has no verdict."""
+    """The same by rank, for a run without lanes; a rank of which too few phases have ended has no verdict."""
     found: dict[str, Bound] = {}
     for rank in ranks:
         verdicts = (rule(rank, limits) for rule in OF_RANKS)

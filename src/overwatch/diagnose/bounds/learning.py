@@ -85,6 +85,23 @@ def _most(lane: LaneFacts, kind: Phase) -> float | None:
     return None if share is None or share < MOST or _is_full_of_work(lane) else share
 
 
+def undecided(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
+    """The phases show no bound: which of them are missing, or that no one takes most of the time."""
+    shares = {} if lane.cycle is None else lane.cycle.shares
+    if not shares:
+        return None
+    collects = lane.share(Phase.ROLLOUT) or 0.0
+    missing = [phase.value for phase in (Phase.ENV_WAIT, Phase.INFERENCE) if lane.share(phase) is None]
+    if collects >= MOST and missing:
+        why = f"{collects:.0%} of the time collects; not reported: {', '.join(missing)}"
+        hint = f"time {' and '.join(missing)} within the collecting phase"
+    else:
+        most = sorted(shares, key=lambda name: (-shares[name], name))[:2]
+        why = "no phase takes most of the time: " + ", ".join(f"{name} {shares[name]:.0%}" for name in most)
+        hint = "time what happens between the phases" if sum(shares.values()) < MOST else ""
+    return Bound(state=BoundState.UNKNOWN.value, mark="?", why=why, hint=hint, confidence=0.0)
+
+
 def _is_full_of_work(lane: LaneFacts) -> bool:
     return lane.util is not None and lane.util >= FULL_UTIL
 

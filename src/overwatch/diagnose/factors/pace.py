@@ -1,16 +1,31 @@
 """Envs that step slowly or not at all. A whole lane that is slow is the lane's matter, not its envs'."""
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from overwatch.diagnose.factor import SOFT_CAP, Factor
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose.robust import median_of
 from overwatch.diagnose.usual import Pace, pace_of
 from overwatch.state.arrays import Floats
+from overwatch.state.envs import Envs
+from overwatch.state.trends import MEASURES
 
 WITH_LANE = 0.4
 """Weight of a symptom: enough to be seen within its lane, never a finding."""
+LEAST_GAPS: Final = 3
+"""Gaps between an env's records from which on it has a rhythm."""
+ENOUGH_GAPS: Final = 16
+"""From which on its own rhythm is all that counts."""
+UNEVEN: Final = 3.0
+"""Longest gap over the mean one, as far as it makes more patient."""
+OF_STEPS: Final = tuple(name for name in MEASURES if name not in ("return", "metric"))
+"""Measures that an env reports while it steps."""
+OF_EPISODES: Final = 10.0
+"""Times its longest episode that an env may take which reports nothing else."""
 
 
 def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
@@ -55,25 +70,47 @@ def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 
 def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    """Other envs speak, this one does not."""
+    """Other envs speak, this one does not, for longer than its own rhythm allows."""
+    envs, silences = fleet.state.envs, fleet.state.envs.silences
     # Nobody has been quiet for longer than who was when this second began.
-    if not fleet.n or (fleet.state.last_at - fleet.usual.oldest_at) / 1e9 < limits.silent_s:
+    if not fleet.n or (silences.clock_ns - fleet.usual.oldest_ns) / 1e9 < limits.silent_s:
         return None
-    seen_at = fleet.state.envs.seen_at[: fleet.n]
-    oldest_at = int(np.minimum.reduce(seen_at))
-    if (fleet.newest_at - oldest_at) / 1e9 < limits.silent_s:
+    quiet_s = fleet.quiet_s
+    mute = (quiet_s >= limits.silent_s) & (envs.crashed_at[: fleet.n] == 0) & (envs.born_at[: fleet.n] > 0)
+    if not mute.any():
         return None
-    quiet_s: Floats = (fleet.lively_at - seen_at) / 1e9
-    mute = (quiet_s >= limits.silent_s) & (fleet.state.envs.crashed_at[: fleet.n] == 0)
+    patience_s = np.maximum(patience_of(envs), limits.silent_s)
+    mute &= quiet_s >= patience_s
     if not mute.any():
         return None
     return Factor(
         name="silent",
         status="stalled",
-        weight=np.where(mute, np.minimum(1.0 + quiet_s / (4 * limits.silent_s), SOFT_CAP), 0.0),
+        weight=np.where(mute, np.minimum(1.0 + quiet_s / (4 * patience_s), SOFT_CAP), 0.0),
         say=lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
         tell=lambda row: f"for {quiet_s[row]:.0f}s while others step",
     )
+
+
+def patience_of(envs: Envs) -> Floats:
+    """Seconds of silence that each env's rhythm allows, shape (n,); infinite while no rhythm is known.
+
+    An even rhythm allows twice its longest gap, an uneven one more. An env that reports only the ends of its
+    episodes gets far more: longer episodes are often what learning brings.
+    """
+    n, silences = envs.n, envs.silences
+    longest_s, gaps = silences.longest_s[:n], silences.gaps[:n]
+    known = gaps >= LEAST_GAPS
+    if not known.any():
+        return np.full(n, np.inf)
+    uneven = longest_s / np.where(known, silences.mean_s[:n], np.inf)
+    steps = np.logical_or.reduce([envs.times[name][:n] > 0 for name in OF_STEPS])
+    bare = ~steps & (envs.episodes[:n] >= gaps)
+    times = np.where(bare, OF_EPISODES, 1.0 + np.clip(uneven, 1.0, UNEVEN))
+    own_s: Floats = times * longest_s
+    usual_s = median_of(own_s[known])
+    # Few gaps are little: so long the fleet's rhythm counts too.
+    return np.where(gaps >= ENOUGH_GAPS, own_s, np.maximum(own_s, usual_s))
 
 
 def slow_lanes(pace: Pace, limits: AnomalyLimits) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ import numpy as np
 from overwatch.diagnose.factor import SOFT_CAP, Factor
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
-from overwatch.diagnose.robust import NORMAL, far, median_of, most_events, spread_high
+from overwatch.diagnose.robust import far, median_of, most_events, spread_high
 from overwatch.diagnose.usual import LEAST_REPORTING, paid_rents
 from overwatch.state.arrays import Floats, Ints
+from overwatch.state.ring import NORMAL
 from overwatch.state.tally import WINDOW_S
 from overwatch.state.trends import SAMPLES
 

@@ -22,6 +22,7 @@ from overwatch.events import (
     LogLine,
     Measured,
     NonFiniteSeen,
+    PhaseBegan,
     PhaseEnded,
     RunFinished,
     RunStarted,
@@ -56,7 +57,7 @@ def global_envs(event: Event, offset: int) -> Event:
                 if event.env_id is None
                 else msgspec.structs.replace(event, env_id=event.env_id + offset)
             )
-        case RunStarted() | RunFinished() | EarlyStopped() | CheckpointSaved() | PhaseEnded():
+        case RunStarted() | RunFinished() | EarlyStopped() | CheckpointSaved() | PhaseBegan() | PhaseEnded():
             return event
         case FindingAcknowledged():
             return event
