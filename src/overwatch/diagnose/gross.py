@@ -54,10 +54,8 @@ def _bounds(row: Metric, series: Series, limits: Limits, *, warm: bool) -> list[
         return found
     usual = median(series.window.items) if len(series.window.items) >= MEDIAN_NEEDS else None
     for critical in (side.critical for side in limits.sides):
-        if critical is None or (critical.relative and usual is None):
-            continue
-        value = critical.value * (usual or 0.0) if critical.relative else critical.value
-        if value > 0:
+        value = None if critical is None else critical.threshold(usual)
+        if critical is not None and value is not None and value > 0:
             more = critical.side in (Side.ABOVE, Side.AT_OR_ABOVE)
             found.append(Limit(side=critical.side, value=value * TIMES if more else value / TIMES))
     return found

@@ -66,8 +66,11 @@ def gradients(state: RunState, before: Gradients) -> Gradients:
     came = series.history.items[-min(series.updates - before.updates, len(series.history.items)) :]
     fresh = sum(value is not None for value in came)
     spikes, high = list(before.spikes), before.high
+    limit = state.limits(GRAD_NORM).warning
+    # Below the least that its limit may be no gradient is large, however it jumped.
+    least = 0.0 if limit is None else limit.threshold(0.0) or 0.0
     for back in range(fresh, 0, -1):
-        spiked = _stands_out(values[-back], values[:-back])
+        spiked = values[-back] > least and _stands_out(values[-back], values[:-back])
         if spiked and not high:
             spikes.append(series.updates - back + 1)
         high = spiked

@@ -46,22 +46,22 @@ def _end(outcome: str, reason: str | None = None) -> RunFinished:
         (
             _end("completed"),
             ("ok", "run completed after 60 updates"),
-            "completed; ended in policy collapse (open 10s)",
+            "completed; ended in policy collapse (open 11s)",
         ),
         (
             _end("interrupted", "SIGTERM"),
             ("ok", "run interrupted after 60 updates: SIGTERM"),
-            "interrupted: SIGTERM; ended in policy collapse (open 10s)",
+            "interrupted: SIGTERM; ended in policy collapse (open 11s)",
         ),
         (
             _end("failed", "CUDA error 700"),
             ("critical", "FAILED: CUDA error 700"),
-            "FAILED: CUDA error 700; ended in policy collapse (open 10s)",
+            "FAILED: CUDA error 700; ended in policy collapse (open 11s)",
         ),
         (
             _end("lost", "trainer killed by signal 9 (SIGKILL)"),
             ("critical", "LOST: trainer killed by signal 9 (SIGKILL)"),
-            "LOST: trainer killed by signal 9 (SIGKILL); ended in policy collapse (open 10s)",
+            "LOST: trainer killed by signal 9 (SIGKILL); ended in policy collapse (open 11s)",
         ),
     ],
     ids=["completed", "interrupted", "failed", "lost"],
