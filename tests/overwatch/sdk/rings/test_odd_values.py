@@ -68,7 +68,9 @@ def test_an_odd_value_is_rejected_alone(call: Call, odd: object) -> None:
 
 @pytest.mark.parametrize("call", [_by_name, _by_place])
 @pytest.mark.parametrize(
-    "odd", ["2", 2.5, float("nan"), Raising(), 10**30, np.zeros(2), OnDevice()], ids=repr
+    "odd",
+    ["2", 2.5, float("nan"), Raising(), 10**30, np.zeros(2), OnDevice()],
+    ids=lambda odd: type(odd).__name__,
 )
 def test_an_odd_index_is_rejected_alone(call: Call, odd: object) -> None:
     """The numbers arrive, as those of an update without a number."""
