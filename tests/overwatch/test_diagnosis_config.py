@@ -44,7 +44,7 @@ def test_limits_weights_and_rules_are_read(tmp_path: Path) -> None:
     [
         ("silent", "silnt", "diagnosis.anomaly.weights.silnt: unknown key; did you mean 'silent'?"),
         ("where", "wher", "diagnosis.rules[0].wher: unknown key; did you mean 'where'?"),
-        ("kl_divergence", "kl", "diagnosis.rules[0]: rule kl-high: where names policy.kl, which no row"),
+        ("kl_divergence", "klx", "diagnosis.rules[0]: rule kl-high: where names policy.klx, which no row"),
         ("1 updates", "soon", "for is 'soon'; write e.g. 30s, 5 min or 3 updates"),
         ("slow_step: 6", "slow_step: 0", "diagnosis.anomaly: slow_step is 0.0; it must be above 0"),
         (RULE, f"{RULE}, {RULE}", "diagnosis: two rules are named 'kl-high'"),

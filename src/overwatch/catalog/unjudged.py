@@ -109,6 +109,7 @@ EVENTS: Final[Mapping[str, EventRow]] = MappingProxyType(
         ),
         "checkpoint_saved": EventRow(findings=("checkpoints-stopped", "disk-full")),
         "finding_acknowledged": EventRow(why_not="An operator's word about a finding that is there already."),
+        "phase_began": EventRow(findings=("training-stalled",)),
         "phase_ended": EventRow(findings=("training-stalled", "throughput-regression", "straggler")),
         "log_line": EventRow(findings=("gpu-lost", "ecc-uncorrectable", "gpu-fault")),
     }
