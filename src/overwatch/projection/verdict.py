@@ -243,9 +243,9 @@ def _policy_cause(state: RunState, short: str) -> str:
 
 
 def _unjudged(state: RunState) -> str | None:
-    """What to send, where updates brought nothing that says how the policy is; `None` where it is judged.
+    """What to send, where no value of the updates can be judged; `None` where one can.
 
-    Returns that envs or episodes report, and every row with limits, say something.
+    Returns of envs or episodes can be judged, and so can every row with limits.
     """
     if state.updates < FEW_UPDATES or state.envs.episodes[: state.envs.n].any():
         return None
@@ -253,9 +253,9 @@ def _unjudged(state: RunState) -> str | None:
     if any(row is not None and (row is RETURN or state.limits(row) != NO_LIMITS) for _, row in rows):
         return None
     names = sorted(name.removeprefix(CUSTOM_PREFIX) if row is None else row.short for name, row in rows)
-    told = ", ".join(safe(name) for name in names[:NAMED])
+    listed = ", ".join(safe(name) for name in names[:NAMED])
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    received = f"; received only {told}{more}" if names else ""
+    received = f"; received only {listed}{more}" if names else ""
     return f"nothing to judge yet: send return_ and kl_divergence, or what your library calls them{received}"
 
 

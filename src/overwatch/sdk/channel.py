@@ -282,8 +282,8 @@ class Channel:
         self._custom.add(full)
         close = difflib.get_close_matches(name.rpartition("/")[2], _TYPED, n=1, cutoff=0.8)
         if close and not name.startswith(CUSTOM_PREFIX):
-            said = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
-            self._say(f"close name {name}", said)
+            hint = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
+            self._say(f"close name {name}", hint)
         return full
 
     def _refuse(self, name: str, error: RefusedError) -> None:
