@@ -2,8 +2,8 @@
 
 A slow test has the mark `slow`, which `make quick` leaves out. A test without the mark that starts a process
 fails: that needs no clock. What needs CPU is measured by `make slow`, which writes the table anew. Children
-count once they are waited for. A fixture of a wider scope counts for all who use it or for none: the order
-decides which one makes it.
+count once they are waited for. A fixture of a wider scope counts for all tests that use it or for none: the
+order decides which one makes it.
 """
 
 import os
@@ -46,8 +46,8 @@ def function(nodeid: str) -> str:
 
 def rows(costs: dict[str, float], starters: Iterable[str]) -> dict[str, str]:
     """The table of what was measured; a module that is slow as a whole has one row."""
-    dear = [name for name, cost in costs.items() if cost >= CPU_S and not name.startswith(CONTRACTS)]
-    why = dict.fromkeys(dear, "cpu") | dict.fromkeys(starters, "process")
+    costly = [name for name, cost in costs.items() if cost >= CPU_S and not name.startswith(CONTRACTS)]
+    why = dict.fromkeys(costly, "cpu") | dict.fromkeys(starters, "process")
     modules = defaultdict(list)
     for name in costs:
         modules[name.split("::", 1)[0]].append(name)
@@ -64,7 +64,7 @@ _started: list[str] = []
 _others: set[int] = set()
 """Threads that earlier tests left: what they start is not this test's."""
 _starters: set[pytest.FixtureDef[Any]] = set()
-_dear: set[pytest.FixtureDef[Any]] = set()
+_costly: set[pytest.FixtureDef[Any]] = set()
 _begun, _shared = 0.0, 0.0
 _costs: defaultdict[str, float] = defaultdict(float)
 _slow: set[str] = set()
@@ -107,7 +107,7 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
-    """Whoever uses a fixture that starts a process is slow, though only the first one starts it."""
+    """Every test that uses a fixture which starts a process is slow, though only the first one starts it."""
     global _shared  # noqa: PLW0603
     count, before = len(_started), _cpu_s()
     try:
@@ -119,7 +119,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, 
             cost = _cpu_s() - before
             _shared += cost
             if cost >= FIXTURE_S:
-                _dear.add(fixturedef)
+                _costly.add(fixturedef)
 
 
 def _uses(item: pytest.Item, some: set[pytest.FixtureDef[Any]]) -> bool:
@@ -151,7 +151,7 @@ def pytest_runtest_makereport(
     """Send what was measured with the last report, which xdist brings to where the table is written."""
     report = yield
     if call.when == "teardown" and RECORD in os.environ:
-        cost = _cpu_s() - _begun - _shared + CPU_S * _uses(item, _dear)
+        cost = _cpu_s() - _begun - _shared + CPU_S * _uses(item, _costly)
         report.user_properties.append(("slow", (cost, _starts(item))))
     return report
 

@@ -48,17 +48,17 @@ def test_what_was_measured_becomes_rows() -> None:
     """By CPU or process, a whole module at once, contracts by processes alone, and no folder of programs."""
     costs = {
         "tests/a/test_a.py::test_quick": CPU_S / 2,
-        "tests/a/test_a.py::test_dear": CPU_S,
+        "tests/a/test_a.py::test_costly": CPU_S,
         "tests/a/test_b.py::test_one": 0.0,
         "tests/a/test_b.py::test_two": 2 * CPU_S,
-        "tests/contracts/test_c.py::test_dear": 2 * CPU_S,
+        "tests/contracts/test_c.py::test_costly": 2 * CPU_S,
         "tests/contracts/test_c.py::test_process": 0.0,
         f"{FOLDERS[0]}test_d.py::test_program": 2 * CPU_S,
     }
     starters = {"tests/a/test_b.py::test_one", "tests/contracts/test_c.py::test_process"}
 
     assert rows(costs, starters) == {
-        "tests/a/test_a.py::test_dear": "cpu",
+        "tests/a/test_a.py::test_costly": "cpu",
         "tests/a/test_b.py": "process",
         "tests/contracts/test_c.py::test_process": "process",
     }

@@ -45,7 +45,7 @@ NEEDS: Final[Mapping[str, tuple[frozenset[str], ...]]] = MappingProxyType(
         }.items()
     }
 )  # fmt: skip
-"""By code: of each group one row must come."""
+"""By code, groups of rows: the rule needs at least one row of each group."""
 KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "learning rate": ("learning_rate", "lr", "actor_lr", "policy_lr", "optimizer_lr"),
@@ -56,7 +56,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "scale of rewards": ("reward_scale", "norm_reward", "normalize_reward"),
     }
 )
-"""By the words of a hint the settings that it is about, as libraries call them."""
+"""By words in a hint, the settings that it is about, as libraries call them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Skipped:
 
     code: str
     needs: tuple[str, ...]
-    """Short names of which one must be sent, for each that lacks joined by "or"."""
+    """For each missing group the short names of its rows, joined by "or": one of them must be sent."""
 
 
 def skipped(story: Story) -> tuple[Skipped, ...]:

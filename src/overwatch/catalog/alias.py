@@ -104,7 +104,7 @@ def draft(name: str, **attributes: str) -> Alias:
 
 
 def plain(*names: str) -> tuple[Alias, ...]:
-    """Words that people write by hand; without an estimator, which the word does not say."""
+    """Words that people write by hand; without an estimator, since the word names none."""
     return tuple(Alias(name=name, library=Library.PLAIN) for name in names)
 
 

@@ -18,8 +18,8 @@ STOPPED_WITHIN: Final = 2
 def run_limits(row: Metric, preset: str, config: Mapping[str, str]) -> Limits:
     """Limits of a row under a preset.
 
-    KL follows a target that the run declared. A gradient that the run does not clip is not large, so that is
-    where its relative limit begins.
+    Limits of KL follow the `target_kl` that the run declared. A gradient norm below the run's `max_grad_norm`
+    is not large, so its relative limits are at least that.
     """
     target, clips_at = declared(config, "target_kl"), declared(config, "max_grad_norm")
     if row is GRAD_NORM and clips_at is not None:

@@ -128,7 +128,7 @@ KL_REFERENCE: Final = _row(
     fix="raise the weight of the divergence from the reference model",
     aliases=(
         trl("objective/kl", Estimator.K1, Moment.BATCH),
-        # Its bare `kl` is this under preset `grpo` alone: from anybody else it is KL.
+        # Its bare `kl` is this under preset `grpo` alone: from any other sender it is KL.
         trl("train/kl", Estimator.K3, Moment.BATCH),
         verl("actor/kl_loss", None, Moment.ALL_EPOCHS),
         nemo("train/kl_penalty", Estimator.K3, Moment.ALL_EPOCHS),

@@ -18,7 +18,7 @@ PRESETS: Final = MappingProxyType(
 """Name to what it is for. KL's limits are the same in all of them."""
 
 WORDS: Final[Mapping[str, Mapping[str, str]]] = {"grpo": {"kl": "kl_reference"}}
-"""Short names of the policy's rows that users of a preset mean by words which others mean otherwise."""
+"""By preset, words that mean another row of the policy under it than elsewhere: word to short name."""
 
 
 ALGORITHMS: Final = MappingProxyType(
@@ -29,7 +29,7 @@ ALGORITHMS: Final = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""By preset the algorithms that it judges where none was chosen; all others are judged by the default."""
+"""By preset, the algorithms that choose it where no preset is given; all others have the default."""
 
 
 def preset_for(algo: str | None) -> str:

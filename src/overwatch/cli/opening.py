@@ -53,7 +53,7 @@ def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: 
 
 @contextmanager
 def patience(path: Path, recorded: "Input") -> Iterator[None]:
-    """Show a person what is read and how much of it is done; nobody else."""
+    """Show what is read and how much of it is done, on a terminal only."""
     if not sys.stderr.isatty():
         yield
         return

@@ -90,12 +90,12 @@ def collapse_of(
     succeeds: bool = False,
     signs: tuple[str, ...] = (),
 ) -> Problem | None:
-    """The collapse that these rows and the fall of returns are, if they are one.
+    """The collapse that these rows and the fall of returns make up; `None` where they are none.
 
-    Returns fell, and a row beyond its limit or another of the `signs` shows why. Or several rows are
-    critical, or one is and the policy hardly explores, whatever it still earns; or its steps are too large
-    while its entropy falls fast, unless it `succeeds`. One that `stands` goes on while returns are down or
-    any of it is critical, or several rows are beyond their limits: one better update is no recovery.
+    It begins where returns fell and a row beyond its limit, or another of the `signs`, shows why; where
+    several rows are critical, or one is and entropy is beyond its limit; and where steps are too large while
+    entropy is `falling` fast, unless the policy `succeeds`. A collapse that `stands` goes on while returns
+    are down, a row is critical, or several rows are beyond their limits: one better update is no recovery.
     """
     critical = [problem for problem in problems if problem.severity == "critical"]
     dying = [p for p in problems if p.subject == ENTROPY.short and p not in critical]

@@ -32,9 +32,9 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def quiet_s(self) -> Floats:
-        """Seconds for which each env was quiet while the most talkative eighth of the living ones spoke.
+        """Seconds for which each env was quiet, up to when an eighth of the living ones had reported.
 
-        One env that speaks alone does not make the others silent; an eighth of the fleet does.
+        One env that reports alone does not make the others silent; an eighth of the fleet does.
         """
         envs = self.state.envs
         last_ns = envs.silences.last_ns[: self.n]

@@ -1,7 +1,8 @@
 """Machines that fail or fill up: GPUs lost or losing data, hosts without memory or disk, no more saving.
 
-A GPU whose readings end is lost only where whoever read it still reads something else: a process that is gone
-is another matter. What fills up is judged by what is left, and by when nothing will be. Pure.
+A GPU whose readings end is lost only where the process that read it still sends other readings: a process
+that is gone is another finding. What fills up is judged by what is left, and by the time until nothing is.
+Pure.
 """
 
 from collections.abc import Callable, Iterator, Sequence

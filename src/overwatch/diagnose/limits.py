@@ -43,7 +43,7 @@ class AnomalyLimits(msgspec.Struct, frozen=True, kw_only=True):
     slow_lane: float = 1.3
     """A lane is slow from this many times the median step of the other lanes of its kind on."""
     silent_s: float = 5.0
-    """An env is silent when others spoke this many seconds after its last record, and longer than its own
+    """An env is silent when others reported this many seconds after its last record, and longer than its own
     rhythm allows."""
     non_finite_hold_s: float = 60.0
     """A non-finite value is held against an env for this long."""

@@ -66,7 +66,7 @@ def judge_link(state: RunState, tick: int) -> LinkJudgement:
 
 
 def _holders(state: RunState) -> Mapping[str, Source]:
-    """The lives whose silence is the run's: those that go on, or of a run that is over its last holder."""
+    """The lives whose silence is the run's: those that go on; of a run that is over, its last holder."""
     if state.finished is None:
         return {key: source for key, source in team_of(state.sources).items() if not source.finished}
     key = holder_of(state.sources)
@@ -84,7 +84,7 @@ def _word(state: RunState, holders: Mapping[str, Source], tick: int, lag_s: floa
         return "catching_up" if lag_s >= OUTAGE_S else "live"
     if not holders:
         return "lost"
-    # The one whose silence is usual for longest: another may have been replaced, or be gone.
+    # The life that is least overdue: another may have been replaced, or be gone.
     calmest = min(holders.values(), key=lambda source: _overdue_s(source, state.back_stamp, tick))
     quiet_s = (tick - max(calmest.stamp, state.back_stamp)) / 1e9
     allowed_s, patience_s = calmest.allowed_s(), calmest.patience_s()

@@ -22,7 +22,7 @@ RATE: Final = "learning-rate-zero"
 IN_A_ROW: Final = 5
 """Updates with exactly 0."""
 EARLY: Final = 20
-"""Updates whose median is what gradients were at first, and as many whose median is what they are now."""
+"""Updates at each end of a run that are compared: the median of the first and that of the newest."""
 VANISHED: Final = 0.01
 """Share of the early median up to which gradients have vanished."""
 SCATTERS: Final = 8.0

@@ -41,9 +41,9 @@ SLOW_WARM_UP: Final = 50
 OF_BEFORE: Final = (GRAD_NORM, VALUE_LOSS)
 """Rows that are judged by what they were, and grow with what the policy earns."""
 JUMP: Final = 3
-"""Newest updates whose median is where a row may have jumped to."""
+"""Newest updates: their median is the level after a jump."""
 BEFORE: Final = 10
-"""Updates before those, whose median is where it jumped from."""
+"""Updates before those: their median is the level before it."""
 MOSTLY: Final = 0.85
 """Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)

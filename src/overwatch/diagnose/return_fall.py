@@ -20,7 +20,7 @@ ALONE: Final = 0.5
 WITH_A_SIGN: Final = 0.3
 """The same where something else shows why."""
 LATELY: Final = 20
-"""Updates before the newest ones whose best level is what was usual."""
+"""Updates before the newest ones: the best level among them was usual."""
 BELOW: Final = 10
 """Updates just before the newest ones, below all of which these must be."""
 SCATTERS: Final = 4.0

@@ -29,7 +29,7 @@ BEFORE_S: Final = 15.0
 LEAST_ENVS: Final = 2
 """Envs of a lane that stand out, from which on theirs is a storm."""
 ENOUGH: Final = 4
-"""Culls that give a usual rate; fewer only give what it is below."""
+"""Culls from which a usual rate is known; fewer give only an upper bound."""
 MOMENTS: Final = 100
 """Half minutes of a healthy run in which chance must not make a storm."""
 TIMES_USUAL: Final = 4.0
@@ -72,7 +72,7 @@ def _fell_last(crashed_at: Ints, counts: Ints) -> int:
 def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Problem]) -> Iterator[Problem]:
     """Lanes on which seeds are culled far more often than usual; a storm that goes on never becomes usual.
 
-    It is of the whole lane, or of those of its envs that stand out from the fleet.
+    A storm is about the whole lane, or about those of its envs that stand out from the fleet.
     """
     culls, state = fleet.state.envs.culls, fleet.state
     if culls.is_quiet(state.last_at) or int(culls.recent(fleet.n, state.last_at).sum()) < CULLS:
@@ -120,15 +120,15 @@ class _Culls:
     """Envs with far more culls or failed gates than the fleet."""
 
     def rate(self, on: npt.NDArray[np.bool_]) -> float:
-        """Culls a minute of these envs, lately."""
+        """Culls a minute of these envs in the newest half minute."""
         return int(self.newest[on].sum()) * WINDOW_S / NEW_S
 
     def known(self, on: npt.NDArray[np.bool_]) -> int:
-        """Their culls before."""
+        """Culls of these envs before the newest half minute."""
         return int(self.totals[on].sum() - self.newest[on].sum())
 
     def usual(self, on: npt.NDArray[np.bool_]) -> float:
-        """Culls a minute of these envs, before."""
+        """Culls a minute of these envs before the newest half minute."""
         return self.known(on) / float(self.past_s[on].mean()) * WINDOW_S
 
     def is_storm(self, on: npt.NDArray[np.bool_]) -> bool:
@@ -164,7 +164,7 @@ def _storm(
     envs = "env" if over == 1 else "envs"
     before, past_s = seen.known(on), float(seen.past_s[on].mean())
     usual = before / past_s * WINDOW_S if known is None or known.usual is None else known.usual
-    # So few give an upper end and no rate.
+    # Few culls give only an upper bound of the rate.
     most = (before + 3 + (3 * before) ** 0.5) / past_s * WINDOW_S
     rate = f"usual {usual:.1f}" if before >= ENOUGH else f"usual below {most:.1f}"
     return Problem(

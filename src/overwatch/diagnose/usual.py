@@ -41,7 +41,7 @@ class Usual(msgspec.Struct, frozen=True, kw_only=True):
     rent: float | None = None
     """Median of what envs pay that measure something; `None` where too few do."""
     oldest_ns: int = 0
-    """When the env spoke that had been quiet for longest, on the fleet's clock; 0 where there is none."""
+    """When the env that is quiet for longest last reported, on the fleet's clock; 0 where there is none."""
 
 
 def usual_of(state: RunState) -> Usual:

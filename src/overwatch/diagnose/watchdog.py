@@ -1,8 +1,8 @@
-"""The watchdog: training that stopped although its process still speaks, and processes that are gone.
+"""The watchdog: training that stopped although its process still emits, and processes that are gone.
 
-Each rank is measured by its own rhythm: after a phase ended, the next one usually ends within so long. Who
-stopped first is named, the others wait for it. Silence is on the stamp clock, everything else on the
-producer's own. Pure; a run that is silent as a whole is not its matter.
+Each rank is measured by its own rhythm: how long after the end of one phase the next one usually ends. The
+rank that stopped first is named, the others wait for it. Silence is measured on the stamp clock, everything
+else on the producer's own. Pure. Must not know runs that are silent as a whole: `silence` judges those.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +21,10 @@ from overwatch.state.sources import Source
 TIMES: Final = 6.0
 """Of what is usual."""
 LONGEST_TIMES: Final = 2.0
-"""Of the longest that was: evaluations and checkpoints that nobody announces come again."""
+"""Of the longest that was: evaluations and checkpoints that are not announced come again."""
 LEAST_S: Final = 8.0
 FIRST_S: Final = 1800.0
-"""How long a phase that was announced may take when none like it has ended yet."""
+"""Seconds that an announced phase may take while none of its name has ended yet."""
 LEAST_GAPS: Final = 3
 """Gaps that must be known before anything is usual."""
 CRITICAL_TIMES: Final = 30.0
@@ -33,7 +33,7 @@ SILENT_S: Final = 10.0
 PATIENCES: Final = 2
 """A process is gone after so many times the silence that is usual for it, if that is longer."""
 GONE_S: Final = 600.0
-"""For so long it is reported; a run that goes on does without it."""
+"""Seconds for which it is reported; after that the run is taken to go on without it."""
 _ILL: Final = ("failed", "lost")
 
 
@@ -50,7 +50,7 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stalls_of(state: RunState) -> tuple[Stall, ...]:
-    """Ranks that stopped, who stopped first comes first."""
+    """Ranks that stopped, the one that stopped first comes first."""
     heard: dict[int, int] = {}
     for source in state.sources.values():
         if not source.finished:
@@ -94,7 +94,7 @@ def _patience_s(usual_s: float, longest_s: float) -> float:
 
 
 def stalled(stalls: Sequence[Stall]) -> Iterator[Problem]:
-    """One finding: who stopped first, and how many wait."""
+    """One finding: the rank that stopped first, and how many wait."""
     if not stalls:
         return
     first, others = stalls[0], len(stalls) - 1
@@ -118,7 +118,7 @@ def stalled(stalls: Sequence[Stall]) -> Iterator[Problem]:
 def gone_sources(state: RunState, tick: int) -> tuple[str, ...]:
     """Keys of processes that left a run which goes on without them: killed, failed, or silent without an end.
 
-    After a while a run does without them.
+    Each is among them for a limited time only.
     """
     holder = holder_of(state.sources)
     return tuple(

@@ -114,7 +114,7 @@ def _stalls() -> str:
 
 | finding | when |
 |---|---|
-| `training-stalled` | a rank's process speaks, and its next phase has not ended for {watchdog.TIMES:g} times the usual, twice the longest seen, and {watchdog.LEAST_S:g} s; critical from {watchdog.CRITICAL_TIMES:g} times and {watchdog.CRITICAL_S:g} s. Who stopped first is named. The longest pause is remembered over thousands of updates. A pause that the trainer announced (`run.phase("eval")`) is measured by those of its own name, the first of a name after {watchdog.FIRST_S / 60:g} minutes |
+| `training-stalled` | a rank's process emits, and its next phase has not ended for {watchdog.TIMES:g} times the usual, twice the longest seen, and {watchdog.LEAST_S:g} s; critical from {watchdog.CRITICAL_TIMES:g} times and {watchdog.CRITICAL_S:g} s. The rank that stopped first is named. The longest pause is remembered over thousands of updates. A pause that the trainer announced (`run.phase("eval")`) is measured by those of its own name, the first of a name after {watchdog.FIRST_S / 60:g} minutes |
 | `producer-gone` | a process was killed, failed, or emits nothing for {watchdog.PATIENCES} times what its own rhythm allows for and {watchdog.SILENT_S:g} s, while the run goes on; a warning where it is a rank of the trainer or failed, else info; reported once, for {watchdog.GONE_S / 60:g} minutes |
 | `telemetry-stale` | the trainer emits nothing for {sources.STALE_S:g} s and what its own rhythm allows for |
 | `run-lost` | and for {link.LOST_S:g} s, {link.LOST_TIMES} times what its rhythm allows for, without an end record; or at once, where its exporter saw it killed: `LOST: trainer killed by signal 9 (SIGKILL)` |
@@ -127,7 +127,7 @@ lost. Where another rank failed before rank 0 was interrupted, was killed or fai
 A rhythm allows for {sources.INTERVALS} of a producer's median intervals, or {sources.LONGEST_TIMES:g} times the longest of its newest; of one that
 promised no end record, {sources.LONGEST_TIMES:g} times its longest pause so far, up to {sources.LONGEST_S / 60:g} minutes. An interval is that between two
 seconds in which it emitted, so what is sent together counts once. Overwatch's SDK promises an end record, and so
-does whoever sends `overwatch.run_started`; a stock OpenTelemetry SDK does not.
+does any producer that sends `overwatch.run_started`; a stock OpenTelemetry SDK does not.
 
 A run whose end record came is over, whatever the silence; one whose spool drains is CATCHING UP, with the age of
 what is shown. The end freezes what stood: a finding that is open then stays, with `ended_at`, neither cleared nor

@@ -68,7 +68,7 @@ _DRAFT: Final = (
     _Draft(name="rl.step.duration", ours="`overwatch.env.step_time`", differs="per env, in columns"),
     _Draft(name="rl.train.tokens", ours="–", differs="not told"),
     _Draft(name="span `rl.loop`", ours="the same",
-           differs="told once by the trainer's first rank; its ids follow from run and first update"),
+           differs="sent once by the trainer's first rank; its ids follow from run and first update"),
     _Draft(name="span `rl.sample`", ours="the same", differs="of a phase `rollout`, however it is called"),
     _Draft(name="span `rl.reward`", ours="the same", differs="of a phase `reward`, `scoring` or `verify`"),
     _Draft(name="span `rl.train`", ours="the same", differs="of a phase `update`"),

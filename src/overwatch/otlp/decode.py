@@ -228,7 +228,7 @@ def measurement(resource: Resource, log: LogRecord) -> Record | None:
 
 
 def _time(log: LogRecord) -> int:
-    """When it was, `UNTIMED` where it does not say; raises `RejectedError` for a time that cannot be."""
+    """The record's time, `UNTIMED` where it has none; raises `RejectedError` for one that cannot be."""
     at: int = log.time_unix_nano or log.observed_time_unix_nano
     return at if can_be(at) else checked_time(f"record {log.event_name or 'without a name'}", at)
 
@@ -274,10 +274,10 @@ def _measured(said: _Said, at: int) -> Event:
     log = said.log
     if log.body.HasField("kvlist_value"):
         return _converted(Measured, _filled(Measured, said, at, _body(log)))
-    said_index = said.attributes.get(wire.INDEX)
-    index = as_whole(said_index)
-    if said_index is not None and index is None:
-        raise ValueError(f"{wire.INDEX} is {said_index!r}, not a whole number")
+    sent = said.attributes.get(wire.INDEX)
+    index = as_whole(sent)
+    if sent is not None and index is None:
+        raise ValueError(f"{wire.INDEX} is {sent!r}, not a whole number")
     values = {
         name: Column.scalar(value)
         for name, value in said.attributes.items()
@@ -320,7 +320,7 @@ def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
 
 
 def _crash(attributes: Mapping[str, Value]) -> dict[str, Value]:
-    """What a crash says in OpenTelemetry's words, for what it does not say in ours."""
+    """Error and stack of a crash by OpenTelemetry's attributes, used where ours are absent."""
     kind = next((attributes[name] for name in wire.EXCEPTION_TYPES if attributes.get(name)), None)
     words = [to_text(part) for part in (kind, attributes.get(wire.EXCEPTION_MESSAGE)) if part is not None]
     stack = attributes.get(wire.EXCEPTION_STACK)

@@ -248,7 +248,7 @@ def series_of(resource: Resource, metric: Metric, point: NumberDataPoint) -> Ser
 def _meant(
     resource: Resource, metric: Metric, point: _AnyPoint, row: catalog.Metric | None
 ) -> _Meaning | Lost:
-    """Whom a point of a metric speaks of, which may be a row's by its name alone; raises `RejectedError`."""
+    """What a point of a metric is about; the name alone may give the `row`; raises `RejectedError`."""
     attributes = attributes_to_python(point.attributes)
     run_id = run_id_in(resource, attributes.get(wire.RUN_ID))
     row = row or catalog.find_split(metric.name, attributes)

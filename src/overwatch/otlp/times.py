@@ -19,7 +19,7 @@ EARLIEST: Final = 946_684_800_000_000_000
 LATEST: Final = 4_102_444_799_999_999_999
 """End of the year 2099."""
 UNTIMED: Final = 0
-"""No time was sent; proto3 cannot tell it from a time of 0."""
+"""No time was sent; proto3 cannot distinguish that from a time of 0."""
 
 _UNITS: Final = {"seconds": 1_000_000_000, "milliseconds": 1_000_000, "microseconds": 1_000}
 
@@ -66,7 +66,7 @@ def _timed_record(record: Record, stamp: int) -> Record:
 
 
 def _timed_point(point: Point, stamp: int) -> Point:
-    told = point.told
-    if told.at:
+    value = point.told
+    if value.at:
         return point
-    return msgspec.structs.replace(point, told=told._replace(at=stamp, start=min(told.start, stamp)))
+    return msgspec.structs.replace(point, told=value._replace(at=stamp, start=min(value.start, stamp)))

@@ -1,6 +1,8 @@
 """Findings and the verdict line, as a view may show them."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -29,6 +31,37 @@ NAMED: Final = 4
 """Names that a verdict lists."""
 GAP: Final = "no alarm is raised for the gap itself"
 _RANK: Final = {"critical": 0, "warning": 1, "info": 2}
+PHRASES: Final[Mapping[str, str]] = MappingProxyType({
+    "checkpoints-stopped": "no more checkpoints",
+    "clock-low": "low clock",
+    "critic-diverged": "diverged critic",
+    "critic-failing": "failing critic",
+    "disk-full": "full disk",
+    "ecc-uncorrectable": "uncorrectable memory errors",
+    "env-crashed-many": "many crashed envs",
+    "env-degraded": "degraded envs",
+    "env-non-finite-many": "non-finite values of many envs",
+    "env-stalled-many": "many stalled envs",
+    "factor-off": "failed factors",
+    "gpu-fault": "GPU fault",
+    "gpu-lost": "GPU loss",
+    "gradient-spikes": "gradient spikes",
+    "host-memory": "short host memory",
+    "kl-spike": "KL spike",
+    "learning-rate-zero": "zero learning rate",
+    "non-finite": "non-finite values",
+    "oom-forecast": "memory about to run out",
+    "policy-frozen": "frozen policy",
+    "producer-gone": "lost producers",
+    "queue-starved": "starved queue",
+    "rank-diverged": "diverged numbers",
+    "reward-collapse": "reward collapse",
+    "steps-too-large": "too large steps",
+    "training-stalled": "stalled training",
+    "weights-slow": "slow weights",
+    "zero-gradients": "zero gradients",
+})  # fmt: skip
+"""By code a finding in a few words, where those of the code do not read as a noun, or imply the row."""
 
 
 def findings_view(state: RunState, judged: Judged) -> tuple[Finding, ...]:
@@ -148,14 +181,15 @@ def _open_for(finding: Finding) -> str:
 
 
 def _named(state: RunState, finding: Finding) -> str:
-    """A finding in a few words: a compound by its name, all else as a cause."""
+    """A finding in a few words: a row and an env as a cause, all else by a phrase for its code."""
     subject = finding.subject
     if finding.code.startswith("policy-") and subject.id is not None:
         return _policy_cause(state, subject.id)
     if subject.scope == "env":
         return f"env {subject.id} {finding.message}"
-    name = finding.code.replace("-", " ")
-    if subject.id is None:
+    phrase = PHRASES.get(finding.code)
+    name = finding.code.replace("-", " ") if phrase is None else phrase
+    if subject.id is None or (subject.scope == "policy" and phrase is not None):
         return name
     row = find(subject.id, Scope.POLICY) if subject.scope == "policy" else None
     return f"{name} on {subject.id}" if row is None else f"{name} of {row.label}"
@@ -209,9 +243,9 @@ def _policy_cause(state: RunState, short: str) -> str:
 
 
 def _unjudged(state: RunState) -> str | None:
-    """What to send, where updates brought nothing that says how the policy is; `None` where it is judged.
+    """What to send, where no value of the updates can be judged; `None` where one can.
 
-    Returns that envs or episodes report, and every row with limits, say something.
+    Returns of envs or episodes can be judged, and so can every row with limits.
     """
     if state.updates < FEW_UPDATES or state.envs.episodes[: state.envs.n].any():
         return None
@@ -219,9 +253,9 @@ def _unjudged(state: RunState) -> str | None:
     if any(row is not None and (row is RETURN or state.limits(row) != NO_LIMITS) for _, row in rows):
         return None
     names = sorted(name.removeprefix(CUSTOM_PREFIX) if row is None else row.short for name, row in rows)
-    told = ", ".join(safe(name) for name in names[:NAMED])
+    listed = ", ".join(safe(name) for name in names[:NAMED])
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    received = f"; received only {told}{more}" if names else ""
+    received = f"; received only {listed}{more}" if names else ""
     return f"nothing to judge yet: send return_ and kl_divergence, or what your library calls them{received}"
 
 

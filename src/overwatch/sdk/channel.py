@@ -50,7 +50,7 @@ MAX_NAME: Final = 128
 MAX_SAID: Final = 64
 EXIT_S: Final = 2.0
 FORKED: Final = "forked"
-"""Why what a forked child emits on its parent's run is not sent."""
+"""Reason for dropping what a forked child emits on its parent's run."""
 
 P = ParamSpec("P")
 C = TypeVar("C", bound="Channel")
@@ -128,10 +128,10 @@ class Channel:
         self._closing = threading.Lock()
         self._owner = os.getpid()
         self._missed = 0
-        """Calls in a forked child, which has no way out."""
+        """Calls in a forked child, which cannot send."""
         self._presumed = COMPLETED
         self._handled = id(sys.exc_info()[1])
-        """What was being handled when the run began is not how it ends."""
+        """Id of the exception that was being handled when the run began: it is not how the run ends."""
         if link is not None:
             exits.watch(_close_worker)
             self._cells = exits.Cells(link.uses)
@@ -282,8 +282,8 @@ class Channel:
         self._custom.add(full)
         close = difflib.get_close_matches(name.rpartition("/")[2], _TYPED, n=1, cutoff=0.8)
         if close and not name.startswith(CUSTOM_PREFIX):
-            said = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
-            self._say(f"close name {name}", said)
+            hint = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
+            self._say(f"close name {name}", hint)
         return full
 
     def _refuse(self, name: str, error: RefusedError) -> None:
@@ -303,7 +303,7 @@ class Channel:
     def close(
         self, timeout: float = EXIT_S, *, outcome: str | None = None, reason: str | None = None
     ) -> Report:
-        """End the run: deliver what there is within `timeout` seconds; what became of it.
+        """End the run: deliver what there is within `timeout` seconds, and report what became of it.
 
         `outcome` is `completed`, `failed` or `interrupted`. Without one the exception that is being handled
         decides, as it does where it leaves a `with run:`. A second call returns the first report.
@@ -312,11 +312,11 @@ class Channel:
         return self._close(timeout, ending if reason is None else Ending(ending.outcome, reason))
 
     def note_error(self, error: BaseException | None) -> None:
-        """An exception left a part of the loop, which may go on: it is the end unless `None` follows."""
+        """Note the exception that left a part of the loop: it ends the run unless a later call has `None`."""
         self._presumed = of_error(error)
 
     def _ending(self) -> Ending:
-        """How the run ends here: as an `except` or `finally` around this shows, else as was noted."""
+        """How the run ends here: by the exception that is being handled, else by the noted one."""
         error = sys.exc_info()[1]
         return self._presumed if error is None or id(error) == self._handled else of_error(error)
 
@@ -396,7 +396,7 @@ class Channel:
             link.abandon(self._miss)
 
     def _leave(self, way_out: Ending) -> None:
-        """The process ends, this way."""
+        """The process ends with this outcome."""
         presumed = way_out if self._presumed == COMPLETED else self._presumed
         self._close(EXIT_S, self._cells.ending or presumed, at_exit=True)
 

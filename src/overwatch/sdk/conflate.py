@@ -100,14 +100,14 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
     first: int | None = None
     """Number of the first."""
     updates: int | None = None
-    """Where they are not `n`."""
+    """How many updates these calls are; `None` where that is `n`."""
     values: dict[str, Series]
 
     def events(self) -> Iterator[Measured | NonFiniteSeen]:
         """As the tower takes them: one measurement for each set of names that came equally often.
 
         The first counts all updates, the others none. The last value of each name is in a measurement, also
-        when it is not finite; those before it that were not finite and had to be are told one fact a name.
+        when it is not finite. Earlier ones that had to be finite and were not are one fact for each name.
         """
         count = Count(self.n if self.updates is None else self.updates, self.first, self.index)
         for n in sorted({series.n for series in self.values.values()}, reverse=True) or [self.n]:

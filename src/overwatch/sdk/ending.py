@@ -67,7 +67,7 @@ def of_exit(code: object) -> Ending:
         return of_status(code % _STATUSES)
     try:
         return Ending("failed", str(code))
-    except Exception:  # noqa: BLE001 the code is a stranger's object
+    except Exception:  # noqa: BLE001 the code is any object, whose own code may raise anything
         return of_status(1)
 
 
@@ -150,10 +150,10 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
 
 
 def _text_of(error: BaseException) -> str:
-    """Type and message; what a stranger's exception does when it is asked for text harms nobody."""
+    """Type and message; an exception whose own `__str__` raises has only its type."""
     name = type(error).__name__
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001 a stranger's `__str__`
+    except Exception:  # noqa: BLE001 the exception's own code may raise anything
         message = ""
     return f"{name}: {message}" if message else name

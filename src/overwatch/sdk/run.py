@@ -225,10 +225,10 @@ class Run(Facts):
     def phase(self, name: str, *, update: int | None = None) -> Iterator[None]:
         """Measure a phase of the training loop: `with run.phase("rollout"): ...`, or `@run.phase("update")`.
 
-        Names that diagnosis understands are in `overwatch.catalog.phases.Phase`; any other is shown too. It
-        belongs to the newest update that was told, or to `update`: an actor says that of its weights. A phase
-        that is no step of the loop (an evaluation, a checkpoint, any name of your own) is announced when it
-        begins, so that it is no stall.
+        Names that diagnosis understands are in `overwatch.catalog.phases.Phase`; any other is shown too. A
+        phase belongs to the newest update that was reported, or to `update`: an actor gives that of its
+        weights. One that is no step of the loop (an evaluation, a checkpoint, any name of your own) is
+        announced at its beginning, so that it is no stall.
         """
         began = time.perf_counter()
         self._phase_began(name, began)

@@ -156,7 +156,7 @@ def length(values: object) -> int | None:
         if isinstance(values, str | bytes) or not isinstance(values, Sequence):
             return None
         return len(values)
-    except Exception:  # noqa: BLE001 a value's own code may raise anything; whoever reads it says what
+    except Exception:  # noqa: BLE001 a value's own code may raise anything; reading it gives the error
         return None
 
 

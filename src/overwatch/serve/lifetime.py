@@ -1,8 +1,8 @@
 """How long what a run told stays on the page: by the run's life, not by the time since a value came.
 
-Rules: all of a run is there while it lives, whatever the time between two updates; of one that ended its end,
-its counters and the findings that stood then stay for the expiration, so that a scrape sees them and no alert
-stays for ever; of one that is lost or silent its state and its moments stay until it speaks again, an
+Rules: all of a run is there while it lives, whatever the time between two updates. Of a run that ended, its
+end, its counters and the findings that stood then stay for the expiration: a scrape sees them, and no alert
+stays for ever. Of a run that is lost or silent, its state and its moments stay until it emits again, an
 operator acknowledges that, or the retention is over. Pure.
 """
 
@@ -12,8 +12,8 @@ from typing import Final
 
 from overwatch.snapshot import Snapshot
 
-NO_WORD: Final = ("run-lost", "run-silent")
-"""Findings about a run that no end record came of."""
+NO_END: Final = ("run-lost", "run-silent")
+"""Findings about a run that sent no end record."""
 
 
 class Part(Enum):
@@ -49,7 +49,7 @@ def part_of(snapshot: Snapshot, lifetimes: Lifetimes) -> Part:
         case "ended":
             return Part.END if age_s < lifetimes.expiration_s else Part.NONE
         case "lost" | "silent":
-            seen = any(one.code in NO_WORD and one.acknowledged for one in snapshot.findings)
+            seen = any(one.code in NO_END and one.acknowledged for one in snapshot.findings)
             return Part.STATE if age_s < lifetimes.lost_retention_s and not seen else Part.NONE
         case _:
             return Part.ALL

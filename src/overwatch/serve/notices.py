@@ -1,9 +1,9 @@
 """From frames to messages for people: one when a finding starts, one when it ends or its run does.
 
-Rules: what is told follows from what stands and what was told, so that after a flood, an outage or a restart
-the readers know what is true then. A run's end clears nothing: what was open then is reported as that, never
-as ended. A flood is capped: what comes on top waits, the most severe first. What is over before it could be
-told is counted and never told; an end is told of all that was told to have started, and of nothing else.
+Rules: what is sent follows from what stands and what was sent, so that after a flood, an outage or a restart
+the readers know what is true then. A run's end clears nothing: what was open then is sent as `open_at_end`,
+never as ended. A flood is capped: what is beyond the cap waits, the most severe first. What is over before it
+could be sent is counted and never sent; an end is sent for each start that was sent, and for nothing else.
 Pure: the frame's tick is the only clock. Must not know how messages travel.
 """
 

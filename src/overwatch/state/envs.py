@@ -178,14 +178,14 @@ class Envs(msgspec.Struct, kw_only=True):
             self.newborn = not self.born_at[: self.n].all()
             self.silences.begin(rows, new, at)
         self.seen_at[rows] = np.maximum(self.seen_at[rows], at)
-        self.silences.spoke(rows, at, self.crashed_at[rows] > 0 if self.crashes else None)
+        self.silences.reported(rows, at, self.crashed_at[rows] > 0 if self.crashes else None)
 
     def touch_one(self, row: int, at: int) -> None:
         """As `touch`, of one env: arrays of one row cost a fact more than all the rest of it."""
         if self.newborn:
             self.touch(slice(row, row + 1), at)
         self.seen_at[row] = max(self.seen_at.item(row), at)
-        self.silences.spoke_one(row, at)
+        self.silences.reported_one(row, at)
 
     def report(self, rows: Rows, at: int) -> None:
         """These envs gave numbers at `at`; a crashed env that does lives again."""

@@ -1,4 +1,4 @@
-"""How long each env is usually quiet: its own rhythm, on a clock that runs while the fleet speaks.
+"""How long each env is usually quiet: its own rhythm, on a clock that runs while the fleet reports.
 
 Rules: a pause that all envs share (a learning phase, an evaluation) counts for one usual interval; facts
 end a silence and teach no rhythm, since they come when they like. Must not know when a silence is too long.
@@ -30,13 +30,13 @@ class Silences(msgspec.Struct, kw_only=True):
     """The silences of all envs; arrays have capacity C rows, all times are of the fleet's clock."""
 
     clock_ns: int = 0
-    """Nanoseconds in which the fleet spoke."""
+    """Nanoseconds in which the fleet reported."""
     at: int = 0
     """Producer's time up to which the clock has run; 0 before the first record."""
     intervals: Ring[float] = msgspec.field(default_factory=lambda: Ring(INTERVALS))
-    """From each of the newest seconds in which any env spoke to the next such second."""
+    """Seconds from each of the newest seconds in which any env reported to the next such second."""
     last_ns: Ints = msgspec.field(default_factory=lambda: ints(0))
-    """When each env spoke last."""
+    """When each env last reported."""
     mean_s: Floats = msgspec.field(default_factory=lambda: floats(0))
     """Its mean gap, the newest ones foremost."""
     longest_s: Floats = msgspec.field(default_factory=lambda: floats(0))
@@ -54,7 +54,7 @@ class Silences(msgspec.Struct, kw_only=True):
         yield from ((array, 0) for array in (self.last_ns, self.mean_s, self.longest_s, self.gaps))
 
     def advance(self, at: int) -> None:
-        """Some env spoke at `at`."""
+        """Run the clock to `at`, when some env reported."""
         if at <= self.at:
             return
         passed_ns, seconds = min(at - self.at, LONGEST_NS), at // SECOND_NS - self.at // SECOND_NS
@@ -67,12 +67,12 @@ class Silences(msgspec.Struct, kw_only=True):
         self.at = at
 
     def begin(self, rows: Rows, new: npt.NDArray[np.bool_], at: int) -> None:
-        """Those of these envs that are `new` speak for the first time at `at`."""
+        """Begin the silences of those of these envs that are `new`, at `at`."""
         self.advance(at)
         self.last_ns[rows] = np.where(new, self.clock_ns, self.last_ns[rows])
 
-    def spoke(self, rows: Rows, at: int, down: npt.NDArray[np.bool_] | None = None) -> None:
-        """These envs spoke at `at`; what those that are `down` had been silent for is no rhythm."""
+    def reported(self, rows: Rows, at: int, down: npt.NDArray[np.bool_] | None = None) -> None:
+        """These envs reported at `at`; a silence of those that were `down` is not learned as a gap."""
         self.advance(at)
         gap_ns = self.clock_ns - self.last_ns[rows]
         learns = gap_ns > 0 if down is None else (gap_ns > 0) & ~down
@@ -87,7 +87,7 @@ class Silences(msgspec.Struct, kw_only=True):
         self.mean_s[rows] += (gap_s - self.mean_s[rows]) / np.minimum(gaps, MEAN_OF)
         self.longest_s[rows] = np.maximum(gap_s, self.longest_s[rows] * FORGETS)
 
-    def spoke_one(self, row: int, at: int) -> None:
+    def reported_one(self, row: int, at: int) -> None:
         """A fact about one env came at `at`."""
         self.advance(at)
         self.last_ns[row] = self.clock_ns

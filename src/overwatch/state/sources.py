@@ -73,7 +73,7 @@ class Source(msgspec.Struct, kw_only=True):
     dropped: int | None = None
     """Records its own side dropped, as it last said."""
     promised: bool = False
-    """Whether it ends with a record: Overwatch's SDK does, and whoever sent a start or an end."""
+    """Whether it ends with a record: Overwatch's SDK does, and any producer that sent a start or an end."""
     longest_s: float = 0.0
     """Its longest pause so far, in whole seconds; an outage is none."""
     ending: RunFinished | None = None

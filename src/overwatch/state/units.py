@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 def settle_unit(state: RunState, event: Measured) -> Measured:
     """The measurement as it is folded; one entropy beyond 0 to 1 decides that all of its run are in nats."""
-    told = event.values.get(ENTROPY.name)
-    if told is None or not len(told):
+    sent = event.values.get(ENTROPY.name)
+    if sent is None or not len(sent):
         return event
     if not state.entropy_in_nats:
         many = event.conflated
         ends = () if many is None else (many.low.get(ENTROPY.name), many.high.get(ENTROPY.name))
-        values = [told.first(), *(end.first() for end in ends if end is not None and len(end))]
+        values = [sent.first(), *(end.first() for end in ends if end is not None and len(end))]
         # What is not finite is beyond no end.
         if not any(value < LEAST_SHARE or value > MOST_SHARE for value in values if value - value == 0):
             return event
@@ -52,7 +52,7 @@ def _renamed(event: Measured) -> Measured:
 
 
 def _moved(by_name: Mapping[str, T]) -> dict[str, T]:
-    """The same, with entropy as nats; what was told in nats by its own name stays."""
+    """The same, with entropy as nats; what was sent as `entropy_nats` stays."""
     rest = {name: value for name, value in by_name.items() if name != ENTROPY.name}
     return rest if ENTROPY.name not in by_name else {ENTROPY_NATS.name: by_name[ENTROPY.name]} | rest
 

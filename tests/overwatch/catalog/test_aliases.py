@@ -156,7 +156,7 @@ def test_what_the_catalogue_shows_is_what_an_update_lands_on() -> None:
     ],
 )
 def test_what_libraries_and_people_write_is_known(short: str, words: str) -> None:
-    """Words that stand for one row, whoever writes them."""
+    """Words that stand for one row, in every library."""
     for word in words.split():
         row = find(word, Scope.POLICY)
         assert row is not None, word

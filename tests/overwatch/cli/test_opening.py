@@ -1,4 +1,4 @@
-"""What commands on whole recordings share: how much is done is shown to a person, and to nobody else."""
+"""What commands on whole recordings share: how much is done is shown on a terminal only."""
 
 import re
 import sys

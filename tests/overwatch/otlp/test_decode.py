@@ -158,7 +158,7 @@ def test_a_record_without_a_run_or_a_name_is_counted_not_folded() -> None:
 
 
 def test_a_record_without_any_time_takes_the_receive_stamp() -> None:
-    """The time observed goes first; neither is left for whoever has the stamp."""
+    """The time observed goes first; without either the caller's receive stamp is taken."""
     message = logs(rl__run__id="r")
     first_log(message).ClearField("time_unix_nano")
     decoded = decode_logs(message)

@@ -1,4 +1,4 @@
-"""What a point of somebody else's metrics is about: a whole, or a part that no row asks for."""
+"""What a point of a foreign producer's metrics is about: a whole, or a part that no row asks for."""
 
 import pytest
 

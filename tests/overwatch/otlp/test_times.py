@@ -1,4 +1,4 @@
-"""Times that cannot be are rejected, items without one take the receive stamp: whoever reads them."""
+"""Times that cannot be are rejected, items without one take the receive stamp: one rule for all readers."""
 
 from collections.abc import Callable
 
@@ -90,7 +90,7 @@ def test_a_time_before_2000_or_after_2099_cannot_be(at: int) -> None:
 
 @pytest.mark.parametrize("at", [EARLIEST, LATEST, START_NS])
 def test_a_time_that_can_be_is_taken(at: int) -> None:
-    """Also of a clock that is wrong by years, of which a finding tells."""
+    """Also of a clock that is wrong by years, which a finding reports."""
     assert checked_time("kl", at) == at
 
 

@@ -1,4 +1,4 @@
-"""What names no run, and what identifies by a number: one rule, whoever reads it."""
+"""What names no run, and what identifies by a number: one rule for all readers."""
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -174,7 +174,7 @@ def test_a_run_that_is_named_is_not_of_its_service() -> None:
 def test_without_any_name_a_trainers_items_are_rejected_with_the_reason(
     signal: Signal, body: bytes, rejected: int
 ) -> None:
-    """Anything else is counted, as it may be nobody's business here."""
+    """Anything else is counted, as it may be meant for no run."""
     decoded = decode(signal, body)
 
     assert [problem.reason for problem in decoded.problems] == ["no_run"] * rejected

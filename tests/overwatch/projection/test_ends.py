@@ -1,10 +1,15 @@
 """The verdict of a run that is over, or silent: how it ended, and what stood then."""
 
+import math
+
 import pytest
 
+from overwatch.catalog.runbooks import RUNBOOKS
 from overwatch.diagnose import Assessment, assess
+from overwatch.diagnose.outliving import OF_THE_LINE
 from overwatch.events import Event, FindingAcknowledged, Origin, Record, RunFinished
 from overwatch.projection import project
+from overwatch.projection.verdict import PHRASES
 from overwatch.snapshot import Snapshot, View
 from overwatch.state import apply, new_run
 from tests import fakes
@@ -75,6 +80,30 @@ def test_how_it_ended_and_what_stood(end: RunFinished, well: tuple[str, str], si
     assert bad.verdict.counts["critical"] == len([f for f in bad.findings if f.severity == "critical"])
     assert {(finding.cleared_at, finding.ended_at) for finding in bad.findings} == {(None, end.at / 1e9)}
     assert bad.run.outcome == end.outcome
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"kl_divergence": math.nan}, "non-finite values"),
+        ({"learning_rate": 0.0}, "zero learning rate"),
+        ({"grad_norm": 0.0}, "zero gradients"),
+    ],
+)
+def test_what_stood_is_named_by_a_phrase(values: dict[str, float], name: str) -> None:
+    """A code alone does not read as a noun, and a phrase that implies its row does not repeat it."""
+    started = {"learning_rate": 0.001, "grad_norm": 0.5}
+    events = [
+        fakes.policy(START_NS + n * SECOND, index=n + 1, **WELL | started | (values if n >= 40 else {}))
+        for n in range(60)
+    ]
+
+    assert f"; ended in {name} (open " in _shown([*events, _end("completed")]).verdict.text
+
+
+def test_each_phrase_is_of_a_finding_that_outlives_a_run() -> None:
+    """What is true only of telemetry that comes never stands at an end."""
+    assert PHRASES.keys() <= RUNBOOKS.keys() - OF_THE_LINE
 
 
 def test_a_run_that_was_lost_by_silence_ended_in_what_stood() -> None:

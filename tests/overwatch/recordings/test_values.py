@@ -98,7 +98,7 @@ def test_an_array_of_any_length_is_read_value_by_value(monkeypatch: pytest.Monke
 
 
 def test_the_end_of_a_file_may_cut_a_value_off() -> None:
-    """Which the value tells."""
+    """A value that is cut off is the last one, and is marked so."""
     data = b'[{"a":1},{"a":'
     *_, last = values(lambda offset, length: data[offset : offset + length], 0)
 

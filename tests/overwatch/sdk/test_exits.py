@@ -104,7 +104,7 @@ def test_every_way_out_has_one_truth(sink: Sink, tmp_path: Path, way: str, *, is
 def test_a_process_that_goes_without_a_word_is_seen_by_its_exporter(
     sink: Sink, tmp_path: Path, way: str, status: int, ending: tuple[str, str | None]
 ) -> None:
-    """One end record, from whoever outlives it: with its status or its signal."""
+    """One end record, from the process that outlives it: with its status or its signal."""
     program = tmp_path / "out.txt"
     with program.open("w") as out:
         (tmp_path / "program.py").write_text(f"ENDPOINT = {sink.endpoint!r}\n{HEAD}{way}")
@@ -238,6 +238,6 @@ FAILED = ("failed", "ValueError: NaN in the loss")
 def test_the_last_cell_that_used_the_run_decides(
     sink: Sink, tmp_path: Path, cells: list[str], ending: tuple[str, str | None]
 ) -> None:
-    """An exception ends a cell and not the kernel, whose end says nothing of the training."""
+    """An exception ends a cell and not the kernel, whose end is no end of the training."""
     run_program(sink, "".join(f"cell({cell!r})\n" for cell in cells), tmp_path, head=NOTEBOOK)
     assert endings(sink) == [ending]

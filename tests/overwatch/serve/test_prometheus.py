@@ -415,7 +415,7 @@ def test_a_killed_run_is_lost_on_the_page_at_once() -> None:
 
 
 def test_a_silent_run_keeps_its_state_for_its_alert() -> None:
-    """Of a producer that promised no end: a state of its own, until it speaks, is seen, or is too old."""
+    """Of a producer that promised no end: the state stays until it emits, is acknowledged, or is too old."""
     limits = PageLimits(lifetimes=Lifetimes(lost_retention_s=400))
     frames = Frames()
     frames.tell("run-1", [fakes.policy(frames.now, 1, kl_divergence=0.01)], ours=False)

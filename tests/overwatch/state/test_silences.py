@@ -19,7 +19,7 @@ def test_a_hole_in_which_none_reports_counts_for_one_usual_interval() -> None:
     """A pause of a minute between reports of every second."""
     silences = _silences()
     for second in (2, 3, 4, 64, 65):
-        silences.spoke(ALL, second * SECOND)
+        silences.reported(ALL, second * SECOND)
 
     assert silences.clock_ns == 5 * SECOND
     assert silences.longest_s.tolist() == [1.0, 1.0]
@@ -30,11 +30,11 @@ def test_each_env_has_gaps_of_its_own() -> None:
     """One reports each second, the other each third; a fact ends a silence and is no gap."""
     silences = _silences()
     for second in range(2, 32):
-        silences.spoke(slice(0, 1), second * SECOND)
+        silences.reported(slice(0, 1), second * SECOND)
         if second % 3 == 1:
-            silences.spoke(slice(1, 2), second * SECOND)
+            silences.reported(slice(1, 2), second * SECOND)
     silences.advance(33 * SECOND)
-    silences.spoke_one(1, 33 * SECOND)
+    silences.reported_one(1, 33 * SECOND)
 
     assert silences.mean_s.round(6).tolist() == [1.0, 3.0]
     assert silences.gaps.tolist() == [30, 10]
@@ -45,11 +45,11 @@ def test_a_long_gap_fades() -> None:
     """An accident is half forgotten after seven hundred gaps, and no sooner."""
     silences = _silences()
     for second in range(2, 42):
-        silences.spoke(slice(0, 1), second * SECOND)
-    silences.spoke(ALL, 41 * SECOND)
+        silences.reported(slice(0, 1), second * SECOND)
+    silences.reported(ALL, 41 * SECOND)
     long_s = float(silences.longest_s[1])
     for second in range(42, 42 + 710):
-        silences.spoke(ALL, second * SECOND)
+        silences.reported(ALL, second * SECOND)
 
     assert long_s == 40.0
     assert 0.45 * long_s < silences.longest_s[1] < 0.55 * long_s
@@ -58,7 +58,7 @@ def test_a_long_gap_fades() -> None:
 def test_clocks_that_jump_are_no_silence() -> None:
     """A record from the far future counts for a day at most, one from the past for nothing."""
     silences = _silences()
-    silences.spoke(ALL, 1 << 62)
-    silences.spoke(ALL, 5)
+    silences.reported(ALL, 1 << 62)
+    silences.reported(ALL, 5)
 
     assert silences.clock_ns == LONGEST_NS

@@ -70,9 +70,9 @@ def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
 
 
 def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
-    """Other envs speak, this one does not, for longer than its own rhythm allows."""
+    """Other envs report, this one does not, for longer than its own rhythm allows."""
     envs, silences = fleet.state.envs, fleet.state.envs.silences
-    # Nobody has been quiet for longer than who was when this second began.
+    # No env has been quiet for longer than the quietest one when this second began.
     if not fleet.n or (silences.clock_ns - fleet.usual.oldest_ns) / 1e9 < limits.silent_s:
         return None
     quiet_s = fleet.quiet_s

@@ -78,7 +78,7 @@ class Farewell(ABC):
     def wait(self, timeout_s: float) -> float | None:
         """Wait so long; when to be done (monotonic seconds), `None` while the trainer goes on."""
 
-    def end(self, known: RunFinished | None) -> RunFinished | None:  # noqa: ARG002 for those who can see more
+    def end(self, known: RunFinished | None) -> RunFinished | None:  # noqa: ARG002 for subclasses that know more
         """The end that the trainer did not send, or a better one than it knew.
 
         Where it is an exit this waits for the end of the process.

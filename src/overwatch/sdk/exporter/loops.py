@@ -2,7 +2,7 @@
 
 Rules: a turn begins with an update and ends with the next one, whose number its spans bear; which trace it is
 follows from the first of them, so that every process knows it at once. Its own span, `rl.loop`, is emitted
-once by the trainer's first rank, when the turn is over and at the end. A phase of which nobody knows the turn
+once by the trainer's first rank, when the turn is over and at the end. A phase whose turn is not known
 is a trace of its own. One thread at a time. Must not know how spans are sent.
 """
 
@@ -137,7 +137,7 @@ class Loops:
         return set_span_in_context(NonRecordingSpan(above), Context())
 
     def finish(self, update: int | None = None) -> None:
-        """Tell the turn that is over, if there is one, and the number of the update that it led to."""
+        """Emit the turn that is over, if there is one, with the number of the update that it led to."""
         turn, self._turn = self._turn, None
         if turn is None:
             return

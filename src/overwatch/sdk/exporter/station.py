@@ -184,7 +184,7 @@ class Station:
             self._logger.emit(record)
 
     def _report(self, count: Count) -> None:
-        """Tell the turns of the loop of updates."""
+        """Report updates to the turns of the loop."""
         self._instruments.loops.reported(count)
         self._newest = count.last
 

@@ -101,10 +101,10 @@ def _count(groups: Sequence[Group], view: memoryview) -> Count:
     import numpy as np
 
     order = np.argsort(np.concatenate([group.places for group in groups]))
-    said = np.concatenate([_indices(group, view) for group in groups])[order]
-    again = (said[1:] == said[:-1]).all(axis=1) & (said[1:, 0] != NO_INDEX)
-    first, last = (index_in(said[place].tobytes()) for place in (0, -1))
-    return Count(len(said) - int(np.count_nonzero(again)), first, last)
+    indices = np.concatenate([_indices(group, view) for group in groups])[order]
+    again = (indices[1:] == indices[:-1]).all(axis=1) & (indices[1:, 0] != NO_INDEX)
+    first, last = (index_in(indices[place].tobytes()) for place in (0, -1))
+    return Count(len(indices) - int(np.count_nonzero(again)), first, last)
 
 
 def _indices(group: Group, view: memoryview) -> "np.ndarray":

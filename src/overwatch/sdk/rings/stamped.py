@@ -92,12 +92,12 @@ def index_bytes(index: int | None) -> bytes:
     return _encode(index).ljust(NUMBER, b"\0")
 
 
-def index_in(told: bytes) -> int | None:
-    """The index that bytes begin with; `None` also for one of more than 64 bits, so that no more is lost."""
-    if told[0] == NO_INDEX:
+def index_in(data: bytes) -> int | None:
+    """The index that bytes begin with; `None` also for one of more than 64 bits, to lose only the index."""
+    if data[0] == NO_INDEX:
         return None
     try:
-        found = _index(told[: covered(told[0])])
+        found = _index(data[: covered(data[0])])
     except msgspec.MsgspecError:
         return None
     return found if found < 1 << 63 else None
