@@ -27,6 +27,12 @@ def folded(run_id: str) -> bytes:
     return fold.dump()
 
 
+def taken(position: int) -> Checkpoint:
+    """A checkpoint at a position, which knows a run of that name."""
+    fold = folded(f"run-{position}")
+    return Checkpoint(tick=position * FAST_NS, position=position, batches=1, ticks=1, fold=fold)
+
+
 def write(path: Path, *positions: int) -> None:
     """One life that keeps checkpoints at these positions, each knowing a run of that name."""
     folder = Folder(path)
@@ -34,8 +40,7 @@ def write(path: Path, *positions: int) -> None:
     checkpoints.load()
     checkpoints.start()
     for position in positions:
-        taken = Checkpoint(tick=position * FAST_NS, position=position, fold=folded(f"run-{position}"))
-        checkpoints._write(taken)
+        checkpoints._write(taken(position))
     checkpoints.stop()
     folder.close()
 
@@ -99,7 +104,7 @@ def test_a_disk_that_refuses_leaves_both_as_they_were(tmp_path: Path) -> None:
         health = Health()
         checkpoints = Checkpoints(folder, health)
         checkpoints.load()
-        checkpoints._write(Checkpoint(tick=9 * FAST_NS, position=9, fold=folded("run-9")))
+        checkpoints._write(taken(9))
         folder.close()
         found = read(tmp_path / "j")
         assert found is not None
