@@ -75,7 +75,7 @@ class Checkpoints:
         """The newest checkpoint that can be used and the position after it, or `None`."""
         self._found = sorted(
             ((turn, kept) for turn in range(len(NAMES)) if (kept := self._read(NAMES[turn])) is not None),
-            key=lambda found: found[1].position,
+            key=lambda found: (found[1].position, found[1].tick),
             reverse=True,
         )
         for turn, kept in self._found:

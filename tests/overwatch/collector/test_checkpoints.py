@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -62,6 +63,17 @@ def test_the_newest_one_is_gone_on_from(tmp_path: Path) -> None:
     assert read(tmp_path / "j") == ("run-9", 9 * FAST_NS, 9)
     write(tmp_path / "j", 11)
     assert read(tmp_path / "j") == ("run-11", 11 * FAST_NS, 11)
+
+
+def test_of_two_at_one_position_the_later_tick_is_gone_on_from(tmp_path: Path) -> None:
+    """Nothing came between them, and the ticks between are folded all the same, whichever file has which."""
+    for ticks in ((5, 9), (5, 6, 9)):
+        folder = Folder(tmp_path / f"{len(ticks)}")
+        checkpoints = Checkpoints(folder, Health())
+        for tick in ticks:
+            checkpoints._write(replace(taken(5), tick=tick * FAST_NS))
+        folder.close()
+        assert read(tmp_path / f"{len(ticks)}") == ("run-5", 9 * FAST_NS, 5)
 
 
 @pytest.mark.parametrize("harm", ["empty", "cut", "flip", "layout", "version", "fold", "link"])
