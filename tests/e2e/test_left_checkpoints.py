@@ -1,4 +1,4 @@
-"""Checkpoints that a collector process leaves are what a replay comes to by itself: restarts, kills, rotation."""
+"""What a collector process leaves is what a replay comes to by itself: kills, restarts, rotation, thinning."""
 
 import os
 import shutil
@@ -114,7 +114,9 @@ def acknowledge(endpoints: Endpoints, run_id: str) -> None:
     view = endpoints.view.replace("ws", "http", 1)
     url = f"{view}/api/v1/findings/{quote(finding.id, safe='')}/ack?run={run_id}"
     tokens = endpoints.tokens
-    headers = {} if tokens is None or tokens.control is None else {"authorization": f"Bearer {tokens.control}"}
+    headers = (
+        {} if tokens is None or tokens.control is None else {"authorization": f"Bearer {tokens.control}"}
+    )
     assert http(url, b"", "POST", **headers).status == 200
 
 
@@ -174,7 +176,7 @@ def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_collector_left_is_what_a_replay_comes_to(tmp_path: Path) -> None:
-    """Each is the fold of a straight replay, all are used, and a seek costs by the distance to the nearest."""
+    """Each is the fold of a straight replay; a seek costs by the distance to the nearest of them."""
     lives(tmp_path, *WHOLE)
     recorded, plain = tmp_path / "otlp", tmp_path / "plain"
     shutil.copytree(recorded, plain)
