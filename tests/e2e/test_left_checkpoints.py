@@ -1,4 +1,4 @@
-"""What a collector process leaves is what a replay comes to by itself: kills, restarts, rotation, thinning."""
+"""What a collector process leaves is what a replay comes to by itself: kills, restarts, rotation, age."""
 
 import os
 import shutil
