@@ -49,6 +49,10 @@ class Checkpoint:
     """The last tick in the fold, Unix nanoseconds."""
     position: int
     """Sequence of the first batch that is not in the fold."""
+    batches: int
+    """How many are in the fold..."""
+    ticks: int
+    """...and how many ticks it took, since it began empty."""
     fold: bytes
     """As of `Fold.dump`."""
 
@@ -227,7 +231,12 @@ class Aggregator:
             if self.checkpoint_errors == 1:
                 _log.exception("the fold cannot be written; a restart folds the journal again instead")
             return
-        self._checkpoints.keep(Checkpoint(tick=self._taken, position=position, fold=data))
+        tower = self._fold.tower
+        self._checkpoints.keep(
+            Checkpoint(
+                tick=self._taken, position=position, batches=tower.batches, ticks=tower.ticks, fold=data
+            )
+        )
 
     def _take_tick(self) -> None:
         """The border of the thread: an error of ours takes one tick."""

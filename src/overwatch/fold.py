@@ -225,6 +225,7 @@ class Fold:
         is over again is not missed because a spool drains fast.
         """
         self._taken = tick, hushed
+        self.tower.ticks += 1
         every = -(-len(batches) // LOOKS)
         for place, batch in enumerate(batches):
             if place and place % every == 0:

@@ -6,7 +6,10 @@ import msgspec
 class TowerStats(msgspec.Struct, kw_only=True):
     """What the fold did with everything it was given."""
 
+    ticks: int = 0
+    """Taken since the fold began empty."""
     batches: int = 0
+    """Folded since then, start records among them."""
     records: int = 0
     problems: int = 0
     """Malformed or unfoldable records, quarantined."""

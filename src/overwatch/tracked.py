@@ -54,7 +54,11 @@ class Tracked(msgspec.Struct):
     @property
     def is_over(self) -> bool:
         """Whether nothing more is expected of it, or nothing for long."""
-        return self.judged is not None and self.judged.link.state in _OVER
+        if self.judged is not None:
+            return self.judged.link.state in _OVER
+        # That of a checkpoint is as over as it was when it was judged last.
+        judged_at = self.assessment.tick
+        return judged_at > 0 and judge_link(self.state, judged_at).state in _OVER
 
     def rests(self, tick: int) -> bool:
         """Whether its memory stays as it is at `tick`; only what a checkpoint holds decides that."""

@@ -89,6 +89,22 @@ def test_a_run_with_a_fault_gives_its_place_to_another(
     assert frame.tower.refused_runs == 0
 
 
+def test_a_run_that_is_over_gives_its_place_to_another_at_once_after_a_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fold that was loaded and has judged nothing yet takes the same runs as the one that was dumped."""
+    monkeypatch.setattr(folding, "MAX_RUNS", 2)
+    fold, tick = _two_runs()
+    fold.take(tick + FAST_NS, [_batch(tick + 1, [fakes.finished(tick)], first_seq=2)])
+    loaded = Fold.load(fold.dump())
+    third = Origin(run_id="run-3", epoch="e3", ours=True)
+    batch = _batch(tick + FAST_NS + 1, [fakes.policy(tick, index=1, entropy=0.5)], third)
+    frames = [one.advance(tick + 2 * FAST_NS, [batch], ()) for one in (fold, loaded)]
+
+    assert [{run for run, _ in frame.snapshots} for frame in frames] == [{"run-2", "run-3"}] * 2
+    assert frames[1].tower.refused_runs == 0
+
+
 def test_a_run_that_nobody_watches_is_shown_once_a_second() -> None:
     """The newest and those that are watched are shown at every tick; the others are there all the same."""
     fold, tick = _two_runs()

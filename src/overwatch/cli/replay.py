@@ -22,7 +22,7 @@ from overwatch.feeds.inputs import Input, open_input
 from overwatch.feeds.playing import player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.unshown import unshown
-from overwatch.fold import DEFAULT_VIEW, Frame
+from overwatch.fold import DEFAULT_VIEW
 from overwatch.otlp.grain import Grain
 from overwatch.recordings.notes import Notes
 from overwatch.snapshot import Snapshot
@@ -158,12 +158,8 @@ def _wanted(recording: Input, options: ReplayOptions) -> Iterator[Snapshot]:
     shown = None
     for offset in asked:
         frame = player.seek(player.first + offset)
-        snapshot = _of_run(frame, run_id)
+        # Not the frame's: a run that is not the newest is in it as it was up to a second before.
+        snapshot = player.look(run_id, DEFAULT_VIEW)
         if snapshot is not None and frame.tick != shown:
             yield snapshot
         shown = frame.tick
-
-
-def _of_run(frame: Frame, run_id: str | None) -> Snapshot | None:
-    wanted = frame.newest if run_id is None else run_id
-    return None if wanted is None else frame.snapshots.get((wanted, DEFAULT_VIEW))

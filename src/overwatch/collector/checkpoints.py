@@ -2,13 +2,15 @@
 
 Rules: two files, written in turn, each replaced as a whole, so that one that is damaged or half written
 leaves the one before it. What cannot be read, and what another version wrote, is passed over with a message:
-older is slower, never wrong. Writing happens in a thread of its own. Must not know what a fold holds.
+older is slower, never wrong. Some are left beside recordings too. Writing happens in a thread of its own.
+Must not know what a fold holds.
 """
 
 import logging
 import struct
 import threading
 import zlib
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -18,6 +20,7 @@ from overwatch.aggregator import Checkpoint, Resumed
 from overwatch.collector.health import Health
 from overwatch.fold import SLOW_NS, Fold
 from overwatch.journal import Cursor, DurableJournal, Folder
+from overwatch.recordings.checkpoints import Leaving
 
 EVERY_NS: Final = 30 * SLOW_NS
 """Time between two checkpoints."""
@@ -30,6 +33,7 @@ NAMES: Final = ("fold-0.checkpoint", "fold-1.checkpoint")
 _MAGIC: Final = b"\xf5OWk"
 _HEAD: Final = struct.Struct("<4sBI")
 _PART: Final = "checkpoints"
+_LEFT: Final = "checkpoints/recording"
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -61,6 +65,7 @@ class Checkpoints:
         """Position of the newest checkpoint on disk."""
         self._last_tick = 0
         self._last_bytes = 0
+        self._leaving: tuple[Leaving, ...] = ()
         self._waiting: Checkpoint | None = None
         self._stopping = False
         self._work = threading.Condition()
@@ -70,7 +75,7 @@ class Checkpoints:
         """The newest checkpoint that can be used and the position after it, or `None`."""
         self._found = sorted(
             ((turn, kept) for turn in range(len(NAMES)) if (kept := self._read(NAMES[turn])) is not None),
-            key=lambda found: found[1].position,
+            key=lambda found: (found[1].position, found[1].tick),
             reverse=True,
         )
         for turn, kept in self._found:
@@ -95,6 +100,10 @@ class Checkpoints:
         """Say which journal grows, and which cursor may let go of what two checkpoints have passed."""
         self._journal, self._cursor = journal, cursor
         self._last_bytes = journal.disk_bytes
+
+    def leave(self, leaving: Iterable[Leaving]) -> None:
+        """Leave some beside these recordings too."""
+        self._leaving = tuple(leaving)
 
     def start(self) -> None:
         """Begin to write."""
@@ -132,6 +141,16 @@ class Checkpoints:
             if checkpoint is None:
                 return
             self._write(checkpoint)
+            self._leave(checkpoint)
+
+    def _leave(self, checkpoint: Checkpoint) -> None:
+        """The border to the disk: without it a replay only folds for longer."""
+        for leaving in self._leaving:
+            try:
+                if leaving.take(checkpoint):
+                    self._health.recovered(_LEFT)
+            except OSError as error:
+                self._health.failed(_LEFT, f"{error.filename}: {error.strerror or error}")
 
     def _write(self, checkpoint: Checkpoint) -> None:
         """The border to the disk: without a new checkpoint the journal only keeps more."""

@@ -226,6 +226,8 @@ class Service:
     def _start_pipelines(self) -> None:
         for name in self._config.signal_exporters:
             self._begin(self._make_exporter(name, EXPORTERS))
+        if self._storage is not None:
+            self._storage.checkpoints.leave(recording.leaving for recording in self._exported())
         life = LifeStarted(
             version=__version__,
             pid=os.getpid(),

@@ -12,16 +12,14 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 import zstandard
 
-import overwatch
 from overwatch.fold import FAST_NS, SLOW_NS
+from overwatch.recordings.checkpoints import pack, unpack, write_whole
 
 VARIABLE: Final = "OVERWATCH_REPLAY_CACHE"
 """Names the folder of the cache; `off` for none."""
@@ -30,7 +28,6 @@ EVERY_NS: Final = 30 * SLOW_NS
 MOST_BYTES: Final = 256 << 20
 """Of one recording."""
 MOST_RECORDINGS: Final = 16
-_LEVEL: Final = 1
 _NAME: Final = re.compile(r"(\d{1,19})-([0-9a-f]{32})\.fold")
 
 
@@ -44,16 +41,6 @@ def cache_folder(path: Path, env: Mapping[str, str] = os.environ) -> Path | None
     root = Path(given) if given else Path(home) / "overwatch" / "replay"
     name = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=16).hexdigest()
     return root / name if root.is_absolute() else None
-
-
-@cache
-def build() -> str:
-    """What tells this build from any other that may fold differently: its version, and its source files."""
-    told = hashlib.blake2b(overwatch.__version__.encode(), digest_size=16)
-    for path in sorted(Path(overwatch.__file__).parent.rglob("*.py")):
-        status = path.stat()
-        told.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return told.hexdigest()
 
 
 class Lasting:
@@ -87,13 +74,13 @@ class Lasting:
         folder = self._folder
         if folder is None:
             return
-        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(data)
+        packed = pack(data)
         mark = self._mark(tick)
         try:
             if not self._known:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _tidy(folder)
-            _write(self._path(tick, mark), packed)
+            write_whole(self._path(tick, mark), packed)
         except OSError:
             self._folder = None
             return
@@ -111,8 +98,7 @@ class Lasting:
     def read(self, tick: int) -> bytes | None:
         """One that is kept; `None`, and it is no more, where it cannot be read."""
         try:
-            packed = self._path(tick, self._known[tick]).read_bytes()
-            return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
+            return unpack(self._path(tick, self._known[tick]).read_bytes())
         except (OSError, zstandard.ZstdError):
             self.forget(tick)
             return None
@@ -143,18 +129,6 @@ class Lasting:
 
     def _path(self, tick: int, mark: str) -> Path:
         return (self._folder or Path()) / f"{tick}-{mark}.fold"
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file as a whole; raises `OSError`."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
-        try:
-            part.write(data)
-            part.flush()
-            os.replace(part.name, path)  # noqa: PTH105 a name, not a path
-        except OSError:
-            os.unlink(part.name)  # noqa: PTH108 as above
-            raise
 
 
 def _tidy(folder: Path) -> None:

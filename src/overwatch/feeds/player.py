@@ -44,7 +44,9 @@ class Player(Timeline):
         super().__init__(self._segments)
         self._most_recent = config.recent
         self._checkpoints = Checkpoints(config.checkpoint_ns, config.most_bytes)
-        self._lasting = recording.lasting(self._segments)
+        self._left = recording.left()
+        recording.look_for(self._left, self._segments)
+        self._lasting = recording.lasting(self._segments, self._left)
         self._recent: OrderedDict[int, bytes] = OrderedDict()
         """Folds at the recorded ticks that were passed last, oldest first."""
         self._fold: Fold | None = None
@@ -77,6 +79,7 @@ class Player(Timeline):
             if segment.before is None and taken < segment.first - FAST_NS:
                 fold, taken = self._recording.fold(), segment.first - FAST_NS
             for life, tick in segment.ticks(taken):
+                fold = self._left.going_on(fold, taken)
                 self._pass(fold, life, tick, recent=False)
                 taken, ticks = tick, ticks - 1
                 if ticks <= 0:
@@ -91,29 +94,34 @@ class Player(Timeline):
         segments = _segments(self._recording)
         if segments == before:
             return False
+        after = before[-1].last
         if not _continues(before, segments):
             # What was told later belongs before what was folded: nothing kept holds any more.
             self._checkpoints.forget()
             self._recent.clear()
             self._fold = self._ahead = None
+            self._left, after = self._recording.left(), 0
         elif self._ahead is not None and self._ahead[1] > before[-1].last:
             self._ahead = None
         self._spans = self._segments = segments
-        self._lasting = self._recording.lasting(segments)
+        self._recording.look_for(self._left, segments, after)
+        self._lasting = self._recording.lasting(segments, self._left)
         self.survey.raised(self._recording.notes.findings)
         return True
 
     def _show(self, tick: int) -> Frame:
         """Fold up to a tick from the nearest place before it that is known."""
         segment = self._segment(tick)
-        fold, taken = self._nearest(segment.root, tick)
-        self._fold = None
-        for life, passed in segment.ticks(taken):
+        fold, begun = self._nearest(segment.root, tick)
+        self._fold, taken = None, begun
+        for life, passed in segment.ticks(begun):
+            fold = self._left.going_on(fold, taken)
             if passed >= tick:
                 break
             if passed % SLOW_NS == 0:
-                self._recording.advanced((passed - taken) / (tick - taken))
+                self._recording.advanced((passed - begun) / (tick - begun))
             self._pass(fold, life, passed, recent=tick - passed <= self._most_recent * SLOW_NS)
+            taken = passed
         self.folded += 1
         hushed = self._recording.notes.hushed(tick)
         frame = fold.advance(tick, self._recording.read(segment.at(tick)), (), hushed)
@@ -141,6 +149,9 @@ class Player(Timeline):
             return self._fold, self.position
         if best < root.first:
             return self._recording.fold(), best
+        if best == self._left.nearest(tick, root.first):
+            left = self._left.fold(best)
+            return (left, best) if left is not None else self._nearest(root, tick)
         saved = self._recent.get(best) or self._read(best)
         if saved is not None:
             # Whatever is wrong with it, another one or the begin will do.
@@ -156,8 +167,9 @@ class Player(Timeline):
         """The last tick before one at which a fold is kept, or else the one before the life began."""
         kept = self._checkpoints.nearest(tick, root.first)
         lasting = self._lasting.nearest(tick, root.first)
+        left = self._left.nearest(tick, root.first)
         recent = max((at for at in self._recent if root.first <= at < tick), default=None)
-        return max(root.first - FAST_NS, kept or 0, lasting or 0, recent or 0)
+        return max(root.first - FAST_NS, kept or 0, lasting or 0, left or 0, recent or 0)
 
     def _reachable(self, time: int, most_ticks: int) -> int:
         segment = self._segment(self._settle(time)[1])

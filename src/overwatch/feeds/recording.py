@@ -13,7 +13,8 @@ from typing import Final, assert_never
 import msgspec
 
 from overwatch.feeds.indexed import Indexed
-from overwatch.feeds.lasting import Lasting, build, cache_folder
+from overwatch.feeds.lasting import Lasting, cache_folder
+from overwatch.feeds.left import LeftBehind
 from overwatch.feeds.segments import Lives, Segment
 from overwatch.feeds.source import Source
 from overwatch.fold import SLOW_NS, Fold, Frame
@@ -23,6 +24,7 @@ from overwatch.otlp.jsonl import MalformedJson
 from overwatch.otlp.templates import TemplateReader
 from overwatch.otlp.times import timed
 from overwatch.otlp.wire import MalformedBody
+from overwatch.recordings.checkpoints import build
 from overwatch.recordings.index import (
     Ended,
     Entry,
@@ -141,16 +143,26 @@ class Recording:
         for fold, tick, batches in self.ticks():
             yield from fold.skip(tick, batches, self.notes.hushed(tick))
 
-    def lasting(self, segments: Sequence[Segment]) -> Lasting:
+    def left(self) -> LeftBehind:
+        """The checkpoints that the collector left here; `look` for them."""
+        return LeftBehind(self.folder, self.fold)
+
+    def look_for(self, left: LeftBehind, segments: Sequence[Segment], after: int = 0) -> None:
+        """Learn which of them fit these lives, of which all up to `after` was folded before."""
+        # What is compared with another baseline than it was live is another fold.
+        if isinstance(self.source, Indexed) and self.baseline is None:
+            left.look(segments, build(), self.notes.is_whole, after)
+
+    def lasting(self, segments: Sequence[Segment], left: LeftBehind) -> Lasting:
         """The checkpoints of an earlier replay of these."""
         # Standard input has no place at which it could be found again.
         folder = cache_folder(self.folder) if self.folder.exists() else None
-        return Lasting(folder, lambda tick: self._mark(segments, tick))
+        return Lasting(folder, lambda tick: self._mark(segments, left, tick))
 
-    def _mark(self, segments: Sequence[Segment], tick: int) -> str:
+    def _mark(self, segments: Sequence[Segment], left: LeftBehind, tick: int) -> str:
         """A mark of all that a fold depends on which took everything up to a tick."""
         told = hashlib.blake2b(build().encode(), digest_size=16)
-        told.update(repr((self.baseline, self.notes.told_of_thinning)).encode())
+        told.update(repr((self.baseline, self.notes.told_of_thinning, left.adopted(tick))).encode())
         for segment in segments:
             if segment.first > tick:
                 break
@@ -164,11 +176,15 @@ class Recording:
     def ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
         """Every tick that was live, in order, with the fold that is to take it and what came up to it."""
         segments = self.segments()
-        fold, root, lasting = self.fold(), None, self.lasting(segments)
+        left = self.left()
+        self.look_for(left, segments)
+        fold, root, lasting = self.fold(), None, self.lasting(segments, left)
+        taken = 0
         for segment in segments:
             if segment.root is not root:
-                fold, root = self.fold(), segment.root
+                fold, root, taken = self.fold(), segment.root, 0
             for tick, entries in segment.each():
+                fold, taken = left.going_on(fold, taken), tick
                 yield fold, tick, self.read(entries)
                 if lasting.is_due(tick):
                     lasting.keep(tick, fold.dump())

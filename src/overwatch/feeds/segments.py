@@ -75,6 +75,10 @@ class Entries:
         """Everything but starts and the names of files."""
         return self._sequences, self._stamps, self._offsets, self._lengths, self._signals
 
+    def sequences(self, start: int, stop: int) -> list[int]:
+        """Those of some entries."""
+        return list(self._sequences[start:stop])
+
     def append(self, entry: Located | Started) -> None:
         """Add one at the end."""
         offset = length = file = 0
@@ -110,6 +114,8 @@ class Segment:
     """Last tick; before `first` when nothing was folded."""
     before: "Segment | None" = None
     """The life whose fold this one went on with; `None` when it began empty."""
+    began: int | None = None
+    """Sequence of the start record with which the fold began empty; `None` where that is not there."""
     entries: Entries = field(default_factory=Entries)
     due: "array[int]" = field(default_factory=lambda: array("q"))
     """The tick at which each entry is folded; never falls."""
@@ -121,6 +127,18 @@ class Segment:
         while life.before is not None:
             life = life.before
         return life
+
+    def taken(self, tick: int) -> tuple[int, int]:
+        """How many batches, starts among them, and ticks this fold took up to a tick of this life."""
+        batches = ticks = 0
+        life: Segment | None = self
+        while life is not None:
+            batches += bisect_right(life.due, tick)
+            ticks += max(0, (min(life.last, tick) - life.first) // FAST_NS + 1)
+            first, life = life, life.before
+        # A start record that changes nothing is no entry, and a collector folds it.
+        is_folded = first.began is None or first.entries.sequences(0, 1) == [first.began]
+        return batches + (not is_folded), ticks
 
     def ticks(self, after: int) -> Iterator[tuple["Segment", int]]:
         """Every tick of this fold after one of them, up to the last of this life."""
@@ -203,7 +221,7 @@ def _entered(start: Started, before: Segment | None, entries: Entries) -> Segmen
     """The life that begins with a start record."""
     first = next_tick(start.stamp)
     if before is None or start.body.after is None:
-        segment = Segment(first=first, last=first - FAST_NS, entries=entries)
+        segment = Segment(first=first, last=first - FAST_NS, began=start.sequence, entries=entries)
         if start.body.tells:
             segment.add(start)
         return segment

@@ -59,6 +59,13 @@ class Notes:
         thinned = self._stretches[place] if place >= 0 else None
         return {run_id: self._found(run_id, tick) for run_id in thinned} if thinned else _NOBODY
 
+    def is_whole(self, tick: int) -> bool:
+        """Whether all that came up to a tick is there as it came."""
+        is_thinned = any(
+            runs for first, runs in zip(self._firsts, self._stretches, strict=True) if first <= tick
+        )
+        return not is_thinned and all(gone.first > tick for gone in self.gone)
+
     @property
     def told_of_thinning(self) -> tuple[object, ...]:
         """All that `hushed` goes by; empty where nothing was thinned."""

@@ -9,6 +9,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import msgspec
 
 from overwatch.journal import Signal
 from overwatch.otlp.thin import Span
+from overwatch.recordings.checkpoints import bytes_left, forget_up_to
 from overwatch.recordings.compaction import Around, compact
 from overwatch.recordings.files import header_of, live_lines, piece_lines
 from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Started, read_entry
@@ -97,6 +99,7 @@ class _Tidying:
             except OSError as error:
                 self._bad.update(one.piece for one in job.pieces)
                 self._error = f"{job.pieces[0].piece.name(INDEX)}: {error}"
+        forget_up_to(self._folder, _gone_up_to(held))
         return self._report(held, jobs)
 
     def _look(self) -> list[Held]:
@@ -153,7 +156,7 @@ class _Tidying:
 
     def _live_bytes(self) -> int:
         paths = (self._folder / f"{kind}.jsonl" for kind in _KINDS)
-        return sum(path.stat().st_size for path in paths if path.exists())
+        return bytes_left(self._folder) + sum(path.stat().st_size for path in paths if path.exists())
 
     def _report(self, held: list[Held], jobs: int) -> Report:
         runs = {run_id: 0.0 for one in held for run_id in one.shares}
@@ -170,6 +173,11 @@ class _Tidying:
             jobs=jobs,
             error=self._error,
         )
+
+
+def _gone_up_to(held: Sequence[Held]) -> int:
+    """The last stamp of the pieces at the beginning of which nothing is left, 0 where there are none."""
+    return max((one.last for one in takewhile(lambda one: one.is_gone, held)), default=0)
 
 
 def _entries(folder: Path, piece: Piece | None) -> Iterator[Entry]:

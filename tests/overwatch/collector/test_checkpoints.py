@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,12 @@ def folded(run_id: str) -> bytes:
     return fold.dump()
 
 
+def taken(position: int) -> Checkpoint:
+    """A checkpoint at a position, which knows a run of that name."""
+    fold = folded(f"run-{position}")
+    return Checkpoint(tick=position * FAST_NS, position=position, batches=1, ticks=1, fold=fold)
+
+
 def write(path: Path, *positions: int) -> None:
     """One life that keeps checkpoints at these positions, each knowing a run of that name."""
     folder = Folder(path)
@@ -34,8 +41,7 @@ def write(path: Path, *positions: int) -> None:
     checkpoints.load()
     checkpoints.start()
     for position in positions:
-        taken = Checkpoint(tick=position * FAST_NS, position=position, fold=folded(f"run-{position}"))
-        checkpoints._write(taken)
+        checkpoints._write(taken(position))
     checkpoints.stop()
     folder.close()
 
@@ -57,6 +63,17 @@ def test_the_newest_one_is_gone_on_from(tmp_path: Path) -> None:
     assert read(tmp_path / "j") == ("run-9", 9 * FAST_NS, 9)
     write(tmp_path / "j", 11)
     assert read(tmp_path / "j") == ("run-11", 11 * FAST_NS, 11)
+
+
+def test_of_two_at_one_position_the_later_tick_is_gone_on_from(tmp_path: Path) -> None:
+    """Nothing came between them, and the ticks between are folded all the same, whichever file has which."""
+    for ticks in ((5, 9), (5, 6, 9)):
+        folder = Folder(tmp_path / f"{len(ticks)}")
+        checkpoints = Checkpoints(folder, Health())
+        for tick in ticks:
+            checkpoints._write(replace(taken(5), tick=tick * FAST_NS))
+        folder.close()
+        assert read(tmp_path / f"{len(ticks)}") == ("run-5", 9 * FAST_NS, 5)
 
 
 @pytest.mark.parametrize("harm", ["empty", "cut", "flip", "layout", "version", "fold", "link"])
@@ -99,7 +116,7 @@ def test_a_disk_that_refuses_leaves_both_as_they_were(tmp_path: Path) -> None:
         health = Health()
         checkpoints = Checkpoints(folder, health)
         checkpoints.load()
-        checkpoints._write(Checkpoint(tick=9 * FAST_NS, position=9, fold=folded("run-9")))
+        checkpoints._write(taken(9))
         folder.close()
         found = read(tmp_path / "j")
         assert found is not None

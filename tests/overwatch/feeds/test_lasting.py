@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from overwatch import codec
-from overwatch.feeds import lasting as module
-from overwatch.feeds.lasting import EVERY_NS, MOST_RECORDINGS, VARIABLE, Lasting, build, cache_folder
+from overwatch.feeds.lasting import EVERY_NS, MOST_RECORDINGS, VARIABLE, Lasting, cache_folder
 from overwatch.feeds.loose import OtlpFile, Rebuilt
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording, open_recording
 from overwatch.fold import FAST_NS, SLOW_NS, Frame
+from overwatch.recordings.checkpoints import build, pack
 from overwatch.recordings.stored import StoredFile
 from overwatch.snapshot import Baseline
 from tests.overwatch.feeds import otlpfiles
@@ -98,7 +98,7 @@ def test_a_checkpoint_of_something_else_is_never_used(
         recording.baseline = Baseline(name="other", unit="updates", rate=3.0)
     else:
         for file in files:
-            file.write_bytes(b"damaged" if change == "damaged" else module.zstandard.compress(b"no fold"))
+            file.write_bytes(b"damaged" if change == "damaged" else pack(b"no fold"))
     player = Player(recording)
     (shown,) = player.seek(player.last).snapshots.values()
 

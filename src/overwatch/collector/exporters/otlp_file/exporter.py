@@ -26,6 +26,7 @@ from overwatch.collector.exporters.otlp_file.tidying import Tidying
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Batch, CursorFile, Place, Signal
 from overwatch.otlp.validate import items_of
+from overwatch.recordings.checkpoints import Leaving
 from overwatch.recordings.tidy import Report
 from overwatch.serve.files import Mark
 from overwatch.serve.recording import RecordingWriter
@@ -91,6 +92,11 @@ class OtlpFileExporter:
         self._stopping = threading.Event()
         self._end: int | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def leaving(self) -> Leaving:
+        """Leaves checkpoints beside this recording."""
+        return Leaving(self._config.path, self._config.budget.folder_mib * _MIB)
 
     def start(self) -> None:
         """Begin to write."""
