@@ -52,8 +52,8 @@ def test_prometheus_finds_the_span_of_a_phase(tmp_path: Path) -> None:
         found = eventually(lambda: exemplars(url, query), 60)
         counted = ask(url, f'{HISTOGRAM}_count{{rl_run_id="traced"}}')
         assert run.close(10.0).delivered
-        # Five phases, and the four turns of those that came after an update.
-        known = eventually(lambda: len(told := spans(service, tmp_path)) == 9 and told, 20)
+        # Five phases, each below its turn.
+        known = eventually(lambda: len(told := spans(service, tmp_path)) == 10 and told, 20)
 
     labels = [one["labels"] for one in found]
     assert {(one["trace_id"], one["span_id"]) for one in labels if isinstance(one, dict)} <= known

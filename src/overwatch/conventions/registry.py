@@ -75,7 +75,7 @@ _LOOP: Final = SpanDef(
     brief="One turn of the training loop, with its phases below it.",
     names=(LOOP_SPAN,),
     note=f"The span is named {LOOP_SPAN}. Trace and span are the same for all processes of a run.",
-    attributes=(Ref(key=PHASE_UPDATE, level=Level.REQUIRED),),
+    attributes=(Ref(key=PHASE_UPDATE, level=Level.RECOMMENDED),),
     entities=(wire.RUN_ENTITY,),
 )
 

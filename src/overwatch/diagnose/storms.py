@@ -81,7 +81,7 @@ def cull_storms(fleet: Fleet, anomalies: Anomalies, standing: Mapping[str, Probl
         newest=culls.recent(fleet.n, state.last_at, NEW_S),
         totals=culls.totals[: fleet.n],
         past_s=np.maximum((state.last_at - state.envs.born_at[: fleet.n]) / 1e9 - NEW_S, 0.0),
-        since_s=(state.last_at - culls.first_at) / 1e9 - NEW_S,
+        since_s=(state.last_at - min(culls.first_at, state.envs.gated_at or culls.first_at)) / 1e9 - NEW_S,
         odd=_standing_out(fleet, anomalies),
     )
     for name, on in _groups(fleet):
@@ -115,7 +115,7 @@ class _Culls:
     past_s: Floats
     """How long each env was there before it."""
     since_s: float
-    """From the first cull of any env to the newest half minute."""
+    """From the first cull or gate of any env to the newest half minute: for so long seeds are old enough."""
     odd: npt.NDArray[np.bool_]
     """Envs with far more culls or failed gates than the fleet."""
 
@@ -142,10 +142,12 @@ class _Culls:
         if not on.all() and self._is_alone(on, fresh):
             return True
         # Where all are alike, seeds may just have become old enough to be culled.
-        if self.since_s < NEW_S:
+        if self.since_s < BEFORE_S:
             return False
         past_s = min(past_s, self.since_s)
-        lasting = fresh >= most_events_after(known, past_s / NEW_S, MOMENTS)
+        # A young run has had few moments for chance; the squares keep the sum over all of them small.
+        moments = min(MOMENTS, max(1, int(past_s / NEW_S)) ** 2)
+        lasting = fresh >= most_events_after(known, past_s / NEW_S, moments)
         return lasting and now >= TIMES_USUAL_ALL * known / past_s * WINDOW_S
 
     def _is_alone(self, on: npt.NDArray[np.bool_], fresh: int) -> bool:
@@ -177,6 +179,7 @@ def _storm(
         hint=_why_culled(fleet, on),
         symptoms=int((seen.odd & on).sum()),
         patience=STEADY,
+        absorbs=("env-degraded",),
         factors=() if known is None else known.factors,
         usual=usual,
         stands=max(TIMES_USUAL / 2 * usual, CULLS / 2) if known is None else known.stands,

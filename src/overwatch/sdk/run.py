@@ -231,7 +231,8 @@ class Run(Facts):
         announced at its beginning, so that it is no stall.
         """
         began = time.perf_counter()
-        self._phase_began(name, began)
+        if isinstance(name, str) and is_pause(name):  # type: ignore[redundant-expr] # callers pass anything
+            self._pause_began(name, began)
         try:
             yield
         finally:
@@ -247,10 +248,8 @@ class Run(Facts):
         return "" if update is None else loop_of(self.run_id, update).traceparent
 
     @guarded
-    def _phase_began(self, name: str, now_s: float) -> None:
+    def _pause_began(self, name: str, now_s: float) -> None:
         """Announce a pause of the loop when it begins, each name at most once a second."""
-        if not is_pause(text(name)):
-            return
         known = self._announced.get(name)
         if (known is None and len(self._announced) < PAUSES) or (known is not None and now_s - known >= 1.0):
             self._announced[name] = now_s

@@ -293,6 +293,7 @@ def _move_seed(state: RunState, event: SeedStageChanged) -> None:
 
 def _gate(state: RunState, event: GateEvaluated) -> None:
     row = state.envs.row(event.env_id)
+    state.envs.gated_at = state.envs.gated_at or event.at
     gates = state.envs.gates.setdefault(event.env_id, {})
     if event.slot in gates or len(gates) < SLOT_NAMES:
         gates[event.slot] = f"{event.gate} {_result(event)}"

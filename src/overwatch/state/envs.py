@@ -110,6 +110,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """Gradient health of each slot's seed; NaN where none was measured."""
     graded: bool = False
     """Whether any was."""
+    gated_at: int = 0
+    """Producer's time of the first gate that was evaluated; 0 before it."""
     gates: dict[int, dict[str, str]] = msgspec.field(default_factory=dict)
     """Last gate of a seed's slot, by env id, then by slot, as shown: `G2 0.71`, `G2 fail: health`."""
     places: Places = msgspec.field(default_factory=Places)
