@@ -21,6 +21,8 @@ FOLDERS: Final = ("tests/e2e/", "tests/real/")
 """Whole programs run here, whatever a test measures."""
 CONTRACTS: Final = "tests/contracts/"
 """Worth their CPU in the inner loop, but no process."""
+SERVICE: Final = "tests.overwatch.collector.running"
+"""A module that takes `running` from here is slow: it runs a collector."""
 CPU_S: Final = 0.3
 """What a test function may take with all its parameters."""
 FIXTURE_S: Final = 2.0
@@ -61,8 +63,6 @@ def rows(costs: dict[str, float], starters: Iterable[str]) -> dict[str, str]:
 
 _started: list[str] = []
 """Processes that the current test started."""
-_others: set[int] = set()
-"""Threads that earlier tests left: what they start is not this test's."""
 _starters: set[pytest.FixtureDef[Any]] = set()
 _costly: set[pytest.FixtureDef[Any]] = set()
 _begun, _shared = 0.0, 0.0
@@ -71,7 +71,8 @@ _slow: set[str] = set()
 
 
 def _watch(event: str, words: tuple[object, ...]) -> None:
-    if event in STARTS and threading.get_ident() not in _others:
+    # What a background thread of the product starts comes when it likes, also in a later test.
+    if event in STARTS and threading.current_thread() is threading.main_thread():
         _started.append(f"{event} {words[:2]}" if words else event)
 
 
@@ -82,13 +83,19 @@ def _cpu_s() -> float:
     return sum(os.times()[:4])
 
 
+def _serves(item: pytest.Item) -> bool:
+    """Whether a test's module runs a whole collector, which has processes of its own."""
+    run: object = getattr(getattr(item, "module", None), "running", None)
+    return getattr(run, "__module__", None) == SERVICE
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what the table and the folders name."""
     known = table()
     for item in items:
         name = function(item.nodeid)
-        if name.startswith(FOLDERS) or name in known or name.split("::", 1)[0] in known:
+        if name.startswith(FOLDERS) or name in known or name.split("::", 1)[0] in known or _serves(item):
             item.add_marker(pytest.mark.slow)
 
 
@@ -97,10 +104,6 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
     """Begin to measure."""
     global _begun, _shared
     _started.clear()
-    _others.clear()
-    _others.update(
-        thread.ident or 0 for thread in threading.enumerate() if thread is not threading.current_thread()
-    )
     _begun, _shared = _cpu_s(), 0.0
     return (yield)
 
