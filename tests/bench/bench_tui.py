@@ -73,6 +73,8 @@ def _attend(
     begun, written, waits = time.monotonic(), 0, []
     pressed: float | None = None
     due = begun + WARM_UP_S
+    waiting = select.poll()
+    waiting.register(master, select.POLLIN)
     while process.poll() is None and time.monotonic() < begun + WARM_UP_S + seconds + 30:
         if (
             keys
@@ -82,7 +84,7 @@ def _attend(
         ):
             os.write(master, KEY)
             pressed, due = time.monotonic(), time.monotonic() + 0.37
-        if not select.select([master], [], [], 0.02)[0]:
+        if not waiting.poll(20):
             continue
         try:
             data = os.read(master, 1 << 16)

@@ -36,6 +36,8 @@ ROTATING = (
     "exporters.otlp_file.rotation.max_minutes=0.2",
 )
 WHOLE = (*ROTATING, "exporters.otlp_file.thinning.enabled=false")
+MOST_NS = 900 * SLOW_NS
+"""The collector's time within which something is thinned."""
 THINNING = (*ROTATING, "exporters.otlp_file.thinning.whole_minutes=0.1")
 
 
@@ -120,8 +122,11 @@ def acknowledge(endpoints: Endpoints, run_id: str) -> None:
     assert http(url, b"", "POST", **headers).status == 200
 
 
-def lives(folder: Path, *sets: str) -> None:
-    """Three lives of a collector with two runs: killed, stopped under another preset, stopped."""
+def lives(folder: Path, *sets: str, thins: bool = False) -> None:
+    """Three lives of a collector with two runs: killed, stopped under another preset, stopped.
+
+    Where the recording `thins`, the last life goes on until it did: a process of its own does that.
+    """
     began = time.time_ns()
     first, second = Told("run-a", began), Told("run-b", began)
     with living(folder, began, *sets, killed=True) as endpoints:
@@ -140,6 +145,16 @@ def lives(folder: Path, *sets: str) -> None:
     with living(folder, began, *sets) as endpoints:
         time.sleep(0.5)
         second.train(endpoints, 20)
+        while thins and not is_thinned(folder / "otlp"):
+            assert second.now < began + MOST_NS, "nothing was thinned"
+            second.train(endpoints, 5)
+
+
+def is_thinned(recorded: Path) -> bool:
+    """Whether numbers of a recording grew fewer."""
+    recording = Recording(recorded)
+    recording.segments()
+    return bool(recording.notes.thinned)
 
 
 def encoded(shown: Iterable[Snapshot | None]) -> list[bytes]:
@@ -207,7 +222,7 @@ def test_what_a_collector_left_is_what_a_replay_comes_to(tmp_path: Path) -> None
 
 def test_a_thinned_recording_shows_at_a_tick_the_same_however_it_was_reached(tmp_path: Path) -> None:
     """By a straight replay and by a seek, which costs by the distance to the nearest that was left."""
-    lives(tmp_path, *THINNING)
+    lives(tmp_path, *THINNING, thins=True)
     recorded = tmp_path / "otlp"
     recording = Recording(recorded)
     shown = {tick: seen for tick, seen, _ in straight(recording)}

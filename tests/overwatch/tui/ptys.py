@@ -43,7 +43,9 @@ class Terminal:
 
     def read(self, wait_s: float = 0.1) -> None:
         """Take what was written."""
-        if select.select([self.master], [], [], wait_s)[0]:
+        waiting = select.poll()
+        waiting.register(self.master, select.POLLIN)
+        if waiting.poll(wait_s * 1000):
             with contextlib.suppress(OSError):
                 self.written += os.read(self.master, 1 << 16)
 
