@@ -16,20 +16,22 @@ from overwatch.diagnose import Assessment
 from overwatch.diagnose.assess import dump as dump_assessment
 from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
-from overwatch.events import FindingAcknowledged, Record
+from overwatch.events import FindingAcknowledged, Record, RunStarted
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode_batch
 from overwatch.otlp.settle import settle
 from overwatch.otlp.times import timed
 from overwatch.otlp.totals import Totals
 from overwatch.otlp.unnamed import begins_run
+from overwatch.room import SILENT_NS, Room, cost, leaving, most_envs
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.state import apply, new_run
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
-from overwatch.state.envs import MAX_ENVS
+from overwatch.state.caps import wants_room
 from overwatch.state.joins import Joins
 from overwatch.state.overflow import Overflow
+from overwatch.state.removal import evict_silent
 from overwatch.tower import TowerStats
 from overwatch.tracked import Tracked
 
@@ -37,9 +39,8 @@ FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
 LOOKS: Final = 8
 """Times that a run is judged at most within one tick."""
-MAX_RUNS: Final = 256
-MAX_ENVS_OF_ALL: Final = 1 << 18
-"""Most envs of all runs together."""
+MAX_ENDED: Final = 4096
+"""Runs remembered that had ended when they were evicted."""
 DEFAULT_VIEW: Final = View()
 Hushed: TypeAlias = Mapping[str, Collection[str]]
 """By run id the findings that may open in it; any may in other runs."""
@@ -75,6 +76,8 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whose limits judge every run; `None` leaves it to the runs."""
     diagnosis: DiagnosisConfig | None = None
     """How runs are judged, where it is not as shipped."""
+    room: Room | None = None
+    """How much this life may hold; `None` in recordings of versions that did not write it."""
 
 
 class _Compared(msgspec.Struct, frozen=True):
@@ -83,6 +86,7 @@ class _Compared(msgspec.Struct, frozen=True):
     baseline: Baseline | None = None
     preset: str | None = None
     diagnosis: DiagnosisConfig | None = None
+    room: Room | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,8 @@ class Frame:
     tower: TowerStats
     capped: Mapping[str, Overflow] = field(default_factory=dict)
     """What runs were not given for their caps, by run; those that were given all are left out."""
+    evicted: tuple[Tracked, ...] = ()
+    """Runs that were over and made room at this tick; the fold has forgotten them."""
 
 
 class _SavedRun(msgspec.Struct, frozen=True):
@@ -119,6 +125,8 @@ class _Saved(msgspec.Struct, frozen=True):
     baseline: Baseline | None = None
     preset: str | None = None
     diagnosis: DiagnosisConfig | None = None
+    room: Room = Room()
+    ended: dict[str, int] = {}
 
 
 _saved: Final = msgspec.msgpack.Decoder(_Saved).decode
@@ -128,7 +136,9 @@ _compared: Final = msgspec.json.Decoder(_Compared).decode
 class Fold:
     """Every run's state and judgement."""
 
-    def __init__(self, read: Reading = decode_batch, baseline: Baseline | None = None) -> None:
+    def __init__(
+        self, read: Reading = decode_batch, baseline: Baseline | None = None, room: Room | None = None
+    ) -> None:
         self.read = read
         """What makes records of a batch; must give what `decode_batch` gives."""
         self._given = baseline
@@ -141,7 +151,13 @@ class Fold:
         """How runs are judged, as the newest start record tells."""
         self._how: Judging | None = None
         """The same, ready to judge with; `None` until it is needed."""
+        self._room = room or Room()
+        """How much this may hold, as the newest start record says where it does."""
         self._runs: dict[str, Tracked] = {}
+        self._ended: dict[str, int] = {}
+        """By id the stamp at which runs that had ended were evicted, the newest last."""
+        self._evicted: list[Tracked] = []
+        """At the newest tick."""
         self._joins = Joins()
         self._totals = Totals()
         self._taken: tuple[int, Hushed] = (0, NOT_HUSHED)
@@ -176,6 +192,7 @@ class Fold:
                 snapshots[run_id, DEFAULT_VIEW] for run_id in logged if (run_id, DEFAULT_VIEW) in snapshots
             ),
             tower=msgspec.structs.replace(self.tower),
+            evicted=tuple(self._evicted),
         )
 
     def take(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> None:
@@ -205,7 +222,8 @@ class Fold:
             for run_id, run in self._runs.items()
         ]
         told = self._told, self._preset, self._diagnosis
-        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins, self._totals, *told))
+        kept = self._room, self._ended
+        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins, self._totals, *told, *kept))
 
     @classmethod
     def load(cls, data: bytes, baseline: Baseline | None = None) -> "Fold":
@@ -213,6 +231,7 @@ class Fold:
         saved, fold = _saved(data), cls(baseline=baseline)
         fold._told, fold._preset, fold._diagnosis = saved.baseline, saved.preset, saved.diagnosis
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
+        fold._room, fold._ended = saved.room, saved.ended
         for run in saved.runs:
             state, assessment = load_state(run.state), load_assessment(run.assessment)
             fold._runs[run.run_id] = Tracked(state, assessment, run.logged_stamp, looked_at=state.last_at)
@@ -225,7 +244,10 @@ class Fold:
         is over again is not missed because a spool drains fast.
         """
         self._taken = tick, hushed
+        self._evicted = []
         self.tower.ticks += 1
+        if tick % SLOW_NS == 0:
+            self._make_room(tick)
         every = -(-len(batches) // LOOKS)
         for place, batch in enumerate(batches):
             if place and place % every == 0:
@@ -324,7 +346,7 @@ class Fold:
         except msgspec.DecodeError as error:
             self._quarantine(f"a start record, so its limits are not applied: {error}")
             return
-        self._told, self._preset = life.baseline, life.preset
+        self._told, self._preset, self._room = life.baseline, life.preset, life.room or self._room
         self._diagnosis, self._how = life.diagnosis, None
         for tracked in self._runs.values():
             tracked.state.judged_by = life.preset
@@ -354,19 +376,16 @@ class Fold:
     def _fold(self, record: Record, stamp: int) -> None:
         run_id = record.origin.run_id
         tracked = self._runs.get(run_id)
-        if tracked is None and not _begins(record):
-            self.tower.unattributed += 1
+        if tracked is None and not self._may_begin(record):
             return
         if tracked is None:
-            if len(self._runs) >= MAX_RUNS and not self._forget_one():
-                self.tower.refused_runs += 1
-                self.tower.last_problem = f"run {run_id}: there are {MAX_RUNS} runs already"
-                return
             tracked = self._runs[run_id] = Tracked(new_run(record), Assessment())
             tracked.state.judged_by = self._preset
-            self._share_room()
+            self._make_room(stamp)
         state = tracked.state
-        envs, beyond = state.envs.n, state.overflow.total
+        if wants_room(state, record.event):
+            self.tower.evicted_envs += evict_silent(state, record.event.at - SILENT_NS)
+        rows, beyond = state.envs.ids.size, state.overflow.total
         try:
             fresh = apply(state, record, stamp)
         except ValueError as error:
@@ -380,23 +399,45 @@ class Fold:
         self.tower.records += 1
         self.tower.duplicates += not fresh
         self.tower.overflowed += state.overflow.total - beyond
-        if state.envs.n != envs:
-            self._share_room()
+        if state.envs.ids.size != rows:
+            self._make_room(stamp)
 
-    def _share_room(self) -> None:
-        """What all runs have together is bounded too: where that is reached, none gets more."""
-        room = max(0, MAX_ENVS_OF_ALL - sum(run.state.envs.n for run in self._runs.values()))
+    def _may_begin(self, record: Record) -> bool:
+        """Whether a run begins with a record: there is room, and it is no rest of a run that ended."""
+        if not _begins(record):
+            self.tower.unattributed += 1
+            return False
+        run_id = record.origin.run_id
+        if not isinstance(record.event, RunStarted) and run_id in self._ended:
+            self.tower.after_end += 1
+            return False
+        full = len(self._runs) >= self._room.runs
+        if full and not any(run.is_over or run.fault is not None for run in self._runs.values()):
+            self.tower.refused_runs += 1
+            self.tower.last_problem = f"run {run_id}: there are {self._room.runs} runs already"
+            return False
+        self._ended.pop(run_id, None)
+        return True
+
+    def _make_room(self, now: int) -> None:
+        """Evict what has to go, and share what is free among those that stay."""
+        for run_id in leaving(self._runs, self._room, now):
+            self._evict(run_id, now)
+        costs = {run_id: cost(run) for run_id, run in self._runs.items()}
+        over = sum(costs[run_id] for run_id, run in self._runs.items() if run.is_over)
+        free = max(0, self._room.bytes - sum(costs.values())) + over
         for run in self._runs.values():
-            run.state.envs.most = min(MAX_ENVS, run.state.envs.n + room)
+            run.state.envs.most = most_envs(run, free)
 
-    def _forget_one(self) -> bool:
-        """Let go of the run that has been over for longest, or says nothing; `False` when none is."""
-        over = [run_id for run_id, run in self._runs.items() if run.is_over or run.fault is not None]
-        oldest = min(over, key=lambda run_id: self._runs[run_id].state.last_stamp, default=None)
-        if oldest is not None:
-            del self._runs[oldest]
-            self._totals.forget(oldest)
-        return oldest is not None
+    def _evict(self, run_id: str, now: int) -> None:
+        run = self._runs.pop(run_id)
+        self._totals.forget(run_id)
+        self._evicted.append(run)
+        self.tower.evicted_runs += 1
+        if run.state.finished is not None:
+            self._ended[run_id] = now
+            if len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
 
     def _quarantine(self, detail: str) -> None:
         self.tower.problems += 1

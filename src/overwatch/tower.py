@@ -28,6 +28,12 @@ class TowerStats(msgspec.Struct, kw_only=True):
     duplicates: int = 0
     refused_runs: int = 0
     """Records of runs beyond the limit of runs."""
+    after_end: int = 0
+    """Records of runs that had ended and were evicted."""
+    evicted_runs: int = 0
+    """Runs that were over and made room."""
+    evicted_envs: int = 0
+    """Envs that were silent for long, in runs that had as many as they may have."""
     overflowed: int = 0
     """Names and ids beyond what one run, or all of them, may have."""
     last_problem: str | None = None

@@ -202,10 +202,10 @@ def test_the_host_of_a_container_is_its_control_group(tmp_path: Path) -> None:
 
 
 def test_the_collector_is_held_to_the_same_limit(tmp_path: Path) -> None:
-    """However deep its group lies."""
+    """However deep its group lies; a quarter is left to the file cache, which counts too."""
     v2(tmp_path, {"a/b/memory.max": "max", "a/memory.max": 64 << 20}, path="/a/b")
 
-    assert available_bytes(tmp_path) == 64 << 20
+    assert available_bytes(tmp_path) == 48 << 20
 
 
 def test_a_reading_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

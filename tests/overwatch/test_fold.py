@@ -309,21 +309,6 @@ def test_a_removed_env_is_nowhere_but_in_the_feed(steps: list[tuple[str, list[in
             assert not [env for env in absent if env in text]
 
 
-def test_envs_of_all_runs_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all runs have as many envs as there may be, none gets more, and what it has goes on."""
-    monkeypatch.setattr("overwatch.fold.MAX_ENVS_OF_ALL", 10)
-    fold = Fold()
-    batches = [
-        _batch(START_NS + 1, [fakes.envs(START_NS, list(range(8)), step_time=[0.01] * 8)]),
-        _batch(START_NS + 2, [fakes.envs(START_NS, list(range(8)), step_time=[0.01] * 8)], OTHER),
-    ]
-    frame = fold.advance(next_tick(START_NS + SECOND), batches, ())
-
-    envs = {run_id: len(snapshot.envs) for (run_id, _), snapshot in frame.snapshots.items()}
-    assert envs == {"run-1": 8, "run-2": 2}
-    assert frame.tower.overflowed == 6
-
-
 def _counted(start_s: int, at_s: int, change: int) -> Batch:
     """A foreign producer's change of a total, told at its end."""
     message = ExportMetricsServiceRequest()

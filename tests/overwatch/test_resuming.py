@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from overwatch.aggregator import Aggregator, Checkpoint, Resumed
 from overwatch.events import Event, Origin, Record, RunFinished
 from overwatch.fold import FAST_NS, Fold
 from overwatch.journal import Batch, DurableJournal, Folder, Signal
 from overwatch.otlp.encode import origin_attributes, request
+from overwatch.room import Room
 from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
 
@@ -87,10 +86,9 @@ def test_short_lives_do_not_make_the_next_start_longer(tmp_path: Path) -> None:
     assert [checkpoint.position for checkpoint in shelf.kept] == [9]
 
 
-def test_a_run_that_is_over_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_over_makes_room_for_a_new_one() -> None:
     """A tower that goes on for ever shows new runs, in place of the one that has been over for longest."""
-    monkeypatch.setattr("overwatch.fold.MAX_RUNS", 2)
-    fold = Fold()
+    fold = Fold(room=Room(runs=2))
     ended = RunFinished(at=START_NS, outcome="completed")
     for number, (run_id, event) in enumerate((("a", ended), ("b", fakes.started(START_NS)))):
         fold.advance(START_NS + number * FAST_NS, [batch_of(run_id, event, number)], ())

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from overwatch import fold as folding
 from overwatch import tracked
 from overwatch.events import Origin
 from overwatch.fold import FAST_NS, SLOW_NS, Fold
+from overwatch.room import Room
 from overwatch.snapshot import View
 from overwatch.state import RunState
 from overwatch.tracked import REST_NS, TIRED_NS
@@ -36,8 +36,8 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return faults
 
 
-def _two_runs() -> tuple[Fold, int]:
-    fold, tick = Fold(), START_NS // SLOW_NS * SLOW_NS + SLOW_NS
+def _two_runs(room: Room | None = None) -> tuple[Fold, int]:
+    fold, tick = Fold(room=room), START_NS // SLOW_NS * SLOW_NS + SLOW_NS
     told = [fakes.policy(START_NS, index=1, entropy=0.5)]
     fold.advance(tick, [_batch(tick - 2, told), _batch(tick - 1, told, OTHER)], ())
     return fold, tick
@@ -74,13 +74,10 @@ def test_a_replay_leaves_out_what_was_left_out(faulty: list[str]) -> None:
     assert fold.dump() == skipped.dump()
 
 
-def test_a_run_with_a_fault_gives_its_place_to_another(
-    faulty: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_a_fault_gives_its_place_to_another(faulty: list[str]) -> None:
     """It will never be over, so it would keep its place among the most runs for good."""
-    monkeypatch.setattr(folding, "MAX_RUNS", 2)
     faulty.append("assess")
-    fold, tick = _two_runs()
+    fold, tick = _two_runs(Room(runs=2))
     third = Origin(run_id="run-3", epoch="e3", ours=True)
     told = [fakes.policy(START_NS, index=1, entropy=0.5)]
     frame = fold.advance(tick + FAST_NS, [_batch(tick + 1, told, third)], ())
@@ -89,12 +86,9 @@ def test_a_run_with_a_fault_gives_its_place_to_another(
     assert frame.tower.refused_runs == 0
 
 
-def test_a_run_that_is_over_gives_its_place_to_another_at_once_after_a_checkpoint(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_is_over_gives_its_place_to_another_at_once_after_a_checkpoint() -> None:
     """A fold that was loaded and has judged nothing yet takes the same runs as the one that was dumped."""
-    monkeypatch.setattr(folding, "MAX_RUNS", 2)
-    fold, tick = _two_runs()
+    fold, tick = _two_runs(Room(runs=2))
     fold.take(tick + FAST_NS, [_batch(tick + 1, [fakes.finished(tick)], first_seq=2)])
     loaded = Fold.load(fold.dump())
     third = Origin(run_id="run-3", epoch="e3", ours=True)

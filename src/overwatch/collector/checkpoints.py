@@ -28,7 +28,7 @@ EVERY_NS: Final = 30 * SLOW_NS
 MOST_BYTES: Final = 64 << 20
 """A checkpoint comes sooner when the journal grew by this much."""
 
-VERSION: Final = 3
+VERSION: Final = 4
 NAMES: Final = ("fold-0.checkpoint", "fold-1.checkpoint")
 _MAGIC: Final = b"\xf5OWk"
 _HEAD: Final = struct.Struct("<4sBI")

@@ -22,6 +22,17 @@ import psutil
 from overwatch.cgroup import ControlGroup
 
 _DEFAULT_MIB: Final = 4096
+_OF_GROUP: Final = 0.75
+"""Part of a control group's limit that is the process's own: the rest is for the file cache of its writes,
+which the group counts too, and for what a thread needs before the next look."""
+_OF_MACHINE: Final = 0.5
+_BASE_BYTES: Final = 110 << 20
+"""What the process takes before it holds anything: measured 95 MiB."""
+_OF_STATE: Final = 0.6
+"""Part of the rest that runs may have: a checkpoint, decoded bodies and snapshots take theirs."""
+_LEAST_STATE: Final = 16 << 20
+_OF_QUEUES: Final = 8
+"""What waits or is on its way in has at most this part of the limit, whatever is set."""
 _STATM: Final = Path("/proc/self/statm")
 _MALLOPT: Final = {-3: 2 << 20, -1: 16 << 20, -8: 2}
 """M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX of glibc: as shipped, a thread keeps what it once had.
@@ -44,7 +55,8 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_fold_lag_s: float = 3.0
     """While the fold needs more seconds than this for what waits, who sends most is told to come back."""
     limit_mib: int | None = None
-    """Most MiB of memory for the process; 4096, or half of what the machine has, if left out."""
+    """Most MiB of memory for the process; 4096, or half of what the machine has, or three quarters of what
+    its control group may use, if left out."""
     spike_limit_mib: int | None = None
     """Requests are refused this many MiB below the limit; a fifth of it, if left out."""
     check_interval_s: float = 0.1
@@ -68,7 +80,7 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """The limit: from here on memory is also given back by force."""
         if self.limit_mib is not None:
             return self.limit_mib << 20
-        return min(_DEFAULT_MIB << 20, available_bytes() // 2)
+        return min(_DEFAULT_MIB << 20, available_bytes())
 
     @property
     def soft_bytes(self) -> int:
@@ -76,11 +88,20 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         spike = self.spike_limit_mib
         return self.hard_bytes - (self.hard_bytes // 5 if spike is None else spike << 20)
 
+    @property
+    def state_bytes(self) -> int:
+        """What runs may have of it."""
+        return max(_LEAST_STATE, round((self.soft_bytes - _BASE_BYTES) * _OF_STATE))
+
+    def queue_bytes(self, wanted_mib: int) -> int:
+        """What a queue in memory may have where so much is set."""
+        return min(wanted_mib << 20, self.hard_bytes // _OF_QUEUES)
+
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """Memory of the machine, or of the control group, as it is below `root`, where that is less."""
-    total, group = int(psutil.virtual_memory().total), ControlGroup(root).memory()
-    return total if group is None else min(total, group.limit)
+    """What the process may take of the machine's memory, or of its control group's, where that is less."""
+    of_machine, group = int(psutil.virtual_memory().total * _OF_MACHINE), ControlGroup(root).memory()
+    return of_machine if group is None else min(of_machine, int(group.limit * _OF_GROUP))
 
 
 def resident_bytes() -> int:

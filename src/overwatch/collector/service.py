@@ -97,7 +97,7 @@ class Service:
         """`now` is the time of stamps and ticks; the machine's, without its jumps, unless it is given."""
         self._config = config
         self._now = now = now or SteadyClock()
-        journal = MemoryJournal(now, config.exporters.aggregator.journal_size_mib << 20)
+        journal = MemoryJournal(now, self._held_bytes)
         tally, health = Tally(), Health(config.graph)
         self._decoding = Decoding() if config.exporting("aggregator") else None
         settle = leave_a_core if config.service.spare_core else _stay
@@ -157,6 +157,12 @@ class Service:
         named = [name for name in files if name in self._config.signal_exporters]
         return str(files[named[0]].path.absolute()) if named else None
 
+    @property
+    def _held_bytes(self) -> int:
+        """What accepted batches may have in memory."""
+        wanted = self._config.exporters.aggregator.journal_size_mib
+        return self._config.receivers.otlp.limits.queue_bytes(wanted)
+
     def start(self) -> None:
         """Start everything; raises `StartError` and leaves nothing behind when a part cannot."""
         self._context.loop.start()
@@ -195,8 +201,8 @@ class Service:
 
     def _open_storage(self) -> None:
         """The journal of this data folder, in place of the one in memory."""
-        held = self._config.exporters.aggregator.journal_size_mib << 20
-        storage = Storage(self._config.extensions.file_storage, held, self._now, self._context.health)
+        section, health = self._config.extensions.file_storage, self._context.health
+        storage = Storage(section, self._held_bytes, self._now, health)
         self._storage, self._now = storage, storage.clock
         limits = self._config.receivers.otlp.limits
         settle = self._context.settle
@@ -236,6 +242,7 @@ class Service:
             baseline=_baseline(self._config.exporters.aggregator.baseline),
             preset=self._config.exporters.aggregator.preset,
             diagnosis=None if self._config.diagnosis == DiagnosisConfig() else self._config.diagnosis,
+            room=self._config.exporters.aggregator.room(self._config.receivers.otlp.limits),
         )
         began = self._context.journal.append(Signal.START, msgspec.json.encode(life))
         aggregator = self._aggregator

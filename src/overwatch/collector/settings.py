@@ -27,6 +27,7 @@ from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.extensions.view import ViewConfig
 from overwatch.collector.guard import SecurityConfig
+from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.logs import LogsConfig
 from overwatch.collector.net import AddressError, parse
 from overwatch.collector.receivers.otlp import OtlpConfig
@@ -34,6 +35,7 @@ from overwatch.collector.telemetry import MetricsConfig
 from overwatch.collector.tls import TlsConfig
 from overwatch.diagnose.judging import DiagnosisConfig
 from overwatch.journal import Signal
+from overwatch.room import Room
 
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
 SNAPSHOTS: Final = "snapshots"
@@ -59,12 +61,28 @@ class AggregatorConfig(_Section, frozen=True, kw_only=True):
     """A recording, or a log of snapshots; a run that gets less done than the one in it is told so."""
     preset: str | None = None
     """Whose limits judge every run, e.g. `grpo`; without, each run says itself."""
+    max_runs: int = 1024
+    """Most runs in memory; the ones that have been over for longest make room, others are refused."""
+    max_state_mib: int | None = None
+    """Most MiB of all runs in memory; by the memory limit of `receivers.otlp.limits` if left out."""
+    ended_days: float = 7.0
+    """For so many days at most a run that is over stays in memory."""
 
     def __post_init__(self) -> None:
-        if self.journal_size_mib < 1:
-            raise ValueError(f"journal_size_mib {self.journal_size_mib} is not positive")
+        for name in ("journal_size_mib", "max_runs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)} is not positive")
+        if self.max_state_mib is not None and self.max_state_mib < 8:
+            raise ValueError(f"max_state_mib {self.max_state_mib} is less than 8")
+        if not self.ended_days >= 0:
+            raise ValueError(f"ended_days {self.ended_days} is less than 0")
         if self.preset is not None:
             parse_preset(self.preset)
+
+    def room(self, limits: LimitsConfig) -> Room:
+        """How much the fold may hold within a process of these limits."""
+        state = limits.state_bytes if self.max_state_mib is None else self.max_state_mib << 20
+        return Room(runs=self.max_runs, bytes=state, ended_ns=round(self.ended_days * 86_400e9))
 
 
 class Exporters(_Section, frozen=True, kw_only=True):

@@ -32,6 +32,9 @@ TOWER: Final = {
     "overlaps": "How many points did two writers tell of one series at once?",
     "duplicates": "How many records had come before?",
     "refused_runs": "How many records were of runs beyond the most runs?",
+    "after_end": "How many records were of runs that had ended and were evicted?",
+    "evicted_runs": "How many runs that were over made room for others?",
+    "evicted_envs": "How many envs that were long silent made room for others of their run?",
     "overflowed": "How many names and ids were beyond the most that a run may have?",
 }
 MOST_CAPPED: Final = 16

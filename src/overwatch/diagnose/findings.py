@@ -26,6 +26,7 @@ from overwatch.diagnose.skew import wrong_clocks
 from overwatch.diagnose.storms import crash_storms, cull_storms
 from overwatch.snapshot import Baseline
 from overwatch.state.policy import UNDEFINED
+from overwatch.state.removal import EVICTED
 from overwatch.state.run import RunState
 
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]
@@ -84,6 +85,9 @@ def _overflowed(state: RunState) -> Iterator[Problem]:
             kinds[kind] = kinds.get(kind, 0) + sum(words.beyond.values())
             names += words.beyond
     counted = ", ".join(f"{kind} {times:,} times" for kind, times in sorted(kinds.items()))
+    hint = "names and ids must not carry values; look at who makes these"
+    if "env" in kinds or EVICTED in kinds:
+        hint += "; an env id that counts episodes makes a new env each time"
     yield Problem(
         code="too-many-names",
         severity="warning",
@@ -91,7 +95,7 @@ def _overflowed(state: RunState) -> Iterator[Problem]:
         subject=None,
         at=state.last_at,
         message=f"beyond the limits: {counted}; among them {', '.join(names[:_NAMED])}",
-        hint="names and ids must not carry values; look at who makes these",
+        hint=hint,
     )
 
 

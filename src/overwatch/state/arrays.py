@@ -56,10 +56,11 @@ def no_ints(rows: int) -> Ints:
 
 
 def grown(array: np.ndarray, shape: tuple[int, ...], fill: float) -> np.ndarray:
-    """A copy of `array` inside a larger array of `shape`; new cells hold `fill`."""
-    larger = np.full(shape, fill, dtype=array.dtype)
-    larger[tuple(slice(0, size) for size in array.shape)] = array
-    return larger
+    """A copy of `array` in an array of `shape`; new cells hold `fill`, and what is beyond it is left out."""
+    copy = np.full(shape, fill, dtype=array.dtype)
+    shared = tuple(slice(0, min(sizes)) for sizes in zip(array.shape, shape, strict=True))
+    copy[shared] = array[shared]
+    return copy
 
 
 def encode_hook(value: Any) -> Any:

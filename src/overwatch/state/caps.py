@@ -26,7 +26,7 @@ def within(state: RunState, event: Event) -> Event | None:
         return event
     if isinstance(event, NonFiniteSeen):
         return _known(state, event)
-    env_id = event.keys.get("env_id") if isinstance(event, Measured) else getattr(event, "env_id", None)
+    env_id = _env_id(event)
     if isinstance(env_id, Column):
         beyond = state.envs.n + len(env_id) > state.envs.most and not state.envs.knows(env_id)
         return _part(state, event, env_id) if beyond else event
@@ -34,6 +34,17 @@ def within(state: RunState, event: Event) -> Event | None:
         state.overflow.note("env", str(env_id))
         return None
     return event
+
+
+def wants_room(state: RunState, event: Event) -> bool:
+    """Whether an event may be about more envs than there is room for."""
+    env_id = _env_id(event)
+    many = len(env_id) if isinstance(env_id, Column) else isinstance(env_id, int)
+    return bool(many) and state.envs.n + many > state.envs.most
+
+
+def _env_id(event: Event) -> object:
+    return event.keys.get("env_id") if isinstance(event, Measured) else getattr(event, "env_id", None)
 
 
 def _known(state: RunState, event: NonFiniteSeen) -> Event:

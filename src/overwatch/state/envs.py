@@ -325,6 +325,15 @@ class Envs(msgspec.Struct, kw_only=True):
         self._drop(np.array(late, dtype=np.int64))
         return bool(late)
 
+    def evict(self, before: int) -> Ints:
+        """Forget the envs whose newest record is older than `before`, and give their room back; their ids."""
+        rows = np.flatnonzero(self.seen_at[: self.n] < before)
+        evicted = self.ids[rows]
+        self._drop(rows)
+        if rows.size and self.n <= self.ids.size // 2:
+            self._resize(self.n)
+        return evicted
+
     def fit_slots(self, num_slots: int) -> None:
         """Make room for `num_slots` slots in the grid."""
         if num_slots <= self.stage.shape[1]:
@@ -394,7 +403,7 @@ class Envs(msgspec.Struct, kw_only=True):
     def _add(self, env_ids: Ints) -> None:
         need = self.n + env_ids.size
         if need > self.ids.size:
-            self._resize(max(need, 2 * self.ids.size, 16))
+            self._resize(max(need, min(2 * self.ids.size, self.most), 16))
         self.ids[self.n : need] = env_ids
         self.lives[self.n : need] = np.arange(self.lived, self.lived + env_ids.size)
         self.lived += env_ids.size

@@ -4,6 +4,8 @@ Rules: a removed env that speaks of a later time is a new env; what it said befo
 late, is not kept. Counters of the run (steps, episodes, crashes) go on: they count what happened.
 """
 
+from typing import Final
+
 import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
@@ -11,6 +13,9 @@ from overwatch.events import EnvsRemoved
 from overwatch.state.places import ids_in
 from overwatch.state.run import RunState
 from overwatch.state.trends import MEASURES
+
+EVICTED: Final = "silent env"
+"""What evicted envs are counted as."""
 
 
 def remove(state: RunState, event: EnvsRemoved) -> None:
@@ -23,6 +28,15 @@ def remove(state: RunState, event: EnvsRemoved) -> None:
     if ids.size:
         state.envs.remove(ids, event.at)
         _count_actions(state)
+
+
+def evict_silent(state: RunState, before: int) -> int:
+    """Forget the envs whose newest record is older than `before`, though nobody removed them; how many."""
+    evicted = state.envs.evict(before)
+    if evicted.size:
+        state.overflow.note(EVICTED, str(evicted[0]), int(evicted.size))
+        _count_actions(state)
+    return int(evicted.size)
 
 
 def forget_late(state: RunState) -> None:

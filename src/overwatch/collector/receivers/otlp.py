@@ -52,7 +52,7 @@ class OtlpReceiver:
         front = Front(self._config.grpc.connections, context.guard.certificates(self._config.grpc.tls))
         context.crowds["otlp_grpc"] = front.crowd
         self._grpc = OtlpGrpc(self._config.grpc, context, GrpcGuard(context.guard), front)
-        in_flight = config.limits.max_in_flight_mib << 20
+        in_flight = config.limits.queue_bytes(config.limits.max_in_flight_mib)
         # Two of the largest bodies fit a peer's half, so that who may send one is never refused for good.
         room = Room(in_flight, max(in_flight // 2, 2 * self._config.http.max_request_body_size))
         tokens = context.guard.tokens

@@ -1,0 +1,71 @@
+"""The room for runs: how much a fold may hold, what a run takes of it, and who goes first when it is used up.
+
+Rules: a run's cost follows from its state alone, and the room is part of the recording, so a replay lets go
+of the same runs at the same ticks. Runs that are over go first, then envs that have long been silent; then
+the runs that grow get no more envs. Pure. Must not know how much memory the process really has.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from overwatch.state.envs import MAX_ENVS
+from overwatch.tracked import Tracked
+
+RUN_BYTES: Final = 64 << 10
+"""What a run takes beside its envs: measured 64 KiB."""
+ENV_BYTES: Final = 2400
+"""What a row for an env takes, state and judgement together: measured 2,200."""
+SLOT_BYTES: Final = 72
+"""What a slot of a row takes."""
+SILENT_NS: Final = 600_000_000_000
+"""So long after its last record an env may be evicted."""
+_DAY_NS: Final = 86_400_000_000_000
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much a fold may hold."""
+
+    runs: int = 1024
+    """Most runs."""
+    bytes: int = 640 << 20
+    """Most bytes of all of them, as `cost` counts."""
+    ended_ns: int = 7 * _DAY_NS
+    """So long after its last record a run that is over is kept at most."""
+
+
+def cost(run: Tracked) -> int:
+    """What a run takes, in bytes."""
+    envs = run.state.envs
+    return RUN_BYTES + envs.ids.size * _row(run)
+
+
+def most_envs(run: Tracked, free: int) -> int:
+    """How many envs a run may have where `free` bytes are left.
+
+    One run takes at most half of what it and nobody else could have: the next one finds room too.
+    """
+    within = ((free + cost(run)) // 2 - RUN_BYTES) // _row(run)
+    return min(MAX_ENVS, max(run.state.envs.n, within))
+
+
+def leaving(runs: Mapping[str, Tracked], room: Room, tick: int) -> list[str]:
+    """The runs to evict: of those that are over the oldest, until what is left fits and none is too old."""
+    over = sorted(
+        (run_id for run_id, run in runs.items() if run.is_over or run.fault is not None),
+        key=lambda run_id: runs[run_id].state.last_stamp,
+    )
+    used, count, gone = sum(cost(run) for run in runs.values()), len(runs), list[str]()
+    for run_id in over:
+        run = runs[run_id]
+        if used <= room.bytes and count <= room.runs and tick - run.state.last_stamp <= room.ended_ns:
+            break
+        gone.append(run_id)
+        used, count = used - cost(run), count - 1
+    return gone
+
+
+def _row(run: Tracked) -> int:
+    slots: int = run.state.envs.stage.shape[1]
+    return ENV_BYTES + SLOT_BYTES * slots
