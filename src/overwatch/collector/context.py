@@ -20,6 +20,7 @@ from overwatch.collector.net import Listening, parse
 from overwatch.collector.tally import Tally
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Journal, Signal
+from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell
 
 _log = logging.getLogger("overwatch.collector")
@@ -83,6 +84,8 @@ class Context:
     """The connections of each listener, by its name."""
     aggregator: Aggregator | None = None
     """Set for the components that are made after the aggregator."""
+    archive: Archive | None = None
+    """The runs that the aggregator evicted; only with a data folder."""
 
     def door(
         self,

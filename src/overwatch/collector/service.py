@@ -33,9 +33,10 @@ from overwatch.collector.shares import FoldPace
 from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
-from overwatch.diagnose.judging import DiagnosisConfig
+from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
+from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell
 from overwatch.snapshot import Baseline
 
@@ -190,7 +191,9 @@ class Service:
         sinks: list[_SnapshotExporter] = []
         sinks += [self._make_exporter(name, SNAPSHOT_EXPORTERS) for name in self._config.snapshot_exporters]
         if self._config.exporting("aggregator"):
-            self._aggregator = self._make_aggregator([*sinks, self._context.bell])
+            archives = [] if self._storage is None else [self._make_archive()]
+            self._aggregator = self._make_aggregator([*archives, *sinks, self._context.bell])
+            sinks += archives
             self._context = replace(self._context, aggregator=self._aggregator)
         for sink in sinks:
             self._begin(sink)
@@ -209,6 +212,25 @@ class Service:
         intake = Intake(storage.journal, self._context.tally, limits, self._decoding, settle)
         self._context = replace(self._context, journal=storage.journal, intake=intake, now=storage.clock)
         self._begin(storage)
+
+    def _make_archive(self) -> Archive:
+        """What keeps the runs that make room."""
+        aggregator, diagnosis = self._config.exporters.aggregator, self._config.diagnosis
+        health, part = self._context.health, "archive"
+
+        def how() -> tuple[Judging, Baseline | None]:
+            return judging(diagnosis), _baseline(aggregator.baseline)
+
+        def report(error: str | None) -> None:
+            if error is None:
+                health.recovered(part)
+            else:
+                health.failed(part, error)
+
+        folder = self._config.extensions.file_storage.directory / "ended"
+        archive = Archive(folder, aggregator.archive_mib << 20, how, report)
+        self._context = replace(self._context, archive=archive)
+        return archive
 
     def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:
         if self._storage is None:

@@ -67,9 +67,11 @@ class AggregatorConfig(_Section, frozen=True, kw_only=True):
     """Most MiB of all runs in memory; by the memory limit of `receivers.otlp.limits` if left out."""
     ended_days: float = 7.0
     """For so many days at most a run that is over stays in memory."""
+    archive_mib: int = 1024
+    """Most MiB on disk of the last pictures of runs that are not in memory any more; the oldest go."""
 
     def __post_init__(self) -> None:
-        for name in ("journal_size_mib", "max_runs"):
+        for name in ("journal_size_mib", "max_runs", "archive_mib"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)} is not positive")
         if self.max_state_mib is not None and self.max_state_mib < 8:

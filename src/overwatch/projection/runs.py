@@ -1,21 +1,26 @@
 """The list of runs, from the snapshots of one moment. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from overwatch.snapshot import RunLine, RunList, Snapshot, View
 
 
-def run_list(snapshots: Mapping[tuple[str, View], Snapshot], newest: str | None) -> RunList:
-    """One line a run, by id; told by each run's default view."""
+def run_list(
+    snapshots: Mapping[tuple[str, View], Snapshot], newest: str | None, archived: Iterable[RunLine] = ()
+) -> RunList:
+    """One line a run, by id, of each run's default view; `archived` are those that are there no more."""
     lines = [
-        _line(run_id, snapshot, newest=run_id == newest)
+        run_line(run_id, snapshot, newest=run_id == newest)
         for (run_id, view), snapshot in snapshots.items()
         if view == View()
     ]
+    known = {line.run_id for line in lines}
+    lines += [line for line in archived if line.run_id not in known]
     return RunList(newest=newest, runs=tuple(sorted(lines, key=lambda line: line.run_id)))
 
 
-def _line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
+def run_line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
+    """One run of the list."""
     run = snapshot.run
     return RunLine(
         run_id=run_id,

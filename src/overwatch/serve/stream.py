@@ -21,6 +21,7 @@ from overwatch.projection.runs import run_list
 from overwatch.projection.selection import SORTS
 from overwatch.serve.acknowledge import PATH, AckRoute, Keep, latest
 from overwatch.serve.answers import BadRequest, answer, only, problem
+from overwatch.serve.archive import Archive, ArchiveError
 from overwatch.snapshot import Snapshot, View
 
 if TYPE_CHECKING:
@@ -101,9 +102,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 class ViewApi:
     """The routes of the view API over one tower."""
 
-    def __init__(self, tower: Tower, bell: Bell, keep: Keep | None = None) -> None:
-        """Without `keep` nothing can be acknowledged."""
+    def __init__(
+        self, tower: Tower, bell: Bell, keep: Keep | None = None, archive: Archive | None = None
+    ) -> None:
+        """Without `keep` nothing can be acknowledged; runs in `archive` are shown as they were last."""
         self._tower = tower
+        self._archive = archive
         self._bell = bell
         self._acks = None if keep is None else AckRoute(self._whole, keep, time.time_ns)
         self._readers: Counter[Ask] = Counter()
@@ -145,7 +149,8 @@ class ViewApi:
     async def _runs(self, request: web.Request) -> web.Response:
         only(request.query, frozenset())
         frame = self._tower.frame
-        listed = run_list(frame.snapshots, frame.newest) if frame else run_list({}, None)
+        archived = self._archive.lines() if self._archive else ()
+        listed = run_list(frame.snapshots, frame.newest, archived) if frame else run_list({}, None, archived)
         return answer(200, msgspec.json.encode(listed))
 
     async def _snapshot(self, request: web.Request) -> web.Response:
@@ -164,13 +169,28 @@ class ViewApi:
             snapshot = self._pick(ask)
             if snapshot is not None:
                 return snapshot
-            frame = self._tower.frame
-            plain = View()
-            if frame and (ask.run_id or frame.newest) not in {
-                run for run, v in frame.snapshots if v == plain
-            }:
-                raise BadRequest(404, self._missing(ask), "run")
+            if self._is_missing(ask):
+                archived = await self._archived(ask)
+                if archived is None:
+                    raise BadRequest(404, self._missing(ask), "run")
+                return archived
             await coming.wait()
+
+    def _is_missing(self, ask: Ask) -> bool:
+        """Whether no frame will show it: there is none of the run in the newest one."""
+        frame, plain = self._tower.frame, View()
+        return frame is not None and (ask.run_id or frame.newest) not in {
+            run for run, view in frame.snapshots if view == plain
+        }
+
+    async def _archived(self, ask: Ask) -> Snapshot | None:
+        """How a run was when it made room; `None` where it is not kept."""
+        if self._archive is None or ask.run_id is None:
+            return None
+        try:
+            return await asyncio.to_thread(self._archive.snapshot, ask.run_id, ask.view)
+        except ArchiveError as error:
+            raise BadRequest(404, str(error), "run") from error
 
     def _missing(self, ask: Ask) -> str:
         if ask.run_id is None:
@@ -179,6 +199,7 @@ class ViewApi:
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         ask = _ask(request.query)
+        archived = await self._archived(ask) if self._is_missing(ask) else None
         with self._reading(ask):
             socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=1 << 16)
             if not socket.can_prepare(request):
@@ -187,6 +208,8 @@ class ViewApi:
             self._sockets.add(socket)
             listener = asyncio.create_task(_until_closed(socket))
             try:
+                if archived is not None:
+                    await socket.send_frame(codec.encode(archived), WSMsgType.TEXT)
                 await self._send_all(ask, socket, listener)
             except ConnectionError:
                 pass  # The reader went away in the middle of a snapshot: nothing is owed to it.

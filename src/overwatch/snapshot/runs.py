@@ -22,6 +22,8 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     data_age_s: float | None = None
     time: float
     """The tick, Unix seconds."""
+    archived: bool = False
+    """It made room for others: what is shown is how it was then."""
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,16 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 
 from overwatch import codec
 from overwatch.aggregator import Frame
+from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell, ViewApi
 from overwatch.snapshot import View
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run
+from tests.overwatch.serve.test_archive import how, passed_by
 
 MOST = 2
 
@@ -49,11 +52,11 @@ class HandDrivenTower:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[tuple[HandDrivenTower, ClientSession]]:
+async def serving(archive: Archive | None = None) -> AsyncIterator[tuple[HandDrivenTower, ClientSession]]:
     """A view API on a free port, and a client."""
     bell = Bell()
     tower = HandDrivenTower(bell)
-    runner = web.AppRunner(ViewApi(tower, bell).app(), shutdown_timeout=1)
+    runner = web.AppRunner(ViewApi(tower, bell, archive=archive).app(), shutdown_timeout=1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -71,11 +74,13 @@ async def until(look: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def scenario(work: Callable[[HandDrivenTower, ClientSession], Awaitable[None]]) -> None:
+def scenario(
+    work: Callable[[HandDrivenTower, ClientSession], Awaitable[None]], archive: Archive | None = None
+) -> None:
     """Run one test's coroutine against a served view API, within a deadline."""
 
     async def run() -> None:
-        async with asyncio.timeout(20), serving() as (tower, client):
+        async with asyncio.timeout(20), serving(archive) as (tower, client):
             await work(tower, client)
 
     asyncio.run(run())
@@ -312,3 +317,26 @@ def test_stopping_hangs_up_on_readers() -> None:
             assert tower.views == []
 
     asyncio.run(work())
+
+
+def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> None:
+    """By one answer and by a stream, beside the runs that live; one that nobody kept is not there."""
+    archive = Archive(tmp_path, 1 << 20, how)
+    archive.start()
+    passed_by(archive)
+    archive.close()
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.update("run-1", 1)
+        listed = await (await client.get("/api/v1/runs")).json()
+        states = {line["run_id"]: line["archived"] for line in listed["runs"]}
+        assert (states["run-1"], states["a"], states["b"]) == (False, True, True)
+        shown = codec.decode(await (await client.get("/api/v1/snapshot?run=b&rows=3")).read())
+        assert (shown.run.run_id, shown.run.outcome, len(shown.envs)) == ("b", "failed", 3)
+        async with client.ws_connect("/api/v1/stream?run=a") as socket:
+            sent = codec.decode((await socket.receive()).data.encode())
+            assert (sent.run.run_id, sum(sent.board.counts.values())) == ("a", 9)
+        answer = await client.get("/api/v1/snapshot?run=nobody")
+        assert answer.status == 404
+
+    scenario(work, archive)

@@ -40,7 +40,7 @@ class ViewExtension:
     def __init__(self, config: ViewConfig, context: Context) -> None:
         if context.aggregator is None:
             raise ValueError("extension 'view' shows snapshots; add exporter 'aggregator' to pipeline 'logs'")
-        api = ViewApi(context.aggregator, context.bell, self._keep)
+        api = ViewApi(context.aggregator, context.bell, self._keep, context.archive)
         self._context = context
         self._door = context.door(config.endpoint, api.app(), _ENTRY, config.tls)
 

@@ -1,0 +1,242 @@
+"""Runs that made room in memory, kept on disk: one packed file a run, opened again when somebody looks at it.
+
+Rules: a file is written whole, by one thread of its own; the oldest go where all have more than their budget.
+What another version kept is listed and not opened: the recording holds it. A disk that fails loses a run's
+last picture and nothing of its recording. Must not know why a run was evicted.
+"""
+
+import hashlib
+import logging
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import zstandard
+
+from overwatch import __version__
+from overwatch.diagnose.assess import dump as dump_assessment
+from overwatch.diagnose.assess import load as load_assessment
+from overwatch.diagnose.judging import Judging
+from overwatch.projection.runs import run_line
+from overwatch.recordings.checkpoints import write_whole
+from overwatch.snapshot import Baseline, RunLine, Snapshot, View
+from overwatch.state import dump as dump_state
+from overwatch.state import load as load_state
+from overwatch.tracked import Tracked
+
+if TYPE_CHECKING:
+    from overwatch.aggregator import Frame
+
+_SUFFIX: Final = ".run"
+_LEVEL: Final = 3
+_MOST_WAITING: Final = 64
+"""Runs that wait for a disk which does not answer; their memory is not free before."""
+_MOST_BYTES: Final = 1 << 30
+"""Of one run, unpacked."""
+_MOST_HEAD: Final = 1 << 16
+_OPEN: Final = 2
+"""Runs that are kept ready: who looks at one often asks for further views of it."""
+
+_log = logging.getLogger("overwatch.collector")
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of a file, as JSON."""
+
+    version: str
+    line: RunLine
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """The rest of it, packed."""
+
+    state: bytes
+    assessment: bytes
+
+
+_head: Final = msgspec.json.Decoder(_Head).decode
+_kept: Final = msgspec.msgpack.Decoder(_Kept).decode
+
+
+class ArchiveError(ValueError):
+    """A run cannot be opened; the message names what can be done."""
+
+
+class Archive:
+    """The folder of evicted runs; a frame sink. Reading is safe from any thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        most_bytes: int,
+        how: Callable[[], tuple[Judging, Baseline | None]],
+        report: Callable[[str | None], None] = lambda _: None,
+    ) -> None:
+        """`how` is what runs are judged with; `report` gets why the disk refuses, `None` once it does not."""
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._how = how
+        self._report = report
+        self._lock = threading.Lock()
+        self._lines: dict[str, tuple[_Head, int]] = {}
+        """Head and size of each run's file, the oldest first."""
+        self._opened: OrderedDict[str, Tracked] = OrderedDict()
+        self._waiting: queue.Queue[Tracked | None] = queue.Queue(_MOST_WAITING)
+        self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
+        self.lost = 0
+        """Runs whose last picture could not be kept."""
+
+    def start(self) -> None:
+        """Read what earlier lives kept, and begin to write."""
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=_age):
+            head = _head_of(path)
+            if head is not None:
+                self._lines[head.line.run_id] = head, _size(path)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread goes on."""
+        return self._thread.is_alive()
+
+    @property
+    def bytes(self) -> int:
+        """What all have on disk."""
+        with self._lock:
+            return sum(size for _, size in self._lines.values())
+
+    def publish(self, frame: "Frame") -> None:
+        """Queue the runs that were evicted at this tick; returns at once."""
+        for run in frame.evicted:
+            try:
+                self._waiting.put_nowait(run)
+            except queue.Full:
+                self._lose(run, "the disk did not answer for too long")
+
+    def close(self) -> None:
+        """Write what waits; a second call does nothing."""
+        if self._thread.is_alive():
+            self._waiting.put(None)
+            self._thread.join()
+
+    def stop(self) -> None:
+        """As `close`."""
+        self.close()
+
+    def lines(self) -> list[RunLine]:
+        """One line for each run that is kept."""
+        with self._lock:
+            return [head.line for head, _ in self._lines.values()]
+
+    def snapshot(self, run_id: str, view: View) -> Snapshot | None:
+        """The last picture of a run, `None` where it is not kept.
+
+        Raises `ArchiveError` for one that cannot be opened.
+        """
+        with self._lock:
+            known, run = self._lines.get(run_id), self._opened.get(run_id)
+        if known is None:
+            return None
+        if run is None:
+            run = self._open(run_id, known[0])
+        with self._lock:
+            self._opened[run_id] = run
+            self._opened.move_to_end(run_id)
+            while len(self._opened) > _OPEN:
+                self._opened.popitem(last=False)
+            return run.project((view,)).get(view)
+
+    def _open(self, run_id: str, head: _Head) -> Tracked:
+        hint = "its recording still shows it: overwatch replay"
+        if head.version != __version__:
+            raise ArchiveError(f"run {run_id!r} was put away by version {head.version}; {hint}")
+        path = self._path(run_id)
+        try:
+            packed = path.read_bytes().partition(b"\n")[2]
+            if zstandard.get_frame_parameters(packed).content_size > _MOST_BYTES:
+                raise ArchiveError(f"{path} is too large to be opened; {hint}")
+            kept = _kept(zstandard.ZstdDecompressor().decompress(packed))
+            run = Tracked(load_state(kept.state), load_assessment(kept.assessment))
+        except (OSError, zstandard.ZstdError, msgspec.MsgspecError) as error:
+            raise ArchiveError(f"{path} cannot be read ({error}); {hint}") from error
+        how, baseline = self._how()
+        run.judge(run.assessment.tick, how, baseline, None)
+        return run
+
+    def _run(self) -> None:
+        while (run := self._waiting.get()) is not None:
+            try:
+                self._write(run)
+            except OSError as error:
+                self._lose(run, f"{error.filename or self._folder}: {error.strerror or error}")
+            except Exception as error:  # noqa: BLE001 a named border: one run's last picture
+                _log.error("a run cannot be archived", exc_info=error)
+                self._lose(run, f"an error of ours: {type(error).__name__}: {error}")
+            else:
+                self._report(None)
+
+    def _lose(self, run: Tracked, why: str) -> None:
+        self.lost += 1
+        self._report(f"run {run.state.origin.run_id!r} is not archived: {why}")
+
+    def _write(self, run: Tracked) -> None:
+        if run.judged is None:
+            how, baseline = self._how()
+            run.judge(run.assessment.tick, how, baseline, None)
+        shown = run.project((View(),)).get(View())
+        if shown is None:
+            raise ValueError(run.fault or "it cannot be shown")
+        run_id = run.state.origin.run_id
+        line = msgspec.structs.replace(run_line(run_id, shown, newest=False), archived=True)
+        head = _Head(version=__version__, line=line)
+        kept = _Kept(state=dump_state(run.state), assessment=dump_assessment(run.assessment))
+        packed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(
+            msgspec.msgpack.encode(kept)
+        )
+        self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        data = msgspec.json.encode(head) + b"\n" + packed
+        write_whole(self._path(run_id), data)
+        with self._lock:
+            self._lines.pop(run_id, None)
+            self._lines[run_id] = head, len(data)
+            self._opened.pop(run_id, None)
+        self._clean()
+
+    def _clean(self) -> None:
+        """Remove the oldest beyond the budget; the newest stays."""
+        while self.bytes > self._most_bytes and len(self._lines) > 1:
+            with self._lock:
+                oldest = next(iter(self._lines))
+                del self._lines[oldest]
+                self._opened.pop(oldest, None)
+            self._path(oldest).unlink(missing_ok=True)
+
+    def _path(self, run_id: str) -> Path:
+        # Ids are of any length and may hold any character.
+        return self._folder / f"{hashlib.blake2b(run_id.encode(), digest_size=16).hexdigest()}{_SUFFIX}"
+
+
+def _head_of(path: Path) -> _Head | None:
+    try:
+        with path.open("rb") as file:
+            return _head(file.readline(_MOST_HEAD))
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _age(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

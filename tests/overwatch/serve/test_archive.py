@@ -1,0 +1,110 @@
+"""Runs that made room are opened again as they were, within a budget, whatever became of their files."""
+
+from pathlib import Path
+
+import pytest
+
+from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
+from overwatch.fold import FAST_NS, Fold
+from overwatch.room import Room
+from overwatch.serve.archive import Archive, ArchiveError
+from overwatch.snapshot import Baseline, Snapshot, View
+from tests import fakes
+from tests.fakes import START_NS
+from tests.overwatch.test_room import batch, step
+
+RUNS = ("a", "b", "c", "../../d\x1b[31m", "e" * 120)
+
+
+def how() -> tuple[Judging, Baseline | None]:
+    """As shipped."""
+    return judging(DiagnosisConfig()), None
+
+
+def passed_by(archive: Archive) -> dict[str, Snapshot]:
+    """Runs one after another through a fold with room for one; how each was last."""
+    fold, tick, last = Fold(room=Room(runs=1)), START_NS, dict[str, Snapshot]()
+    for run_id in (*RUNS, "newest"):
+        events = [fakes.started(tick, n_envs=9), step(tick, range(9), 1), fakes.crashed(tick, 3)]
+        for place, some in enumerate(([*events], [fakes.finished(tick, "failed")])):
+            tick += FAST_NS
+            frame = fold.advance(tick, [batch(run_id, tick - 9, some, 1 + 3 * place)], ())
+            archive.publish(frame)
+            last.update(
+                {run: snapshot for (run, view), snapshot in frame.snapshots.items() if view == View()}
+            )
+    return last
+
+
+def test_an_evicted_run_is_opened_as_it_was(tmp_path: Path) -> None:
+    """Its board, its end and its findings, by any view, in this life and in the next."""
+    archive = Archive(tmp_path / "ended", 1 << 20, how)
+    archive.start()
+    last = passed_by(archive)
+    archive.close()
+    for each in (archive, Archive(tmp_path / "ended", 1 << 20, how)):
+        if each is not archive:
+            each.start()
+        assert {line.run_id for line in each.lines()} == set(RUNS)
+        assert all(line.archived and line.outcome == "failed" for line in each.lines())
+        for run_id in RUNS:
+            shown = each.snapshot(run_id, View())
+            assert shown is not None
+            before = last[run_id]
+            assert (shown.run, shown.board, shown.envs) == (before.run, before.board, before.envs)
+            assert [f.code for f in shown.findings] == [f.code for f in before.findings]
+            detailed = each.snapshot(run_id, View(env_id=3))
+            assert detailed is not None
+            assert detailed.detail is not None
+            assert detailed.detail.env_id == 3
+        assert each.snapshot("newest", View()) is None
+        each.close()
+    assert {path.parent for path in tmp_path.rglob("*") if path.is_file()} == {tmp_path / "ended"}
+
+
+def test_the_oldest_go_where_all_have_more_than_their_budget(tmp_path: Path) -> None:
+    """What is left is the newest that fit."""
+    archive = Archive(tmp_path, 1, how)
+    archive.start()
+    passed_by(archive)
+    archive.close()
+    assert [line.run_id for line in archive.lines()] == [RUNS[-1]]
+    assert archive.snapshot(RUNS[-1], View()) is not None
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "version", "flipped"])
+def test_a_run_that_cannot_be_opened_names_its_recording(tmp_path: Path, damage: str) -> None:
+    """Others are opened all the same."""
+    archive = Archive(tmp_path, 1 << 20, how)
+    archive.start()
+    passed_by(archive)
+    archive.close()
+    path = next(
+        path for path in tmp_path.iterdir() if b'"run_id":"b"' in path.read_bytes().partition(b"\n")[0]
+    )
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "version":
+        path.write_bytes(data.replace(b'{"version":"', b'{"version":"0.', 1))
+        archive = Archive(tmp_path, 1 << 20, how)
+        archive.start()
+        archive.close()
+    else:
+        path.write_bytes(data[:-20] if damage == "cut" else data[:-9] + bytes(9))
+    with pytest.raises(ArchiveError, match="overwatch replay"):
+        archive.snapshot("b", View())
+    assert archive.snapshot("a", View()) is not None
+
+
+def test_a_disk_that_refuses_loses_a_picture_and_says_why(tmp_path: Path) -> None:
+    """It is counted, and the next run is tried again."""
+    (tmp_path / "ended").write_text("no folder")
+    reports = list[str | None]()
+    archive = Archive(tmp_path / "ended", 1 << 20, how, reports.append)
+    archive.start()
+    passed_by(archive)
+    archive.close()
+    assert archive.lost == len(RUNS) == len(reports)
+    assert all("ended" in str(report) for report in reports)
