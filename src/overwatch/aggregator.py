@@ -8,6 +8,7 @@ return at once. Must not know what sinks do with a frame.
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ class Checkpoint:
     """...and how many ticks it took, since it began empty."""
     fold: bytes
     """As of `Fold.dump`."""
+    took_s: float = 0.0
+    """How long that took."""
 
 
 class CheckpointSink(Protocol):
@@ -224,6 +227,7 @@ class Aggregator:
         """A border: a fold that cannot be written makes the next start longer, and this life goes on."""
         if self._checkpoints is None:
             return
+        began = time.perf_counter()
         try:
             data = self._fold.dump()
         except Exception:  # noqa: BLE001 as said
@@ -234,7 +238,12 @@ class Aggregator:
         tower = self._fold.tower
         self._checkpoints.keep(
             Checkpoint(
-                tick=self._taken, position=position, batches=tower.batches, ticks=tower.ticks, fold=data
+                tick=self._taken,
+                position=position,
+                batches=tower.batches,
+                ticks=tower.ticks,
+                fold=data,
+                took_s=time.perf_counter() - began,
             )
         )
 

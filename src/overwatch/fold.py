@@ -4,6 +4,7 @@ Owns the tick clock's arithmetic and the routing of records to runs. A bad recor
 counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator` and replay both drive it.
 """
 
+import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -11,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 import numpy as np
 import numpy.ma
+import zstandard
 
 from overwatch.diagnose import Assessment
 from overwatch.diagnose.assess import dump as dump_assessment
@@ -47,6 +49,20 @@ Hushed: TypeAlias = Mapping[str, Collection[str]]
 NOT_HUSHED: Final[Hushed] = {}
 Reading: TypeAlias = Callable[[Batch], Decoded]
 """As `decode_batch`."""
+
+
+_LEVEL: Final = 1
+_LENGTH: Final = struct.Struct("<I")
+
+
+def _part(reader: zstandard.ZstdDecompressionReader) -> bytes:
+    """The next part of a dump. Raises `ValueError` where it ends before."""
+    head = reader.read(_LENGTH.size)
+    length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else -1
+    part = reader.read(length) if length > 0 else b""
+    if len(part) != length:
+        raise ValueError("the dump of a fold is cut off")
+    return part
 
 
 def next_tick(stamp: int) -> int:
@@ -118,7 +134,8 @@ class _SavedRun(msgspec.Struct, frozen=True):
 
 
 class _Saved(msgspec.Struct, frozen=True):
-    runs: list[_SavedRun]
+    runs: int
+    """How many follow."""
     tower: TowerStats
     joins: Joins
     totals: Totals = msgspec.field(default_factory=Totals)
@@ -130,6 +147,7 @@ class _Saved(msgspec.Struct, frozen=True):
 
 
 _saved: Final = msgspec.msgpack.Decoder(_Saved).decode
+_saved_run: Final = msgspec.msgpack.Decoder(_SavedRun).decode
 _compared: Final = msgspec.json.Decoder(_Compared).decode
 
 
@@ -216,23 +234,35 @@ class Fold:
         }
 
     def dump(self) -> bytes:
-        """Everything that outlives a tick, as bytes."""
-        runs = [
-            _SavedRun(run_id, dump_state(run.state), dump_assessment(run.assessment), run.logged_stamp)
-            for run_id, run in self._runs.items()
-        ]
+        """Everything that outlives a tick, packed run by run: a second copy of all is never there."""
         told = self._told, self._preset, self._diagnosis
         kept = self._room, self._ended
-        return msgspec.msgpack.encode(_Saved(runs, self.tower, self._joins, self._totals, *told, *kept))
+        packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compressobj()
+        chunks = list[bytes]()
+
+        def add(part: bytes) -> None:
+            chunks.extend((packer.compress(_LENGTH.pack(len(part))), packer.compress(part)))
+
+        add(
+            msgspec.msgpack.encode(
+                _Saved(len(self._runs), self.tower, self._joins, self._totals, *told, *kept)
+            )
+        )
+        for run_id, run in self._runs.items():
+            state, assessment = dump_state(run.state), dump_assessment(run.assessment)
+            add(msgspec.msgpack.encode(_SavedRun(run_id, state, assessment, run.logged_stamp)))
+        return b"".join((*chunks, packer.flush()))
 
     @classmethod
     def load(cls, data: bytes, baseline: Baseline | None = None) -> "Fold":
-        """The fold of `dump`'s bytes; raises `msgspec.ValidationError` on anything else."""
-        saved, fold = _saved(data), cls(baseline=baseline)
+        """The fold of `dump`'s bytes; raises `ValueError` or `zstandard.ZstdError` on anything else."""
+        reader = zstandard.ZstdDecompressor().stream_reader(data)
+        saved, fold = _saved(_part(reader)), cls(baseline=baseline)
         fold._told, fold._preset, fold._diagnosis = saved.baseline, saved.preset, saved.diagnosis
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         fold._room, fold._ended = saved.room, saved.ended
-        for run in saved.runs:
+        for _ in range(saved.runs):
+            run = _saved_run(_part(reader))
             state, assessment = load_state(run.state), load_assessment(run.assessment)
             fold._runs[run.run_id] = Tracked(state, assessment, run.logged_stamp, looked_at=state.last_at)
         return fold

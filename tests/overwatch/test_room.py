@@ -2,10 +2,11 @@
 
 import gc
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import pytest
+import zstandard
 
 from overwatch import codec
 from overwatch.events import Event, Origin, Record
@@ -199,3 +200,44 @@ def test_what_a_run_costs_is_what_it_takes_of_memory(n_envs: int, slots: int) ->
         tracemalloc.stop()
     counted = held(fold) / (runs + 1) * runs
     assert counted / 2 < taken < counted * 2
+
+
+def test_writing_and_reading_a_checkpoint_takes_no_second_copy_of_all_runs() -> None:
+    """Beside what it makes, a dump takes what one run takes, however many there are; so does a load."""
+    fold = Fold()
+    for tick, batches in one_after_another(24, 1000):
+        fold.advance(tick, batches, ())
+    everything = sum(cost(run) for run in fold._runs.values())
+
+    def peak(work: Callable[[], object]) -> tuple[int, object]:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            made = work()
+            kept, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        return most - kept, made
+
+    beside, data = peak(fold.dump)
+    assert beside < everything / 4
+    assert isinstance(data, bytes)
+    assert len(data) < everything / 4
+    beside, again = peak(lambda: Fold.load(data))
+    assert beside < everything / 4
+    assert isinstance(again, Fold)
+    assert again.dump() == data
+
+
+@pytest.mark.parametrize("harm", ["empty", "cut", "flipped", "other"])
+def test_what_is_no_dump_is_an_error(harm: str) -> None:
+    """Never a fold of something else."""
+    fold = Fold()
+    for tick, batches in one_after_another(3, 10):
+        fold.advance(tick, batches, ())
+    data = fold.dump()
+    middle = len(data) // 2
+    flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+    harmed = {"empty": b"", "cut": data[:middle], "flipped": flipped, "other": b"\x93\x01"}
+    with pytest.raises((ValueError, zstandard.ZstdError)):
+        Fold.load(harmed[harm])

@@ -6,7 +6,9 @@ older is slower, never wrong. Some are left beside recordings too. Writing happe
 Must not know what a fold holds.
 """
 
+import errno
 import logging
+import os
 import struct
 import threading
 import zlib
@@ -16,7 +18,7 @@ from typing import Final
 import msgspec
 
 from overwatch import __version__
-from overwatch.aggregator import Checkpoint, Resumed
+from overwatch.aggregator import LONGEST_SILENCE_NS, Checkpoint, Resumed
 from overwatch.collector.health import Health
 from overwatch.fold import SLOW_NS, Fold
 from overwatch.journal import Cursor, DurableJournal, Folder
@@ -28,6 +30,15 @@ EVERY_NS: Final = 30 * SLOW_NS
 MOST_BYTES: Final = 64 << 20
 """A checkpoint comes sooner when the journal grew by this much."""
 
+IDLE_NS: Final = LONGEST_SILENCE_NS
+"""The same while nothing comes: what is passed over then is passed over by a restart too."""
+BYTES_A_SECOND: Final = 1 << 19
+"""What checkpoints may write on average."""
+_TIMES_TAKEN: Final = 50
+"""Times as long as making one takes until the next: the fold stands still for it."""
+_OF_SIZE: Final = 4
+"""Times its size by which the journal grows until the next."""
+MOST_FILE_BYTES: Final = 1 << 30
 VERSION: Final = 4
 NAMES: Final = ("fold-0.checkpoint", "fold-1.checkpoint")
 _MAGIC: Final = b"\xf5OWk"
@@ -65,6 +76,8 @@ class Checkpoints:
         """Position of the newest checkpoint on disk."""
         self._last_tick = 0
         self._last_bytes = 0
+        self._size, self._took_s = 0, 0.0
+        """Of the newest one, and what it took to make it."""
         self._leaving: tuple[Leaving, ...] = ()
         self._waiting: Checkpoint | None = None
         self._stopping = False
@@ -85,6 +98,8 @@ class Checkpoints:
                 _log.warning("checkpoint %s does not fit this version: %s", NAMES[turn], error)
                 continue
             self._turn, self._before, self._last_tick = 1 - turn, kept.position, kept.tick
+            self._size = len(kept.fold)
+            self._found = [(one, msgspec.structs.replace(each, fold=b"")) for one, each in self._found]
             return Resumed(fold=fold, tick=kept.tick), kept.position
         return None
 
@@ -123,11 +138,16 @@ class Checkpoints:
         if self._last_tick == 0:
             self._last_tick = tick
         grown = 0 if self._journal is None else self._journal.disk_bytes - self._last_bytes
-        return tick - self._last_tick >= EVERY_NS or grown >= MOST_BYTES
+        if grown >= max(MOST_BYTES, _OF_SIZE * self._size):
+            return True
+        apart = max(
+            EVERY_NS, self._size * SLOW_NS // BYTES_A_SECOND, round(self._took_s * _TIMES_TAKEN * 1e9)
+        )
+        return tick - self._last_tick >= (apart if grown else max(apart, IDLE_NS))
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Write it soon; one that waits still is left out for it."""
-        self._last_tick = checkpoint.tick
+        self._last_tick, self._size, self._took_s = checkpoint.tick, len(checkpoint.fold), checkpoint.took_s
         self._last_bytes = 0 if self._journal is None else self._journal.disk_bytes
         with self._work:
             self._waiting = checkpoint
@@ -197,4 +217,6 @@ class Checkpoints:
 
     def _bytes(self, name: str) -> bytes:
         with open(self._folder.open(name), "rb") as file:  # noqa: PTH123 a descriptor
+            if os.fstat(file.fileno()).st_size > MOST_FILE_BYTES:
+                raise OSError(errno.EFBIG, "it is larger than any checkpoint")
             return file.read()

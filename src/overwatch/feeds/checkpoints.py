@@ -1,18 +1,13 @@
 """Folds at many ticks, so that every other tick is near one of them.
 
-They lie packed in a file, not in memory; it has no name and goes with the process. Rules: beyond a budget
+They lie in a file, not in memory; it has no name and goes with the process. Rules: beyond a budget
 every second one is let go and the time between them doubles. Must not know what a fold is.
 """
 
 import os
 from bisect import bisect_left, bisect_right, insort
-from typing import Final
-
-import zstandard
 
 from overwatch.recordings.handles import Scratch
-
-_LEVEL: Final = 1
 
 
 class Checkpoints:
@@ -39,10 +34,9 @@ class Checkpoints:
 
     def keep(self, tick: int, data: bytes, step_ns: int) -> None:
         """Add one. Raises `OSError` when the disk is full."""
-        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(data)
-        self._places[tick] = self._scratch.append(packed), len(packed)
+        self._places[tick] = self._scratch.append(data), len(data)
         insort(self._ticks, tick)
-        self._bytes += len(packed)
+        self._bytes += len(data)
         while self._ticks and self._bytes > self._most_bytes:
             self._thin(step_ns)
 
@@ -54,7 +48,7 @@ class Checkpoints:
     def read(self, tick: int) -> bytes:
         """One that is kept."""
         offset, length = self._places[tick]
-        return zstandard.ZstdDecompressor().decompress(os.pread(self._scratch.fd, length, offset))
+        return os.pread(self._scratch.fd, length, offset)
 
     def forget(self, after: int = 0) -> None:
         """Let go of those after a tick."""

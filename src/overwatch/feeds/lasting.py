@@ -16,10 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import zstandard
-
 from overwatch.fold import FAST_NS, SLOW_NS
-from overwatch.recordings.checkpoints import pack, unpack, write_whole
+from overwatch.recordings.checkpoints import read_bounded, write_whole
 
 VARIABLE: Final = "OVERWATCH_REPLAY_CACHE"
 """Names the folder of the cache; `off` for none."""
@@ -74,19 +72,18 @@ class Lasting:
         folder = self._folder
         if folder is None:
             return
-        packed = pack(data)
         mark = self._mark(tick)
         try:
             if not self._known:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _tidy(folder)
-            write_whole(self._path(tick, mark), packed)
+            write_whole(self._path(tick, mark), data)
         except OSError:
             self._folder = None
             return
         self._known[tick] = mark
         self._right.add(tick)
-        self._bytes += len(packed)
+        self._bytes += len(data)
         if self._bytes > self._most_bytes:
             self._thin()
 
@@ -98,8 +95,8 @@ class Lasting:
     def read(self, tick: int) -> bytes | None:
         """One that is kept; `None`, and it is no more, where it cannot be read."""
         try:
-            return unpack(self._path(tick, self._known[tick]).read_bytes())
-        except (OSError, zstandard.ZstdError):
+            return read_bounded(self._path(tick, self._known[tick]))
+        except OSError:
             self.forget(tick)
             return None
 

@@ -5,6 +5,7 @@ only one that fits is read. Older ones are fewer: the time to the next is at mos
 Must not know what a fold holds, nor who seeks.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -14,8 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
-
-import zstandard
 
 import overwatch
 from overwatch.aggregator import Checkpoint
@@ -29,9 +28,8 @@ OF_AGE: Final = 64
 """Two may be as far apart as this part of their age."""
 OF_BUDGET: Final = 64
 """All of them may have this part of the recording's budget."""
-_LEVEL: Final = 1
-_MOST_BYTES: Final = 1 << 30
-"""Of one, unpacked."""
+MOST_BYTES: Final = 1 << 30
+"""Of one that is read."""
 _UNFINISHED: Final = ".part-"
 _NAME: Final = re.compile(r"(\d{1,19})-(\d{1,19})-(\d{1,19})-(\d{1,19})-([0-9a-f]{32})\.fold")
 
@@ -68,19 +66,6 @@ def build() -> str:
     return mark.hexdigest()
 
 
-def pack(fold: bytes) -> bytes:
-    """What a file of a checkpoint holds; damage is noticed when it is unpacked."""
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(fold)
-
-
-def unpack(data: bytes) -> bytes:
-    """The fold in a file. Raises `zstandard.ZstdError`, also for one that is too large."""
-    size = zstandard.get_frame_parameters(data).content_size
-    if size > _MOST_BYTES:
-        raise zstandard.ZstdError(f"a checkpoint of {size} bytes; at most {_MOST_BYTES} are read")
-    return zstandard.ZstdDecompressor().decompress(data)
-
-
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that only its owner may read, under its name once it is whole. Raises `OSError`."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=_UNFINISHED, delete=False) as part:
@@ -91,6 +76,15 @@ def write_whole(path: Path, data: bytes) -> None:
         except OSError:
             os.unlink(part.name)  # noqa: PTH108 as above
             raise
+
+
+def read_bounded(path: Path) -> bytes:
+    """A whole file; raises `OSError`, for one that is too large too, before it is read."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"{size} bytes are more than a checkpoint has", str(path))
+        return file.read()
 
 
 def left_in(recording: Path) -> list[Left]:
@@ -110,8 +104,8 @@ def left_in(recording: Path) -> list[Left]:
 def read_left(recording: Path, left: Left) -> bytes | None:
     """The fold of one; `None` where it cannot be read."""
     try:
-        return unpack((recording / FOLDER / left.name).read_bytes())
-    except (OSError, zstandard.ZstdError):
+        return read_bounded(recording / FOLDER / left.name)
+    except OSError:
         return None
 
 
@@ -158,7 +152,7 @@ class Leaving:
         )  # fmt: skip
         folder = self._recording / FOLDER
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        write_whole(folder / left.name, pack(checkpoint.fold))
+        write_whole(folder / left.name, checkpoint.fold)
         self._newest = left.tick
         self._clean(folder, left.tick)
         return True

@@ -10,10 +10,18 @@ import pytest
 
 from overwatch import __version__
 from overwatch.aggregator import Checkpoint
-from overwatch.collector.checkpoints import NAMES, Checkpoints
+from overwatch.collector.checkpoints import (
+    BYTES_A_SECOND,
+    EVERY_NS,
+    IDLE_NS,
+    MOST_BYTES,
+    NAMES,
+    VERSION,
+    Checkpoints,
+)
 from overwatch.collector.health import Health
 from overwatch.fold import FAST_NS, Fold
-from overwatch.journal import Batch, Folder, Signal
+from overwatch.journal import Batch, DurableJournal, Folder, JournalLimits, Signal
 from tests.overwatch.collector.running import told, update
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 
@@ -92,8 +100,8 @@ def test_one_that_cannot_be_used_leaves_the_one_before(
         "cut": data[:-1],
         "flip": data[:100] + bytes([data[100] ^ 1]) + data[101:],
         "layout": HEAD.pack(data[:4], 2, 0) + b"whatever comes",
-        "version": HEAD.pack(data[:4], 1, zlib.crc32(body)) + body,
-        "fold": HEAD.pack(data[:4], 1, zlib.crc32(body)) + body,
+        "version": HEAD.pack(data[:4], VERSION, zlib.crc32(body)) + body,
+        "fold": HEAD.pack(data[:4], VERSION, zlib.crc32(body)) + body,
     }
     newest.unlink()
     if harm == "link":
@@ -122,3 +130,39 @@ def test_a_disk_that_refuses_leaves_both_as_they_were(tmp_path: Path) -> None:
         assert found is not None
         assert found[2] in (7, 9)
         assert ("checkpoints" in health.degraded) or found[2] == 9
+
+
+def test_one_that_is_too_large_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A sparse file of any size costs a start nothing; the older one is used."""
+    write(tmp_path / "j", 5, 7)
+    with (tmp_path / "j" / NAMES[1]).open("r+b") as file:
+        file.truncate(1 << 43)
+
+    assert read(tmp_path / "j") == ("run-5", 5 * FAST_NS, 5)
+    assert "larger than any checkpoint" in caplog.text
+
+
+def test_the_next_one_comes_by_what_one_costs_and_by_what_changed(tmp_path: Path) -> None:
+    """Half a minute apart where they are small; later where they are large or slow, or nothing comes."""
+    folder = Folder(tmp_path / "j")
+    checkpoints = Checkpoints(folder, Health())
+    journal = DurableJournal(folder, lambda: FAST_NS, JournalLimits())
+    body = bytes(MOST_BYTES // 4)
+    checkpoints.attach(journal, journal.cursor("aggregator"))
+    tick, small, second = 100 * EVERY_NS, taken(5), EVERY_NS // 30
+
+    def first_due(checkpoint: Checkpoint, *come: bytes) -> int:
+        checkpoints.keep(replace(checkpoint, tick=tick))
+        for one in come:
+            journal.append(Signal.LOGS, one)
+        return next(at for at in range(0, 400 * EVERY_NS, second) if checkpoints.due(tick + at))
+
+    assert first_due(small, b"body") == EVERY_NS
+    assert first_due(small) == IDLE_NS
+    large = replace(small, fold=bytes(120 * BYTES_A_SECOND))
+    assert first_due(large, b"body") == 120 * second
+    assert first_due(replace(small, took_s=4.0), b"body") == 200 * second
+    assert first_due(large, *[body] * 5) == 120 * second
+    assert first_due(small, *[body] * 5) == 0
+    journal.close()
+    folder.close()
