@@ -25,7 +25,7 @@ from overwatch.otlp.settle import settle
 from overwatch.otlp.times import timed
 from overwatch.otlp.totals import Totals
 from overwatch.otlp.unnamed import begins_run
-from overwatch.room import SILENT_NS, Room, cost, leaving, most_envs
+from overwatch.room import SILENT_NS, Room, cost, cut_down, leaving, most_envs
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.state import apply, new_run
 from overwatch.state import dump as dump_state
@@ -33,7 +33,7 @@ from overwatch.state import load as load_state
 from overwatch.state.caps import wants_room
 from overwatch.state.joins import Joins
 from overwatch.state.overflow import Overflow
-from overwatch.state.removal import evict_silent
+from overwatch.state.removal import evict
 from overwatch.tower import TowerStats
 from overwatch.tracked import Tracked
 
@@ -414,7 +414,7 @@ class Fold:
             self._make_room(stamp)
         state = tracked.state
         if wants_room(state, record.event):
-            self.tower.evicted_envs += evict_silent(state, record.event.at - SILENT_NS)
+            self.tower.evicted_envs += evict(state, state.envs.silent(record.event.at - SILENT_NS))
         rows, beyond = state.envs.ids.size, state.overflow.total
         try:
             fresh = apply(state, record, stamp)
@@ -453,6 +453,8 @@ class Fold:
         """Evict what has to go, and share what is free among those that stay."""
         for run_id in leaving(self._runs, self._room, now):
             self._evict(run_id, now)
+        for run, rows in cut_down(self._runs, self._room):
+            self.tower.evicted_envs += evict(run.state, rows)
         costs = {run_id: cost(run) for run_id, run in self._runs.items()}
         over = sum(costs[run_id] for run_id, run in self._runs.items() if run.is_over)
         free = max(0, self._room.bytes - sum(costs.values())) + over

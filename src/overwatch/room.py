@@ -5,11 +5,12 @@ of the same runs at the same ticks. Runs that are over go first, then envs that 
 the runs that grow get no more envs. Pure. Must not know how much memory the process really has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
+from overwatch.state.arrays import Ints
 from overwatch.state.envs import MAX_ENVS
 from overwatch.tracked import Tracked
 
@@ -64,6 +65,16 @@ def leaving(runs: Mapping[str, Tracked], room: Room, tick: int) -> list[str]:
         gone.append(run_id)
         used, count = used - cost(run), count - 1
     return gone
+
+
+def cut_down(runs: Mapping[str, Tracked], room: Room) -> Iterator[tuple[Tracked, Ints]]:
+    """The run that takes most, with the rows of envs to evict, where the room is less than it was before."""
+    used = sum(cost(run) for run in runs.values())
+    if used > room.bytes:
+        run = max(runs.values(), key=cost)
+        half = (room.bytes - used + cost(run)) // 2
+        keeps = max(0, (half - RUN_BYTES) // _row(run))
+        yield run, run.state.envs.quietest(run.state.envs.n - keeps)
 
 
 def _row(run: Tracked) -> int:

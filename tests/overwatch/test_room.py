@@ -241,3 +241,22 @@ def test_what_is_no_dump_is_an_error(harm: str) -> None:
     harmed = {"empty": b"", "cut": data[:middle], "flipped": flipped, "other": b"\x93\x01"}
     with pytest.raises((ValueError, zstandard.ZstdError)):
         Fold.load(harmed[harm])
+
+
+def test_a_smaller_room_cuts_the_largest_run_down_so_that_another_fits() -> None:
+    """As after a restart with less memory: its envs that reported last stay."""
+    fold, tick = Fold(room=ROOM), START_NS
+    fold.advance(tick, [batch("hog", tick - 9, [fakes.started(tick), step(tick, range(1500), 1)])], ())
+    fold.advance(tick + FAST_NS, [batch("hog", tick + 9, [step(tick + 9, range(900, 1500), 2)], 3)], ())
+    less = Room(runs=40, bytes=ROOM.bytes // 2)
+    tick += 2 * FAST_NS
+    fold.advance(tick, [life(tick - 9, less)], ())
+    tick += SLOW_NS - tick % SLOW_NS
+    fold.advance(tick, [], ())
+    events = [fakes.started(tick, n_envs=200), step(tick, range(200), 1)]
+    frame = fold.advance(tick + FAST_NS, [batch("late", tick + 9, events)], ())
+
+    assert held(fold) <= less.bytes
+    assert envs_of(frame, "late") == 200
+    ids = fold._runs["hog"].state.envs.ids[: envs_of(frame, "hog")].tolist()
+    assert set(range(900, 1500)) <= set(ids)

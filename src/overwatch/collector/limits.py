@@ -77,14 +77,14 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def hard_bytes(self) -> int:
-        """The limit: from here on memory is also given back by force."""
+        """The limit."""
         if self.limit_mib is not None:
             return self.limit_mib << 20
         return min(_DEFAULT_MIB << 20, available_bytes())
 
     @property
     def soft_bytes(self) -> int:
-        """From here on requests are refused."""
+        """From here on requests are refused, and memory is given back by force."""
         spike = self.spike_limit_mib
         return self.hard_bytes - (self.hard_bytes // 5 if spike is None else spike << 20)
 
@@ -143,7 +143,7 @@ class MemoryLimiter:
         resident: Callable[[], int] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._soft, self._hard = config.soft_bytes, config.hard_bytes
+        self._soft = config.soft_bytes
         self._interval_s = config.check_interval_s
         self._resident, self._now = resident or Resident(), now
         self._looked_at, self._seen = -float("inf"), 0
@@ -156,7 +156,7 @@ class MemoryLimiter:
         now = self._now()
         if now - self._looked_at >= self._interval_s:
             self._looked_at, self._seen = now, self._resident()
-            if self._seen > self._hard and now - self._reclaimed_at >= _RECLAIM_S:
+            if self._seen > self._soft and now - self._reclaimed_at >= _RECLAIM_S:
                 self._reclaimed_at = now
                 self._reclaim()
         if self._seen <= self._soft:

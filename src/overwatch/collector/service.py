@@ -26,6 +26,7 @@ from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Intake
+from overwatch.collector.lives import LASTS_S, Lives
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.settings import CollectorConfig
@@ -36,6 +37,7 @@ from overwatch.collector.telemetry import SelfMetrics
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
+from overwatch.room import Room
 from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell
 from overwatch.snapshot import Baseline
@@ -45,6 +47,9 @@ READY_FILE: Final = "OVERWATCH_READY_FILE"
 
 DRAIN_S: Final = 20.0
 """Longest time that folding the rest may take when the collector stops, in seconds."""
+
+BOLD: Final = 2
+"""Lives in a row that may be killed soon after their start before the next one holds less."""
 
 _FOLD: Final = "aggregator"
 """The name of the fold's cursor."""
@@ -118,6 +123,7 @@ class Service:
         )
         self._started: list[Component] = []
         self._storage: Storage | None = None
+        self._lives: Lives | None = None
         self._after: int | None = None
         self._aggregator: Aggregator | None = None
         self._loop_runs = False
@@ -185,6 +191,8 @@ class Service:
             section = self._config.extensions.file_storage
             self._begin(self._make(EXTENSIONS["file_storage"], section, self._context))
             self._open_storage()
+            self._lives = Lives(section.directory)
+            self._begin(self._lives)
         if "health_check" in enabled:
             checked = self._config.extensions.health_check
             self._begin(self._make(EXTENSIONS["health_check"], checked, self._context))
@@ -264,7 +272,7 @@ class Service:
             baseline=_baseline(self._config.exporters.aggregator.baseline),
             preset=self._config.exporters.aggregator.preset,
             diagnosis=None if self._config.diagnosis == DiagnosisConfig() else self._config.diagnosis,
-            room=self._config.exporters.aggregator.room(self._config.receivers.otlp.limits),
+            room=self._room(),
         )
         began = self._context.journal.append(Signal.START, msgspec.json.encode(life))
         aggregator = self._aggregator
@@ -273,6 +281,20 @@ class Service:
             self._context.health.watch(_FOLD, lambda: aggregator.is_running)
         for name, target in RECEIVERS.items():
             self._begin(self._make(target, getattr(self._config.receivers, name), self._context))
+
+    def _room(self) -> Room:
+        """How much the fold may hold: less after lives that were killed soon, as memory may be why."""
+        room = self._config.exporters.aggregator.room(self._config.receivers.otlp.limits)
+        killed = 0 if self._lives is None else self._lives.killed
+        if killed <= BOLD:
+            return room
+        less = msgspec.structs.replace(room, bytes=room.bytes >> min(killed - BOLD, 3))
+        self._context.health.failed(
+            "memory",
+            f"{killed} starts in a row were killed within {LASTS_S:.0f} s, so runs may have "
+            f"{less.bytes >> 20} MiB instead of {room.bytes >> 20}; look at the system's log for the reason",
+        )
+        return less
 
     def _exported(self) -> list[OtlpFileExporter]:
         return [part for part in self._started if isinstance(part, OtlpFileExporter)]

@@ -325,12 +325,19 @@ class Envs(msgspec.Struct, kw_only=True):
         self._drop(np.array(late, dtype=np.int64))
         return bool(late)
 
-    def evict(self, before: int) -> Ints:
-        """Forget the envs whose newest record is older than `before`, and give their room back; their ids."""
-        rows = np.flatnonzero(self.seen_at[: self.n] < before)
+    def silent(self, before: int) -> Ints:
+        """Rows of the envs whose newest record is older than `before`."""
+        return np.flatnonzero(self.seen_at[: self.n] < before)
+
+    def quietest(self, count: int) -> Ints:
+        """So many rows, those whose newest records are the oldest."""
+        return np.argsort(self.seen_at[: self.n], kind="stable")[: max(0, count)]
+
+    def evict(self, rows: Ints) -> Ints:
+        """Forget envs that nobody removed, and give their room back; their ids."""
         evicted = self.ids[rows]
         self._drop(rows)
-        if rows.size and self.n <= self.ids.size // 2:
+        if self.n <= self.ids.size * 7 // 8:
             self._resize(self.n)
         return evicted
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.events import EnvsRemoved
+from overwatch.state.arrays import Ints
 from overwatch.state.places import ids_in
 from overwatch.state.run import RunState
 from overwatch.state.trends import MEASURES
@@ -30,9 +31,9 @@ def remove(state: RunState, event: EnvsRemoved) -> None:
         _count_actions(state)
 
 
-def evict_silent(state: RunState, before: int) -> int:
-    """Forget the envs whose newest record is older than `before`, though nobody removed them; how many."""
-    evicted = state.envs.evict(before)
+def evict(state: RunState, rows: Ints) -> int:
+    """Forget envs that nobody removed; how many."""
+    evicted = state.envs.evict(rows)
     if evicted.size:
         state.overflow.note(EVICTED, str(evicted[0]), int(evicted.size))
         _count_actions(state)
