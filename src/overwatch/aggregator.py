@@ -20,6 +20,7 @@ from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, next_tick
 from overwatch.journal import Batch, Cursor, Signal
 from overwatch.snapshot import View
 from overwatch.tower import TowerStats
+from overwatch.tracked import Tracked
 
 __all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Resumed"]
 
@@ -91,14 +92,16 @@ class Aggregator:
         checkpoints: CheckpointSink | None = None,
         *,
         settle: Callable[[], None] = lambda: None,
+        archive: Callable[[Tracked], None] = lambda _: None,
     ) -> None:
-        """Its thread calls `settle` before it works."""
+        """Its thread calls `settle` before it works, and `archive` with each run that made room."""
         resumed = resumed or Resumed()
         self._cursor = cursor
         self._now = now
         self._sinks = tuple(sinks)
         self._checkpoints = checkpoints
         self._settle = settle
+        self._archive = archive
         self._fold = resumed.fold
         self._taken = resumed.tick
         """The last tick in the fold."""
@@ -214,8 +217,13 @@ class Aggregator:
         """A border: what met an error of ours in an earlier life does not keep this one from going on."""
         try:
             self._fold.take(tick, batches)
+            self._put_away()
         except Exception as error:  # noqa: BLE001 as said
             self._fault(tick, error)
+
+    def _put_away(self) -> None:
+        for run in self._fold.evicted:
+            self._archive(run)
 
     def _fault(self, tick: int, error: Exception) -> None:
         """Log what the fold did not outlive: the first time, and whenever it has become twice as often."""
@@ -261,6 +269,7 @@ class Aggregator:
             self._taken = self._tick
             self._tick += FAST_NS
         self.frame = frame
+        self._put_away()
         self._say(frame.tower)
         for sink in self._sinks:
             self._publish(sink, frame)

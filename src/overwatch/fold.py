@@ -34,6 +34,7 @@ from overwatch.state.caps import wants_room
 from overwatch.state.joins import Joins
 from overwatch.state.overflow import Overflow
 from overwatch.state.removal import evict
+from overwatch.state.sources import source_key
 from overwatch.tower import TowerStats
 from overwatch.tracked import Tracked
 
@@ -43,6 +44,8 @@ LOOKS: Final = 8
 """Times that a run is judged at most within one tick."""
 MAX_ENDED: Final = 4096
 """Runs remembered that had ended when they were evicted."""
+MAX_LIVES: Final = 16
+"""Lives of producers remembered of each."""
 DEFAULT_VIEW: Final = View()
 Hushed: TypeAlias = Mapping[str, Collection[str]]
 """By run id the findings that may open in it; any may in other runs."""
@@ -122,8 +125,6 @@ class Frame:
     tower: TowerStats
     capped: Mapping[str, Overflow] = field(default_factory=dict)
     """What runs were not given for their caps, by run; those that were given all are left out."""
-    evicted: tuple[Tracked, ...] = ()
-    """Runs that were over and made room at this tick; the fold has forgotten them."""
 
 
 class _SavedRun(msgspec.Struct, frozen=True):
@@ -143,7 +144,7 @@ class _Saved(msgspec.Struct, frozen=True):
     preset: str | None = None
     diagnosis: DiagnosisConfig | None = None
     room: Room = Room()
-    ended: dict[str, int] = {}
+    ended: dict[str, list[str]] = {}
 
 
 _saved: Final = msgspec.msgpack.Decoder(_Saved).decode
@@ -172,10 +173,10 @@ class Fold:
         self._room = room or Room()
         """How much this may hold, as the newest start record says where it does."""
         self._runs: dict[str, Tracked] = {}
-        self._ended: dict[str, int] = {}
-        """By id the stamp at which runs that had ended were evicted, the newest last."""
-        self._evicted: list[Tracked] = []
-        """At the newest tick."""
+        self._ended: dict[str, list[str]] = {}
+        """By id the lives of producers of runs that had ended when they were evicted, the newest run last."""
+        self.evicted: list[Tracked] = []
+        """Runs that were over and made room at the newest tick; they are forgotten here."""
         self._joins = Joins()
         self._totals = Totals()
         self._taken: tuple[int, Hushed] = (0, NOT_HUSHED)
@@ -210,7 +211,6 @@ class Fold:
                 snapshots[run_id, DEFAULT_VIEW] for run_id in logged if (run_id, DEFAULT_VIEW) in snapshots
             ),
             tower=msgspec.structs.replace(self.tower),
-            evicted=tuple(self._evicted),
         )
 
     def take(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> None:
@@ -274,7 +274,7 @@ class Fold:
         is over again is not missed because a spool drains fast.
         """
         self._taken = tick, hushed
-        self._evicted = []
+        self.evicted = []
         self.tower.ticks += 1
         if tick % SLOW_NS == 0:
             self._make_room(tick)
@@ -414,7 +414,9 @@ class Fold:
             self._make_room(stamp)
         state = tracked.state
         if wants_room(state, record.event):
-            self.tower.evicted_envs += evict(state, state.envs.silent(record.event.at - SILENT_NS))
+            # A producer's clock may be ahead of all others: by ours, nothing is silent for longer than it is.
+            now = min(record.event.at, stamp)
+            self.tower.evicted_envs += evict(state, state.envs.silent(now - SILENT_NS))
         rows, beyond = state.envs.ids.size, state.overflow.total
         try:
             fresh = apply(state, record, stamp)
@@ -438,7 +440,8 @@ class Fold:
             self.tower.unattributed += 1
             return False
         run_id = record.origin.run_id
-        if not isinstance(record.event, RunStarted) and run_id in self._ended:
+        is_rest = source_key(record.origin) in self._ended.get(run_id, ())
+        if is_rest and not isinstance(record.event, RunStarted):
             self.tower.after_end += 1
             return False
         full = len(self._runs) >= self._room.runs
@@ -452,22 +455,22 @@ class Fold:
     def _make_room(self, now: int) -> None:
         """Evict what has to go, and share what is free among those that stay."""
         for run_id in leaving(self._runs, self._room, now):
-            self._evict(run_id, now)
+            self._evict(run_id)
         for run, rows in cut_down(self._runs, self._room):
             self.tower.evicted_envs += evict(run.state, rows)
         costs = {run_id: cost(run) for run_id, run in self._runs.items()}
         over = sum(costs[run_id] for run_id, run in self._runs.items() if run.is_over)
         free = max(0, self._room.bytes - sum(costs.values())) + over
         for run in self._runs.values():
-            run.state.envs.most = most_envs(run, free)
+            run.state.envs.most = most_envs(run, self._room, free)
 
-    def _evict(self, run_id: str, now: int) -> None:
+    def _evict(self, run_id: str) -> None:
         run = self._runs.pop(run_id)
         self._totals.forget(run_id)
-        self._evicted.append(run)
+        self.evicted.append(run)
         self.tower.evicted_runs += 1
         if run.state.finished is not None:
-            self._ended[run_id] = now
+            self._ended[run_id] = list(run.state.sources)[-MAX_LIVES:]
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
 

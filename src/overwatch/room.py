@@ -20,6 +20,12 @@ ENV_BYTES: Final = 2400
 """What a row for an env takes, state and judgement together: measured 2,200."""
 SLOT_BYTES: Final = 72
 """What a slot of a row takes."""
+FACT_BYTES: Final = 1024
+"""What a remembered line about an env takes: measured 560, and 2,800 with the longest text."""
+NUMBER_BYTES: Final = 64
+"""What a remembered removal of an env, or a missing sequence number, takes."""
+SMALL_PART: Final = 8
+"""A run may take this part of the room for as long as so much is free."""
 SILENT_NS: Final = 600_000_000_000
 """So long after its last record an env may be evicted."""
 _DAY_NS: Final = 86_400_000_000_000
@@ -38,17 +44,17 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def cost(run: Tracked) -> int:
     """What a run takes, in bytes."""
-    envs = run.state.envs
-    return RUN_BYTES + envs.ids.size * _row(run)
+    return _beside(run) + run.state.envs.ids.size * _row(run)
 
 
-def most_envs(run: Tracked, free: int) -> int:
+def most_envs(run: Tracked, room: Room, free: int) -> int:
     """How many envs a run may have where `free` bytes are left.
 
-    One run takes at most half of what it and nobody else could have: the next one finds room too.
+    A large run takes at most half of what it alone could have: the next one finds room too.
     """
-    within = ((free + cost(run)) // 2 - RUN_BYTES) // _row(run)
-    return min(MAX_ENVS, max(run.state.envs.n, within))
+    could = free + cost(run)
+    within = max(could // 2, min(could, room.bytes // SMALL_PART))
+    return min(MAX_ENVS, max(run.state.envs.n, (within - _beside(run)) // _row(run)))
 
 
 def leaving(runs: Mapping[str, Tracked], room: Room, tick: int) -> list[str]:
@@ -73,8 +79,15 @@ def cut_down(runs: Mapping[str, Tracked], room: Room) -> Iterator[tuple[Tracked,
     if used > room.bytes:
         run = max(runs.values(), key=cost)
         half = (room.bytes - used + cost(run)) // 2
-        keeps = max(0, (half - RUN_BYTES) // _row(run))
+        keeps = max(0, (half - _beside(run)) // _row(run))
         yield run, run.state.envs.quietest(run.state.envs.n - keeps)
+
+
+def _beside(run: Tracked) -> int:
+    """What it takes beside its envs' rows."""
+    state = run.state
+    numbers = len(state.envs.gone) + sum(len(source.gaps) for source in state.sources.values())
+    return RUN_BYTES + FACT_BYTES * state.facts.total + NUMBER_BYTES * numbers
 
 
 def _row(run: Tracked) -> int:

@@ -22,9 +22,9 @@ ROOM = Room(runs=40, bytes=40 * RUN_BYTES + 2000 * ENV_BYTES)
 """For some 2,000 envs."""
 
 
-def batch(run_id: str, stamp: int, events: Sequence[Event], seq: int = 1) -> Batch:
+def batch(run_id: str, stamp: int, events: Sequence[Event], seq: int = 1, epoch: str = "epoch") -> Batch:
     """Events of one run as they are accepted."""
-    origin = Origin(run_id=run_id, epoch=f"epoch-{run_id}", ours=True)
+    origin = Origin(run_id=run_id, epoch=f"{epoch}-{run_id}", ours=True)
     records = [Record(origin=origin, event=event, seq=seq + i) for i, event in enumerate(events)]
     return Batch(sequence=stamp, stamp=stamp, signal=Signal.LOGS, body=request(records, {}))
 
@@ -82,9 +82,9 @@ def test_each_run_that_is_evicted_is_handed_out_once() -> None:
     fold, out, evicted = Fold(room=ROOM), list[str](), 0
     for tick, batches in one_after_another(20, 700):
         frame = fold.advance(tick, batches, ())
-        out += [run.state.origin.run_id for run in frame.evicted]
+        out += [run.state.origin.run_id for run in fold.evicted]
         evicted = frame.tower.evicted_runs
-        assert all(run.state.envs.n == 700 and run.state.finished for run in frame.evicted)
+        assert all(run.state.envs.n == 700 and run.state.finished for run in fold.evicted)
     assert out == [f"run-{number:03}" for number in range(evicted)]
 
 
@@ -143,7 +143,7 @@ def test_envs_that_are_long_silent_make_room_in_a_run_that_is_full() -> None:
 
 
 def test_what_comes_after_the_end_of_an_evicted_run_does_not_begin_it_again() -> None:
-    """It is counted; a new attempt begins it."""
+    """It is counted; a new attempt begins it, and so does another life without a start record."""
     fold = Fold(room=Room(runs=1))
     first = [fakes.started(START_NS), fakes.finished(START_NS)]
     fold.advance(START_NS, [batch("a", START_NS - 9, first)], ())
@@ -155,9 +155,14 @@ def test_what_comes_after_the_end_of_an_evicted_run_does_not_begin_it_again() ->
     assert (frame.tower.after_end, frame.tower.refused_runs) == (1, 0)
     assert {run_id for run_id, _ in frame.snapshots} == {"b"}
 
-    again = batch("a", START_NS + 2 * FAST_NS + 9, [fakes.started(START_NS)], seq=4)
-    frame = fold.advance(START_NS + 3 * FAST_NS, [again], ())
-    assert {run_id for run_id, _ in frame.snapshots} == {"a"}
+    for epoch, event in (
+        ("epoch", fakes.started(START_NS)),
+        ("other", fakes.policy(START_NS, 1, entropy=0.5)),
+    ):
+        other = Fold.load(fold.dump())
+        again = batch("a", START_NS + 2 * FAST_NS + 9, [event], 4, epoch)
+        frame = other.advance(START_NS + 3 * FAST_NS, [again], ())
+        assert {run_id for run_id, _ in frame.snapshots} == {"a"}
 
 
 def test_a_run_that_ended_long_ago_is_evicted_though_there_is_room() -> None:
@@ -165,9 +170,12 @@ def test_a_run_that_ended_long_ago_is_evicted_though_there_is_room() -> None:
     fold = Fold(room=Room(ended_ns=5 * SLOW_NS))
     ended = [fakes.started(START_NS), fakes.finished(START_NS)]
     fold.advance(START_NS, [batch("a", START_NS - 9, ended), batch("b", START_NS - 9, ended[:1])], ())
-    frames = [fold.advance(START_NS + second * SLOW_NS, [], ()) for second in range(1, 8)]
-    assert [len(frame.evicted) for frame in frames] == [0, 0, 0, 0, 1, 0, 0]
-    assert {run_id for run_id, _ in frames[-1].snapshots} == {"b"}
+    counts = list[int]()
+    for second in range(1, 8):
+        frame = fold.advance(START_NS + second * SLOW_NS, [], ())
+        counts.append(len(fold.evicted))
+    assert counts == [0, 0, 0, 0, 1, 0, 0]
+    assert {run_id for run_id, _ in frame.snapshots} == {"b"}
 
 
 @pytest.mark.parametrize(("n_envs", "slots"), [(1, 0), (64, 0), (64, 6), (2048, 0), (1024, 6)])
@@ -260,3 +268,42 @@ def test_a_smaller_room_cuts_the_largest_run_down_so_that_another_fits() -> None
     assert envs_of(frame, "late") == 200
     ids = fold._runs["hog"].state.envs.ids[: envs_of(frame, "hog")].tolist()
     assert set(range(900, 1500)) <= set(ids)
+
+
+def test_a_producer_whose_clock_is_ahead_evicts_nobody() -> None:
+    """What is silent is so by the collector's clock."""
+    fold, tick = Fold(room=ROOM), START_NS
+    for number in range(12):
+        tick += FAST_NS
+        ids = range(number * 100, number * 100 + 100)
+        frame = fold.advance(tick, [batch("hog", tick - 9, [step(tick, ids, number)], 1 + number)], ())
+    before = envs_of(frame, "hog")
+    tick += FAST_NS
+    ahead = step(tick + 100 * SILENT_NS, range(5000, 5400), 20)
+    frame = fold.advance(tick, [batch("hog", tick - 9, [ahead], 20)], ())
+    assert frame.tower.evicted_envs == 0
+    assert envs_of(frame, "hog") >= before
+
+
+def test_small_runs_have_all_of_their_envs_until_the_room_is_used_up() -> None:
+    """However many came before them, beside a run that has all it may have."""
+    fold, tick = Fold(room=ROOM), START_NS
+    fold.advance(tick, [batch("hog", tick - 9, [step(tick, range(5000), 1)])], ())
+    for number in range(8):
+        tick += SLOW_NS
+        events = [fakes.started(tick, n_envs=100), step(tick, range(100), 1)]
+        frame = fold.advance(tick, [batch(f"run-{number}", tick - 9, events)], ())
+    fold.advance(tick + SLOW_NS, [], ())
+    assert [envs_of(frame, f"run-{number}") for number in range(8)] == [100] * 8
+
+
+def test_what_a_run_remembers_beside_its_envs_costs_too() -> None:
+    """Lines about envs are counted: a run of few envs with many of them takes more room."""
+    fold, tick = Fold(), START_NS
+    for number in range(40):
+        tick += FAST_NS
+        events = [fakes.crashed(tick, env, "x" * 40) for env in range(64)]
+        fold.advance(tick, [batch("run", tick - 9, events, 1 + 64 * number)], ())
+    run = fold._runs["run"]
+    assert run.state.facts.total == 40 * 64
+    assert cost(run) > 40 * 64 * 500

@@ -28,7 +28,7 @@ which the group counts too, and for what a thread needs before the next look."""
 _OF_MACHINE: Final = 0.5
 _BASE_BYTES: Final = 110 << 20
 """What the process takes before it holds anything: measured 95 MiB."""
-_OF_STATE: Final = 0.6
+_OF_STATE: Final = 0.5
 """Part of the rest that runs may have: a checkpoint, decoded bodies and snapshots take theirs."""
 _LEAST_STATE: Final = 16 << 20
 _OF_QUEUES: Final = 8

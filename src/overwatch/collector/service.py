@@ -199,9 +199,9 @@ class Service:
         sinks: list[_SnapshotExporter] = []
         sinks += [self._make_exporter(name, SNAPSHOT_EXPORTERS) for name in self._config.snapshot_exporters]
         if self._config.exporting("aggregator"):
-            archives = [] if self._storage is None else [self._make_archive()]
-            self._aggregator = self._make_aggregator([*archives, *sinks, self._context.bell])
-            sinks += archives
+            if self._storage is not None:
+                self._begin(self._make_archive())
+            self._aggregator = self._make_aggregator([*sinks, self._context.bell])
             self._context = replace(self._context, aggregator=self._aggregator)
         for sink in sinks:
             self._begin(sink)
@@ -253,7 +253,9 @@ class Service:
         journal = self._context.journal
         pace = FoldPace(self._counting(place), lambda: journal.backlog.get(_FOLD, 0))
         self._context.intake.heed(pace.behind_s)
-        return Aggregator(pace, self._now, sinks, resumed, checkpoints, settle=self._context.settle)
+        archive, settle = self._context.archive, self._context.settle
+        put_away = (lambda _: None) if archive is None else archive.keep
+        return Aggregator(pace, self._now, sinks, resumed, checkpoints, settle=settle, archive=put_away)
 
     def _counting(self, cursor: Cursor) -> Cursor:
         signals = self._config.exporting(_FOLD)

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import zstandard
@@ -27,9 +27,6 @@ from overwatch.snapshot import Baseline, RunLine, Snapshot, View
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
 from overwatch.tracked import Tracked
-
-if TYPE_CHECKING:
-    from overwatch.aggregator import Frame
 
 _SUFFIX: Final = ".run"
 _LEVEL: Final = 3
@@ -67,7 +64,7 @@ class ArchiveError(ValueError):
 
 
 class Archive:
-    """The folder of evicted runs; a frame sink. Reading is safe from any thread."""
+    """The folder of evicted runs. Reading is safe from any thread."""
 
     def __init__(
         self,
@@ -109,23 +106,18 @@ class Archive:
         with self._lock:
             return sum(size for _, size in self._lines.values())
 
-    def publish(self, frame: "Frame") -> None:
-        """Queue the runs that were evicted at this tick; returns at once."""
-        for run in frame.evicted:
-            try:
-                self._waiting.put_nowait(run)
-            except queue.Full:
-                self._lose(run, "the disk did not answer for too long")
+    def keep(self, run: Tracked) -> None:
+        """Queue a run that was evicted, which changes no more; returns at once."""
+        try:
+            self._waiting.put_nowait(run)
+        except queue.Full:
+            self._lose(run, "the disk did not answer for too long")
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Write what waits; a second call does nothing."""
         if self._thread.is_alive():
             self._waiting.put(None)
             self._thread.join()
-
-    def stop(self) -> None:
-        """As `close`."""
-        self.close()
 
     def lines(self) -> list[RunLine]:
         """One line for each run that is kept."""

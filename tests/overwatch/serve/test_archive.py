@@ -29,7 +29,8 @@ def passed_by(archive: Archive) -> dict[str, Snapshot]:
         for place, some in enumerate(([*events], [fakes.finished(tick, "failed")])):
             tick += FAST_NS
             frame = fold.advance(tick, [batch(run_id, tick - 9, some, 1 + 3 * place)], ())
-            archive.publish(frame)
+            for run in fold.evicted:
+                archive.keep(run)
             last.update(
                 {run: snapshot for (run, view), snapshot in frame.snapshots.items() if view == View()}
             )
@@ -41,7 +42,7 @@ def test_an_evicted_run_is_opened_as_it_was(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "ended", 1 << 20, how)
     archive.start()
     last = passed_by(archive)
-    archive.close()
+    archive.stop()
     for each in (archive, Archive(tmp_path / "ended", 1 << 20, how)):
         if each is not archive:
             each.start()
@@ -58,7 +59,7 @@ def test_an_evicted_run_is_opened_as_it_was(tmp_path: Path) -> None:
             assert detailed.detail is not None
             assert detailed.detail.env_id == 3
         assert each.snapshot("newest", View()) is None
-        each.close()
+        each.stop()
     assert {path.parent for path in tmp_path.rglob("*") if path.is_file()} == {tmp_path / "ended"}
 
 
@@ -67,7 +68,7 @@ def test_the_oldest_go_where_all_have_more_than_their_budget(tmp_path: Path) -> 
     archive = Archive(tmp_path, 1, how)
     archive.start()
     passed_by(archive)
-    archive.close()
+    archive.stop()
     assert [line.run_id for line in archive.lines()] == [RUNS[-1]]
     assert archive.snapshot(RUNS[-1], View()) is not None
     assert len(list(tmp_path.iterdir())) == 1
@@ -79,7 +80,7 @@ def test_a_run_that_cannot_be_opened_names_its_recording(tmp_path: Path, damage:
     archive = Archive(tmp_path, 1 << 20, how)
     archive.start()
     passed_by(archive)
-    archive.close()
+    archive.stop()
     path = next(
         path for path in tmp_path.iterdir() if b'"run_id":"b"' in path.read_bytes().partition(b"\n")[0]
     )
@@ -90,7 +91,7 @@ def test_a_run_that_cannot_be_opened_names_its_recording(tmp_path: Path, damage:
         path.write_bytes(data.replace(b'{"version":"', b'{"version":"0.', 1))
         archive = Archive(tmp_path, 1 << 20, how)
         archive.start()
-        archive.close()
+        archive.stop()
     else:
         path.write_bytes(data[:-20] if damage == "cut" else data[:-9] + bytes(9))
     with pytest.raises(ArchiveError, match="overwatch replay"):
@@ -105,6 +106,6 @@ def test_a_disk_that_refuses_loses_a_picture_and_says_why(tmp_path: Path) -> Non
     archive = Archive(tmp_path / "ended", 1 << 20, how, reports.append)
     archive.start()
     passed_by(archive)
-    archive.close()
+    archive.stop()
     assert archive.lost == len(RUNS) == len(reports)
     assert all("ended" in str(report) for report in reports)

@@ -324,7 +324,7 @@ def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> N
     archive = Archive(tmp_path, 1 << 20, how)
     archive.start()
     passed_by(archive)
-    archive.close()
+    archive.stop()
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.update("run-1", 1)
