@@ -8,6 +8,8 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -139,11 +141,11 @@ def on_disk(folder: Path) -> int:
 class Quarter:
     """Runs that come and go, so many at a time, and a collector that is restarted now and then."""
 
-    def __init__(self, folder: Path, *sets: str, seed: int = 7) -> None:
+    def __init__(self, folder: Path, *sets: str, sizes: Sequence[int] = SIZES, seed: int = 7) -> None:
         self.collector = Collector(folder, *sets)
         self.flown: list[Flown] = []
+        self._sizes = sizes
         self._random = random.Random(seed)  # noqa: S311 sizes of runs  # noqa: S311 sizes of runs
-        self._connection: http.client.HTTPConnection | None = None
 
     def pass_by(self, runs: int, at_once: int, restarts: int) -> Measures:
         """All runs from first to last; every living one must be shown whole before it ends."""
@@ -153,7 +155,7 @@ class Quarter:
             while len(self.flown) < runs or living:
                 while len(living) < at_once and len(self.flown) < runs:
                     number = len(self.flown)
-                    run = Flown(f"run-{number:05}", self._random.choice(SIZES))
+                    run = Flown(f"run-{number:05}", self._random.choice(self._sizes))
                     self.flown.append(run)
                     living.append(run)
                     if number and number % every == 0:
@@ -209,16 +211,14 @@ class Quarter:
         endpoints = self.collector.endpoints
         assert endpoints is not None
         place = urlsplit(str(endpoints.otlp_http))
-        if self._connection is None or self._connection.port != place.port:
-            self._connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=30)
-        try:
-            self._connection.request("POST", "/v1/logs", body, {"Content-Type": "application/x-protobuf"})
-            answer = self._connection.getresponse()
-            answer.read()
-        except (OSError, http.client.HTTPException):
-            self._connection = None
-            return 0
-        return answer.status
+        with closing(http.client.HTTPConnection(str(place.hostname), place.port, timeout=30)) as connection:
+            try:
+                connection.request("POST", "/v1/logs", body, {"Content-Type": "application/x-protobuf"})
+                answer = connection.getresponse()
+                answer.read()
+            except (OSError, http.client.HTTPException):
+                return 0
+            return answer.status
 
     def _check_whole(self, runs: list[Flown]) -> None:
         def envs(run: Flown) -> int:

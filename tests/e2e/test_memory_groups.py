@@ -57,7 +57,7 @@ def group(mib: int) -> Iterator[Group]:
 def live_within(folder: Path, mib: int) -> None:
     """A run with far too many envs, kills, and runs that fit."""
     with group(mib) as own:
-        quarter = Quarter(folder)
+        quarter = Quarter(folder, sizes=(64, 256, 1024))
         command = quarter.collector._command
         enter = f'echo $$ > {own.folder}/cgroup.procs; exec "$@"'
         quarter.collector._command = ["sh", "-c", enter, "sh", *command]
