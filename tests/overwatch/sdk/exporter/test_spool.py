@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,22 @@ from overwatch.sdk.exporter.spool import Spool, SpoolLimits
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 
 SMALL = SpoolLimits(segment_bytes=4096, retry_s=0.0)
+
+
+@pytest.fixture(autouse=True)
+def closed_spools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes every spool that a test opened: each holds six descriptors until then."""
+    opened: list[Spool] = []
+    begin = Spool.__init__
+
+    def recorded(self: Spool, path: Path, limits: SpoolLimits | None = None, **options: Any) -> None:
+        begin(self, path, limits, **options)
+        opened.append(self)
+
+    monkeypatch.setattr(Spool, "__init__", recorded)
+    yield
+    for spool in opened:
+        spool.close()
 
 
 def _put(spool: Spool, body: bytes = b"body", *, is_fact: bool = False, records: int = 1) -> Request:
