@@ -1,4 +1,4 @@
-"""What every command prints of an error: text that steers no terminal, whatever the argument or file name held.
+"""What every command prints of an error: text that steers no terminal, whatever an argument or a file holds.
 
 Must not know the commands.
 """
@@ -40,5 +40,5 @@ def _visible_errors() -> Iterator[None]:
     except click.ClickException as error:
         from overwatch.serve.families import visible
 
-        error.message = visible(error.message)
+        error.message = visible(error.message)  # type: ignore[misc]  # click reads it from here
         raise
