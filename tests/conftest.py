@@ -1,12 +1,17 @@
 """What holds for every test: nothing is left where others would find it, and no example is on the clock."""
 
+import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import slowness
+
+MOST_LEFT_OPEN = 128
+"""Descriptors that a module of tests may leave open; a process has 1,024 at most by default."""
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
@@ -15,6 +20,24 @@ settings.load_profile("busy machine")
 def pytest_configure(config: pytest.Config) -> None:
     """Tests that are slow get their mark, and those without it start no process."""
     config.pluginmanager.register(slowness)
+
+
+def _descriptors() -> int:
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def closed_descriptors() -> Iterator[None]:
+    """Fails the last test of a module that leaves many more descriptors open than it found.
+
+    What only garbage holds is collected first, which closes it.
+    """
+    before = _descriptors()
+    yield
+    if _descriptors() - before > MOST_LEFT_OPEN:
+        gc.collect()
+    left = _descriptors() - before
+    assert left <= MOST_LEFT_OPEN, f"the module left {left} descriptors open; close what its tests open"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,26 +4,25 @@ Owns which formats there are and what each is made of. A file is there whole or 
 a format is written in bytes where a file beside this one does.
 """
 
-import csv
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Final, TypeAlias
+from typing import IO, Final
 
 import msgspec
 
 from overwatch.analyse.openmetrics import openmetrics
 from overwatch.analyse.rows import Row, rows
 from overwatch.analyse.samples import samples, series
+from overwatch.analyse.separated import Value, csv_line
 from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import Story
 from overwatch.analyse.tensorboard import write_events
 from overwatch.analyse.whole import whole
 
-Value: TypeAlias = str | float | int | None
 FORMATS: Final = ("csv", "parquet", "openmetrics", "tensorboard")
 TABLES: Final = ("metrics", "findings", "events", "envs")
 _METRICS: Final = MappingProxyType[str, type](
@@ -81,17 +80,12 @@ def _lines(file: IO[str], lines: Iterator[tuple[str, bool]]) -> int:
 
 def _csv(file: IO[str], story: Story, table: str) -> int:
     """A header, then a line a row; what is missing is empty."""
-    columns, written = _columns(table), csv.writer(file, lineterminator="\n")
-    written.writerow(columns)
+    file.write(csv_line(_columns(table)) + "\n")
     count = 0
     for row in _table(story, table):
-        written.writerow("" if value is None else _exact(value) for value in row)
+        file.write(csv_line(row) + "\n")
         count += 1
     return count
-
-
-def _exact(value: Value) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _columns(table: str) -> Mapping[str, type]:

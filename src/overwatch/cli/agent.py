@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from overwatch.cli.errors import warn
 from overwatch.os_signals import heard
 
 CLOSE_S: Final = 10.0
@@ -25,7 +26,7 @@ def agent(run_id: str, endpoint: str | None) -> int:
     with heard((signal.SIGTERM, signal.SIGINT), lambda _: over.set()):
         host = os.environ.get("K8S_NODE_NAME") or socket.gethostname()
         run = overwatch.sdk.start(run_id=run_id, role=f"agent-{host}"[:64], rank=0, endpoint=endpoint)
-        click.echo(f"telling run {run_id} about {host}; stop with SIGTERM or ctrl-c", err=True)
+        warn(f"telling run {run_id} about {host}; stop with SIGTERM or ctrl-c")
         over.wait()
         ended = run.close(CLOSE_S)
     if not ended.delivered:

@@ -16,6 +16,7 @@ from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
 from overwatch.cli.configured import file_option, sets_option
 from overwatch.cli.doctor import doctor
+from overwatch.cli.errors import Commands
 from overwatch.cli.export import export
 from overwatch.cli.locate import locate
 from overwatch.cli.query import query
@@ -30,7 +31,7 @@ _baseline: Final = click.option(
 )  # fmt: skip
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="overwatch")
 def main() -> None:
     """Air-traffic control for reinforcement-learning training."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from overwatch.cli.errors import warn
+
 if TYPE_CHECKING:
     from overwatch.analyse.story import Story
     from overwatch.feeds.inputs import Input
@@ -45,7 +47,7 @@ def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: 
     with patience(path, source.recorded):
         told = stories(source, facts=facts)
     for line in source.remarks():
-        click.echo(line, err=True)
+        warn(line)
     if every and run_id is None and told:
         return list(told.values())
     return [one_of(source, told.values(), run_id)]
@@ -57,7 +59,9 @@ def patience(path: Path, recorded: "Input") -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    shown = f"reading {path} "
+    from overwatch.serve.families import visible
+
+    shown = f"reading {visible(str(path))} "
 
     def advanced(part: float) -> None:
         sys.stderr.write(f"\r{shown}{part:4.0%}")

@@ -1,7 +1,5 @@
 """`overwatch query`: findings, events and statuses of envs that a filter means; text, JSON lines or CSV."""
 
-import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,16 +85,13 @@ def _json(found: "list[Row]") -> Iterator[str]:
 def _csv(found: "list[Row]") -> Iterator[str]:
     """A header, then a row each; fields as JSON."""
     from overwatch.analyse.rows import Row
+    from overwatch.analyse.separated import csv_line
 
     names = [field.name for field in msgspec.structs.fields(Row)]
-    yield ",".join(names)
+    yield csv_line(names)
     for row in found:
-        line = io.StringIO()
         cells = {**msgspec.structs.asdict(row), "fields": msgspec.json.encode(row.fields).decode()}
-        csv.writer(line, lineterminator="").writerow(
-            "" if cells[name] is None else cells[name] for name in names
-        )
-        yield line.getvalue()
+        yield csv_line(cells[name] for name in names)
 
 
 _FORMATS = {"text": _text, "json": _json, "csv": _csv}

@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from overwatch import codec
+from overwatch.cli.errors import warn
 from overwatch.cli.opening import patience
 from overwatch.cli.outline import outlines
 from overwatch.feeds.baseline import read_baseline
@@ -78,10 +79,10 @@ def replay(path: Path, options: ReplayOptions) -> int:
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for line in (*recording.remarks(), *_announced(recording)):
-        click.echo(line, err=True)
+        warn(line)
     if not printed:
         for line in _nothing(path, recording, options.run_id):
-            click.echo(line, err=True)
+            warn(line)
     return 0 if printed else 1
 
 

@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from overwatch import __version__, codec, discovery
+from overwatch.cli.errors import warn
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.serve.files import LineFile
@@ -133,7 +134,7 @@ def send(settings: Settings, endpoint: str | None) -> int:
     if sender.lost:
         why = "; ".join(f"{count} {reason}" for reason, count in sender.lost.items())
         last = f" (last: {sender.trouble})" if sender.trouble else ""
-        click.echo(f"not delivered to {address}: {why}{last}", err=True)
+        warn(f"not delivered to {address}: {why}{last}")
     return 1 if sender.lost else 0
 
 

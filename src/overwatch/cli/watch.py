@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from overwatch import codec
+from overwatch.cli.errors import warn
 from overwatch.cli.opening import patience, read_stories, saying
 from overwatch.cli.viewclient import fetch_snapshot, view_url
 from overwatch.feeds.baseline import read_baseline
@@ -106,7 +107,7 @@ def print_once(source: Source, shape: "Shape") -> int:
         text = shot(ask, fmt, shape.size, shape.keys, beside=_beside(source), before=before)
     if text is None:
         where = "the recording has no run at this place" if source.recording else _NOBODY
-        click.echo(f"no run yet: {where}", err=True)
+        warn(f"no run yet: {where}")
         return NO_RUN_YET
     click.echo(text)
     return 0

@@ -29,6 +29,7 @@ from overwatch.collector.intake import Intake
 from overwatch.collector.lives import LASTS_S, Lives
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
+from overwatch.collector.refusals import described
 from overwatch.collector.settings import CollectorConfig
 from overwatch.collector.shares import FoldPace
 from overwatch.collector.storage import Storage
@@ -178,7 +179,7 @@ class Service:
             self._start_all()
         except (AddressError, LogVersionError, OSError, ValueError) as error:
             self.stop()
-            raise StartError(str(error)) from error
+            raise StartError(described(error) if isinstance(error, OSError) else str(error)) from error
         except BaseException:
             self.stop()
             raise
@@ -336,10 +337,13 @@ class Service:
             discovery.write(endpoints)
             self._announced = True
         except OSError as error:
-            _log.warning("not announced on this machine: %s", error)
+            _log.warning("not announced on this machine: %s", described(error))
         ready = os.environ.get(READY_FILE)
         if ready:
-            discovery.write_private(Path(ready), msgspec.json.encode(endpoints))
+            try:
+                discovery.write_private(Path(ready), msgspec.json.encode(endpoints))
+            except OSError as error:
+                raise StartError(f"{READY_FILE}: {described(error, Path(ready))}") from error
 
     def stop(self) -> None:
         """Refuse, drain, write, close; a second call does nothing."""

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -108,6 +108,42 @@ class DiskFiles:
         os.fsync(self._fd)
 
 
+@contextlib.contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Errors about a name in the folder name its whole path."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(folder / (error.filename or ""))
+        if error.filename2 is not None:
+            error.filename2 = str(folder / error.filename2)
+        raise
+
+
+class _NamedFiles:
+    """The names of a folder, in errors with their whole paths."""
+
+    def __init__(self, folder: Path, files: Files) -> None:
+        self._folder = folder
+        self._files = files
+
+    def open(self, name: str) -> File:
+        with _named(self._folder):
+            return self._files.open(name)
+
+    def rename(self, old: str, new: str) -> None:
+        with _named(self._folder):
+            self._files.rename(old, new)
+
+    def remove(self, name: str) -> None:
+        with _named(self._folder):
+            self._files.remove(name)
+
+    def sync(self) -> None:
+        with _named(self._folder):
+            self._files.sync()
+
+
 class FolderBusyError(OSError):
     """Another process, or another part of this one, writes to the folder."""
 
@@ -139,7 +175,7 @@ class Folder:
         self._self = _identity(os.fstat(self._fd))
         self._lock_self = _identity(os.fstat(self._lock_fd))
         self._is_open = True
-        self.files = files(self._fd)
+        self.files: Files = _NamedFiles(path, files(self._fd))
 
     def names(self) -> list[str]:
         """What lies in the folder. Raises `OSError`."""
@@ -147,11 +183,13 @@ class Folder:
 
     def open(self, name: str) -> int:
         """A file descriptor to read from, which the caller closes. Raises `OSError`, also for a link."""
-        return os.open(name, os.O_RDONLY | os.O_NONBLOCK | _SAFE, dir_fd=self._fd)
+        with _named(self.path):
+            return os.open(name, os.O_RDONLY | os.O_NONBLOCK | _SAFE, dir_fd=self._fd)
 
     def stat(self, name: str) -> os.stat_result:
         """What the folder knows of a name. Raises `OSError`."""
-        return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        with _named(self.path):
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
 
     def check(self) -> None:
         """Raise `FolderLostError` unless the path still leads here and the lock still guards it."""
@@ -205,7 +243,8 @@ class Folder:
             os.fchmod(self._fd, 0o700)
 
     def _lock(self) -> int:
-        fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=self._fd)
+        with _named(self.path):
+            fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=self._fd)
         try:
             self._wait_for_lock(fd)
         except OSError:

@@ -10,7 +10,7 @@ import os
 import struct
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
@@ -27,6 +27,13 @@ _HEAD: Final = struct.Struct("<II")
 _ENTRY: Final = struct.Struct("<II")
 _FOOT: Final = struct.Struct("<IBI")
 _KEPT_FRAMES: Final = 8
+MOST_RATIO: Final = 8192
+"""A file that unpacks to more than so many times its size is no recording: those pack seven to twenty times,
+one line again and again six thousand times, zeros thirty thousand times."""
+_MOST_LINE: Final = 16 << 20
+"""Of a file that is read line by line."""
+_UNPACKED_ANYWAY: Final = 64 << 20
+"""Bytes that every file may unpack to."""
 _CHUNK_BYTES: Final = 1 << 18
 
 
@@ -182,14 +189,27 @@ def unpacked(file: BinaryIO, path: Path) -> Iterator[bytes]:
     """The same of a file that is open; errors name the path."""
     rest = b""
     stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
+    chunks = iter(lambda: stream.read(_CHUNK_BYTES), b"")
     try:
-        while chunk := stream.read(_CHUNK_BYTES):
+        for chunk in believable(chunks, os.fstat(file.fileno()).st_size, path):
             *whole, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _MOST_LINE:
+                _damaged(path, f"a line of more than {_MOST_LINE:,} bytes")
             yield from (line + b"\n" for line in whole)
     except zstandard.ZstdError as error:
         _damaged(path, str(error))
     if rest:
         yield rest
+
+
+def believable(chunks: Iterable[bytes], packed_bytes: int, path: Path) -> Iterator[bytes]:
+    """What a file of a size unpacks to; raises `OSError` as soon as that is more than any recording's."""
+    left = max(_UNPACKED_ANYWAY, MOST_RATIO * packed_bytes)
+    for chunk in chunks:
+        left -= len(chunk)
+        if left < 0:
+            _damaged(path, f"it unpacks to more than {MOST_RATIO:,} times its size, as no recording does")
+        yield chunk
 
 
 def _damaged(path: Path, why: str) -> NoReturn:

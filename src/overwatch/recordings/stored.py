@@ -19,6 +19,7 @@ from typing import BinaryIO, Final
 import zstandard
 
 from overwatch.recordings.handles import Handles, Scratch
+from overwatch.recordings.packed import MOST_RATIO, believable
 from overwatch.recordings.values import MOST_BYTES, values
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -27,6 +28,8 @@ _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE: Final = b"\x2a\x4d\x18"
 _BOM: Final = b"\xef\xbb\xbf"
+_MESSAGE_ANYWAY: Final = 1 << 20
+"""Bytes that every message may unpack to."""
 _ON_THE_WAY: Final = 4
 """Packings within packings that are undone."""
 
@@ -56,11 +59,12 @@ class StoredFile:
         """When it was written last, Unix nanoseconds."""
         self.unpacked_badly: str | None = None
         """Why it could not be unpacked to its end."""
+        packed_bytes = self.size()
         for _ in range(_ON_THE_WAY):
             head = self._read(0, 8)
             if head[:2] != _GZIP and head[:4] != _ZSTD and head[1:4] != _SKIPPABLE:
                 break
-            self._unpack(is_gzip=head[:2] == _GZIP)
+            self._unpack(packed_bytes, is_gzip=head[:2] == _GZIP)
         self.is_framed = self._looks_framed()
         """Messages with their lengths before them, instead of JSON values."""
 
@@ -114,7 +118,8 @@ class StoredFile:
             return data
         try:
             # Not by the size that the frame claims, which costs nothing to write.
-            return zstandard.ZstdDecompressor().stream_reader(data).read(MOST_BYTES)
+            most = min(MOST_BYTES, _MESSAGE_ANYWAY + MOST_RATIO * len(data))
+            return zstandard.ZstdDecompressor().stream_reader(data).read(most)
         except zstandard.ZstdError:
             return data
 
@@ -127,13 +132,17 @@ class StoredFile:
             return False
         return inside == _ZSTD or inside[:1] in (b"\n", b"{")
 
-    def _unpack(self, *, is_gzip: bool) -> None:
-        """Put a temporary file with what is packed in place of this one, as far as it is whole."""
+    def _unpack(self, packed_bytes: int, *, is_gzip: bool) -> None:
+        """Put a temporary file with what is packed in place of this one, as far as it is whole.
+
+        Raises `OSError` for more than a file of that size can hold.
+        """
         copy = Scratch()
         with os.fdopen(os.dup(self._fd), "rb") as packed:
             packed.seek(0)
             try:
-                copy.extend(_gunzipped(packed) if is_gzip else _unzstd(packed))
+                chunks = _gunzipped(packed) if is_gzip else _unzstd(packed)
+                copy.extend(believable(chunks, packed_bytes, self.path))
             except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
                 self.unpacked_badly = f"{type(error).__name__}: {error}"
         self._copy = copy

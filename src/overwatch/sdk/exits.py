@@ -100,10 +100,10 @@ def way_out() -> Ending:
 
 
 class Cells:
-    """How the cells of a notebook went that used something; made in none, it knows nothing.
+    """How a run ends in a notebook, by its cells; outside of a notebook it knows nothing.
 
-    The last cell that used it decides, and after that one a cell that failed for as long as none went well:
-    an exception in a notebook ends its cell and not the process.
+    The last cell that used the run decides. A later cell that failed decides instead, as long as no cell went
+    well after it: an exception in a notebook ends its cell and not the process.
     """
 
     def __init__(self, used: Callable[[], int]) -> None:

@@ -1,10 +1,13 @@
 """Metric families and their text: Prometheus text 0.0.4 and 1.0.0, OpenMetrics 1.0.
 
 Owns the formats. A sample is kept as what stands before its number and the number, so that all numbers of a
-family become text at once. Names are expected to be valid, values to be finite. Must not
-know which metrics there are, nor HTTP.
+family become text at once. Names are expected to be valid, values to be finite. A label's value holds no
+character that could steer a terminal, and two different values stay different. Must not know which metrics
+there are, nor HTTP.
 """
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
@@ -13,6 +16,9 @@ import msgspec
 
 _HELP: Final = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 _LABEL: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+_UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_LIKE_ESCAPE: Final = re.compile(r"\\(?=u[0-9a-f]{4}|U[0-9a-f]{8})")
+"""A backslash that would be read as the start of an escape."""
 MOST_EXEMPLAR: Final = 128
 """Most characters in the labels of an exemplar, of OpenMetrics 1.0."""
 
@@ -112,12 +118,31 @@ def labels_text(labels: Mapping[str, str]) -> str:
     >>> labels_text({"run": 'a"b', "level": "ok"})
     'run="a\\"b",level="ok"'
     """
-    return ",".join(f'{name}="{word.translate(_LABEL)}"' for name, word in labels.items())
+    return ",".join(f'{name}="{visible(word).translate(_LABEL)}"' for name, word in labels.items())
+
+
+def visible(text: str) -> str:
+    r"""Text with control, format and separator characters as `\u001b` or `\U000e0001`; a line feed stays.
+
+    Reversible: replace each such escape by its character. A backslash that begins the like becomes an escape.
+
+    >>> visible("a\x1b[0m"), visible(r"a\u001b"), visible("ü\\n")
+    ('a\\u001b[0m', 'a\\u005cu001b', 'ü\\n')
+    """
+    if "\\" in text:
+        text = _LIKE_ESCAPE.sub(r"\\u005c", text)
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character == "\n" or unicodedata.category(character) not in _UNSAFE:
+        return character
+    return f"\\u{ord(character):04x}" if character <= "\uffff" else f"\\U{ord(character):08x}"
 
 
 def exemplar_text(labels: Mapping[str, str], value: float, at: float) -> str | None:
     """An exemplar as it stands after its sample, `None` where its labels are too long to be one."""
-    if sum(len(name) + len(word) for name, word in labels.items()) > MOST_EXEMPLAR:
+    if sum(len(name) + len(visible(word)) for name, word in labels.items()) > MOST_EXEMPLAR:
         return None
     return f"{{{labels_text(labels)}}} {value!r} {at!r}"
 

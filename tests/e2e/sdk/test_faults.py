@@ -133,7 +133,7 @@ def test_a_spool_without_room(tmp_path: Path) -> None:
 
 @needs_mounts
 def test_a_spool_without_room_and_no_collector(tmp_path: Path) -> None:
-    """What only memory held is not called kept."""
+    """What only memory held is not called kept; what fits on the disk is."""
     spool = tmp_path / "spool"
     spool.mkdir()
     with training(
@@ -145,6 +145,7 @@ def test_a_spool_without_room_and_no_collector(tmp_path: Path) -> None:
         assert not ending.delivered
         assert ending.dropped.get("not_kept", 0) > 0
         assert ending.kept + ending.dropped["not_kept"] == ending.accepted
+        assert ending.kept > 0
 
 
 @needs_mounts

@@ -16,7 +16,7 @@ from overwatch.collector.health import Health
 from overwatch.collector.service import StartError
 from overwatch.collector.storage import Storage
 from overwatch.journal import Signal
-from tests.overwatch.collector.running import config
+from tests.overwatch.collector.running import config, running
 
 Damage: TypeAlias = Callable[[Path], object]
 
@@ -93,3 +93,59 @@ def test_a_disk_without_locks_is_refused_by_name(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("fcntl.flock", refused)
     with pytest.raises(StartError, match=f"{tmp_path}/lock: Operation not supported"):
         Service(config(tmp_path)).start()
+
+
+HARMLESS = {("lock", "file"), ("journal", "folder"), ("journal/lock", "file"), ("journal/lock", "fifo")}
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "file", "fifo"])
+@pytest.mark.parametrize("name", ["lock", "journal/lock", "journal"])
+def test_what_lies_in_the_way_is_refused_by_its_whole_path(tmp_path: Path, name: str, kind: str) -> None:
+    """Or does not matter; where it does the message holds the path and the fix, and no number of an error."""
+    with running(tmp_path / "data"):
+        pass
+    way = tmp_path / "data" / name
+    shutil.rmtree(way) if way.is_dir() else way.unlink()
+    {"folder": way.mkdir, "link": lambda: way.symlink_to("/none/x"), "file": way.touch,
+     "fifo": lambda: os.mkfifo(way)}[kind]()  # fmt: skip
+    service = Service(config(tmp_path / "data"))
+    if (name, kind) in HARMLESS:
+        service.start()
+        service.stop()
+        return
+    with pytest.raises(StartError) as caught:
+        service.start()
+    assert str(caught.value).startswith(f"{way}: ")
+    assert "move away what lies there" in str(caught.value)
+    assert "Errno" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lies", ["nothing", "file"])
+def test_a_runtime_folder_that_cannot_be_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies: str
+) -> None:
+    """With the variables that name another."""
+    place = Path("/proc/none/run") if lies == "nothing" else tmp_path / "file"
+    if lies == "file":
+        place.touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    with pytest.raises(
+        StartError, match=rf"{place}: [A-Z][a-z ]+; set XDG_RUNTIME_DIR \(TMPDIR without it\)"
+    ):
+        Service(config(tmp_path / "data")).start()
+
+
+@pytest.mark.parametrize("place", ["none/ready", "folder"])
+def test_a_ready_file_that_cannot_be_written_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Not with a trace of calls."""
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setenv("OVERWATCH_READY_FILE", str(tmp_path / place))
+    service = Service(config(tmp_path / "data"))
+    service.start()
+    try:
+        with pytest.raises(StartError, match=rf"OVERWATCH_READY_FILE: {tmp_path / place}: [A-Z]"):
+            service.announce()
+    finally:
+        service.stop()

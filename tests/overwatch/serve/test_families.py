@@ -1,14 +1,16 @@
 """Families as text: what the formats' own parsers read from them."""
 
 import math
+import re
+import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
-from overwatch.serve.families import Family, FamilyKind, Text, exemplar_text, labels_text, page
+from overwatch.serve.families import Family, FamilyKind, Text, exemplar_text, labels_text, page, visible
 
 BUCKETS = {"0.1": 1, "1.0": 3, "+Inf": 4}
 
@@ -87,7 +89,7 @@ def test_any_words_and_numbers_are_read_back(words: list[str], value: float) -> 
     for word in words:
         family.add([word], value)
     (read,) = plain_text(page([family], Text.PLAIN).decode())
-    assert [sample.labels["word"] for sample in read.samples] == words
+    assert [sample.labels["word"] for sample in read.samples] == list(map(visible, words))
     assert all(sample.value == value for sample in read.samples)
 
 
@@ -113,3 +115,28 @@ def test_numbers_keep_all_their_digits(value: float) -> None:
 def test_labels_are_escaped() -> None:
     """As the exposition format says."""
     assert labels_text({"a": 'q"\n\\'}) == 'a="q\\"\\n\\\\"'
+
+
+@given(st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp", "L", "Co"])))
+@example("\x1b]52;c;eA==\x07")
+@example(r"\u001b\u005cu001b \U000e0001 \\u001b")
+@example("\\\x1b\\u00\x1b1b\U000e0001\u202e\x9b\ud800\r")
+def test_a_label_steers_no_terminal_and_stays_itself(value: str) -> None:
+    """What could steer is escaped, and undoing the escapes gives back the value."""
+    family = Family("x", FamilyKind.GAUGE, "What?", ("a",))
+    family.add((value,), 1.0)
+    written = page([family], Text.PLAIN).decode()
+    (read,) = plain_text(written)
+    label = read.samples[0].labels["a"]
+
+    assert {unicodedata.category(letter) for letter in written.replace("\n", "")}.isdisjoint(
+        {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    )
+    escapes = r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8}))"
+    assert re.sub(escapes, lambda found: chr(int(found[1] or found[2], 16)), label) == value
+
+
+def test_an_exemplar_is_as_long_as_what_is_written() -> None:
+    """Escapes count, so that no scraper rejects the page."""
+    assert exemplar_text({"a": "\x1b" * 21}, 1.0, 1.0) is not None
+    assert exemplar_text({"a": "\x1b" * 22}, 1.0, 1.0) is None

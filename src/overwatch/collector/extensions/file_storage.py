@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from overwatch.collector.context import Context
+from overwatch.collector.refusals import described
 from overwatch.journal import Durability
 
 
@@ -47,9 +48,11 @@ class FileStorage:
         try:
             fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise OSError(f"{self._lock}: {error.strerror}") from error
+            raise OSError(described(error, self._lock)) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         except BlockingIOError:
             held_by = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(fd)
@@ -60,10 +63,8 @@ class FileStorage:
         except OSError as error:
             os.close(fd)
             raise OSError(
-                f"{self._lock}: {error.strerror}; the folder must be where files can be locked"
+                f"{described(error, self._lock)}; the folder must be where files can be locked"
             ) from error
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._fd = fd
 
     def stop(self) -> None:

@@ -21,6 +21,7 @@ from overwatch.collector.receivers import status
 from overwatch.collector.receivers.otlp_grpc_front import Front
 from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
 from overwatch.collector.receivers.status import Code
+from overwatch.collector.refusals import described
 from overwatch.collector.signals import WIRES, response
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
@@ -105,7 +106,7 @@ class OtlpGrpc:
         except OSError as error:
             listening.sock.close()
             self.front.end()
-            raise AddressError(f"cannot serve gRPC at {listening.address}: {error}") from error
+            raise AddressError(f"cannot serve gRPC at {listening.address}: {described(error)}") from error
         return listening
 
     def close(self, grace_s: float) -> None:

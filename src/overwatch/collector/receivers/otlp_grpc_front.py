@@ -60,9 +60,13 @@ class Front:
     def prepare(self) -> None:
         """Make the folder of the socket, for this user alone; raises `OSError`."""
         parent = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _sweep(parent)
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+        try:
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sweep(parent)
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+        except OSError as error:
+            fix = "set XDG_RUNTIME_DIR (TMPDIR without it) to a folder that this user can write to"
+            raise OSError(f"{parent}: {error.strerror}; {fix}") from error
         self._fd = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
 
     async def open(self, listening: Listening) -> None:

@@ -106,6 +106,7 @@ class Exporter:
         self._instruments = Instruments(described, spool, frozenset(ways))
         said = max(spool.next_seq - 1, source.said)
         self._station = Station(described, spool, self._instruments, hello.started, said)
+        self._station.fit(spool.room)
         self._before = spool.spooled
         source.single(self._before.get(Ring.NUMBERS.value, 0))
         self._malformed = 0
@@ -207,6 +208,7 @@ class Exporter:
         rings = self._station.export()
         if rings:
             self._ledger.put(self._station.order, rings)
+        self._station.fit(self._spool.room)
         items, self._items = self._items, []
         if items:
             self._write_account()
@@ -273,7 +275,7 @@ class Exporter:
 
     def _write_account(self) -> None:
         with self._accounting:  # an older account must not come after a newer one
-            at_risk = self._spool.waiting if self._spool.degraded else 0
+            at_risk = self._spool.at_risk
             is_whole = self._is_final and self.is_emptied
             progress = Progress(
                 delivered=self._spool.delivered,

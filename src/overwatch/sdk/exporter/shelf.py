@@ -127,7 +127,12 @@ class Shelf:
     @property
     def waiting(self) -> int:
         """Records of the requests on the shelf."""
-        return self._stored - self._passed + sum(entry.request.records for entry in self.memory)
+        return self._stored - self._passed + self.held
+
+    @property
+    def held(self) -> int:
+        """Records of those that are in memory."""
+        return sum(entry.request.records for entry in self.memory)
 
     @property
     def bytes(self) -> int:

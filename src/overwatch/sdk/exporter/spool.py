@@ -7,6 +7,7 @@ survive this process; `sync` is there for more. Must not know encoding or the ne
 """
 
 import errno
+import os
 import threading
 import time
 from collections import Counter
@@ -244,6 +245,25 @@ class Spool:
             return self._stock.bytes
 
     @property
+    def at_risk(self) -> int:
+        """Records that are lost with this process: those in memory, and all where the folder is lost."""
+        with self._changed:
+            if not self.degraded:
+                return 0
+            return self._stock.waiting if self._is_lost() else self._stock.in_memory
+
+    @property
+    def room(self) -> int | None:
+        """Bytes left on the disk; `None` where that is not known, or no request goes there now."""
+        if self.degraded:
+            return None
+        try:
+            found = os.statvfs(self._path)
+        except OSError:
+            return None
+        return found.f_bavail * found.f_frsize
+
+    @property
     def spooled(self) -> dict[str, int]:
         """Ring positions up to which all is on disk or settled; what comes after them is to be put."""
         with self._changed:
@@ -269,6 +289,14 @@ class Spool:
     def is_cursor_lost(self) -> bool:
         """A place could not be read on opening: requests may be delivered a second time."""
         return any(shelf.is_cursor_lost for shelf in self._stock.shelves)
+
+    def _is_lost(self) -> bool:
+        try:
+            if self._folder is not None:
+                self._folder.check()
+        except FolderLostError:
+            return True
+        return False
 
     def _oldest(self) -> Request | None:
         return self._stock.oldest()

@@ -49,6 +49,9 @@ TELL_S: Final = 1.0
 """How often a changed number of drops is told."""
 FULL_BYTES: Final = 1 << 20
 """A window of this size is not added to."""
+_PARTS: Final = 16
+"""A request is at most about such a part of the room on disk: encoded it is larger than in the ring."""
+_LEAST_BYTES: Final = 1024
 _OWN_SIZE: Final = 512
 
 
@@ -144,6 +147,7 @@ class Station:
         self._told_at = 0.0
         self._held = {ring: _Held() for ring in Ring}
         self._size = 0
+        self._full_bytes = FULL_BYTES
 
     def take(self, event: Event, place: Place, *, size: int, counted: int) -> None:
         """Take an event that the trainer said; it stands for `counted` records."""
@@ -220,7 +224,11 @@ class Station:
     @property
     def is_full(self) -> bool:
         """Whether what gathered should leave before more is taken."""
-        return self._size + self._window.size_bytes >= FULL_BYTES
+        return self._size + self._window.size_bytes >= self._full_bytes
+
+    def fit(self, room: int | None) -> None:
+        """Let what leaves be small where the disk has little room, so that it is filled to its end."""
+        self._full_bytes = FULL_BYTES if room is None else min(FULL_BYTES, max(room // _PARTS, _LEAST_BYTES))
 
     def close_window(self) -> None:
         """Say what the window holds; it waits for `export`."""

@@ -48,8 +48,7 @@ class Stock:
     @property
     def waiting(self) -> int:
         """Records of requests that are not settled."""
-        lifted = self.taken.records if self.taken is not None and self._is_lifted else 0
-        return lifted + sum(shelf.waiting for shelf in self.shelves)
+        return self.in_memory + sum(shelf.waiting - shelf.held for shelf in self.shelves)
 
     @property
     def bytes(self) -> int:
@@ -60,6 +59,12 @@ class Stock:
     def is_in_memory(self) -> bool:
         """Whether a request is in memory only."""
         return self._is_lifted or any(shelf.memory for shelf in self.shelves)
+
+    @property
+    def in_memory(self) -> int:
+        """Records of requests that are in memory only."""
+        lifted = self.taken.records if self.taken is not None and self._is_lifted else 0
+        return lifted + sum(shelf.held for shelf in self.shelves)
 
     def of(self, request: Request) -> Shelf:
         """The shelf that a request belongs on."""

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,22 @@ from overwatch.sdk.exporter.spool import Spool, SpoolLimits
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 
 SMALL = SpoolLimits(segment_bytes=4096, retry_s=0.0)
+
+
+@pytest.fixture(autouse=True)
+def closed_spools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes every spool that a test opened: each holds six descriptors until then."""
+    opened: list[Spool] = []
+    begin = Spool.__init__
+
+    def recorded(self: Spool, path: Path, limits: SpoolLimits | None = None, **options: Any) -> None:
+        begin(self, path, limits, **options)
+        opened.append(self)
+
+    monkeypatch.setattr(Spool, "__init__", recorded)
+    yield
+    for spool in opened:
+        spool.close()
 
 
 def _put(spool: Spool, body: bytes = b"body", *, is_fact: bool = False, records: int = 1) -> Request:
@@ -233,6 +250,31 @@ def test_a_disk_that_takes_nothing_is_survived_in_memory(
     spool = _crashed(spool, tmp_path / "a")
     assert _drain(spool) == [*first[1:], *held, last]
     assert spool.dropped == {}
+
+
+def test_only_what_is_in_memory_is_at_risk_on_a_full_disk(tmp_path: Path) -> None:
+    """What was on disk before stays kept, exactly; all of it is found by the next process."""
+    fault = Fault()
+    spool = Spool(tmp_path / "spool", SMALL, files=lambda fd: FaultyFiles(fd, fault))
+    kept = [_put(spool, is_fact=number % 2 == 0, records=3) for number in range(4)]
+    assert spool.at_risk == 0
+    _full(fault)
+    for number in range(5):
+        _put(spool, b"y" * 500, is_fact=number % 2 == 0, records=2)
+
+    assert (spool.degraded, spool.waiting, spool.at_risk, spool.room) == (True, 22, 10, None)
+    assert _drain(_crashed(spool, tmp_path / "a")) == kept
+
+
+def test_all_is_at_risk_in_a_folder_that_is_lost(tmp_path: Path) -> None:
+    """What no later process finds is not called kept."""
+    spool = Spool(tmp_path / "spool", SMALL)
+    assert spool.room is not None
+    _put(spool, records=3)
+    (tmp_path / "spool").rename(tmp_path / "elsewhere")
+    _put(spool, records=2)
+
+    assert (spool.degraded, spool.at_risk) == (True, 5)
 
 
 def test_memory_is_bounded_in_the_same_order(tmp_path: Path) -> None:

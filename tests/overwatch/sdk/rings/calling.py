@@ -74,6 +74,15 @@ class Called:
         self.read()
         self.close_window()
 
+    def close(self) -> None:
+        """Close the run and the files of both sides."""
+        self.run.close(0.0)
+        self._source.close()
+        self._rings.abandon()
+        self._rings.unlink()
+        for ring in (self._rings.numbers.ring, self._rings.facts.ring):
+            ring.close()
+
     def close_window(self) -> None:
         """Take what a window has gathered."""
         passed = self._window.take()
@@ -90,6 +99,4 @@ def called(limits: RingLimits, reading: str) -> Iterator[Called]:
         try:
             yield path
         finally:
-            path.run.close(0.0)
-            rings.abandon()
-            rings.unlink()
+            path.close()

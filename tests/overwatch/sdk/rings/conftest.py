@@ -1,5 +1,6 @@
 """Ring sets that are removed when a test is over, and the two ways a short way may be had."""
 
+import mmap
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from overwatch.sdk.rings import compiled
+from overwatch.sdk.rings.file import RingFile
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import RingSource
 
@@ -24,6 +26,22 @@ def drained(source: RingSource) -> list[Any]:
         source.done(item)
     assert source.malformed == 0
     return [item.said for item in items]
+
+
+@pytest.fixture(autouse=True)
+def closed_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes every ring file that a test opened: a map holds a descriptor until it is closed."""
+    opened: list[RingFile] = []
+    begin = RingFile.__init__
+
+    def recorded(self: RingFile, path: Path, memory: mmap.mmap) -> None:
+        begin(self, path, memory)
+        opened.append(self)
+
+    monkeypatch.setattr(RingFile, "__init__", recorded)
+    yield
+    for file in opened:
+        file.close()
 
 
 @pytest.fixture

@@ -400,8 +400,9 @@ def test_a_filesystem_that_fills_up_later_does_no_harm(tiny: Path) -> None:
         (tiny / "more").write_bytes(bytes(4096))
     for at in range(2000):
         rings.put(fact(at))
-    items = drain_until(RingSource(rings.path), lambda items: len(items) >= 2000)
-    assert len(items) == 2000
+    source = RingSource(rings.path)
+    assert len(drain_until(source, lambda items: len(items) >= 2000)) == 2000
+    source.close()
     rings.close(0.0)
 
 

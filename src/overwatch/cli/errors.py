@@ -1,0 +1,44 @@
+"""What every command prints of an error: text that steers no terminal, whatever an argument or a file holds.
+
+Must not know the commands.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+
+class Commands(click.Group):
+    """A group whose commands' errors are safe to print."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the arguments."""
+        with _visible_errors():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _visible_errors():
+            return super().invoke(ctx)
+
+
+def warn(line: str) -> None:
+    """Print a line on standard error."""
+    from overwatch.serve.families import visible
+
+    click.echo(visible(line), err=True)
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    try:
+        yield
+    except click.ClickException as error:
+        from overwatch.serve.families import visible
+
+        error.message = visible(error.message)  # type: ignore[misc]  # click reads it from here
+        raise
