@@ -99,6 +99,23 @@ def _exporting(plan: Plan) -> Iterator[Alert]:
     )
 
 
+def _storage(plan: Plan) -> Alert:
+    """The journal has no way to give room back: its share, and what is left of the volume."""
+    have, most = "overwatch_storage_bytes", "overwatch_storage_share_bytes"
+    part = {"part": "journal"}
+    return Alert(
+        code="storage-filling",
+        area=Area.COLLECTOR,
+        expr=f"max by (job, part) ({have}) / max by (job, part) ({most}) > {STORAGE_FULL:g} and "
+        f'max by (job, part) ({have}{{part=~"journal|checkpoints"}}) > 0',
+        hold_s=plan.hold(60),
+        summary="The collector's disk is nearly full.",
+        by=("job", "part"),
+        bad=(of_job(have, "90", "filling", **part), of_job(most, "100", "filling", **part)),
+        good=(of_job(have, "10", "filling", **part), of_job(most, "100", "filling", **part)),
+    )
+
+
 def _lost(plan: Plan) -> Iterator[Alert]:
     for code, name, by, hold_s, summary, more in (
         (
