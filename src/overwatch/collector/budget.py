@@ -59,7 +59,7 @@ class Usage:
     shares: dict[str, int]
     """Bytes that each part may have now, by name."""
     planned: dict[str, int]
-    """The same, if nobody else wrote to the volume."""
+    """The same, if nobody else wrote to the volume: this does not change."""
 
     @property
     def bytes(self) -> int:
@@ -81,7 +81,7 @@ def look(written: Written) -> Usage:
         most=most,
         room=now,
         shares={**granted, **shares(now, own)},
-        planned={**granted, **shares(most, own)},
+        planned={**granted, **shares(most, [replace(part, bytes=0) for part in own])},
     )
 
 
