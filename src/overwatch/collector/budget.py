@@ -20,6 +20,9 @@ EVERY_S: Final = 5.0
 """Time between two looks."""
 _PART: Final = "storage"
 _MIB: Final = 1 << 20
+_BLOCK: Final = 512
+"""Bytes of a block, as `stat` counts them everywhere."""
+_DAY_S: Final = 86_400
 _OF_AN_HOUR: Final = 720
 """Looks in an hour: growth is over so long."""
 
@@ -85,12 +88,23 @@ def look(written: Written) -> Usage:
     )
 
 
-def size(row: Row) -> int:
-    """Bytes on disk of a part."""
-    return sum(_sizes(row.place, row.holds))
+def size(row: Row, since_s: float = 0.0) -> int:
+    """Bytes on disk of a part, or of those of its files that were written to since, in Unix seconds."""
+    found = (state for state in _files(row.place, row.holds) if state.st_mtime >= since_s)
+    return sum(state.st_blocks * _BLOCK for state in found)
 
 
-def _sizes(folder: Path, holds: Callable[[str], bool] | None) -> Iterator[int]:
+def summary(written: Written, usage: Usage, now_s: float) -> str:
+    """How much there is, of what budget, and how fast it grows."""
+    grown = sum(size(row, now_s - _DAY_S) for row in written.rows)
+    parts = ", ".join(f"{part.name} {part.bytes / _MIB:,.0f}" for part in usage.parts)
+    return (
+        f"{usage.bytes / _MIB:,.0f} of {usage.most / _MIB:,.0f} MiB ({parts}); "
+        f"{grown / _MIB:,.0f} MiB of it were written in the last day"
+    )
+
+
+def _files(folder: Path, holds: Callable[[str], bool] | None) -> Iterator[os.stat_result]:
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
@@ -99,9 +113,9 @@ def _sizes(folder: Path, holds: Callable[[str], bool] | None) -> Iterator[int]:
         try:
             if entry.is_dir(follow_symlinks=False):
                 if holds is None:
-                    yield from _sizes(Path(entry.path), None)
+                    yield from _files(Path(entry.path), None)
             elif holds is None or holds(entry.name):
-                yield entry.stat(follow_symlinks=False).st_blocks * 512
+                yield entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
 

@@ -13,7 +13,9 @@ def test_names_are_read_as_they_were_written() -> None:
     ]
     names = [one.name("snapshots.jsonl") for one in every]
 
-    assert rotated("snapshots.jsonl", ["snapshots.jsonl", "snapshots-x.jsonl", "other-7.jsonl", *names]) == every
+    assert (
+        rotated("snapshots.jsonl", ["snapshots.jsonl", "snapshots-x.jsonl", "other-7.jsonl", *names]) == every
+    )
 
 
 def test_of_a_second_the_file_that_came_last_counts() -> None:
