@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.collector.health import Health
-from overwatch.recordings.budget import Part, Volume, budget, room, shares
+from overwatch.recordings.budget import Part, Volume, budget, fitted, room, shares
 
-EVERY_S: Final = 5.0
+EVERY_S: Final = 2.0
 """Time between two looks."""
 _PART: Final = "storage"
 _MIB: Final = 1 << 20
 _BLOCK: Final = 512
 """Bytes of a block, as `stat` counts them everywhere."""
 _DAY_S: Final = 86_400
-_OF_AN_HOUR: Final = 720
+_OF_AN_HOUR: Final = 1800
 """Looks in an hour: growth is over so long."""
 
 
@@ -77,6 +77,9 @@ def look(written: Written) -> Usage:
     volume, device = _volume(written.folder)
     own = [part for part, row in zip(parts, table, strict=True) if _volume(row.place)[1] == device]
     most, now = budget(volume, own, wanted), room(volume, own, wanted)
+    own = list(fitted(most, own))
+    floors = {part.name: part.floor for part in own}
+    parts = tuple(replace(part, floor=floors.get(part.name, part.floor)) for part in parts)
     granted = {part.name: part.most for part in parts}
     return Usage(
         parts=parts,

@@ -6,7 +6,7 @@ what a part holds, or how its bytes are counted and freed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 OF_VOLUME: Final = 0.8
@@ -57,6 +57,14 @@ def room(volume: Volume, parts: Sequence[Part], wanted: int | None) -> int:
     """Bytes that all parts may have now: the budget, or less where others have filled the volume."""
     possible = sum(part.bytes for part in parts) + volume.free - volume.spare
     return max(0, min(budget(volume, parts, wanted), possible))
+
+
+def fitted(most: int, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The same parts, with floors that are no more than half of a small budget."""
+    floors = sum(part.floor for part in parts)
+    if floors <= most // 2:
+        return tuple(parts)
+    return tuple(replace(part, floor=part.floor * (most // 2) // floors) for part in parts)
 
 
 def shares(most: int, parts: Sequence[Part]) -> dict[str, int]:

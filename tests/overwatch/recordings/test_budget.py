@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.recordings.budget import Part, Volume, budget, room, shares
+from overwatch.recordings.budget import Part, Volume, budget, fitted, room, shares
 
 MIB = 1 << 20
 JOURNAL = Part(name="journal", floor=64 * MIB, most=2048 * MIB, is_needed=True)
@@ -35,6 +35,16 @@ def test_a_small_volume_is_not_filled_and_every_floor_is_granted() -> None:
     assert sum(granted.values()) <= 512 * MIB * 0.8
     assert all(granted[part.name] >= part.floor for part in PARTS)
     assert all(share > 0 for share in granted.values())
+
+
+def test_on_a_tiny_volume_floors_leave_half_to_be_divided() -> None:
+    """24 MiB: no part takes all of it."""
+    most = budget(volume(24), PARTS, None)
+    granted = shares(most, fitted(most, PARTS))
+
+    assert granted["otlp_file"] > 4 * MIB
+    assert granted["journal"] > 4 * MIB
+    assert sum(granted.values()) <= most
 
 
 def test_the_budget_that_is_set_holds_whatever_the_volume() -> None:

@@ -97,7 +97,7 @@ class OtlpFileExporter:
     @property
     def leaving(self) -> Leaving:
         """Leaves checkpoints beside this recording."""
-        return Leaving(self._config.path, self._config.budget.folder_mib * _MIB)
+        return Leaving(self._config.path, min(self._config.budget.folder_mib * _MIB, self._room()))
 
     def start(self) -> None:
         """Begin to write."""
