@@ -1,28 +1,50 @@
 """A collector on a small disk that fills up: it refuses, is watched all the while, and goes on by itself."""
 
+import random
+import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from overwatch.discovery import Endpoints
+from tests import fakes
 from tests.e2e.collecting import snapshot_of, until
 from tests.e2e.killing import Collector, Sender, told
+from tests.e2e.test_left_checkpoints import Told, living
+from tests.overwatch.collector.running import http
 
 SIZE_MIB = 24
+SMALL_MIB = 48
+ENVS = 256
+PACE_S = 0.005
+"""Between two updates of some 7 KB."""
+FLOOD_S = 25
+"""Fifteen times as long for the collector."""
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own with little room."""
-    place = tmp_path / "disk"
+    with mounted(tmp_path / "disk", SIZE_MIB) as place:
+        yield place
+
+
+@contextmanager
+def mounted(place: Path, size_mib: int) -> Iterator[Path]:
+    """A file system in memory."""
     place.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m,mode=700", "tmpfs", str(place)]
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m,mode=700", "tmpfs", str(place)]
     if subprocess.run(mounting, check=False, capture_output=True).returncode:
         pytest.skip("a small file system needs the right to mount one")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def test_a_full_disk_refuses_serves_and_resumes(small_disk: Path, tmp_path: Path) -> None:
@@ -58,3 +80,37 @@ def test_a_full_disk_refuses_serves_and_resumes(small_disk: Path, tmp_path: Path
     copies = Counter(number for _, number in told(small_disk / "otlp"))
     assert set(copies) == set(range(1, sender.acknowledged + 1))
     assert "Traceback" not in collector.log
+
+
+def test_more_than_a_small_disk_holds_is_taken_in_without_a_refusal(tmp_path: Path) -> None:
+    """By default, in fast time: what is old makes room, the budget is kept, and every request is accepted."""
+    with mounted(tmp_path / "disk", SMALL_MIB) as disk:
+        began = time.time_ns()
+        with living(disk, began) as endpoints:
+            updates, most = _flood(endpoints, disk, began)
+            status = http(str(endpoints.health)).status
+            page = http(f"{endpoints.telemetry}/metrics").body.decode()
+        snapshots, pieces = list(disk.glob("snapshots-*")), list((disk / "otlp").glob("*.zst"))
+
+    assert updates > 100
+    assert most < (SMALL_MIB << 20) * 0.95
+    assert status == 200
+    assert snapshots
+    assert pieces
+    assert 'overwatch_storage_part_bytes{part="snapshots"}' in page
+    assert f"overwatch_storage_max_bytes {round((SMALL_MIB << 20) * 0.8)}" in page
+
+
+def _flood(endpoints: Endpoints, disk: Path, began: int) -> tuple[int, int]:
+    """Updates of a run, for a while; how many, and the most that lay on the disk."""
+    run, chance, most = Told("week", began), random.Random(7), 0  # noqa: S311 numbers that do not pack
+    run.emit(endpoints, fakes.started(run.now, n_envs=ENVS))
+    until_s, number = time.monotonic() + FLOOD_S, 0
+    while time.monotonic() < until_s:
+        number += 1
+        values = {name: [chance.random() for _ in range(ENVS)] for name in ("reward", "step_time")}
+        run.emit(endpoints, fakes.policy(run.now, number, kl_divergence=0.01, entropy=chance.random()),
+                 fakes.envs(run.now, list(range(ENVS)), number, **values))  # fmt: skip
+        most = max(most, shutil.disk_usage(disk).used)
+        time.sleep(PACE_S)
+    return number, most

@@ -121,6 +121,9 @@ imagePullSecrets:
 {{- if .Values.tls.enabled -}}
 {{- $_ := set $config.extensions.health_check "tls" (dict "cert_file" "/etc/overwatch/tls/tls.crt" "key_file" "/etc/overwatch/tls/tls.key") -}}
 {{- end -}}
+{{- if not .Values.collector.snapshots -}}
+{{- $_ := set $config.service "pipelines" (dict "snapshots" (dict "receivers" (list "aggregator") "exporters" (list "prometheus"))) -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
 {{- end -}}
 

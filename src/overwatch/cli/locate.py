@@ -1,5 +1,6 @@
 """`overwatch locate`: where things lie on this machine. Must not make, read or change any of them."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,19 @@ def _data() -> Path:
 
     extensions = config.load(None, ()).extensions
     return Path(extensions.file_storage.directory)
+
+
+def _storage() -> str | None:
+    """How much the collector has written, of what budget; `None` where nothing can be read."""
+    from overwatch import config
+    from overwatch.collector.budget import look, summary
+    from overwatch.collector.written import written
+
+    files = written(config.load(None, ()))
+    try:
+        return summary(files, look(files), time.time())
+    except OSError:
+        return None
 
 
 def _spool() -> Path:
@@ -53,3 +67,5 @@ def locate(what: str | None) -> None:
             click.echo(f"{name:10} –\n{'':10} {error.message}")
             continue
         click.echo(f"{name:10} {found}{'' if found.exists() else '  (not there yet)'}\n{'':10} {means}")
+        if name == "data" and (storage := _storage()) is not None:
+            click.echo(f"{'':10} {storage}")

@@ -11,6 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from overwatch.aggregator import Aggregator
+from overwatch.collector.budget import StorageBudget
 from overwatch.collector.crowd import Ahead, Crowd
 from overwatch.collector.guard import Entry, Guard
 from overwatch.collector.health import Health
@@ -72,6 +73,8 @@ class Context:
     board: Board
     guard: Guard
     bell: Bell
+    storage: StorageBudget
+    """How much each part may have on disk."""
     now: Callable[[], int]
     """The time of stamps and ticks, Unix nanoseconds."""
     signals: frozenset[Signal]

@@ -17,6 +17,7 @@ import msgspec
 from overwatch import __version__, discovery
 from overwatch.aggregator import Aggregator, FrameSink, Resumed
 from overwatch.background import leave_a_core
+from overwatch.collector.budget import StorageBudget
 from overwatch.collector.clock import SteadyClock
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
@@ -35,6 +36,7 @@ from overwatch.collector.shares import FoldPace
 from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
+from overwatch.collector.written import JOURNAL, written
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
@@ -117,6 +119,7 @@ class Service:
             board=Board(),
             guard=Guard(config.service.security, health, tally),
             bell=Bell(),
+            storage=StorageBudget(written(config), health),
             now=now,
             signals=config.signals,
             exporting=config.exporting,
@@ -191,6 +194,8 @@ class Service:
         if "file_storage" in enabled:
             section = self._config.extensions.file_storage
             self._begin(self._make(EXTENSIONS["file_storage"], section, self._context))
+        self._begin(self._context.storage)
+        if "file_storage" in enabled:
             self._open_storage()
             self._lives = Lives(section.directory)
             self._begin(self._lives)
@@ -213,8 +218,11 @@ class Service:
 
     def _open_storage(self) -> None:
         """The journal of this data folder, in place of the one in memory."""
-        section, health = self._config.extensions.file_storage, self._context.health
-        storage = Storage(section, self._held_bytes, self._now, health)
+        section, usage = self._config.extensions.file_storage, self._context.storage.usage
+        if usage is not None:
+            # What others have on the volume may go; what the volume can hold at most does not change.
+            section = section.within(usage.planned[JOURNAL])
+        storage = Storage(section, self._held_bytes, self._now, self._context.health)
         self._storage, self._now = storage, storage.clock
         limits = self._config.receivers.otlp.limits
         settle = self._context.settle

@@ -14,8 +14,11 @@ from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.health import Health
 from overwatch.fold import SLOW_NS
 from overwatch.journal import Cursor, DurableJournal, Folder, JournalLimits
+from overwatch.journal.limits import SEGMENT_BYTES
 
 _PART = "journal"
+_SEGMENTS = 16
+"""Of so many the journal is at least: it gives room back one at a time."""
 _log = logging.getLogger("overwatch.collector")
 
 
@@ -41,8 +44,12 @@ class Storage:
         self._health = health
         self.clock = Clock(now)
         self._folder = Folder(config.directory / "journal")
+        most = config.max_size_mib << 20
         limits = JournalLimits(
-            durability=config.durability, held_bytes=held_bytes, disk_bytes=config.max_size_mib << 20
+            durability=config.durability,
+            held_bytes=held_bytes,
+            disk_bytes=most,
+            segment_bytes=min(SEGMENT_BYTES, most // _SEGMENTS),
         )
         try:
             self.checkpoints = Checkpoints(self._folder, health)

@@ -12,6 +12,7 @@ import psutil
 from overwatch import __version__
 from overwatch.aggregator import Aggregator
 from overwatch.collector.auth import Role
+from overwatch.collector.budget import StorageBudget
 from overwatch.collector.context import Context
 from overwatch.collector.crowd import Crowd
 from overwatch.collector.guard import Entry, plain
@@ -105,6 +106,46 @@ def capped(runs: Mapping[str, Overflow]) -> Iterator[Family]:
     yield from (counts, names)
 
 
+def stored(storage: StorageBudget) -> Iterator[Family]:
+    """What lies on the disk, how much may, and how fast it grows."""
+    usage = storage.usage
+    if usage is None:
+        return
+    have = Family(
+        "overwatch_storage_part_bytes",
+        FamilyKind.GAUGE,
+        "How many bytes does a part of what is written have on disk?",
+        labels=["part"],
+    )
+    share = Family(
+        "overwatch_storage_share_bytes",
+        FamilyKind.GAUGE,
+        "How many bytes of the disk budget are a part's?",
+        labels=["part"],
+    )
+    for part in usage.parts:
+        have.add([part.name], part.bytes)
+        share.add([part.name], usage.planned[part.name])
+    yield from (have, share)
+    for name, value, asks in (
+        ("max", usage.most, "How many bytes may all parts have on disk?"),
+        ("room", usage.room, "How many bytes may all parts have now, as others write to the volume too?"),
+        ("volume_free", usage.volume.free, "How many bytes of the volume are free?"),
+        ("volume_size", usage.volume.size, "How many bytes does the volume have?"),
+    ):
+        yield _single(f"overwatch_storage_{name}_bytes", value, asks)
+    growth = storage.growth_per_day
+    if growth is not None:
+        asks = "By how many bytes a day did all parts grow in the last hour?"
+        yield _single("overwatch_storage_growth_bytes_per_day", growth, asks)
+
+
+def _single(name: str, value: float, asks: str) -> Family:
+    family = Family(name, FamilyKind.GAUGE, asks)
+    family.add([], value)
+    return family
+
+
 def faults(aggregator: Aggregator) -> Family:
     """What the aggregator outlived."""
     family = Family(
@@ -183,6 +224,7 @@ class SelfMetrics:
         yield held
         yield from self._queues()
         yield from connections(self._context.crowds)
+        yield from stored(self._context.storage)
         failing = Family(
             "overwatch_components_degraded",
             FamilyKind.GAUGE,

@@ -11,6 +11,8 @@ import msgspec
 
 from overwatch import codec
 from overwatch.feeds.recording import RecordingError, open_recording
+from overwatch.feeds.snapshotlog import log_files
+from overwatch.recordings.stored import StoredFile
 from overwatch.snapshot import Baseline, Snapshot
 
 SNAPSHOTS: Final = "snapshots.jsonl"
@@ -41,23 +43,22 @@ def _newest_first(path: Path) -> Iterator[Snapshot]:
         return
     recording = open_recording(path)
     for log in (path / SNAPSHOTS, recording.folder.parent / SNAPSHOTS):
-        if log.is_file():
+        if log_files(log):
             yield from _logged(log)
             return
     yield from reversed(list(recording.recorded()))
 
 
 def _logged(log: Path) -> Iterator[Snapshot]:
-    """Lines of a log from its end; those that cannot be read are passed over."""
-    size = log.stat().st_size
-    with log.open("rb") as file:
-        file.seek(max(0, size - TAIL))
-        lines = file.read().split(b"\n")
-    for line in reversed(lines):
-        try:
-            yield codec.decode(line)
-        except (msgspec.DecodeError, codec.SchemaVersionError):
-            continue
+    """Lines of a log from its end, the newest file first; those that cannot be read are passed over."""
+    for path in reversed(log_files(log)):
+        stored = StoredFile(path)
+        start = max(0, stored.size() - TAIL)
+        for line in reversed(stored.read(start, TAIL).split(b"\n")):
+            try:
+                yield codec.decode(line)
+            except (msgspec.DecodeError, codec.SchemaVersionError):
+                continue
 
 
 def _told(snapshot: Snapshot) -> Baseline | None:

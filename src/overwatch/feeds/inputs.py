@@ -17,7 +17,7 @@ from overwatch.feeds.indexed import Indexed
 from overwatch.feeds.journalled import Journalled
 from overwatch.feeds.loose import OtlpFile, Rebuilt
 from overwatch.feeds.recording import Recording, RecordingError
-from overwatch.feeds.snapshotlog import SnapshotLog, is_snapshot
+from overwatch.feeds.snapshotlog import SnapshotLog, is_snapshot, log_files
 from overwatch.feeds.source import Source
 from overwatch.journal import LogVersionError
 from overwatch.journal.scan import is_journal
@@ -52,7 +52,7 @@ def open_input(path: Path) -> Input:
     """
     if path == STDIN:
         return _opened(path, _sorted_out([StoredFile(Path("standard input"), copy=_copied_stdin())]))
-    if not path.exists():
+    if not path.exists() and not log_files(path):
         raise RecordingError(f"{path} is not there")
     if not path.is_dir():
         return _of_file(path)
@@ -83,9 +83,17 @@ def _of_file(path: Path) -> Input:
         return Recording(path.parent)
     if path.suffix == ".ow1" and _has_journal(path.parent):
         return Recording(path.parent, Journalled(path.parent))
-    if not path.is_file():
+    if path.exists() and not path.is_file():
         raise RecordingError(f"{path} is neither a file nor a folder. Name {_KNOWN}, or - for standard input")
-    return _opened(path, _sorted_out([StoredFile(path)]))
+    if not path.exists():
+        return _opened(path, _sorted_out([StoredFile(file) for file in log_files(path)]))
+    found = _sorted_out([StoredFile(path)])
+    if found.logs or not found.sources:
+        # Rotated files beside it are of the same log, and it may be empty since.
+        older = _sorted_out([StoredFile(file) for file in log_files(path) if file != path])
+        found.logs = [*older.logs, *found.logs]
+        found.other = [] if older.logs else found.other
+    return _opened(path, found)
 
 
 def _opened(path: Path, found: _Found) -> Input:

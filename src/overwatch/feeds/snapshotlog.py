@@ -15,6 +15,7 @@ import msgspec
 from overwatch import codec
 from overwatch.feeds.source import Account
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
+from overwatch.recordings.rotated import counting, rotated
 from overwatch.recordings.stored import Part, StoredFile
 from overwatch.recordings.values import MOST_BYTES
 from overwatch.snapshot import SCHEMA_VERSION, Snapshot
@@ -144,6 +145,14 @@ class SnapshotLog:
             self.account.skip(str(file.path), "a time that is none")
             return None
         return round(line.time * SLOW_NS / FAST_NS) * FAST_NS
+
+
+def log_files(path: Path) -> list[Path]:
+    """All files of the log that is written to at a path, those that were rotated first; none if none is."""
+    folder = path.parent
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    older = [folder / one.name(path.name) for one in counting(rotated(path.name, names))]
+    return [*older, path] if path.is_file() else older
 
 
 def is_snapshot(line: bytes) -> bool:

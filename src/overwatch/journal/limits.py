@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+SEGMENT_BYTES: Final = 16 << 20
+"""Of a journal that is large."""
 
 
 class Durability(Enum):
@@ -23,7 +27,7 @@ class JournalLimits:
     """Most bytes of batches that wait for their readers."""
     disk_bytes: int = 2 << 30
     """Most bytes on disk, one segment more or less."""
-    segment_bytes: int = 16 << 20
+    segment_bytes: int = SEGMENT_BYTES
     """Size of one file, the unit in which room is given back."""
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 Rules: lines are in the order of the frames, written by one thread of its own, on disk within a second of
 their frame and at close. A disk that fails loses lines and says how many; it never stops the aggregator.
-Must not know how snapshots are made or where the file's folder is chosen.
+Must not know how snapshots are made, where the file's folder is chosen, or when files rotate.
 """
 
 import logging
@@ -10,11 +10,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from overwatch import codec
-from overwatch.serve.files import LineFile
+from overwatch.serve.snapshotfiles import SnapshotFiles
 from overwatch.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ FLUSH_S: Final = 1.0
 class Recorder:
     """A frame sink that writes `snapshots.jsonl`; `report` is told of lines written, lost, and why."""
 
-    def __init__(self, path: Path, report: Callable[[int, int, str | None], None]) -> None:
-        self._file = LineFile(path)
+    def __init__(self, files: SnapshotFiles, report: Callable[[int, int, str | None], None]) -> None:
+        self._file = files
         self._report = report
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(MOST_WAITING)
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
@@ -100,4 +99,12 @@ class Recorder:
             _log.error("%d snapshots cannot be written", len(batch), exc_info=error)
             self._report(0, len(batch), f"an error of ours: {type(error).__name__}: {error}")
         else:
-            self._report(len(batch), 0, None)
+            self._report(len(batch), 0, self._tidied())
+
+    def _tidied(self) -> str | None:
+        """Pack and thin what is due; returns why that cannot be done. No line is lost by it."""
+        try:
+            self._file.tidy()
+        except OSError as error:
+            return f"{error.filename or self._file.path}: {error.strerror or error}"
+        return None

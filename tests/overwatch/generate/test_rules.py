@@ -30,6 +30,8 @@ EXPORTED = (
         "overwatch_run_last_checkpoint_timestamp_seconds",
         "overwatch_policy_updates_beyond_limit_total", "overwatch_prometheus_dropped_series_total",
         "overwatch_tower_unjudged_total", "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity",
+        "overwatch_storage_room_bytes", "overwatch_storage_max_bytes", "overwatch_storage_part_bytes",
+        "overwatch_storage_share_bytes",
     }
 )  # fmt: skip
 """What the pages have; that these are really there is shown where a real Prometheus is asked."""

@@ -1,11 +1,13 @@
 """The recording of snapshots: every line, in order, and honest about what was lost."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from overwatch import codec
 from overwatch.serve.recorder import Recorder
+from overwatch.serve.snapshotfiles import SnapshotFiles
 from overwatch.snapshot import Snapshot
 from tests.overwatch.collector.running import eventually
 from tests.overwatch.serve.framed import Frames, busy_run
@@ -27,10 +29,15 @@ class Reports:
             self.errors.append(error)
 
 
+def files(path: Path) -> SnapshotFiles:
+    """With room for all lines."""
+    return SnapshotFiles(path, time.time_ns, lambda: 1 << 40, 6)
+
+
 def record(path: Path, ticks: int) -> tuple[list[Snapshot], Reports]:
     """Publish the frames of a run; returns what they recorded and what the recorder said."""
     reports = Reports()
-    recorder = Recorder(path, reports)
+    recorder = Recorder(files(path), reports)
     recorder.start()
     frames = Frames()
     published = [busy_run(frames), *(frames.skip(1) for _ in range(ticks))]
@@ -63,7 +70,7 @@ def test_a_disk_that_fails_is_counted(tmp_path: Path) -> None:
 
 def test_a_recorder_that_never_began_can_be_closed(tmp_path: Path) -> None:
     """A start that failed elsewhere leaves a recorder that closes."""
-    Recorder(tmp_path / "snapshots.jsonl", Reports()).close()
+    Recorder(files(tmp_path / "snapshots.jsonl"), Reports()).close()
 
     assert list(tmp_path.iterdir()) == []
 
@@ -82,7 +89,7 @@ def test_an_error_of_ours_takes_its_snapshots_alone(
 
     monkeypatch.setattr(codec, "encode", encode)
     reports = Reports()
-    recorder = Recorder(tmp_path / "snapshots.jsonl", reports)
+    recorder = Recorder(files(tmp_path / "snapshots.jsonl"), reports)
     recorder.start()
     frames = Frames()
     recorder.publish(busy_run(frames))

@@ -30,6 +30,21 @@ ENTRIES: Final = (
         act="Look whether the destination of that exporter answers; give it more room only after that.",
     ),
     Runbook(
+        code="storage-filling",
+        means=(
+            "The collector's disk is nearly full: others have filled the volume, or the journal cannot let "
+            "go of what is in it. Snapshots and old recordings go first; without any room senders must wait."
+        ),
+        confirm=(
+            "See `overwatch_storage_room_bytes` beside `overwatch_storage_max_bytes`, and "
+            "`overwatch_storage_part_bytes` by part; `overwatch doctor` names the volume."
+        ),
+        act=(
+            "Make room on the volume, or enlarge it. Where the journal alone is full, look which exporter "
+            "does not read it: `overwatch_exporter_queue_batches`. No acknowledged record is lost."
+        ),
+    ),
+    Runbook(
         code="exporter-dropping",
         means="An exporter gave up what it could not deliver: its destination misses it.",
         confirm="See `otelcol_exporter_enqueue_failed_log_records_total` and its siblings, by exporter.",

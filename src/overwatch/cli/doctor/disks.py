@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,9 @@ from typing import Final
 import psutil
 
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
+from overwatch.collector.budget import look, summary
 from overwatch.collector.settings import CollectorConfig
+from overwatch.collector.written import written
 
 AREA: Final = "disk"
 LEAST: Final = 256 << 20
@@ -23,15 +26,33 @@ _NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs
 
 def disks(config: CollectorConfig, spool: Path, shared: Path = SHARED) -> Iterator[Verdict]:
     """One verdict for each place that is written to."""
-    storage = config.extensions.file_storage
-    yield from _room("journal", storage.directory, storage.max_size_mib * _MIB, is_log=True)
+    yield from _storage(config)
+    yield from _room("journal", config.extensions.file_storage.directory, LEAST, is_log=True)
     for name, files in config.exporters.every("otlp_file").items():
-        what = "recordings" if name == "otlp_file" else f"recordings of {name}"
-        yield from _room(what, files.path, files.budget.folder_mib * _MIB)
+        yield from _room("recordings" if name == "otlp_file" else f"recordings of {name}", files.path, LEAST)
     yield from _room("snapshots", config.exporters.snapshots.path.parent, LEAST)
     yield from _room("spool", spool, LEAST)
     if shared.is_dir():
         yield from _room("rings", shared, RINGS, least=RINGS)
+
+
+def _storage(config: CollectorConfig) -> Iterator[Verdict]:
+    """The disk budget: what there is of it, and whether the volume has room for the rest."""
+    files = written(config)
+    try:
+        usage = look(files)
+        found = f"storage: {summary(files, usage, time.time())}"
+    except OSError as error:
+        yield failure(AREA, f"storage: {error.filename}: {error.strerror}", "make it readable")
+        return
+    if usage.room >= usage.most:
+        yield ok(AREA, found)
+        return
+    yield warning(
+        AREA,
+        f"{found}; others leave room for {usage.room / _MIB:,.0f} MiB on the volume",
+        "make room, or set extensions.file_storage.budget_mib; snapshots and old recordings go first",
+    )
 
 
 def _room(

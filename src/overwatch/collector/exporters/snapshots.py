@@ -1,4 +1,7 @@
-"""The exporter `snapshots`: one line of JSON a second and run, for replay and for any tool."""
+"""The exporter `snapshots`: one line of JSON a second and run, for replay and for any tool.
+
+It can be made again from a recording, so it is the first to give its room on disk back.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -7,6 +10,7 @@ import msgspec
 
 from overwatch.collector.context import Context
 from overwatch.serve.recorder import Recorder
+from overwatch.serve.snapshotfiles import SnapshotFiles
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
@@ -18,7 +22,20 @@ class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """`exporters.snapshots`."""
 
     path: Path
-    """The file that lines are added to."""
+    """The file that lines are added to; older ones lie beside it, packed."""
+    max_size_mib: int = 1024
+    """Most MiB of all of them, or less where the disk budget is tight; the oldest go."""
+    whole_hours: float = 6
+    """For so long one line a second and run is kept, then one a minute."""
+
+    def __post_init__(self) -> None:
+        if self.max_size_mib < 1:
+            raise ValueError(
+                f"max_size_mib {self.max_size_mib} is not positive; "
+                "for no snapshots take the exporter out of service.pipelines.snapshots"
+            )
+        if not self.whole_hours >= 0:
+            raise ValueError(f"whole_hours {self.whole_hours} is less than 0")
 
 
 class SnapshotsExporter:
@@ -28,7 +45,10 @@ class SnapshotsExporter:
         self._name = name
         self._tally = context.tally
         self._health = context.health
-        self._recorder = Recorder(config.path, self._report)
+        room = context.storage.room(name)
+        self._recorder = Recorder(
+            SnapshotFiles(config.path, context.now, room, config.whole_hours), self._report
+        )
 
     def start(self) -> None:
         """Begin to write."""

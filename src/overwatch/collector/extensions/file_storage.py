@@ -6,12 +6,18 @@ With it the journal lies on disk, in the folder `journal` below; without it in m
 import fcntl
 import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from overwatch.collector.context import Context
 from overwatch.collector.refusals import described
 from overwatch.journal import Durability
+
+JOURNAL_MIB: Final = 64
+"""The least that a journal works with."""
+LEAST_MIB: Final = 192
+"""A budget in which every part has room to work."""
 
 
 class FileStorageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,11 +28,20 @@ class FileStorageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     durability: Durability = Durability.FSYNC
     """What an acknowledged request survives: `fsync`, a power loss; `fast`, the end of the collector."""
     max_size_mib: int = 2048
-    """Most MiB of the journal on disk; beyond it senders are told to retry."""
+    """Most MiB of the journal on disk, or less where the budget is tight; beyond it senders must retry."""
+    budget_mib: int | None = None
+    """Most MiB of journal, checkpoints, recordings and snapshots together; by the volume if left out."""
 
     def __post_init__(self) -> None:
-        if self.max_size_mib < 64:
-            raise ValueError(f"max_size_mib {self.max_size_mib} is less than 64")
+        if self.max_size_mib < JOURNAL_MIB:
+            raise ValueError(f"max_size_mib {self.max_size_mib} is less than {JOURNAL_MIB}")
+        if self.budget_mib is not None and self.budget_mib < LEAST_MIB:
+            raise ValueError(f"budget_mib {self.budget_mib} is less than {LEAST_MIB}")
+
+    def within(self, most: int) -> "FileStorageConfig":
+        """The same, with a journal of so many bytes at most."""
+        mib = max(JOURNAL_MIB, min(self.max_size_mib, most >> 20))
+        return msgspec.structs.replace(self, max_size_mib=mib)
 
 
 class FileStorage:

@@ -12,6 +12,7 @@ from overwatch.catalog.alerts import (
     FINDINGS,
     QUEUE_FULL,
     SILENT_HOLD_S,
+    STORAGE_FULL,
     Area,
     FindingAlert,
     alerted_rows,
@@ -36,6 +37,7 @@ def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
         _down(plan),
         _refusing(plan),
         *_exporting(plan),
+        _storage(plan),
         *_lost(plan),
         *_states(plan),
         *_counters(plan),
@@ -96,6 +98,25 @@ def _exporting(plan: Plan) -> Iterator[Alert]:
         by=_EXPORTER,
         bad=(of_job(size, "90", "full", exporter="otlp"), full),
         good=(of_job(size, "10", "full", exporter="otlp"), full),
+    )
+
+
+def _storage(plan: Plan) -> Alert:
+    """Recordings and snapshots fill their shares as they should; what counts is room, and the journal's."""
+    room, most = "overwatch_storage_room_bytes", "overwatch_storage_max_bytes"
+    have, share = (f'overwatch_storage_{name}_bytes{{part="journal"}}' for name in ("part", "share"))
+    return Alert(
+        code="storage-filling",
+        area=Area.COLLECTOR,
+        expr=(
+            f"min by (job) ({room} / {most}) < {STORAGE_FULL:g}\nor\n"
+            f"max by (job) ({have} / {share}) > {STORAGE_FULL:g}"
+        ),
+        hold_s=plan.hold(60),
+        summary="The collector's disk is nearly full.",
+        by=_JOB,
+        bad=(of_job(room, "10", "filling"), of_job(most, "100", "filling")),
+        good=(of_job(room, "100", "filling"), of_job(most, "100", "filling")),
     )
 
 

@@ -135,18 +135,23 @@ def test_a_disk_with_room_is_well(tmp_path: Path) -> None:
     told = list(disks.disks(held, tmp_path / "spool", tmp_path))
 
     assert [one.found.partition(":")[0] for one in told] == [
-        "journal", "recordings", "snapshots", "spool", "rings",
+        "storage", "journal", "recordings", "snapshots", "spool", "rings",
     ]  # fmt: skip
     assert State.FAILURE not in _states(iter(told))
 
 
-def test_a_limit_beyond_the_free_room_is_a_warning(tmp_path: Path) -> None:
-    """The journal may grow to what the disk does not have."""
-    held = configuration.load(None, ("extensions.file_storage.max_size_mib=1000000000",))
-    told = next(iter(disks.disks(held, tmp_path)))
+def test_a_budget_beyond_the_free_room_is_a_warning(tmp_path: Path) -> None:
+    """All parts may grow to what the disk does not have; what is there and grew in the last day is named."""
+    (tmp_path / "otlp").mkdir()
+    (tmp_path / "otlp" / "logs.jsonl").write_bytes(b"x" * (3 << 20))
+    sets = ("extensions.file_storage.budget_mib=1000000000", f"extensions.file_storage.directory={tmp_path}",
+            f"exporters.otlp_file.path={tmp_path}/otlp")  # fmt: skip
+    told = next(iter(disks.disks(configuration.load(None, sets), tmp_path)))
 
     assert told.state is State.WARNING
-    assert "lower its limit" in told.fix
+    assert "otlp_file 3" in told.found
+    assert "3 MiB of it were written in the last day" in told.found
+    assert "budget_mib" in told.fix
 
 
 def test_a_place_that_is_a_file_fails(tmp_path: Path) -> None:

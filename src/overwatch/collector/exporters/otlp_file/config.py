@@ -4,11 +4,15 @@ Names are those of otelcol's `file` exporter where it has one. Must not know how
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from overwatch.recordings.plan import Rules
+
+_MIB: Final = 1 << 20
+_PIECES: Final = 8
+"""Of so many pieces a recording is at least, so that one can go and most is left."""
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,16 +98,20 @@ class OtlpFileConfig(_Section, frozen=True, kw_only=True):
                 f"{self.rotation.max_megabytes}"
             )
 
-    @property
-    def rules(self) -> Rules:
-        """The same, as compaction takes it."""
+    def rules(self, room: int) -> Rules:
+        """The same, as compaction takes it, within so many bytes on disk."""
+        folder = min(float(self.budget.folder_mib), room / _MIB)
         return Rules(
             packs=self.compression == "zstd",
             thins=self.thinning.enabled,
             whole_minutes=self.thinning.whole_minutes,
             second_hours=self.thinning.second_hours,
             max_days=self.rotation.max_days,
-            piece_mib=self.rotation.max_megabytes,
-            run_mib=self.budget.run_mib,
-            folder_mib=self.budget.folder_mib,
+            piece_mib=min(float(self.rotation.max_megabytes), folder / _PIECES),
+            run_mib=min(float(self.budget.run_mib), folder),
+            folder_mib=folder,
         )
+
+    def live_bytes(self, room: int) -> int:
+        """Size at which new files begin, where a recording may have so many bytes on disk."""
+        return max(_MIB, min(self.rotation.max_megabytes * _MIB, room // _PIECES))

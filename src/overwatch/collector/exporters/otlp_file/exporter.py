@@ -64,7 +64,8 @@ class OtlpFileExporter:
         self._config = config
         self._context = context
         self._noticing = Noticing(context.bell)
-        self._tidying = Tidying(config, self._tidied)
+        self._room = context.storage.room(name)
+        self._tidying = Tidying(config, self._room, self._tidied)
         self._newest = 0
         """Stamp of the newest batch that was written."""
         self._given = 0
@@ -96,7 +97,7 @@ class OtlpFileExporter:
     @property
     def leaving(self) -> Leaving:
         """Leaves checkpoints beside this recording."""
-        return Leaving(self._config.path, self._config.budget.folder_mib * _MIB)
+        return Leaving(self._config.path, min(self._config.budget.folder_mib * _MIB, self._room()))
 
     def start(self) -> None:
         """Begin to write."""
@@ -201,7 +202,7 @@ class OtlpFileExporter:
     def _rotate(self, stamp: int) -> None:
         """Begin new files where it is time to. Raises `OSError`; the same batch is then tried again."""
         rotation, writer = self._config.rotation, self._writer
-        is_full = writer.size >= rotation.max_megabytes * _MIB
+        is_full = writer.size >= self._config.live_bytes(self._room())
         is_old = writer.began is not None and stamp - writer.began > rotation.max_minutes * _MINUTE_NS
         if (is_full or is_old) and not self._is_rotated:
             writer.rotate()

@@ -20,6 +20,8 @@ from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
 from overwatch.recordings.tidy import Orders, Report
 
 _EVERY_S: Final = 60.0
+_SHRUNK_BYTES: Final = 16 << 20
+"""By so much the room must shrink to bring a clean-up forward."""
 _TELL_BYTES: Final = 2000
 _told: Final = msgspec.json.Decoder(Report).decode
 
@@ -27,13 +29,18 @@ _told: Final = msgspec.json.Decoder(Report).decode
 class Tidying:
     """Used from one thread. `stop` it."""
 
-    def __init__(self, config: OtlpFileConfig, done: Callable[[Report], None]) -> None:
-        """`done` gets each report."""
+    def __init__(
+        self, config: OtlpFileConfig, room: Callable[[], int], done: Callable[[Report], None]
+    ) -> None:
+        """`room` is how many bytes the recording may have on disk; `done` gets each report."""
         self._config = config
+        self._room = room
         self._done = done
         self._process: subprocess.Popen[bytes] | None = None
         self._next_at = 0.0
-        """Monotonic; a rotation brings it forward."""
+        """Monotonic; a rotation brings it forward, and less room."""
+        self._ordered = 0
+        """The room at the last start."""
 
     def rotated(self) -> None:
         """There is something to do."""
@@ -50,6 +57,8 @@ class Tidying:
                 return
             self._process = None
             self._done(_report(*process.communicate()))
+        if self._room() < self._ordered - _SHRUNK_BYTES:
+            self._next_at = 0.0
         if through > 0 and now > 0 and time.monotonic() >= self._next_at:
             self._next_at = time.monotonic() + _EVERY_S
             self._start(now, through)
@@ -63,12 +72,12 @@ class Tidying:
                 process.communicate()
 
     def _start(self, now: int, through: int) -> None:
-        thinning = self._config.thinning
+        thinning, self._ordered = self._config.thinning, self._room()
         orders = Orders(
             folder=str(self._config.path),
             now=now,
             through=through,
-            rules=self._config.rules,
+            rules=self._config.rules(self._ordered),
             before_s=thinning.before_s,
             after_s=thinning.after_s,
             parent=os.getpid(),

@@ -1,0 +1,135 @@
+"""The files of a log of snapshots: rotated, packed, thinned, within their room, and read as one log."""
+
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from overwatch import codec
+from overwatch.feeds.inputs import open_input
+from overwatch.feeds.snapshotlog import SnapshotLog, log_files
+from overwatch.serve.snapshotfiles import SnapshotFiles
+from tests.overwatch.serve.framed import Frames, busy_run
+
+SECOND = 10**9
+
+
+class Log:
+    """A log whose time and room are set by the test."""
+
+    def __init__(self, folder: Path, room: int = 1 << 30, whole_hours: float = 6) -> None:
+        self.path = folder / "snapshots.jsonl"
+        self.now, self.room = 1_000_000 * SECOND, room
+        self.files = SnapshotFiles(self.path, lambda: self.now, lambda: self.room, whole_hours)
+        frames = Frames()
+        self._snapshot = busy_run(frames)
+        while not self._snapshot.recorded:
+            self._snapshot = frames.skip(1)
+        self._line = json.loads(codec.encode(self._snapshot.recorded[0]))
+
+    def take(self, seconds: int, padding: int = 0) -> None:
+        """One line a second; `padding` makes each so much longer, with what cannot be packed."""
+        for _ in range(seconds):
+            self.now += SECOND
+            extra = os.urandom(padding // 2).hex()
+            line = {**self._line, "time": self.now / SECOND, "padding": extra}
+            self.files.append(json.dumps(line).encode() + b"\n")
+            self.files.tidy()
+
+    @property
+    def bytes(self) -> int:
+        """On disk."""
+        return sum(file.stat().st_size for file in self.path.parent.iterdir())
+
+    def times(self) -> list[float]:
+        """Of the lines that a reader finds."""
+        opened = open_input(self.path)
+        assert isinstance(opened, SnapshotLog)
+        return [snapshot.time for snapshot in opened.recorded()]
+
+
+def test_a_log_of_several_files_is_read_as_one(tmp_path: Path) -> None:
+    """Whatever was rotated in between, each line is read once and in order, by file and by folder."""
+    log = Log(tmp_path)
+    log.take(9000)
+
+    assert len(log_files(log.path)) >= 3
+    assert len(list(tmp_path.glob("*.zst"))) >= 2
+    expected = [1_000_000 + second for second in range(1, 9001)]
+    assert log.times() == expected
+    assert [snapshot.time for snapshot in open_input(tmp_path).recorded()] == expected
+
+
+def test_what_is_old_has_a_line_a_minute_and_what_is_young_one_a_second(tmp_path: Path) -> None:
+    """Age thins, and the last line of a file stays."""
+    log = Log(tmp_path, whole_hours=2)
+    log.take(6 * 3600)
+    times = log.times()
+    gaps = [after - before for before, after in pairwise(times)]
+
+    assert max(gaps) <= 60
+    # One a minute, and the last of each file.
+    assert 60 <= sum(time <= 1_000_000 + 3600 for time in times) <= 64
+    assert set(gaps[-3000:]) == {1}
+
+
+def test_files_stay_within_their_room_for_as_long_as_lines_come(tmp_path: Path) -> None:
+    """The oldest go; the newest are there."""
+    log = Log(tmp_path, room=1 << 20)
+    for _ in range(20):
+        log.take(40, padding=4000)
+        assert log.bytes <= log.room
+
+    assert log.times()[-1] == log.now / SECOND
+    assert len(log.times()) > 40
+
+
+def test_room_that_shrinks_is_given_back(tmp_path: Path) -> None:
+    """The next line is within the new room; without any none is written, and it says so."""
+    log = Log(tmp_path, room=1 << 20)
+    log.take(200, padding=4000)
+    log.room = 1 << 17
+    log.take(1, padding=4000)
+    assert log.bytes <= log.room
+
+    log.room = 0
+    with pytest.raises(OSError, match="disk budget leaves 0 bytes"):
+        log.take(1)
+    assert log.bytes == 0
+
+    log.room = 1 << 20
+    log.take(3)
+    assert len(log.times()) == 3
+
+
+@pytest.mark.parametrize("left", ["copy", "part"])
+def test_what_an_interrupted_pass_left_is_not_read_twice(tmp_path: Path, left: str) -> None:
+    """A file and what was made of it, or half of that: each line is read once, and a new life cleans up."""
+    log = Log(tmp_path)
+    log.take(3605)
+    log.files.close()
+    packed = min(tmp_path.glob("*.zst"))
+    before = log.times()
+    leftover = packed.with_suffix("") if left == "copy" else tmp_path / "snapshots.jsonl.part"
+    leftover.write_bytes(packed.read_bytes())
+
+    assert log.times() == before
+    Log(tmp_path).take(1)
+    assert not leftover.exists()
+
+
+def test_a_file_that_somebody_else_removed_holds_nothing_up(tmp_path: Path) -> None:
+    """Lines go on, and what else is due is done."""
+    log = Log(tmp_path, whole_hours=1)
+    log.take(3605)
+    for file in tmp_path.glob("*.zst"):
+        file.unlink()
+    log.take(60)
+    log.now += 3700 * SECOND
+    with pytest.raises(FileNotFoundError):
+        log.take(1)
+    log.take(5)
+
+    assert log.times()[-1] == log.now / SECOND
