@@ -30,13 +30,13 @@ from overwatch.collector.intake import Intake
 from overwatch.collector.lives import LASTS_S, Lives
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
-from overwatch.collector.refusals import described
 from overwatch.collector.settings import CollectorConfig
 from overwatch.collector.shares import FoldPace
+from overwatch.collector.start_errors import described
 from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
-from overwatch.collector.written import JOURNAL, written
+from overwatch.collector.written import ARCHIVE, ENDED, JOURNAL, written
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
@@ -233,19 +233,19 @@ class Service:
     def _make_archive(self) -> Archive:
         """What keeps the runs that make room."""
         aggregator, diagnosis = self._config.exporters.aggregator, self._config.diagnosis
-        health, part = self._context.health, "archive"
+        health = self._context.health
 
         def how() -> tuple[Judging, Baseline | None]:
             return judging(diagnosis), _baseline(aggregator.baseline)
 
         def report(error: str | None) -> None:
             if error is None:
-                health.recovered(part)
+                health.recovered(ARCHIVE)
             else:
-                health.failed(part, error)
+                health.failed(ARCHIVE, error)
 
-        folder = self._config.extensions.file_storage.directory / "ended"
-        archive = Archive(folder, aggregator.archive_mib << 20, how, report)
+        folder = self._config.extensions.file_storage.directory / ENDED
+        archive = Archive(folder, self._context.storage.room(ARCHIVE), how, report)
         self._context = replace(self._context, archive=archive)
         return archive
 

@@ -15,6 +15,10 @@ from overwatch.recordings.budget import Part
 _MIB: Final = 1 << 20
 JOURNAL: Final = "journal"
 """The part that holds what was acknowledged."""
+ARCHIVE: Final = "archive"
+"""The last pictures of runs that are not in memory any more."""
+ENDED: Final = "ended"
+"""Its folder."""
 _CHECKPOINT: Final = ".checkpoint"
 
 
@@ -45,6 +49,9 @@ def _rows(config: CollectorConfig) -> tuple[Row, ...]:
         if name in config.signal_exporters:
             most = files.budget.folder_mib * _MIB
             found.append(Row(part=Part(name=name, floor=min(most, 32 * _MIB), most=most), place=files.path))
+    if "file_storage" in config.service.extensions:
+        most = config.exporters.aggregator.archive_mib * _MIB
+        found.append(Row(part=Part(name=ARCHIVE, floor=0, most=most), place=storage.directory / ENDED))
     for name, log in config.exporters.every("snapshots").items():
         if name in config.snapshot_exporters:
             found.append(

@@ -35,6 +35,7 @@ _MOST_WAITING: Final = 64
 _MOST_BYTES: Final = 1 << 30
 """Of one run, unpacked."""
 _MOST_HEAD: Final = 1 << 16
+_CLEAN_S: Final = 10.0
 _OPEN: Final = 2
 """Runs that are kept ready: who looks at one often asks for further views of it."""
 
@@ -69,7 +70,7 @@ class Archive:
     def __init__(
         self,
         folder: Path,
-        most_bytes: int,
+        most_bytes: Callable[[], int],
         how: Callable[[], tuple[Judging, Baseline | None]],
         report: Callable[[str | None], None] = lambda _: None,
     ) -> None:
@@ -160,7 +161,14 @@ class Archive:
         return run
 
     def _run(self) -> None:
-        while (run := self._waiting.get()) is not None:
+        while True:
+            try:
+                run = self._waiting.get(timeout=_CLEAN_S)
+            except queue.Empty:
+                self._clean()
+                continue
+            if run is None:
+                return
             try:
                 self._write(run)
             except OSError as error:
@@ -199,8 +207,8 @@ class Archive:
         self._clean()
 
     def _clean(self) -> None:
-        """Remove the oldest beyond the budget; the newest stays."""
-        while self.bytes > self._most_bytes and len(self._lines) > 1:
+        """Remove the oldest beyond the budget, which others may have made smaller."""
+        while self.bytes > self._most_bytes():
             with self._lock:
                 oldest = next(iter(self._lines))
                 del self._lines[oldest]

@@ -11,6 +11,7 @@ from overwatch.serve.archive import Archive, ArchiveError
 from overwatch.snapshot import Baseline, Snapshot, View
 from tests import fakes
 from tests.fakes import START_NS
+from tests.overwatch.collector.running import eventually
 from tests.overwatch.test_room import batch, step
 
 RUNS = ("a", "b", "c", "../../d\x1b[31m", "e" * 120)
@@ -39,11 +40,11 @@ def passed_by(archive: Archive) -> dict[str, Snapshot]:
 
 def test_an_evicted_run_is_opened_as_it_was(tmp_path: Path) -> None:
     """Its board, its end and its findings, by any view, in this life and in the next."""
-    archive = Archive(tmp_path / "ended", 1 << 20, how)
+    archive = Archive(tmp_path / "ended", lambda: 1 << 20, how)
     archive.start()
     last = passed_by(archive)
     archive.stop()
-    for each in (archive, Archive(tmp_path / "ended", 1 << 20, how)):
+    for each in (archive, Archive(tmp_path / "ended", lambda: 1 << 20, how)):
         if each is not archive:
             each.start()
         assert {line.run_id for line in each.lines()} == set(RUNS)
@@ -63,21 +64,30 @@ def test_an_evicted_run_is_opened_as_it_was(tmp_path: Path) -> None:
     assert {path.parent for path in tmp_path.rglob("*") if path.is_file()} == {tmp_path / "ended"}
 
 
-def test_the_oldest_go_where_all_have_more_than_their_budget(tmp_path: Path) -> None:
-    """What is left is the newest that fit."""
-    archive = Archive(tmp_path, 1, how)
+def test_the_oldest_go_where_all_have_more_than_their_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left is the newest that fit, also when the budget shrinks while no run is evicted."""
+    monkeypatch.setattr("overwatch.serve.archive._CLEAN_S", 0.01)
+    budget = [1 << 20]
+    archive = Archive(tmp_path, lambda: budget[0], how)
     archive.start()
     passed_by(archive)
+    eventually(lambda: len(archive.lines()) == len(RUNS))
+    budget[0] = archive.bytes // 2
+    eventually(lambda: archive.bytes <= budget[0])
     archive.stop()
-    assert [line.run_id for line in archive.lines()] == [RUNS[-1]]
+    kept = [line.run_id for line in archive.lines()]
+    assert kept == list(RUNS[-len(kept) :])
+    assert 0 < len(kept) < len(RUNS)
     assert archive.snapshot(RUNS[-1], View()) is not None
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.iterdir())) == len(kept)
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "version", "flipped"])
 def test_a_run_that_cannot_be_opened_names_its_recording(tmp_path: Path, damage: str) -> None:
     """Others are opened all the same."""
-    archive = Archive(tmp_path, 1 << 20, how)
+    archive = Archive(tmp_path, lambda: 1 << 20, how)
     archive.start()
     passed_by(archive)
     archive.stop()
@@ -89,7 +99,7 @@ def test_a_run_that_cannot_be_opened_names_its_recording(tmp_path: Path, damage:
         path.unlink()
     elif damage == "version":
         path.write_bytes(data.replace(b'{"version":"', b'{"version":"0.', 1))
-        archive = Archive(tmp_path, 1 << 20, how)
+        archive = Archive(tmp_path, lambda: 1 << 20, how)
         archive.start()
         archive.stop()
     else:
@@ -103,7 +113,7 @@ def test_a_disk_that_refuses_loses_a_picture_and_says_why(tmp_path: Path) -> Non
     """It is counted, and the next run is tried again."""
     (tmp_path / "ended").write_text("no folder")
     reports = list[str | None]()
-    archive = Archive(tmp_path / "ended", 1 << 20, how, reports.append)
+    archive = Archive(tmp_path / "ended", lambda: 1 << 20, how, reports.append)
     archive.start()
     passed_by(archive)
     archive.stop()

@@ -321,7 +321,7 @@ def test_stopping_hangs_up_on_readers() -> None:
 
 def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> None:
     """By one answer and by a stream, beside the runs that live; one that nobody kept is not there."""
-    archive = Archive(tmp_path, 1 << 20, how)
+    archive = Archive(tmp_path, lambda: 1 << 20, how)
     archive.start()
     passed_by(archive)
     archive.stop()

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from overwatch.collector.context import Context
-from overwatch.collector.refusals import described
+from overwatch.collector.start_errors import described
 from overwatch.journal import Durability
 
 JOURNAL_MIB: Final = 64

@@ -21,8 +21,8 @@ from overwatch.collector.receivers import status
 from overwatch.collector.receivers.otlp_grpc_front import Front
 from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
 from overwatch.collector.receivers.status import Code
-from overwatch.collector.refusals import described
 from overwatch.collector.signals import WIRES, response
+from overwatch.collector.start_errors import described
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.collector.refusals import described
+from overwatch.collector.start_errors import described
 
 
 @pytest.mark.parametrize("number", sorted(errno.errorcode))
