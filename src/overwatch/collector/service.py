@@ -28,6 +28,7 @@ from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Intake
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
+from overwatch.collector.refusals import Refusals
 from overwatch.collector.settings import CollectorConfig
 from overwatch.collector.shares import FoldPace
 from overwatch.collector.storage import Storage
@@ -192,7 +193,8 @@ class Service:
         sinks += [self._make_exporter(name, SNAPSHOT_EXPORTERS) for name in self._config.snapshot_exporters]
         if self._config.exporting("aggregator"):
             archives = [] if self._storage is None else [self._make_archive()]
-            self._aggregator = self._make_aggregator([*archives, *sinks, self._context.bell])
+            refusals = Refusals(self._context.health, self._config.exporters.aggregator.max_runs)
+            self._aggregator = self._make_aggregator([*archives, *sinks, refusals, self._context.bell])
             sinks += archives
             self._context = replace(self._context, aggregator=self._aggregator)
         for sink in sinks:
