@@ -58,7 +58,7 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="runs-refused",
-        means="As many runs live as the collector may have in memory; records of new runs are left out of it.",
+        means="As many runs live as the collector may have in memory; records of new runs are left out.",
         confirm="See `overwatch_tower_refused_runs_total`; `curl :13133` and the log name the limit.",
         act=(
             "Raise `exporters.aggregator.max_runs` with memory for it, or give runs to another collector. "
