@@ -39,8 +39,8 @@ class Refusals:
             self._at = frame.tick
             self._health.failed(
                 PART,
-                f"{refused - self._since:,} records of new runs were refused: none of those in memory is over, "
-                f"and max_runs is {self._max_runs}; raise exporters.aggregator.max_runs, or add a collector",
+                f"{refused - self._since:,} records of new runs were refused: no run in memory is over, "
+                f"and max_runs is {self._max_runs}; raise exporters.aggregator.max_runs or add a collector",
             )
         elif self._at is not None and frame.tick - self._at >= CLEAR_NS:
             self._at = None
