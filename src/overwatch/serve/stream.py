@@ -199,7 +199,8 @@ class ViewApi:
     def _missing(self, ask: Ask) -> str:
         if ask.run_id is None:
             return "no run has reported yet"
-        return f"run {ask.run_id!r} is not known here; GET /api/v1/runs lists those that are"
+        known = "GET /api/v1/runs lists those that are, and overwatch replay shows what is recorded"
+        return f"run {ask.run_id!r} is not known here; {known}"
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         ask = _ask(request.query)

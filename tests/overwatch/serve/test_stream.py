@@ -344,6 +344,7 @@ def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> N
             assert (sent.run.run_id, sum(sent.board.counts.values())) == ("a", 9)
         answer = await client.get("/api/v1/snapshot?run=nobody")
         assert answer.status == 404
+        assert "overwatch replay" in (await answer.json())["error"]
 
     scenario(work, archive)
 
