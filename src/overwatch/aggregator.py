@@ -92,16 +92,16 @@ class Aggregator:
         checkpoints: CheckpointSink | None = None,
         *,
         settle: Callable[[], None] = lambda: None,
-        archive: Callable[[Tracked], None] = lambda _: None,
     ) -> None:
-        """Its thread calls `settle` before it works, and `archive` with each run that made room."""
+        """Its thread calls `settle` before it works."""
         resumed = resumed or Resumed()
         self._cursor = cursor
         self._now = now
         self._sinks = tuple(sinks)
         self._checkpoints = checkpoints
         self._settle = settle
-        self._archive = archive
+        self.archive: Callable[[Tracked], None] = lambda _: None
+        """Gets each run that made room; set before `start`."""
         self._fold = resumed.fold
         self._taken = resumed.tick
         """The last tick in the fold."""
@@ -223,7 +223,7 @@ class Aggregator:
 
     def _put_away(self) -> None:
         for run in self._fold.evicted:
-            self._archive(run)
+            self.archive(run)
 
     def _fault(self, tick: int, error: Exception) -> None:
         """Log what the fold did not outlive: the first time, and whenever it has become twice as often."""

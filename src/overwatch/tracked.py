@@ -41,6 +41,8 @@ class Tracked(msgspec.Struct):
     """The newest judgement, if it could be judged; not part of a checkpoint."""
     looked_at: int = 0
     """Newest producer's time when it was last judged."""
+    judged_stamp: int = -1
+    """`last_stamp` then; not part of a checkpoint."""
     fault: str | None = None
     """Why it could not be judged or shown, when that was last tried."""
     shown: Snapshot | None = None
@@ -54,9 +56,9 @@ class Tracked(msgspec.Struct):
     @property
     def is_over(self) -> bool:
         """Whether nothing more is expected of it, or nothing for long."""
-        if self.judged is not None:
+        if self.judged is not None and self.state.last_stamp == self.judged_stamp:
             return self.judged.link.state in _OVER
-        # That of a checkpoint is as over as it was when it was judged last.
+        # What came since may be a new life. That of a checkpoint is as over as when it was judged last.
         judged_at = self.assessment.tick
         return judged_at > 0 and judge_link(self.state, judged_at).state in _OVER
 
@@ -81,7 +83,7 @@ class Tracked(msgspec.Struct):
 
         One that rests is judged for who looks at it now, and remembers nothing of it.
         """
-        self.looked_at, self.fault = self.state.last_at, None
+        self.looked_at, self.judged_stamp, self.fault = self.state.last_at, self.state.last_stamp, None
         rests = self.rests(tick)
         try:
             judged = assess(self.state, self.assessment, tick, how, baseline)

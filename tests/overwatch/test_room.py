@@ -307,3 +307,26 @@ def test_what_a_run_remembers_beside_its_envs_costs_too() -> None:
     run = fold._runs["run"]
     assert run.state.facts.total == 40 * 64
     assert cost(run) > 40 * 64 * 500
+
+
+@pytest.mark.parametrize("batches", [1, 12])
+def test_a_run_that_goes_on_is_not_evicted_as_the_one_that_was_over(batches: int) -> None:
+    """It was judged as over at the tick before, and its new life and a new run come within one tick."""
+    fold, tick = Fold(room=Room(runs=2)), START_NS
+    tick += FAST_NS
+    fold.advance(tick, [batch("a", tick - 9, [fakes.started(tick), fakes.finished(tick)])], ())
+    tick += FAST_NS
+    fold.advance(tick, [batch("b", tick - 9, [fakes.started(tick)])], ())
+    tick += 2 * FAST_NS
+    life_two = Origin(run_id="a", epoch="second", ours=True)
+    told = [fakes.started(tick), *(fakes.policy(tick, index=i, entropy=0.5) for i in range(batches))]
+    bodies = [request([Record(origin=life_two, event=one, seq=i + 1)], {}) for i, one in enumerate(told)]
+    again = [
+        Batch(sequence=tick + i, stamp=tick - 99 + i, signal=Signal.LOGS, body=body)
+        for i, body in enumerate(bodies)
+    ]
+    frame = fold.advance(tick, [again[0], batch("c", tick - 99, [fakes.started(tick)]), *again[1:]], ())
+
+    assert fold.evicted == []
+    assert frame.tower.refused_runs == 1
+    assert frame.snapshots["a", View()].run.update is not None

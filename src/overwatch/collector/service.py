@@ -30,6 +30,7 @@ from overwatch.collector.intake import Intake
 from overwatch.collector.lives import LASTS_S, Lives
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
+from overwatch.collector.refusals import Refusals
 from overwatch.collector.settings import CollectorConfig
 from overwatch.collector.shares import FoldPace
 from overwatch.collector.start_errors import described
@@ -207,7 +208,8 @@ class Service:
         if self._config.exporting("aggregator"):
             if self._storage is not None:
                 self._begin(self._make_archive())
-            self._aggregator = self._make_aggregator([*sinks, self._context.bell])
+            refusals = Refusals(self._context.health, self._config.exporters.aggregator.max_runs)
+            self._aggregator = self._make_aggregator([*sinks, refusals, self._context.bell])
             self._context = replace(self._context, aggregator=self._aggregator)
         for sink in sinks:
             self._begin(sink)
@@ -262,9 +264,10 @@ class Service:
         journal = self._context.journal
         pace = FoldPace(self._counting(place), lambda: journal.backlog.get(_FOLD, 0))
         self._context.intake.heed(pace.behind_s)
-        archive, settle = self._context.archive, self._context.settle
-        put_away = (lambda _: None) if archive is None else archive.keep
-        return Aggregator(pace, self._now, sinks, resumed, checkpoints, settle=settle, archive=put_away)
+        aggregator = Aggregator(pace, self._now, sinks, resumed, checkpoints, settle=self._context.settle)
+        if self._context.archive is not None:
+            aggregator.archive = self._context.archive.keep
+        return aggregator
 
     def _counting(self, cursor: Cursor) -> Cursor:
         signals = self._config.exporting(_FOLD)

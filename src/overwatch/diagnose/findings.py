@@ -84,10 +84,13 @@ def _overflowed(state: RunState) -> Iterator[Problem]:
         if words.beyond:
             kinds[kind] = kinds.get(kind, 0) + sum(words.beyond.values())
             names += words.beyond
-    counted = ", ".join(f"{kind} {times:,} times" for kind, times in sorted(kinds.items()))
+    counted = ", ".join(_beyond(kind, times) for kind, times in sorted(kinds.items()))
     hint = "names and ids must not carry values; look at who makes these"
     if "env" in kinds or EVICTED in kinds:
-        hint += "; an env id that counts episodes makes a new env each time"
+        hint += (
+            "; an env id that counts episodes makes a new env each time; where all envs are real, raise "
+            "exporters.aggregator.max_state_mib"
+        )
     yield Problem(
         code="too-many-names",
         severity="warning",
@@ -97,6 +100,10 @@ def _overflowed(state: RunState) -> Iterator[Problem]:
         message=f"beyond the limits: {counted}; among them {', '.join(names[:_NAMED])}",
         hint=hint,
     )
+
+
+def _beyond(kind: str, times: int) -> str:
+    return f"{times:,} long silent envs evicted" if kind == EVICTED else f"{kind} {times:,} times"
 
 
 def _non_finite(seen: Evidence) -> Iterator[Problem]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from overwatch.snapshot import RunLine, RunList, Snapshot, View
 
 
@@ -17,6 +19,13 @@ def run_list(
     known = {line.run_id for line in lines}
     lines += [line for line in archived if line.run_id not in known]
     return RunList(newest=newest, runs=tuple(sorted(lines, key=lambda line: line.run_id)))
+
+
+def aged(line: RunLine, tick: int) -> RunLine:
+    """The line of an archived run at a tick: only the age of its data goes on."""
+    if line.data_age_s is None:
+        return line
+    return msgspec.structs.replace(line, data_age_s=max(0.0, line.data_age_s + tick / 1e9 - line.time))
 
 
 def run_line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:

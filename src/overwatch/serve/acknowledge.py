@@ -37,15 +37,23 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
 class AckRoute:
     """`POST /api/v1/findings/{id}/ack?run=&by=`."""
 
-    def __init__(self, look: Look, keep: Keep, now: Callable[[], int]) -> None:
+    def __init__(
+        self, look: Look, keep: Keep, now: Callable[[], int], is_archived: Callable[[str], bool]
+    ) -> None:
+        """`is_archived` is of a run that `look` finds no more."""
         self._look = look
+        self._is_archived = is_archived
         self._keep = keep
         self._now = now
 
     async def handle(self, request: web.Request) -> web.Response:
         """Acknowledge one finding that is open."""
         only(request.query, frozenset({"run", "by"}))
-        snapshot = self._look(request.query.get("run") or None)
+        named = request.query.get("run") or None
+        snapshot = self._look(named)
+        if snapshot is None and named is not None and self._is_archived(named):
+            over = f"run {named!r} is over and archived: it is shown as it was, and can only be read"
+            raise BadRequest(409, over, "run")
         if snapshot is None:
             raise BadRequest(404, "no such run; GET /api/v1/runs lists those that are known", "run")
         run_id, finding = snapshot.run.run_id, _open(snapshot, request.match_info["finding"])

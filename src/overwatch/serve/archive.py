@@ -125,6 +125,11 @@ class Archive:
         with self._lock:
             return [head.line for head, _ in self._lines.values()]
 
+    def holds(self, run_id: str) -> bool:
+        """Whether a run is kept."""
+        with self._lock:
+            return run_id in self._lines
+
     def snapshot(self, run_id: str, view: View) -> Snapshot | None:
         """The last picture of a run, `None` where it is not kept.
 

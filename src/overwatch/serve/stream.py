@@ -17,7 +17,7 @@ from aiohttp import WSMsgType, web
 
 from overwatch import codec
 from overwatch.projection.filtering import FilterError, parse
-from overwatch.projection.runs import run_list
+from overwatch.projection.runs import aged, run_list
 from overwatch.projection.selection import SORTS
 from overwatch.serve.acknowledge import PATH, AckRoute, Keep, latest
 from overwatch.serve.answers import BadRequest, answer, only, problem
@@ -109,7 +109,7 @@ class ViewApi:
         self._tower = tower
         self._archive = archive
         self._bell = bell
-        self._acks = None if keep is None else AckRoute(self._whole, keep, time.time_ns)
+        self._acks = None if keep is None else AckRoute(self._whole, keep, time.time_ns, self._is_archived)
         self._readers: Counter[Ask] = Counter()
         self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
         self._sockets: set[web.WebSocketResponse] = set()
@@ -150,7 +150,11 @@ class ViewApi:
         only(request.query, frozenset())
         frame = self._tower.frame
         archived = self._archive.lines() if self._archive else ()
-        listed = run_list(frame.snapshots, frame.newest, archived) if frame else run_list({}, None, archived)
+        listed = (
+            run_list(frame.snapshots, frame.newest, [aged(line, frame.tick) for line in archived])
+            if frame
+            else run_list({}, None, archived)
+        )
         return answer(200, msgspec.json.encode(listed))
 
     async def _snapshot(self, request: web.Request) -> web.Response:
@@ -195,7 +199,8 @@ class ViewApi:
     def _missing(self, ask: Ask) -> str:
         if ask.run_id is None:
             return "no run has reported yet"
-        return f"run {ask.run_id!r} is not known here; GET /api/v1/runs lists those that are"
+        known = "GET /api/v1/runs lists those that are, and overwatch replay shows what is recorded"
+        return f"run {ask.run_id!r} is not known here; {known}"
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         ask = _ask(request.query)
@@ -245,6 +250,9 @@ class ViewApi:
     def _whole(self, run_id: str | None) -> Snapshot | None:
         frame = self._tower.frame
         return None if frame is None else latest(frame.snapshots, run_id or frame.newest)
+
+    def _is_archived(self, run_id: str) -> bool:
+        return self._archive is not None and self._archive.holds(run_id)
 
     def _encode(self, ask: Ask, snapshot: Snapshot) -> bytes:
         kept = self._encoded.get(ask)

@@ -13,6 +13,7 @@ import yaml
 from overwatch.catalog import ROWS, prometheus_name
 from overwatch.catalog.alerts import alerted_rows
 from overwatch.collector.tally import HELP
+from overwatch.collector.telemetry import TOWER
 from overwatch.generate import FILES
 from overwatch.generate.rules import Alert, Plan, steady_alerts, windowed_alerts
 from overwatch.generate.rules.windows import SCRAPES, UPDATES, span
@@ -29,10 +30,11 @@ EXPORTED = (
         "up", "overwatch_run_findings", "overwatch_run_status",
         "overwatch_run_last_checkpoint_timestamp_seconds",
         "overwatch_policy_updates_beyond_limit_total", "overwatch_prometheus_dropped_series_total",
-        "overwatch_tower_unjudged_total", "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity",
+        "overwatch_tower_capped_total", "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity",
         "overwatch_storage_room_bytes", "overwatch_storage_max_bytes", "overwatch_storage_part_bytes",
         "overwatch_storage_share_bytes",
     }
+    | {f"overwatch_tower_{name}_total" for name in TOWER}
 )  # fmt: skip
 """What the pages have; that these are really there is shown where a real Prometheus is asked."""
 

@@ -11,6 +11,8 @@ from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 
 from overwatch import codec
 from overwatch.aggregator import Frame
+from overwatch.events import FindingAcknowledged
+from overwatch.serve.acknowledge import Keep
 from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell, ViewApi
 from overwatch.snapshot import View
@@ -52,11 +54,13 @@ class HandDrivenTower:
 
 
 @asynccontextmanager
-async def serving(archive: Archive | None = None) -> AsyncIterator[tuple[HandDrivenTower, ClientSession]]:
+async def serving(
+    archive: Archive | None = None, keep: Keep | None = None
+) -> AsyncIterator[tuple[HandDrivenTower, ClientSession]]:
     """A view API on a free port, and a client."""
     bell = Bell()
     tower = HandDrivenTower(bell)
-    runner = web.AppRunner(ViewApi(tower, bell, archive=archive).app(), shutdown_timeout=1)
+    runner = web.AppRunner(ViewApi(tower, bell, keep, archive).app(), shutdown_timeout=1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -75,12 +79,14 @@ async def until(look: Callable[[], bool]) -> None:
 
 
 def scenario(
-    work: Callable[[HandDrivenTower, ClientSession], Awaitable[None]], archive: Archive | None = None
+    work: Callable[[HandDrivenTower, ClientSession], Awaitable[None]],
+    archive: Archive | None = None,
+    keep: Keep | None = None,
 ) -> None:
     """Run one test's coroutine against a served view API, within a deadline."""
 
     async def run() -> None:
-        async with asyncio.timeout(20), serving(archive) as (tower, client):
+        async with asyncio.timeout(20), serving(archive, keep) as (tower, client):
             await work(tower, client)
 
     asyncio.run(run())
@@ -338,5 +344,53 @@ def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> N
             assert (sent.run.run_id, sum(sent.board.counts.values())) == ("a", 9)
         answer = await client.get("/api/v1/snapshot?run=nobody")
         assert answer.status == 404
+        assert "overwatch replay" in (await answer.json())["error"]
+
+    scenario(work, archive)
+
+
+def test_an_archived_run_can_only_be_read(tmp_path: Path) -> None:
+    """Acknowledging one of its findings is refused with the reason, and not as an unknown run."""
+    archive = Archive(tmp_path, lambda: 1 << 20, how)
+    archive.start()
+    passed_by(archive)
+    archive.stop()
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.update("run-1", 1)
+        for run_id, status, words in (("a", 409, "archived"), ("nobody", 404, "no such run")):
+            answer = await client.post(f"/api/v1/findings/env-crashed:env:3/ack?run={run_id}")
+            refused = await answer.json()
+            assert (answer.status, refused["parameter"]) == (status, "run")
+            assert words in refused["error"]
+        assert kept == []
+
+    kept: list[str] = []
+
+    async def keep(run_id: str, _: FindingAcknowledged) -> None:
+        kept.append(run_id)
+
+    scenario(work, archive, keep)
+
+
+def test_the_data_of_an_archived_run_grows_old(tmp_path: Path) -> None:
+    """In the list its age is of now, not of when it made room; the rest stays as it was."""
+    archive = Archive(tmp_path, lambda: 1 << 20, how)
+    archive.start()
+    passed_by(archive)
+    archive.stop()
+    (was,) = (line for line in archive.lines() if line.run_id == "a")
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.update("run-1", 1)
+        tower.publish(tower.frames.skip(100))
+        assert tower.frame is not None
+        listed = await (await client.get("/api/v1/runs")).json()
+        (now,) = (line for line in listed["runs"] if line["run_id"] == "a")
+        assert was.data_age_s is not None
+        grown = tower.frame.tick / 1e9 - was.time
+        assert grown > 0
+        assert now["data_age_s"] == pytest.approx(was.data_age_s + grown)
+        assert (now["time"], now["text"]) == (was.time, was.text)
 
     scenario(work, archive)

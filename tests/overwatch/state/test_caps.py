@@ -20,6 +20,7 @@ from overwatch.events import (
 from overwatch.state import RunState, apply, dump, load, new_run
 from overwatch.state.caps import MAX_SOURCES
 from overwatch.state.measure import MAX_CUSTOM
+from overwatch.state.removal import evict_silent
 from overwatch.state.run import LANES, OTHER, PHASE_NAMES, SLOT_NAMES
 from tests import fakes
 from tests.fakes import SECOND, START_NS
@@ -88,6 +89,22 @@ def test_custom_values_beyond_the_most_are_named() -> None:
     assert state.overflow.counts == {"metric": 5}
     problems = {item.problem.code: item.problem for item in judged.assessment.findings.values()}
     assert f"overwatch.custom.made_up_{MAX_CUSTOM}" in problems["too-many-names"].message
+
+
+def test_a_run_that_is_capped_has_a_finding_that_names_the_setting(state: RunState) -> None:
+    """Its message has both counts, its hint the usual mistake and what to raise; others have neither."""
+    assert evict_silent(state, START_NS + SECOND) == 4
+    tell(state, fakes.envs(START_NS + SECOND, range(9), step_time=[0.1] * 9))
+    judged = assess(state, Assessment(), state.last_stamp + SECOND)
+    (capped,) = (one.problem for one in judged.assessment.findings.values())
+    other = assess(fakes.folded(list(metrics())), Assessment(), state.last_stamp + SECOND)
+    hints = [one.problem.hint for one in other.assessment.findings.values()]
+
+    assert capped.code == "too-many-names"
+    assert "env 3 times, 4 long silent envs evicted" in capped.message
+    assert "counts episodes" in str(capped.hint)
+    assert "exporters.aggregator.max_state_mib" in str(capped.hint)
+    assert not any("max_state_mib" in str(hint) for hint in hints)
 
 
 def test_slots_and_lanes_beyond_the_most_are_one() -> None:

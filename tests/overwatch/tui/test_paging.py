@@ -51,6 +51,20 @@ def test_the_list_shows_every_run_and_every_silent_collector(width: int) -> None
     assert {len(line) for line in terminal.lines} == {width}
 
 
+def test_an_archived_run_is_marked_and_can_be_gone_to() -> None:
+    """It is in the list like any other, with the word before its verdict; a living one has no such word."""
+    terminal = Terminal(scenario.storm(), 120)
+    over = _line("old-7", state="ended", outcome="completed", archived=True, data_age_s=86_400.0)
+    terminal.session.runs = (over, *_runs())
+    terminal.press("R")
+    marked = [line for line in terminal.lines if "archived" in line]
+    assert len(marked) == 1
+    assert "old-7" in marked[0]
+    assert "COMPLETED 1d" in marked[0]
+    terminal.press("k", "k", "enter")
+    assert terminal.session.going == over
+
+
 def test_enter_goes_to_the_run_under_the_cursor() -> None:
     """And closes the list; a collector that does not answer is not gone to."""
     terminal = _listing()

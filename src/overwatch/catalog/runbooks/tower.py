@@ -72,6 +72,26 @@ ENTRIES: Final = (
         ),
     ),
     Runbook(
+        code="runs-refused",
+        means="As many runs live as the collector may have in memory; records of new runs are left out.",
+        confirm="See `overwatch_tower_refused_runs_total`; `curl :13133` and the log name the limit.",
+        act=(
+            "Raise `exporters.aggregator.max_runs` with memory for it, or give runs to another collector. "
+            "The recording holds the runs that were refused: `overwatch replay` shows them."
+        ),
+    ),
+    Runbook(
+        code="run-capped",
+        means="The run has as many envs as there is memory for: silent ones are evicted, new ones left out.",
+        confirm=(
+            "See `overwatch_tower_capped_total` by kind, and the env ids in `overwatch_tower_offender_total`."
+        ),
+        act=(
+            "Ids that rise with every episode are the usual mistake: give each env a fixed id. Where all "
+            "envs are real, raise `exporters.aggregator.max_state_mib` and the memory limit."
+        ),
+    ),
+    Runbook(
         code="checkpoint-stale",
         means="A run that saved checkpoints has saved none for long: a crash now would cost all since then.",
         confirm="The age beside the checkpoint in the header; free space where the newest one lies.",

@@ -20,7 +20,7 @@ from overwatch.catalog.alerts import (
 )
 from overwatch.catalog.describe import limits_text
 from overwatch.generate.rules.alert import Alert
-from overwatch.generate.rules.series import BY_RUN, finding, in_state, of_job, own, risen, told
+from overwatch.generate.rules.series import BY_RUN, Input, finding, in_state, of_job, own, risen, told
 from overwatch.generate.rules.windows import Plan, span
 
 LOOK_BACK_S: Final = 600
@@ -39,6 +39,7 @@ def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
         *_exporting(plan),
         _storage(plan),
         *_lost(plan),
+        _capped(plan),
         *_states(plan),
         *_counters(plan),
         *(_of_finding(alert, plan) for alert in FINDINGS),
@@ -146,6 +147,14 @@ def _lost(plan: Plan) -> Iterator[Alert]:
             "A run cannot be judged or shown: a fault of Overwatch.",
             {},
         ),
+        (
+            "runs-refused",
+            "overwatch_tower_refused_runs_total",
+            _JOB,
+            15,
+            "The collector has as many runs as it may have, and refuses new ones.",
+            {},
+        ),
     ):
         yield Alert(
             code=code,
@@ -158,6 +167,23 @@ def _lost(plan: Plan) -> Iterator[Alert]:
             good=(of_job(name, "0", "losing", **more),),
             lead=1,
         )
+
+
+def _capped(plan: Plan) -> Alert:
+    name = "overwatch_tower_capped_total"
+    envs = f'{name}{{kind=~"env|silent env"}}'
+    before = f'{name}{{kind=~"env|silent env"}} offset {span(plan.at_least(LOOK_BACK_S))}'
+    now = f"sum {BY_RUN} ({envs})"
+    labels = 'job="t",instance="a",rl_run_id="RUN",kind="env"'
+    return Alert(
+        code="run-capped",
+        area=Area.RUN,
+        expr=f"{now} > (sum {BY_RUN} ({before}) or 0 * {now})",
+        hold_s=plan.hold(15),
+        summary="A run has as many envs as there is memory for, and others of it are left out.",
+        bad=(Input(f"{name}{{{labels}}}", "5"),),
+        good=(Input(f"{name}{{{labels}}}", "0"),),
+    )
 
 
 def _states(plan: Plan) -> Iterator[Alert]:

@@ -59,7 +59,8 @@ def _run(run: RunLine, watched: str | None, ctx: Context) -> list[Span]:
     update = ABSENT if run.update is None else f"{run.update:,}"
     envs = ABSENT if run.n_envs is None else f"{run.n_envs:,}"
     spans.append(Span(f"{right(update, 8)} {right(envs, 7)}  "))
-    return [*spans, severity(run.severity), Span(f"  {clean(run.text)}")]
+    archived = [Span("  archived", Role.MUTED)] if run.archived else []
+    return [*spans, severity(run.severity), *archived, Span(f"  {clean(run.text)}")]
 
 
 def _state(run: RunLine) -> str:
