@@ -10,6 +10,7 @@ import pytest
 from overwatch import codec
 from overwatch.feeds.inputs import open_input
 from overwatch.feeds.snapshotlog import SnapshotLog, log_files
+from overwatch.recordings.rotated import rotated
 from overwatch.serve.snapshotfiles import SnapshotFiles
 from tests.overwatch.serve.framed import Frames, busy_run
 
@@ -70,8 +71,11 @@ def test_what_is_old_has_a_line_a_minute_and_what_is_young_one_a_second(tmp_path
     gaps = [after - before for before, after in pairwise(times)]
 
     assert max(gaps) <= 60
-    # One a minute, and the last of each file.
-    assert 40 <= sum(time <= 1_000_000 + 2400 for time in times) <= 42
+    old = [time for time in times if time <= 1_000_000 + 2400]
+    ends = {one.second for one in rotated(log.path.name, (file.name for file in tmp_path.iterdir()))}
+    # The last of each minute, and of each file.
+    assert [time for time in old if (time + 1) % 60 and time not in ends] == []
+    assert len({time // 60 for time in old}) == 40
     assert set(gaps[-3000:]) == {1}
 
 
