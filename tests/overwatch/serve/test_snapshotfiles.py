@@ -91,7 +91,7 @@ def test_files_stay_within_their_room_for_as_long_as_lines_come(tmp_path: Path) 
 
 
 def test_room_that_shrinks_is_given_back(tmp_path: Path) -> None:
-    """The next line is within the new room; without any none is written, and it says so."""
+    """The next line is within the new room; without any none is written, and an error names it."""
     log = Log(tmp_path, room=1 << 20)
     log.take(200, padding=4000)
     log.room = 1 << 17
