@@ -1,4 +1,4 @@
-"""The collector's disk budget: what counts for which part, what others take, and what is said of it."""
+"""The collector's disk budget: what counts for which part, what others take, and what is shown of it."""
 
 import os
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def test_others_on_the_volume_take_room_and_give_it_back(
 def test_a_disk_that_cannot_be_looked_at_leaves_what_was_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error is said, and nothing is taken from anybody."""
+    """The error is shown, and nothing is taken from anybody."""
     health = Health()
     storage = StorageBudget(written(config(tmp_path)), health)
     storage._look()

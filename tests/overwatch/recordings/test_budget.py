@@ -16,7 +16,7 @@ AMOUNTS = st.integers(0, 1 << 45)
 
 
 def volume(size_mib: int, free_mib: int | None = None) -> Volume:
-    """A volume, empty unless said otherwise."""
+    """A volume, empty by default."""
     return Volume(size=size_mib * MIB, free=(size_mib if free_mib is None else free_mib) * MIB)
 
 

@@ -10,6 +10,7 @@ import pytest
 from overwatch import codec
 from overwatch.feeds.inputs import open_input
 from overwatch.feeds.snapshotlog import SnapshotLog, log_files
+from overwatch.recordings.rotated import rotated
 from overwatch.serve.snapshotfiles import SnapshotFiles
 from tests.overwatch.serve.framed import Frames, busy_run
 
@@ -64,14 +65,17 @@ def test_a_log_of_several_files_is_read_as_one(tmp_path: Path) -> None:
 
 def test_what_is_old_has_a_line_a_minute_and_what_is_young_one_a_second(tmp_path: Path) -> None:
     """Age thins, and the last line of a file stays."""
-    log = Log(tmp_path, whole_hours=2)
-    log.take(6 * 3600)
+    log = Log(tmp_path, whole_hours=1)
+    log.take(9000)
     times = log.times()
     gaps = [after - before for before, after in pairwise(times)]
 
     assert max(gaps) <= 60
-    # One a minute, and the last of each file.
-    assert 60 <= sum(time <= 1_000_000 + 3600 for time in times) <= 64
+    old = [time for time in times if time <= 1_000_000 + 2400]
+    ends = {one.second for one in rotated(log.path.name, (file.name for file in tmp_path.iterdir()))}
+    # The last of each minute, and of each file.
+    assert [time for time in old if (time + 1) % 60 and time not in ends] == []
+    assert len({time // 60 for time in old}) == 40
     assert set(gaps[-3000:]) == {1}
 
 
@@ -87,7 +91,7 @@ def test_files_stay_within_their_room_for_as_long_as_lines_come(tmp_path: Path) 
 
 
 def test_room_that_shrinks_is_given_back(tmp_path: Path) -> None:
-    """The next line is within the new room; without any none is written, and it says so."""
+    """The next line is within the new room; without any none is written, and an error names it."""
     log = Log(tmp_path, room=1 << 20)
     log.take(200, padding=4000)
     log.room = 1 << 17
