@@ -305,6 +305,6 @@ def test_a_disk_that_takes_again_is_found_without_a_sender(
 
 @pytest.mark.parametrize("path", ["/live", "/ready"])
 def test_the_paths_of_probes_are_taken(path: str) -> None:
-    """otelcol's answer cannot be put where a probe asks."""
+    """The answer of otelcol's shape cannot be put where a probe asks."""
     with pytest.raises(ValueError, match=path):
         HealthCheckConfig(endpoint="127.0.0.1:0", path=path)
