@@ -90,6 +90,15 @@ class Context:
     archive: Archive | None = None
     """The runs that the aggregator evicted; only with a data folder."""
 
+    def caps(self, listener: str) -> Callable[[str | None], None]:
+        """The report of a listener whose cap of connections takes effect, or does no more: a condition."""
+        name = f"listener:{listener}"
+
+        def report(cap: str | None) -> None:
+            self.health.recovered(name) if cap is None else self.health.failed(name, cap)
+
+        return report
+
     def door(
         self,
         endpoint: str,
@@ -107,6 +116,7 @@ class Context:
         wanted = parse(endpoint)
         certificates = self.guard.certificates(tls, shared=shared)
         guarded = self.guard.protect(app, entry, wanted)
-        door = Door(self.loop, wanted, guarded, certificates, entry.crowd, ahead=ahead)
+        report = self.caps(entry.name)
+        door = Door(self.loop, wanted, guarded, certificates, entry.crowd, ahead=ahead, report=report)
         self.crowds[entry.name] = door.crowd
         return door

@@ -1,11 +1,14 @@
 """Connections that must not crowd out others: how many there are, and how long each may take to ask.
 
-Rules: a connection beyond the caps is closed at once; one whose request does not begin, or does not end, in
-time is cut, whatever trickles in. One that has not said a line costs next to nothing. Runs in the event loop
-only. Must not know what is asked.
+Rules: a connection beyond the caps gets an answer that names the cap, and ends. One address may have all
+connections while no other needs one: at the total cap the address with the most gives one up, idle ones
+first, to an address with fewer. A cap that takes effect is reported when it begins and when it ends. One
+whose request does not begin, or does not end, in time is cut, whatever trickles in. One that has not begun a
+line costs next to nothing. Runs in the event loop only. Must not know what is asked.
 """
 
 import asyncio
+import resource
 import socket
 import ssl
 from collections import Counter
@@ -21,6 +24,15 @@ _HANDSHAKE_S: Final = 10.0
 _BACKLOG: Final = 512
 _LONGEST_WORD: Final = 1 << 10
 """So many bytes without the end of a line are for the web server to refuse."""
+CALM_S: Final = 30.0
+"""A cap that refused nothing for so many seconds takes effect no more."""
+_SPARE_FILES: Final = 128
+"""Descriptors that are not for connections."""
+_FEWEST: Final = 8
+"""Connections that are taken whatever the system's limit is."""
+_WANTED_FILES: Final = 1 << 16
+_MOST_REFUSALS: Final = 128
+"""Refused connections that are answered at once; more are closed without an answer."""
 LINGER_S: Final = 2.0
 """How long open requests may take to end when an application is taken down, in seconds."""
 
@@ -28,10 +40,10 @@ LINGER_S: Final = 2.0
 class CrowdConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`connections` of a listener."""
 
-    max_connections: int = 1024
-    """Most open connections."""
-    max_connections_per_peer: int = 256
-    """Most open connections from one address."""
+    max_connections: int = 4096
+    """Most open connections; fewer where the system's limit of open files is too small for them."""
+    max_connections_per_peer: int | None = None
+    """Most open connections from one address; all, where no other address needs one, if left out."""
     read_header_timeout_s: float = 10.0
     """Longest time from a request's first byte, or from the connection, to its last header, in seconds."""
     request_timeout_s: float | None = None
@@ -46,17 +58,63 @@ class CrowdConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ValueError(f"{name} {value} is not positive")
 
 
+def raise_file_limit() -> None:
+    """Let this process open as many files as the system lets it, within reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def most_connections(wanted: int, files_each: int) -> int:
+    """As many of the wanted connections as half of the process's open files are enough for."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max((limit - _SPARE_FILES) // (2 * files_each), _FEWEST))
+
+
+class Refusing(Protocol):
+    """Makes the answer to a refused connection."""
+
+    def __call__(self, transport: asyncio.Transport, reason: str) -> asyncio.Protocol:
+        """The protocol that answers with the reason, and closes."""
+        ...
+
+
 class Crowd:
     """All connections of one listener."""
 
-    def __init__(self, config: CrowdConfig) -> None:
+    def __init__(
+        self,
+        config: CrowdConfig,
+        report: Callable[[str | None], None] = lambda _: None,
+        *,
+        refusing: Refusing | None = None,
+        files_each: int = 1,
+    ) -> None:
+        """`report` gets the cap that takes effect, and `None` once none does any more."""
         self.config = config
+        self.most = most_connections(config.max_connections, files_each)
+        """Most open connections."""
+        self._report = report
+        self._refusing = refusing or HttpRefusal
+        self._refused_at = 0.0
+        self._calming: asyncio.TimerHandle | None = None
         self._by_peer: Counter[str] = Counter()
         self._watched: dict[asyncio.BaseTransport, _Watched] = {}
+        self._answering: set[asyncio.Transport] = set()
         self.turned_away = 0
         """Connections beyond the caps."""
+        self.displaced = 0
+        """Connections that were given up for those of other addresses."""
         self.cut = 0
         """Connections that took too long."""
+
+    @property
+    def is_short_of_files(self) -> bool:
+        """Whether the system's limit of open files is smaller than the cap."""
+        return self.most < self.config.max_connections
 
     @property
     def size(self) -> int:
@@ -83,15 +141,70 @@ class Crowd:
         """A factory of the same protocols, watched; each is made once its connection has said something."""
         return lambda: _Watched(self, make)
 
-    def enter(self, transport: asyncio.BaseTransport, peer: str, watched: "_Watched") -> bool:
-        """Whether there is room for one more of a peer."""
-        full = len(self._watched) >= self.config.max_connections
-        if full or self._by_peer[peer] >= self.config.max_connections_per_peer:
-            self.turned_away += 1
-            return False
+    def enter(self, transport: asyncio.Transport, peer: str, watched: "_Watched") -> bool:
+        """Whether there is room for one more of a peer; one without room is answered."""
+        cap = self._cap(peer)
+        if cap is not None:
+            self._takes_effect(cap)
+            if not self._make_room(peer):
+                self.turned_away += 1
+                self._refuse(transport, cap)
+                return False
         self._by_peer[peer] += 1
         self._watched[transport] = watched
         return True
+
+    def _cap(self, peer: str) -> str | None:
+        """The cap that one more connection of a peer is beyond."""
+        of_peer, mine = self.config.max_connections_per_peer, self._by_peer[peer]
+        if of_peer is not None and mine >= of_peer:
+            return f"{mine} connections are open from {peer}, of at most {of_peer} (max_connections_per_peer)"
+        if len(self._watched) < self.most:
+            return None
+        found = f"{len(self._watched)} connections are open, of at most {self.most}"
+        if self.is_short_of_files:
+            return f"{found} (the system's limit of open files; raise it: ulimit -n, LimitNOFILE)"
+        return f"{found} (max_connections)"
+
+    def _make_room(self, peer: str) -> bool:
+        """Take a connection from the address with the most, where this one would still have fewer."""
+        of_peer = self.config.max_connections_per_peer
+        if of_peer is not None and self._by_peer[peer] >= of_peer:
+            return False
+        most, count = max(self._by_peer.items(), key=lambda one: one[1], default=("", 0))
+        if count <= self._by_peer[peer] + 1:
+            return False
+        given_up = min((one for one in self._watched.values() if one.peer == most), key=_Watched.rank)
+        self.displaced += 1
+        given_up.give_up()
+        return True
+
+    def _refuse(self, transport: asyncio.Transport, cap: str) -> None:
+        if len(self._answering) >= _MOST_REFUSALS:
+            transport.abort()
+            return
+        self._answering.add(transport)
+        transport.set_protocol(self._refusing(transport, cap))
+        asyncio.get_running_loop().call_later(LINGER_S, self._end_refusal, transport)
+
+    def _end_refusal(self, transport: asyncio.Transport) -> None:
+        self._answering.discard(transport)
+        transport.abort()
+
+    def _takes_effect(self, cap: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._refused_at = loop.time()
+        if self._calming is None:
+            self._report(cap)
+            self._calming = loop.call_later(CALM_S, self._look_again)
+
+    def _look_again(self) -> None:
+        """Whether the cap takes effect still."""
+        loop = asyncio.get_running_loop()
+        left = self._refused_at + CALM_S - loop.time()
+        self._calming = loop.call_later(left, self._look_again) if left > 0 else None
+        if self._calming is None:
+            self._report(None)
 
     def settle(self, transport: asyncio.BaseTransport) -> None:
         """A connection of many requests has asked its first; from here on others keep its time."""
@@ -117,11 +230,31 @@ class Crowd:
             watched.close_silent()
 
     def leave(self, transport: asyncio.BaseTransport, peer: str) -> None:
-        """A connection of a peer ended."""
+        """A connection of a peer ended; a second call does nothing."""
         if self._watched.pop(transport, None) is not None:
             self._by_peer[peer] -= 1
             if not self._by_peer[peer]:
                 del self._by_peer[peer]
+
+
+class HttpRefusal(asyncio.Protocol):
+    """Answers a connection beyond a cap once it asks: a client may take no answer before."""
+
+    def __init__(self, transport: asyncio.Transport, reason: str) -> None:
+        self._transport = transport
+        body = f"{reason}\n".encode()
+        self._answer = (
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            b"Retry-After: 2\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+
+    def data_received(self, _: bytes) -> None:
+        """Answer; what else comes is read on, so that the client is not reset before it reads the answer."""
+        if self._answer and not self._transport.is_closing():
+            self._transport.write(self._answer)
+            self._answer = b""
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
 
 
 def _peer(transport: asyncio.BaseTransport) -> str:
@@ -133,15 +266,16 @@ class _Watched(asyncio.Protocol):
     """One connection: passes everything on, and keeps the time. There are many, so it is small."""
 
     __slots__ = (
+        "_active",
         "_asked",
         "_asking",
         "_crowd",
         "_early",
         "_inner",
         "_make",
-        "_peer",
         "_reading",
         "_transport",
+        "peer",
     )
 
     def __init__(self, crowd: Crowd, make: Callable[[], asyncio.Protocol]) -> None:
@@ -152,18 +286,20 @@ class _Watched(asyncio.Protocol):
         self._early = b""
         """What came before."""
         self._transport: asyncio.Transport | None = None
-        self._peer = ""
+        self.peer = ""
+        """Its address."""
+        self._active = 0.0
         self._asking: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._asked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast("asyncio.Transport", transport)
-        self._peer = _peer(stream)
-        if not self._crowd.enter(stream, self._peer, self):
-            stream.abort()
+        self.peer = _peer(stream)
+        if not self._crowd.enter(stream, self.peer, self):
             return
         self._transport = stream
+        self._active = asyncio.get_running_loop().time()
         self._limit(self._crowd.config.read_header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -172,7 +308,7 @@ class _Watched(asyncio.Protocol):
         _cancel(self._reading)
         self._reading = None
         if self._transport is not None:
-            self._crowd.leave(self._transport, self._peer)
+            self._crowd.leave(self._transport, self.peer)
             if self._inner is not None:
                 self._inner.connection_lost(exc)
             self._transport = None
@@ -180,6 +316,7 @@ class _Watched(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
             return
+        self._active = asyncio.get_running_loop().time()
         if not self._asked and self._asking is None:
             self._limit(self._crowd.config.read_header_timeout_s)
         if self._inner is None:
@@ -204,6 +341,20 @@ class _Watched(asyncio.Protocol):
     def close_silent(self) -> None:
         """End the connection, if nothing was asked."""
         if self._inner is None and self._transport is not None:
+            self._transport.close()
+
+    def rank(self) -> tuple[bool, float]:
+        """The smallest one is given up first: one between requests, then the longest silent."""
+        return self._asked or self._asking is not None, self._active
+
+    def give_up(self) -> None:
+        """End the connection, for the sake of another one's."""
+        if self._transport is None:
+            return
+        self._crowd.leave(self._transport, self.peer)
+        if self.rank()[0]:
+            self._transport.abort()
+        else:
             self._transport.close()
 
     def begin(self, within_s: float | None) -> None:

@@ -1,7 +1,7 @@
 """How the collector is: its phase and the condition of its components, in otelcol's JSON.
 
-Rules: a component that fails is said in the answer and logged once until it recovers; only the phase
-decides whether the collector is available, unless who asks counts components too. A component that ended
+Rules: a component that fails is in the answer, and is logged once until it recovers; only the phase
+decides whether the collector is available, unless the request counts components too. A component that ended
 while it should go on comes back only with a restart, and so makes the collector unavailable. Must not know
 HTTP or what components do.
 """
@@ -106,6 +106,10 @@ class Health:
         if known is None or is_for_good:
             _log.error("%s fails: %s", component, error)
 
+    def lost(self, component: str, error: str) -> None:
+        """Note that a component ended in a way that only a restart mends."""
+        self._failed(component, error, is_for_good=True)
+
     def recovered(self, component: str) -> None:
         """Note that a component works."""
         with self._lock:
@@ -129,15 +133,18 @@ class Health:
         with self._lock:
             return {name: trouble.error for name, trouble in self._troubles.items()}
 
-    def answer(self, *, detailed: bool = True, patience_s: float | None = None) -> tuple[int, bytes]:
-        """HTTP status and JSON body of a health request; without `detailed` no error is told.
+    def answer(
+        self, *, detailed: bool = True, patience_s: float | None = None, is_accepting: bool = True
+    ) -> tuple[int, bytes]:
+        """HTTP status and JSON body of a health request; without `detailed` it has no errors.
 
-        With `patience_s` a component that is in trouble for so long makes the collector unavailable.
+        With `patience_s` a component that is in trouble for so long makes the collector unavailable; so does
+        an intake that is not accepting.
         """
         self._look()
         with self._lock:
             phase, since, troubles = self._phase, self._phase_since, dict(self._troubles)
-        available = phase is Phase.OK and not _lasts(troubles, patience_s)
+        available = is_accepting and phase is Phase.OK and not _lasts(troubles, patience_s)
         body = Answer(
             status="Server available" if available else "Server not available",
             upSince=self._since.isoformat(),

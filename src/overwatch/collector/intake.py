@@ -34,6 +34,7 @@ TINY_BYTES: Final = 1024
 """Bodies up to this size are decoded sooner than a turn can be waited for."""
 RETRY_AFTER_S: Final = 2
 """How long a sender should wait when there is no room, in seconds."""
+_CLOSED: Final = "the collector is not accepting"
 
 
 class Reason(Enum):
@@ -160,9 +161,14 @@ class Intake:
         return self._objection(peer) is None
 
     @property
+    def problem(self) -> str | None:
+        """Why an open intake accepts nothing; `None` while it accepts."""
+        return self._memory.problem() or self._journal.problem
+
+    @property
     def overload(self) -> str | None:
         """Why some or all are told to come back later; `None` while nobody is."""
-        return self._memory.problem() or self._lagging()
+        return self.problem or self._lagging()
 
     def _lagging(self) -> str | None:
         lag_s = self._fold_lag_s()
@@ -170,7 +176,7 @@ class Intake:
 
     def _objection(self, peer: str | None) -> tuple[Reason, str] | None:
         if not self._open:
-            return Reason.STOPPING, "the collector is not accepting"
+            return Reason.STOPPING, _CLOSED
         problem = self._memory.problem()
         if problem is not None:
             return Reason.MEMORY, problem
@@ -246,8 +252,7 @@ class Intake:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._large, self._check_large, body)
         except RuntimeError as error:
-            said = "the collector is not accepting"
-            raise self._refused(Reason.STOPPING, said, body.transport) from error
+            raise self._refused(Reason.STOPPING, _CLOSED, body.transport) from error
 
     def _submit(self, checked: _Checked) -> Future[Batch]:
         """Hand a body to the journal; raises `RefusedError`."""

@@ -6,7 +6,7 @@ Must not know what the applications answer.
 import asyncio
 import ssl
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
@@ -96,12 +96,13 @@ class Door:
         crowd: CrowdConfig | None = None,
         *,
         ahead: Ahead | None = None,
+        report: Callable[[str | None], None] = lambda _: None,
     ) -> None:
         self._loop = loop
         self._wanted = wanted
         self._certificates = certificates
         self._ahead = ahead
-        self.crowd = Crowd(crowd or CrowdConfig())
+        self.crowd = Crowd(crowd or CrowdConfig(), report)
         """Its connections."""
         self.crowd.watch(app)
         self._runner = web.AppRunner(

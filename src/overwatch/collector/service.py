@@ -295,6 +295,19 @@ class Service:
             self._context.health.watch(_FOLD, lambda: aggregator.is_running)
         for name, target in RECEIVERS.items():
             self._begin(self._make(target, getattr(self._config.receivers, name), self._context))
+        self._check_files()
+
+    def _check_files(self) -> None:
+        """Report the listeners for whose connections the system's limit of open files is too small."""
+        fewer = {name: one for name, one in self._context.crowds.items() if one.is_short_of_files}
+        if fewer:
+            found = ", ".join(
+                f"{one.most} of {one.config.max_connections} connections at {name}"
+                for name, one in fewer.items()
+            )
+            self._context.health.failed(
+                "open_files", f"the limit of open files lets in {found}; raise it: ulimit -n, LimitNOFILE"
+            )
 
     def _room(self) -> Room:
         """How much the fold may hold: less after lives that were killed soon, as memory may be why."""

@@ -4,21 +4,25 @@ Rules: opening never needs a person; what is damaged is passed over and said. A 
 after the journal's last stamp, so that time never falls. Must not know what components do with it.
 """
 
+import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from overwatch.aggregator import Resumed
 from overwatch.collector.checkpoints import Checkpoints
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.health import Health
 from overwatch.fold import SLOW_NS
-from overwatch.journal import Cursor, DurableJournal, Folder, JournalLimits
+from overwatch.journal import Cursor, DurableJournal, Folder, FolderLostError, JournalLimits
 from overwatch.journal.limits import SEGMENT_BYTES
 
-_PART = "journal"
-_SEGMENTS = 16
+_PART: Final = "journal"
+_SEGMENTS: Final = 16
 """Of so many the journal is at least: it gives room back one at a time."""
+_LOST: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+"""Errors of a folder that does not come back, where e.g. EIO may pass."""
 _log = logging.getLogger("overwatch.collector")
 
 
@@ -73,13 +77,24 @@ class Storage:
     def start(self) -> None:
         """Begin to keep checkpoints."""
         self.checkpoints.start()
-        self._health.watch(_PART, lambda: self.journal.is_running)
+        self._health.watch(_PART, self._goes_on)
 
     def stop(self) -> None:
         """Write what waits and let go of the folder."""
         self.checkpoints.stop()
         self.journal.close()
         self._folder.close()
+
+    def _goes_on(self) -> bool:
+        """Whether the journal can write again by itself, sooner or later."""
+        try:
+            self._folder.check()
+        except FolderLostError as error:
+            if error.errno in _LOST:
+                self._health.lost(
+                    _PART, f"{error.strerror}; what was in it is lost, and a restart makes it again"
+                )
+        return self.journal.is_running
 
     def _report(self, error: str | None) -> None:
         if error is None:

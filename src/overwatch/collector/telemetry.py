@@ -57,7 +57,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def connections(crowds: Mapping[str, Crowd]) -> Iterator[Family]:
-    """Who stands before each listener, and who was sent away."""
+    """The connections of each listener, and which were refused."""
     size = Family(
         "overwatch_listener_connections",
         FamilyKind.GAUGE,
@@ -70,6 +70,18 @@ def connections(crowds: Mapping[str, Crowd]) -> Iterator[Family]:
         "How many connections were beyond the most that a listener takes?",
         labels=["listener"],
     )
+    displaced = Family(
+        "overwatch_listener_displaced_connections",
+        FamilyKind.COUNTER,
+        "How many connections gave way to those of addresses with fewer?",
+        labels=["listener"],
+    )
+    most = Family(
+        "overwatch_listener_connections_limit",
+        FamilyKind.GAUGE,
+        "How many connections may be open?",
+        labels=["listener"],
+    )
     cut = Family(
         "overwatch_listener_cut_connections",
         FamilyKind.COUNTER,
@@ -78,9 +90,11 @@ def connections(crowds: Mapping[str, Crowd]) -> Iterator[Family]:
     )
     for name, crowd in sorted(crowds.items()):
         size.add([name], crowd.size)
+        most.add([name], crowd.most)
         away.add([name], crowd.turned_away)
+        displaced.add([name], crowd.displaced)
         cut.add([name], crowd.cut)
-    yield from (size, away, cut)
+    yield from (size, most, away, displaced, cut)
 
 
 def capped(runs: Mapping[str, Overflow]) -> Iterator[Family]:

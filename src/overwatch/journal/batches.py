@@ -134,6 +134,10 @@ class Queues(Protocol):
         ...
 
 
+TYPICAL_BYTES: Final = 64 << 10
+"""The size of a body for which a journal must have room to count as accepting."""
+
+
 class Journal(Queues, Protocol):
     """Batches in order, for any number of cursors; safe from any thread."""
 
@@ -145,6 +149,11 @@ class Journal(Queues, Protocol):
     @property
     def is_pressed(self) -> bool:
         """Whether half of the room for batches that wait is used up, so that who is stuck should give up."""
+        ...
+
+    @property
+    def problem(self) -> str | None:
+        """Why no body is accepted now; `None` while there is room."""
         ...
 
     def append(self, signal: Signal, body: bytes) -> Batch:

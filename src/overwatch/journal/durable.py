@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
-from overwatch.journal.batches import Batch, JournalFullError, Lag, Made, Signal
+from overwatch.journal.batches import TYPICAL_BYTES, Batch, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile
 from overwatch.journal.folder import Folder
 from overwatch.journal.limits import Durability, JournalLimits
@@ -30,6 +30,10 @@ KINDS: Final = {Signal.LOGS: 1, Signal.METRICS: 2, Signal.TRACES: 3, Signal.STAR
 _SUFFIX: Final = ".cursor"
 _FAST_SYNC_S: Final = 1.0
 """Longest time that an acknowledged batch of `fast` is not safe from a power loss, in seconds."""
+
+_RETRY_S: Final = 1.0
+"""Time between two attempts to write to a disk that refused, in seconds, while no body comes."""
+_PROBE: Final = "probe"
 
 _log = logging.getLogger("overwatch.journal")
 
@@ -82,6 +86,8 @@ class DurableJournal:
         self._start_error: OSError | None = None
         self._trouble: OSError | None = None
         """Why nothing of what is being written can be kept."""
+        self._refused: OSError | ValueError | None = None
+        """Why the disk refused the last attempt."""
         self._unsynced = False
         self._unsynced_since = 0.0
         self._closing = False
@@ -113,6 +119,19 @@ class DurableJournal:
     def set_aside(self) -> Sequence[str]:
         """Files that could not be read when it was opened; what is in them is not read again."""
         return self._log.recovery.set_aside
+
+    @property
+    def problem(self) -> str | None:
+        """Why a body of typical size is not accepted now."""
+        refused = self._refused
+        if refused is not None:
+            return str(_refusal(refused))
+        try:
+            with self._shared.lock:
+                self._refuse_when_full(TYPICAL_BYTES)
+        except JournalFullError as error:
+            return str(error)
+        return None
 
     @property
     def is_running(self) -> bool:
@@ -231,12 +250,19 @@ class DurableJournal:
             with self._work:
                 self._work.wait_for(
                     lambda: self._waiting or self._closing or self._tidying,
-                    _FAST_SYNC_S if self._unsynced else None,
+                    self._patience_s,
                 )
                 group = self._stamped()
                 closing = self._closing and not group
             self._guarded(group, closing=closing)
             self._drop()
+
+    @property
+    def _patience_s(self) -> float | None:
+        """The longest time until there is something to do without a new body."""
+        if self._refused is not None:
+            return _RETRY_S
+        return _FAST_SYNC_S if self._unsynced else None
 
     def _guarded(self, group: list[_Waiting], *, closing: bool) -> None:
         """The border of the thread: whatever goes wrong, nobody waits for ever."""
@@ -270,8 +296,9 @@ class DurableJournal:
         """The border to the disk: what it refuses is refused to its sender, and said once by `report`."""
         kept: list[tuple[_Waiting, Batch]] = []
         first = self._log.next_sequence
-        error: Exception | None = None
-        self._trouble = self._look() if group else None
+        is_retry = not group and self._refused is not None and not closing
+        self._trouble = self._look() if group or is_retry else None
+        error = self._probe() if is_retry else None
         for waiting in group:
             try:
                 kept.append((waiting, self._write(waiting)))
@@ -286,8 +313,9 @@ class DurableJournal:
         self._publish([batch for _, batch in kept])
         for waiting, batch in kept:
             waiting.done.set_result(batch)
-        if group or error:
+        if group or is_retry or error:
             trouble = error or self._start_error
+            self._refused = trouble
             self._report(None if trouble is None else str(trouble))
 
     def _take_back(
@@ -331,6 +359,18 @@ class DurableJournal:
             self._folder.check()
             with self._shared.files:
                 self._log.check()
+        except OSError as error:
+            return error
+        return None
+
+    def _probe(self) -> OSError | ValueError | None:
+        """Why a disk that refused refuses still: it may be that no sender asks while it does."""
+        if self._trouble is not None:
+            return self._trouble
+        try:
+            self._write_start()
+            self._folder.replace(_PROBE, bytes(TYPICAL_BYTES))
+            self._folder.files.remove(_PROBE)
         except OSError as error:
             return error
         return None

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Final
 
-from overwatch.journal.batches import CHUNK_BYTES, Batch, JournalFullError, Lag, Made, Signal
+from overwatch.journal.batches import CHUNK_BYTES, TYPICAL_BYTES, Batch, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile
 from overwatch.journal.notes import Note
 
@@ -39,11 +39,7 @@ class MemoryJournal:
 
     def _append(self, signal: Signal, body: bytes, items: int | None, made: Made | None) -> Batch:
         with self._changed:
-            if self._held + len(body) > self._budget:
-                raise JournalFullError(
-                    f"journal holds {self._held} of {self._budget} bytes that readers have not passed; "
-                    f"a body of {len(body)} bytes does not fit"
-                )
+            self._refuse_when_full(len(body))
             stamp = max(self._floor + 1, self._now())
             batch = Batch(sequence=self._next, stamp=stamp, signal=signal, body=body, items=items, made=made)
             self._floor = stamp
@@ -85,6 +81,23 @@ class MemoryJournal:
 
     def note(self, name: str) -> Note | None:  # noqa: ARG002 as for every name
         """Nothing here outlives the process."""
+        return None
+
+    def _refuse_when_full(self, size: int) -> None:
+        if self._held + size > self._budget:
+            raise JournalFullError(
+                f"journal holds {self._held} of {self._budget} bytes that readers have not passed; "
+                f"a body of {size} bytes does not fit"
+            )
+
+    @property
+    def problem(self) -> str | None:
+        """Why a body of typical size is not accepted now."""
+        try:
+            with self._changed:
+                self._refuse_when_full(TYPICAL_BYTES)
+        except JournalFullError as error:
+            return str(error)
         return None
 
     @property

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,3 +163,115 @@ def test_limits_are_positive(name: str) -> None:
     """No cap and no deadline is 0."""
     with pytest.raises(ValueError, match=name):
         CrowdConfig(**{name: 0})  # type: ignore[arg-type] # the keys of a test
+
+
+ANY = CrowdConfig(max_connections=4)
+
+
+def test_a_refused_request_is_answered_with_the_cap(tmp_path: Path) -> None:
+    """503, when to come back, and the name of the setting; the page of health and the counter show it."""
+    with crowded(tmp_path, max_connections_per_peer=2) as (service, port):
+        held = [connect(port, b"") for _ in range(2)]
+        assert eventually(lambda: service.context.crowds["otlp_http"].size == 2)
+        url = f"{service.endpoints.otlp_http}/v1/logs"
+        refused = http(url, b"x" * 100_000, "POST", Content_Type="application/x-protobuf")
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "2")
+        assert b"2 connections are open from 127.0.0.1" in refused.body
+        assert b"max_connections_per_peer" in refused.body
+        found = json.loads(http(str(service.endpoints.health)).body)
+        assert "max_connections_per_peer" in str(found["components"]["collector"])
+        assert http(f"{service.endpoints.health}/ready").status == 200
+        for connection in held:
+            connection.close()
+
+
+class Open(asyncio.Protocol):
+    """A connection of a test's own address, to a crowd without a socket."""
+
+    def __init__(self, crowd: Crowd, peer: str) -> None:
+        self.closed = False
+        self.protocol = crowd.around(Hears)()
+        self.peer = peer
+        self.protocol.connection_made(self)  # type: ignore[arg-type] # as much of a transport as is used
+
+    def get_extra_info(self, _: str) -> tuple[str, int]:
+        """Its address."""
+        return self.peer, 1
+
+    def set_protocol(self, protocol: asyncio.Protocol) -> None:
+        """The answer to a refusal."""
+        self.protocol = protocol
+
+    def close(self) -> None:
+        """It is given up."""
+        self.closed = True
+
+    abort = close
+
+
+def peers(crowd: Crowd, *names: str) -> list[bool]:
+    """Connect from these addresses in order; which connections are still open at the end."""
+    opened = [Open(crowd, name) for name in names]
+    return [one.protocol.__class__.__name__ == "_Watched" and not one.closed for one in opened]
+
+
+@pytest.mark.parametrize(
+    ("names", "stay"),
+    [
+        ("aaaa", [True] * 4),
+        ("aaaaa", [True] * 4 + [False]),
+        ("aaaab", [False, True, True, True, True]),
+        ("aaaabb", [False, False, True, True, True, True]),
+        ("aaaabbb", [False, False, True, True, True, True, False]),
+        ("abcde", [True] * 4 + [False]),
+    ],
+)
+def test_one_address_has_all_until_another_needs_one(names: str, stay: list[bool]) -> None:
+    """At the total cap the address with the most gives way, down to an equal share."""
+
+    async def fill_up() -> list[bool]:
+        return peers(Crowd(ANY), *names)
+
+    assert asyncio.run(fill_up()) == stay
+
+
+def test_a_connection_between_requests_is_given_up_before_one_that_asks() -> None:
+    """A newcomer takes an idle connection, though a busy one is older."""
+
+    async def fill_up() -> list[bool]:
+        crowd = Crowd(ANY)
+        mine = [Open(crowd, "a") for _ in range(4)]
+        watched = crowd._watched[mine[2]]  # type: ignore[index] # as above
+        watched.begin(None)
+        watched.end()
+        Open(crowd, "b")
+        return [one.closed for one in mine]
+
+    assert asyncio.run(fill_up()) == [False, False, True, False]
+
+
+def test_a_cap_is_reported_once_until_it_is_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one line a refusal: it begins, and it ends once nothing was refused for a while."""
+    monkeypatch.setattr("overwatch.collector.crowd.CALM_S", 0.05)
+    reports: list[str | None] = []
+
+    async def storm() -> None:
+        crowd = Crowd(CrowdConfig(max_connections=1), reports.append)
+        for _ in range(50):
+            Open(crowd, "a")
+        assert crowd.turned_away == 49
+        assert len(reports) == 1
+        while len(reports) < 2:
+            await asyncio.sleep(0.01)
+        Open(crowd, "a")
+
+    asyncio.run(storm())
+    assert [report is None for report in reports] == [False, True, False]
+
+
+@pytest.mark.parametrize(("limit", "most"), [(20_000, 4096), (1024, 448), (40, 8), (-1, 4096)])
+def test_the_cap_fits_the_open_files(monkeypatch: pytest.MonkeyPatch, limit: int, most: int) -> None:
+    """Where the system's limit is smaller than the setting, it is the cap, and the condition names it."""
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    crowd = Crowd(CrowdConfig())
+    assert (crowd.most, crowd.is_short_of_files) == (most, most < 4096)

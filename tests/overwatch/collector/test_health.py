@@ -1,8 +1,10 @@
 """Health in otelcol's words: the collector, its pipelines, and each component."""
 
 import ctypes
+import errno
 import gc
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,10 +14,11 @@ from typing import Any
 import pytest
 
 from overwatch.collector import Service
+from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.process import _serve
-from overwatch.journal import Signal
-from tests.overwatch.collector.running import config, eventually, http, run_started, running, told
+from overwatch.journal import JournalFullError, Signal
+from tests.overwatch.collector.running import config, eventually, fill, http, run_started, running, told
 
 GRAPH = {
     "extensions": ("extension:view",),
@@ -248,3 +251,60 @@ def test_overload_is_told_and_unavailable_where_that_is_asked(tmp_path: Path) ->
         receiver = json.loads(overloaded.body)["components"]["pipeline:logs"]["components"]["receiver:otlp"]
         assert (receiver["status"], "60.0 s" in receiver["error"]) == ("StatusRecoverableError", True)
         assert json.loads(after.body)["healthy"]
+
+
+def probed(service: Service) -> tuple[int, int, int]:
+    """What a probe of readiness, one of liveness, and otelcol's path are answered."""
+    url = service.endpoints.health
+    return (http(f"{url}/ready").status, http(f"{url}/live").status, http(f"{url}/").status)
+
+
+def why(service: Service) -> str:
+    """The error of the receiver on the page of readiness."""
+    found = json.loads(http(f"{service.endpoints.health}/ready").body)
+    return str(found["components"]["pipeline:logs"]["components"]["receiver:otlp"]["error"])
+
+
+def test_readiness_fails_while_memory_is_beyond_its_limit(tmp_path: Path) -> None:
+    """Only readiness fails: a restart would not help."""
+    with running(tmp_path, "receivers.otlp.limits.limit_mib=1") as service:
+        assert probed(service) == (503, 200, 200)
+        assert "MiB of memory are in use" in why(service)
+
+
+def test_readiness_fails_while_the_journal_is_full(tmp_path: Path) -> None:
+    """Readiness comes back once a reader makes room."""
+    with running(tmp_path, "exporters.aggregator.journal_size_mib=1") as service:
+        assert probed(service) == (200, 200, 200)
+        hung = fill(service, leave=100)
+        assert probed(service) == (503, 200, 200)
+        assert "does not fit" in why(service)
+        hung.wait(0)
+        assert eventually(lambda: probed(service) == (200, 200, 200))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_a_disk_that_takes_again_is_found_without_a_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A pod that is not ready gets no requests, so the journal itself tries the disk."""
+    with running(tmp_path) as service:
+        with monkeypatch.context() as broken:
+
+            def refused(*_: object) -> int:
+                raise OSError(number, os.strerror(number))
+
+            broken.setattr(os, "pwritev", refused)
+            with pytest.raises(JournalFullError):
+                service.context.journal.append(Signal.TRACES, b"")
+            assert probed(service) == (503, 200, 200)
+            assert os.strerror(number) in why(service)
+        assert eventually(lambda: probed(service) == (200, 200, 200))
+        assert json.loads(http(str(service.endpoints.health)).body)["healthy"]
+
+
+@pytest.mark.parametrize("path", ["/live", "/ready"])
+def test_the_paths_of_probes_are_taken(path: str) -> None:
+    """The answer of otelcol's shape cannot be put where a probe asks."""
+    with pytest.raises(ValueError, match=path):
+        HealthCheckConfig(endpoint="127.0.0.1:0", path=path)

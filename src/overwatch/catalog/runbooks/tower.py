@@ -24,6 +24,18 @@ ENTRIES: Final = (
         ),
     ),
     Runbook(
+        code="connections-refused",
+        means="A cap of connections refuses clients; they get 503 or UNAVAILABLE with the cap, and retry.",
+        confirm=(
+            "See `overwatch_listener_connections` beside its limit, by listener; the health page and the log "
+            "name the cap: `max_connections`, `max_connections_per_peer`, or the limit of open files."
+        ),
+        act=(
+            "Raise that setting of the listener's `connections`, or the limit of open files (`ulimit -n`, "
+            "`LimitNOFILE`); look for a client that opens connections and never closes them."
+        ),
+    ),
+    Runbook(
         code="exporter-queue-full",
         means="More than four fifths of what may wait for an exporter waits: soon it gives up the oldest.",
         confirm="See `otelcol_exporter_queue_size` beside its capacity, by exporter; is it still growing?",

@@ -1,4 +1,8 @@
-"""The extension `health_check`: otelcol's health answer on its port."""
+"""The extension `health_check`: otelcol's health answer on its port, and a path for each kind of probe.
+
+Rules: liveness fails only where a restart helps; readiness fails while no request is accepted, too. Must not
+know why requests are refused.
+"""
 
 import re
 from typing import Final
@@ -17,6 +21,10 @@ _RECEIVER: Final = "receiver:otlp"
 """Who is in trouble when too much comes."""
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*")
 """What stands in a request as it is written here, and is no pattern for the router."""
+LIVE: Final = "/live"
+"""The path for probes of startup and liveness."""
+READY: Final = "/ready"
+"""The path for probes of readiness."""
 
 
 _ENTRY: Final = Entry(name="health_check", reads=None, acts=None, answer=plain)
@@ -41,7 +49,7 @@ class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     endpoint: str
     """`host:port` to answer at."""
     path: str = "/"
-    """The path that is answered."""
+    """The path of otelcol's answer; `/live` and `/ready` are answered beside it."""
     component_health: ComponentHealthConfig = ComponentHealthConfig()
     """What trouble of components means; a probe for whose sake a pod is started anew should leave it out."""
     tls: TlsConfig | None = None
@@ -52,6 +60,8 @@ class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             raise ValueError(
                 f"path {self.path!r} is no / with letters, digits and -._~/ after it; write e.g. /health"
             )
+        if self.path in (LIVE, READY):
+            raise ValueError(f"path {self.path!r} is that of a probe; write / or e.g. /health")
 
 
 class HealthCheck:
@@ -62,7 +72,9 @@ class HealthCheck:
         counted = config.component_health
         self._patience_s = counted.recovery_duration_s if counted.include_recoverable_errors else None
         app = web.Application()
-        app.router.add_get(config.path, self._answer)
+        app.router.add_get(config.path, self._overall)
+        app.router.add_get(LIVE, self._live)
+        app.router.add_get(READY, self._ready)
         self._door = context.door(config.endpoint, app, _ENTRY, config.tls, shared=False)
 
     def start(self) -> None:
@@ -73,11 +85,24 @@ class HealthCheck:
         """Answer no more."""
         self._door.close()
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _overall(self, request: web.Request) -> web.Response:
+        return self._answer(request, patience_s=self._patience_s)
+
+    async def _live(self, request: web.Request) -> web.Response:
+        return self._answer(request)
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        return self._answer(request, is_accepting=self._context.intake.problem is None)
+
+    def _answer(
+        self, request: web.Request, *, patience_s: float | None = None, is_accepting: bool = True
+    ) -> web.Response:
         self._look_at_frames()
         self._look_at_load()
         detailed = self._context.guard.may(Role.READ, request)
-        status, body = self._context.health.answer(detailed=detailed, patience_s=self._patience_s)
+        status, body = self._context.health.answer(
+            detailed=detailed, patience_s=patience_s, is_accepting=is_accepting
+        )
         return web.Response(status=status, body=body, content_type="application/json")
 
     def _look_at_frames(self) -> None:

@@ -16,7 +16,8 @@ MAX_HEAD: Final = 1 << 16
 MAX_IDLE_FRAMES: Final = 1000
 """Most frames a second that carry nothing: resets, pings, settings, priorities, empty data."""
 
-_DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _PING, _CONTINUATION = 0, 1, 2, 3, 4, 6, 9
+_DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 1, 2, 3, 4, 6, 7, 9
+_ACK: Final = 0x1
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITIZED = 0x1, 0x4, 0x8, 0x20
 _HEADS: Final = frozenset({_HEADERS, _CONTINUATION})
 _IDLE: Final = frozenset({_PRIORITY, _RST_STREAM, _SETTINGS, _PING})
@@ -62,6 +63,8 @@ class Watch:
         self._second, self._idle = 0.0, 0
         self.asked = False
         """Whether a whole head has come."""
+        self.stream = 0
+        """The stream of the last frame."""
 
     def feed(self, data: bytes) -> bytes:
         """Look through what came; returns what may pass, a head once it is whole. Raises `Http2Error`."""
@@ -89,6 +92,7 @@ class Watch:
         took = min(9 - len(self._head), len(data) - at)
         self._head += data[at : at + took]
         if len(self._head) == 9:
+            self.stream = int.from_bytes(self._head[5:9]) & 0x7FFFFFFF
             self._left = int.from_bytes(self._head[:3])
             self._kind, self._flags = self._head[3], self._head[4]
             self._head.clear()
@@ -134,6 +138,35 @@ class Watch:
         self._idle += 1
         if self._idle > MAX_IDLE_FRAMES:
             raise Http2Error(f"more than {MAX_IDLE_FRAMES} frames a second carry nothing")
+
+
+def settings() -> bytes:
+    """A server's settings, all as HTTP/2 has them, and that it has the client's."""
+    return _frame(_SETTINGS, 0, 0, b"") + _frame(_SETTINGS, _ACK, 0, b"")
+
+
+def refusal(stream: int, reason: str) -> bytes:
+    """The answer to a call that is UNAVAILABLE for a reason, and the end of the connection."""
+    text = "".join(sign if " " <= sign <= "~" and sign != "%" else "_" for sign in reason)
+    headers = (
+        (b"content-type", b"application/grpc"),
+        (b"grpc-status", b"14"),
+        (b"grpc-message", text.encode()),
+    )
+    # `:status: 200` of the static table, then names and values as they are.
+    block = b"\x88" + b"".join(b"\x00" + _plain(name) + _plain(value) for name, value in headers)
+    goaway = stream.to_bytes(4) + bytes(4) + reason.encode()
+    return _frame(_HEADERS, _END_STREAM | _END_HEADERS, stream, block) + _frame(_GOAWAY, 0, 0, goaway)
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+def _plain(text: bytes) -> bytes:
+    """A string of a packed head, of fewer than 254 bytes."""
+    text = text[:253]
+    return (bytes((len(text),)) if len(text) < 127 else bytes((127, len(text) - 127))) + text
 
 
 def _unpadded(payload: bytearray, flags: int) -> bytearray:

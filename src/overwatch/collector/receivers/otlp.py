@@ -49,7 +49,8 @@ class OtlpReceiver:
     def __init__(self, config: OtlpConfig, context: Context) -> None:
         self._config = config.protocols
         self._context = context
-        front = Front(self._config.grpc.connections, context.guard.certificates(self._config.grpc.tls))
+        certificates = context.guard.certificates(self._config.grpc.tls)
+        front = Front(self._config.grpc.connections, certificates, context.caps("otlp_grpc"))
         context.crowds["otlp_grpc"] = front.crowd
         self._grpc = OtlpGrpc(self._config.grpc, context, GrpcGuard(context.guard), front)
         in_flight = config.limits.queue_bytes(config.limits.max_in_flight_mib)

@@ -19,19 +19,26 @@ import psutil
 
 from overwatch.collector.crowd import Crowd, CrowdConfig
 from overwatch.collector.net import Listening
-from overwatch.collector.receivers.http2 import Http2Error, Watch
+from overwatch.collector.receivers.http2 import Http2Error, Watch, refusal, settings
 from overwatch.collector.tls import HTTP2, Certificates
 
 _BACKLOG: Final = 512
 _HANDSHAKE_S: Final = 10.0
+_FILES_EACH: Final = 3
+"""Descriptors of one connection: the client's, and both ends of the one to the server behind."""
 _PREFIX: Final = "overwatch-grpc-"
 
 
 class Front:
     """A listening port before a gRPC server that listens at `address`."""
 
-    def __init__(self, config: CrowdConfig, certificates: Certificates | None) -> None:
-        self.crowd = Crowd(config)
+    def __init__(
+        self,
+        config: CrowdConfig,
+        certificates: Certificates | None,
+        report: Callable[[str | None], None] = lambda _: None,
+    ) -> None:
+        self.crowd = Crowd(config, report, refusing=GrpcRefusal, files_each=_FILES_EACH)
         """Its connections."""
         self._certificates = certificates
         self._folder: Path | None = None
@@ -180,6 +187,35 @@ class _Client(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._server is not None:
             self._server.resume_reading()
+
+
+class GrpcRefusal(asyncio.Protocol):
+    """Answers the first call of a connection beyond a cap with UNAVAILABLE and the reason."""
+
+    def __init__(self, transport: asyncio.Transport, reason: str) -> None:
+        self._transport = transport
+        self._reason = reason
+        self._watch = Watch()
+        self._begun = self._answered = False
+
+    def data_received(self, data: bytes) -> None:
+        """Give settings at the first words, the answer at the first whole head."""
+        if self._answered or self._transport.is_closing():
+            return
+        try:
+            self._watch.feed(data)
+        except Http2Error:
+            self._transport.abort()
+            return
+        if not self._begun:
+            # A client asks nothing before it has the server's settings.
+            self._begun = True
+            self._transport.write(settings())
+        if self._watch.asked:
+            self._answered = True
+            self._transport.write(refusal(self._watch.stream, self._reason))
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
 
 
 class _Server(asyncio.Protocol):

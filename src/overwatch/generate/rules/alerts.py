@@ -28,6 +28,7 @@ LOOK_BACK_S: Final = 600
 _SIGNALS: Final = ("log_records", "metric_points", "spans")
 _JOB: Final = ("job",)
 _EXPORTER: Final = ("job", "exporter")
+_LISTENER: Final = ("job", "listener")
 
 
 def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
@@ -130,6 +131,14 @@ def _lost(plan: Plan) -> Iterator[Alert]:
             15,
             "An exporter gave up what it could not deliver.",
             {"exporter": "x"},
+        ),
+        (
+            "connections-refused",
+            "overwatch_listener_turned_away_connections_total",
+            _LISTENER,
+            60,
+            "A listener of the collector has as many connections as it may have, and refuses more.",
+            {"listener": "x"},
         ),
         (
             "series-dropped",

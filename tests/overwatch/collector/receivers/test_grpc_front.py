@@ -232,3 +232,18 @@ def test_only_a_server_that_is_not_there_is_replaced(error: OSError, *, ended: b
         return front.refused.is_set()
 
     assert asyncio.run(connect()) is ended
+
+
+def test_a_refused_call_is_answered_with_the_cap(tmp_path: Path) -> None:
+    """UNAVAILABLE with the reason, which senders retry, and no reset."""
+    with crowded(tmp_path, max_connections_per_peer=1) as (service, port):
+        held = connect(port, h2.PREFACE)
+        assert eventually(lambda: service.context.crowds["otlp_grpc"].size == 1)
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+        with grpc.insecure_channel(f"127.0.0.1:{port}", options) as channel:
+            with pytest.raises(grpc.RpcError) as refused:
+                channel.unary_unary(LOGS)(b"x" * 100_000, timeout=10)
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert "1 connections are open from 127.0.0.1" in refused.value.details()
+            assert "max_connections_per_peer" in refused.value.details()
+        held.close()
