@@ -5,6 +5,7 @@ lines go first, and without any room no line is written. What was packed replace
 whole. Used from one thread at a time. Must not know how snapshots are made.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -38,6 +39,7 @@ class _Line(msgspec.Struct):
     run: _Run
 
 
+_log = logging.getLogger("overwatch.collector")
 _line: Final = msgspec.json.Decoder(_Line).decode
 
 
@@ -82,6 +84,8 @@ class SnapshotFiles:
             (self._folder / one.name(self.path.name)).unlink(missing_ok=True)
             del sizes[one]
         if live > room:
+            # One of a version that did not rotate may be of any size, and somebody may look for it.
+            _log.warning("%s is removed: its %d bytes are more than the disk budget leaves", self.path, live)
             self._live.close()
             self.path.unlink(missing_ok=True)
             self._began = None
