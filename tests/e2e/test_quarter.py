@@ -36,6 +36,7 @@ def test_runs_come_and_go_for_a_while(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1500)
 def test_runs_come_and_go_for_a_quarter_of_a_year(tmp_path: Path) -> None:
     """Two thousand of up to 4,096 envs, forty at a time."""
     live_through(tmp_path, LONG_LIMIT_MIB, runs=2000, at_once=40, restarts=8)
