@@ -29,6 +29,7 @@ EXPORTED = (
         "up", "overwatch_run_findings", "overwatch_run_status",
         "overwatch_run_last_checkpoint_timestamp_seconds",
         "overwatch_policy_updates_beyond_limit_total", "overwatch_prometheus_dropped_series_total",
+        "overwatch_listener_turned_away_connections_total",
         "overwatch_tower_unjudged_total", "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity",
     }
 )  # fmt: skip
