@@ -17,7 +17,7 @@ import yaml
 
 from overwatch.collector.exporters.further import KEY, NEWER, Further, section_of, type_of
 from overwatch.collector.secrets import Secret, redact, texts_in
-from overwatch.collector.settings import CollectorConfig, Exporters, problems
+from overwatch.collector.settings import CollectorConfig, Exporters, listeners, problems
 from overwatch.config_yaml import Number, read
 
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -41,18 +41,32 @@ class ConfigError(ValueError):
 
 def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
     """The shipped configuration, `path` over it, each `a.b.c=value` over that; raises `ConfigError`."""
-    data = _parse(shipped(), "the shipped configuration")
+    return load_named(path, sets)[0]
+
+
+def load_named(path: Path | None, sets: Sequence[str]) -> tuple[CollectorConfig, frozenset[str]]:
+    """As `load`, with the endpoints that a person named, be it as they are shipped."""
+    data, given = _parse(shipped(), "the shipped configuration"), dict[str, Any]()
     if path is not None:
-        data = _merge(data, _by_our_names(_read(path)), "")
+        given = _by_our_names(_read(path))
+        data = _merge(data, given, "")
     for item in sets:
-        data = _merge(data, _by_our_names(_one(item)), "", replace=False)
+        one = _by_our_names(_one(item))
+        data, given = _merge(data, one, "", replace=False), _merge(given, one, "", replace=False)
     kind = msgspec.inspect.type_info(CollectorConfig)
     _known(data, kind, "")
     config = _made(_expand_all(data, kind, ""))
     found = [f"{where}: {what}" for where, what in problems(config)]
     if found:
         raise ConfigError("\n".join(found))
-    return config
+    return config, frozenset(one.endpoint for one in listeners(config) if _names(given, one.path))
+
+
+def _names(given: Any, path: str) -> bool:
+    """Whether a person's own configuration has a value at a path."""
+    for key in path.split("."):
+        given = given.get(key) if isinstance(given, dict) else None
+    return given is not None
 
 
 def _by_our_names(data: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 from overwatch.discovery import Endpoints
 from overwatch.journal import Signal
 from tests.e2e.collecting import ENDPOINT_KEYS, until
-from tests.overwatch.collector.running import run_started, told
+from tests.overwatch.collector.running import http, run_started, told
 
 Harm: TypeAlias = Callable[[Path], object]
 
@@ -52,15 +50,8 @@ def started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Endpoints]]
 
 def sent(endpoints: Endpoints, run_id: str) -> int:
     """The status that a run's first event is answered with."""
-    headers = {"Content-Type": "application/x-protobuf"}
-    body = told(run_id, [run_started()])
-    asked = urllib.request.Request(f"{endpoints.otlp_http}/v1/{Signal.LOGS.value}", body, headers)
-    try:
-        with urllib.request.urlopen(asked, timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
+    url = f"{endpoints.otlp_http}/v1/{Signal.LOGS.value}"
+    return http(url, told(run_id, [run_started()]), Content_Type="application/x-protobuf").status
 
 
 def moved(path: Path) -> None:

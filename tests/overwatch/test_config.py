@@ -6,10 +6,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig
 from overwatch.collector.receivers.otlp_http import HttpConfig
-from overwatch.config import ConfigError, expand, load, shipped
+from overwatch.config import ConfigError, expand, load, load_named, shipped
 from overwatch.journal import Signal
 
 ROOT = Path(__file__).parents[2]
@@ -346,3 +347,43 @@ def test_a_number_that_is_no_such_word_is_named_as_it_is_written() -> None:
     """A wrong one, too."""
     with pytest.raises(ConfigError, match=r"min_version.*1\.30"):
         load(None, ["exporters.otlphttp.tls.min_version=1.30"])
+
+
+ENDPOINTS = {
+    "receivers.otlp.protocols.http.endpoint": "127.0.0.1:4318",
+    "receivers.otlp.protocols.grpc.endpoint": "127.0.0.1:4317",
+    "exporters.prometheus.endpoint": "127.0.0.1:8889",
+    "extensions.view.endpoint": "127.0.0.1:4380",
+    "extensions.health_check.endpoint": "127.0.0.1:13133",
+    "service.telemetry.metrics.address": "127.0.0.1:8888",
+}
+
+
+@pytest.mark.parametrize(("path", "value"), ENDPOINTS.items())
+@pytest.mark.parametrize("how", ["set", "file", "env"])
+def test_an_endpoint_that_a_person_names_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, path: str, value: str
+) -> None:
+    """By each way, be its value the shipped one; all others may move."""
+    monkeypatch.setenv("PLACE", value)
+    text = "${env:PLACE}" if how == "env" else value
+    if how == "set":
+        found = load_named(None, [f"{path}={text}"])[1]
+    else:
+        nested: object = text
+        for key in reversed(path.split(".")):
+            nested = {key: nested}
+        (tmp_path / "own.yaml").write_text(yaml.safe_dump(nested))
+        found = load_named(tmp_path / "own.yaml", [])[1]
+    assert found == {value}
+
+
+def test_nothing_is_named_by_default() -> None:
+    """The shipped endpoints may move."""
+    assert load_named(None, ["exporters.prometheus.max_series=10"])[1] == frozenset()
+
+
+def test_a_page_of_ones_own_name_is_named() -> None:
+    """A second page has no shipped address."""
+    more = "exporters={prometheus/second: {endpoint: '127.0.0.1:9464'}}"
+    assert load_named(None, [more])[1] == {"127.0.0.1:9464"}

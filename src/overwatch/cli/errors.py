@@ -9,9 +9,16 @@ from typing import Any
 
 import click
 
+from overwatch.cli.streams import ensure
+
 
 class Commands(click.Group):
-    """A group whose commands' errors are safe to print."""
+    """A group whose commands' errors are safe to print, and whose standard streams are open."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Open them, then run as every group does."""
+        ensure()
+        return super().main(*args, **kwargs)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -23,6 +23,7 @@ from overwatch.cli.query import query
 from overwatch.cli.report import report
 from overwatch.cli.rules import rules
 from overwatch.cli.stack import stack
+from overwatch.cli.streams import log_to_stdout_without_stderr
 from overwatch.cli.watch import Option
 
 _baseline: Final = click.option(
@@ -46,13 +47,14 @@ def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> 
     from overwatch import config as configuration
     from overwatch.collector import run
 
+    log_to_stdout_without_stderr()
     if baseline is not None:
         sets = (*sets, f"exporters.aggregator.baseline={json.dumps(str(baseline.absolute()))}")
     try:
-        settings = configuration.load(path, sets)
+        settings, fixed = configuration.load_named(path, sets)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
-    sys.exit(run(settings))
+    sys.exit(run(settings, fixed))
 
 
 @main.command()

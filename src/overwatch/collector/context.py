@@ -85,6 +85,8 @@ class Context:
     """What a thread that computes calls before it works."""
     crowds: dict[str, Crowd] = field(default_factory=dict)
     """The connections of each listener, by its name."""
+    fixed: frozenset[str] = frozenset()
+    """Endpoints that a person named: a port of theirs that is busy is an error."""
     aggregator: Aggregator | None = None
     """Set for the components that are made after the aggregator."""
     archive: Archive | None = None
@@ -117,6 +119,15 @@ class Context:
         certificates = self.guard.certificates(tls, shared=shared)
         guarded = self.guard.protect(app, entry, wanted)
         report = self.caps(entry.name)
-        door = Door(self.loop, wanted, guarded, certificates, entry.crowd, ahead=ahead, report=report)
+        door = Door(
+            self.loop,
+            wanted,
+            guarded,
+            certificates,
+            entry.crowd,
+            ahead=ahead,
+            report=report,
+            may_move=endpoint not in self.fixed,
+        )
         self.crowds[entry.name] = door.crowd
         return door

@@ -97,8 +97,10 @@ class Door:
         *,
         ahead: Ahead | None = None,
         report: Callable[[str | None], None] = lambda _: None,
+        may_move: bool = True,
     ) -> None:
         self._loop = loop
+        self._may_move = may_move
         self._wanted = wanted
         self._certificates = certificates
         self._ahead = ahead
@@ -123,7 +125,7 @@ class Door:
 
     def open(self) -> Listening:
         """Listen and serve; raises `AddressError` when no port can be had."""
-        listening = listen(self._wanted)
+        listening = listen(self._wanted, may_move=self._may_move)
         try:
             context = None if self._certificates is None else self._certificates.context()
             hosted = self._loop.host(self._runner, listening, context, self.crowd, self._ahead)

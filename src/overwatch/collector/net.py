@@ -72,9 +72,12 @@ class Listening:
     """Why it is not the wanted port, for a person; `None` where it is."""
 
 
-def listen(wanted: Address) -> Listening:
-    """Listen at an address or, where its port is busy, at the next free one; raises `AddressError`."""
-    last = min(65535, wanted.port + PORTS_TRIED) if wanted.port else 0
+def listen(wanted: Address, *, may_move: bool = True) -> Listening:
+    """Listen at an address or, where its port is busy and it `may_move`, at the next free one.
+
+    Raises `AddressError`.
+    """
+    last = min(65535, wanted.port + PORTS_TRIED) if wanted.port and may_move else wanted.port
     for port in range(wanted.port, last + 1):
         try:
             sock = _bind(wanted.host, port)
@@ -87,6 +90,11 @@ def listen(wanted: Address) -> Listening:
         if port != wanted.port:
             moved = f"port {wanted.port} is held by {holder(wanted.port)}; listening at {bound} instead"
         return Listening(sock=sock, address=bound, moved=moved)
+    if not may_move:
+        raise AddressError(
+            f"cannot listen at {wanted}: the port is held by {holder(wanted.port)}; "
+            "stop it, or set another port (0 takes any free one)"
+        )
     raise AddressError(f"no free port from {wanted.port} to {last} at {wanted.host}; choose another address")
 
 

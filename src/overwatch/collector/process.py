@@ -38,15 +38,15 @@ _OTHERS: Final = 0o077
 _log = logging.getLogger("overwatch.collector")
 
 
-def run(config: CollectorConfig) -> int:
-    """Run a collector until SIGTERM or SIGINT.
+def run(config: CollectorConfig, fixed: frozenset[str] = frozenset()) -> int:
+    """Run a collector until SIGTERM or SIGINT; a port of a `fixed` endpoint that is busy is an error.
 
     Returns 0 after a clean stop, 1 when a part did not stop cleanly, 2 when the collector cannot start, 3
     when a part ended by an error of ours. A second signal ends the process at once.
     """
     return_memory_soon()
     raise_file_limit()
-    service = Service(config)
+    service = Service(config, fixed=fixed)
     tokens, written = service.context.guard.tokens, texts_in(config)
     with (
         logs.on_stderr(config.service.telemetry.logs, lambda: written | tokens.texts),

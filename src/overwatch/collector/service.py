@@ -103,8 +103,17 @@ class _SnapshotExporter(Component, FrameSink, Protocol):
 class Service:
     """One collector. `start` once, `stop` any number of times."""
 
-    def __init__(self, config: CollectorConfig, now: Callable[[], int] | None = None) -> None:
-        """`now` is the time of stamps and ticks; the machine's, without its jumps, unless it is given."""
+    def __init__(
+        self,
+        config: CollectorConfig,
+        now: Callable[[], int] | None = None,
+        *,
+        fixed: frozenset[str] = frozenset(),
+    ) -> None:
+        """`now` is the time of stamps and ticks; the machine's, without its jumps, unless it is given.
+
+        At `fixed` endpoints a busy port is an error; elsewhere the next free one is taken.
+        """
         self._config = config
         self._now = now = now or SteadyClock()
         journal = MemoryJournal(now, self._held_bytes)
@@ -125,6 +134,7 @@ class Service:
             signals=config.signals,
             exporting=config.exporting,
             settle=settle,
+            fixed=fixed,
         )
         self._started: list[Component] = []
         self._storage: Storage | None = None

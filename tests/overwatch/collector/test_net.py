@@ -1,5 +1,6 @@
 """Addresses: reading, reach, and ports that are taken."""
 
+import os
 import socket
 
 import pytest
@@ -51,6 +52,20 @@ def test_the_next_port_is_taken_and_the_holder_named() -> None:
             assert found.address.port > wanted.port
             assert found.moved is not None
             assert holder(wanted.port) in found.moved
+
+
+def test_a_port_that_may_not_move_names_its_holder() -> None:
+    """A busy port is an error with the address and the process that has it."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        with pytest.raises(AddressError, match=rf"127\.0\.0\.1:{port}.*pid {os.getpid()}"):
+            listen(Address(host="127.0.0.1", port=port), may_move=False)
+
+
+def test_any_free_port_can_be_named() -> None:
+    """Port 0 is never busy."""
+    with listen(Address(host="127.0.0.1", port=0), may_move=False).sock as found:
+        assert found.getsockname()[1] > 0
 
 
 def test_an_address_that_is_not_ours_is_refused() -> None:

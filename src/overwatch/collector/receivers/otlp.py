@@ -69,7 +69,8 @@ class OtlpReceiver:
         """Open both transports and accept."""
         self._context.intake.open()
         self._context.board.note("otlp_http", "http", self._http.open(), secure=self._http.secure)
-        listening = self._grpc.open(parse(self._config.grpc.endpoint))
+        endpoint = self._config.grpc.endpoint
+        listening = self._grpc.open(parse(endpoint), may_move=endpoint not in self._context.fixed)
         self._context.board.note("otlp_grpc", "http", listening, secure=self._grpc.secure)
 
     def stop(self) -> None:

@@ -97,9 +97,9 @@ class OtlpGrpc:
         """Whether the port speaks TLS."""
         return self.front.secure
 
-    def open(self, wanted: Address) -> Listening:
-        """Serve at an address or, where its port is busy, at the next free one; raises `AddressError`."""
-        listening = listen(wanted)
+    def open(self, wanted: Address, *, may_move: bool = True) -> Listening:
+        """Serve at an address, or as `listen` does where its port is busy; raises `AddressError`."""
+        listening = listen(wanted, may_move=may_move)
         try:
             self.front.prepare()
             self._loop.call(self._serve(listening))
