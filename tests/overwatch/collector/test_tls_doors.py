@@ -299,7 +299,7 @@ def test_sighup_reloads_certificates_and_tokens(pki: Path, tmp_path: Path) -> No
     tokens = tmp_path / "tokens"
     tokens.write_text("first")
     item = f"service.security.tokens.ingest.filename={tokens}"
-    process = spawn(tmp_path, *tls(pki, every_s=3600), item)
+    process = spawn(tmp_path, *tls(pki, every_s=3600), item, "service.security.reload_interval_s=3600")
     try:
         endpoints = ready(tmp_path, process)
         port = urlsplit(str(endpoints.otlp_http)).port
