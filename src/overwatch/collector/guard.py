@@ -181,6 +181,12 @@ class Guard:
             else:
                 self._health.recovered(TLS)
 
+    @property
+    def certificate_ends(self) -> dict[str, float]:
+        """When certificates that are shown end, in Unix time, by their file."""
+        held = [(str(config.cert_file), made.ends) for config, made in self._certificates.items()]
+        return {file: ends for file, ends in held if ends is not None}
+
     def protect(self, app: web.Application, entry: Entry, bound: Address) -> web.Application:
         """Stand before all routes of an application, those that do not exist among them."""
 

@@ -13,6 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from overwatch.collector.certificate_dates import first_end
+
 NAME: Final = "tls"
 
 HTTP1: Final = ("http/1.1",)
@@ -58,6 +60,8 @@ class Certificates:
         self._now: dict[tuple[str, ...], ssl.SSLContext] = {}
         self._seen: tuple[tuple[int, ...], ...] = ()
         self._looked = 0.0
+        self.ends: float | None = None
+        """When the first certificate of those that are shown ends, in Unix time."""
 
     def load(self) -> None:
         """Read the files; raises `OSError` or `ValueError` naming them, and then those of before hold on."""
@@ -105,6 +109,7 @@ class Certificates:
     def _load(self) -> None:
         seen = self._signature()
         self._now = {protocols: self._make(protocols) for protocols in (HTTP1, HTTP2)}
+        self.ends = first_end(self._config.cert_file.read_text(encoding="utf-8", errors="replace"))
         self._seen, self._looked = seen, time.monotonic()
 
     def _make(self, protocols: tuple[str, ...]) -> ssl.SSLContext:

@@ -30,6 +30,7 @@ EXPORTED = (
         "overwatch_run_last_checkpoint_timestamp_seconds",
         "overwatch_policy_updates_beyond_limit_total", "overwatch_prometheus_dropped_series_total",
         "overwatch_tower_unjudged_total", "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity",
+        "overwatch_certificate_end_timestamp_seconds",
     }
 )  # fmt: skip
 """What the pages have; that these are really there is shown where a real Prometheus is asked."""

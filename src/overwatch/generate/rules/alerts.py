@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from overwatch.catalog.alerts import (
+    CERTIFICATE_S,
     FINDINGS,
     QUEUE_FULL,
     SILENT_HOLD_S,
@@ -36,6 +37,7 @@ def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
         _down(plan),
         _refusing(plan),
         *_exporting(plan),
+        _certificate(plan),
         *_lost(plan),
         *_states(plan),
         *_counters(plan),
@@ -96,6 +98,20 @@ def _exporting(plan: Plan) -> Iterator[Alert]:
         by=_EXPORTER,
         bad=(of_job(size, "90", "full", exporter="otlp"), full),
         good=(of_job(size, "10", "full", exporter="otlp"), full),
+    )
+
+
+def _certificate(plan: Plan) -> Alert:
+    end = "overwatch_certificate_end_timestamp_seconds"
+    return Alert(
+        code="certificate-ending",
+        area=Area.COLLECTOR,
+        expr=f"min by (job) ({end}) - time() < {CERTIFICATE_S}",
+        hold_s=plan.hold(60),
+        summary="A certificate of the collector ends within two weeks.",
+        by=_JOB,
+        bad=(of_job(end, "1000000", "ending"),),
+        good=(of_job(end, "1000000000", "ending"),),
     )
 
 
