@@ -16,7 +16,7 @@ PREFIX: Final = "Overwatch"
 QUEUE_FULL: Final = 0.8
 """Share of an exporter's queue from which on it is told."""
 CERTIFICATE_S: Final = 14 * 86_400
-"""Seconds before the end of a certificate from which on it is told."""
+"""Seconds before the end of a certificate from which on the alert fires."""
 NON_FINITE: Final = "non-finite"
 """Told by a counter, and by its finding where nobody counted."""
 SILENT_HOLD_S: Final = 900

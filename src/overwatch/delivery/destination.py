@@ -94,7 +94,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     def headers_now(self) -> tuple[tuple[str, str], ...]:
         """Headers of a request that is sent now.
 
-        Where nobody named an `authorization`, the token of the file, else of the collector that is announced
+        Without a header `authorization`, the token of the file, else of the collector that is announced
         at this address: it may have been started, or got another token, since the trainer began.
         """
         if any(name == "authorization" for name, _ in self.headers.pairs):

@@ -33,7 +33,7 @@ ANSWER_S: Final = 3.0
 """How long a request for a view that nobody read yet waits for its first snapshot, in seconds."""
 
 REVOKED: Final = 1008
-"""Code that closes the stream of a reader who may not read any more; WebSocket's for a policy."""
+"""Code that closes the stream of a reader that may not read any more; WebSocket's for a policy."""
 
 _HEARTBEAT_S: Final = 20.0
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -111,7 +111,7 @@ class ViewApi:
         keep: Keep | None = None,
         admits: Callable[[web.Request], bool] = lambda _: True,
     ) -> None:
-        """Without `keep` nothing can be acknowledged; `admits` judges anew who reads a stream."""
+        """Without `keep` nothing can be acknowledged; `admits` judges the request of an open stream anew."""
         self._tower = tower
         self._bell = bell
         self._acks = None if keep is None else AckRoute(self._whole, keep, time.time_ns)
@@ -144,7 +144,7 @@ class ViewApi:
         self._loop = asyncio.get_running_loop()
 
     def review(self) -> None:
-        """Close the streams of those who may not read any more; from any thread, returns at once."""
+        """Close the streams of readers that may not read any more; from any thread, returns at once."""
         loop = self._loop
         if loop is not None:
             # The loop may close between the check and the call; no stream is open then.

@@ -31,10 +31,10 @@ def made(folder: Path, *words: str) -> str:
 
 
 def by_openssl(folder: Path) -> float:
-    """What `openssl` says of the same file."""
+    """What `openssl` reads in the same file."""
     command = [str(OPENSSL), "x509", "-in", "c.pem", "-noout", "-enddate"]
-    told = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
-    text = told.strip().removeprefix("notAfter=").replace("GMT", "+0000")
+    shown = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    text = shown.strip().removeprefix("notAfter=").replace("GMT", "+0000")
     return datetime.strptime(text, "%b %d %H:%M:%S %Y %z").timestamp()
 
 

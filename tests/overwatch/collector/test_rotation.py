@@ -133,11 +133,11 @@ def test_a_revoked_token_stops_on_connections_that_are_open(tmp_path: Path) -> N
         mount(folder, ingest="second", read="r", control="c")
         eventually(lambda: post("first") == 401)
         assert [export("first"), post("second"), export("second")] == [16, 200, 0]
-        assert eventually(lambda: told_to_own_programs() == "second")
+        assert eventually(lambda: announced_token() == "second")
         close()
 
 
-def told_to_own_programs() -> str:
+def announced_token() -> str:
     """The announced token of senders."""
     return str(json.loads(announced().read_text())["tokens"]["ingest"])
 
@@ -174,12 +174,12 @@ def senders(
 
 
 def test_the_stream_of_a_revoked_token_is_closed(tmp_path: Path) -> None:
-    """With a code and the reason; the stream of a token that holds goes on, and who comes back is refused."""
+    """With a code and the reason; the stream of a token that holds goes on, and a reader that returns is refused."""
     asyncio.run(streams(tmp_path))
 
 
 async def streams(tmp_path: Path) -> None:
-    """Two readers, one of whom loses its token."""
+    """Two readers, one of which loses its token."""
     folder = mount(tmp_path / "t", ingest="i", read="stays\ngoes", control="c")
     with running(tmp_path / "data", OFTEN, *from_files(folder)) as service:
         url = f"{service.endpoints.view}/api/v1/stream"

@@ -116,7 +116,7 @@ def test_an_old_certificate_is_renewed_by_the_authority_that_clients_trust(tmp_p
 
 
 def test_a_certificate_of_an_earlier_chart_is_kept_until_it_is_old(tmp_path: Path) -> None:
-    """It has no authority of which the key is known, and tells its age by the secret's."""
+    """It has no authority of which the key is known, and its age is the secret's."""
     first = secrets(TLS, tmp_path)
     del first[AUTHORITY]
     held = after(first)
