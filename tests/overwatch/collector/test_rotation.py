@@ -15,10 +15,11 @@ from overwatch.collector import Service
 from overwatch.collector.auth import Role, TokenConfig, Tokens, TokensConfig
 from overwatch.collector.rotation import Rotation
 from overwatch.collector.signals import WIRES
+from overwatch.config import ConfigError
 from overwatch.discovery import path as announced
 from overwatch.journal import Signal
 from overwatch.serve.stream import REVOKED
-from tests.overwatch.collector.running import eventually, run_started, running, told
+from tests.overwatch.collector.running import config, eventually, run_started, running, told
 
 TYPE = {"Content-Type": "application/x-protobuf"}
 OFTEN = "service.security.reload_interval_s=0.1"
@@ -174,7 +175,7 @@ def senders(
 
 
 def test_the_stream_of_a_revoked_token_is_closed(tmp_path: Path) -> None:
-    """With a code and the reason; the stream of a token that holds goes on, and a reader that returns is refused."""
+    """With a code and the reason, and its reader is refused from then on; others go on."""
     asyncio.run(streams(tmp_path))
 
 
@@ -218,3 +219,10 @@ def test_a_look_that_fails_is_followed_by_another_one() -> None:
     rotation.stop()
 
     assert not rotation.is_running
+
+
+@pytest.mark.parametrize("interval_s", ["0", "-1", "3601"])
+def test_an_interval_that_would_never_end_is_refused(interval_s: str, tmp_path: Path) -> None:
+    """The message names the setting and the value's bounds."""
+    with pytest.raises(ConfigError, match=r"reload_interval_s .* must be above 0 and at most 3600"):
+        config(tmp_path, f"service.security.reload_interval_s={interval_s}")

@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from overwatch.collector import Service, StartError
+from overwatch.collector.certificate_dates import first_end
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
@@ -87,6 +88,17 @@ def status(service: Service, door: str, context: ssl.SSLContext) -> int:
     try:
         connection.request("GET", PATHS[door])
         return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def page(service: Service, context: ssl.SSLContext) -> str:
+    """The collector's own metrics."""
+    place = urlsplit(url(service, "telemetry"))
+    connection = http.client.HTTPSConnection("127.0.0.1", place.port, context=context, timeout=10)
+    try:
+        connection.request("GET", PATHS["telemetry"])
+        return connection.getresponse().read().decode()
     finally:
         connection.close()
 
@@ -261,6 +273,20 @@ def test_certificates_that_cannot_be_used_leave_the_old_ones(pki: Path, tmp_path
         serve(pki, "one")
         assert shown(service, "view", context) == "one"
         assert "tls" not in health.degraded
+
+
+def test_the_end_of_certificates_is_on_the_page(pki: Path, tmp_path: Path) -> None:
+    """Of each file that is shown to clients."""
+    with running(tmp_path, *tls(pki)) as service:
+        guard, file = service.context.guard, pki / "server.pem"
+        assert guard.certificate_ends == {str(file): first_end(file.read_text())}
+        (line,) = [
+            line
+            for line in page(service, client(pki)).splitlines()
+            if line.startswith("overwatch_certificate_end_timestamp_seconds{")
+        ]
+        assert f'file="{file}"' in line
+        assert float(line.split()[-1]) == first_end(file.read_text())
 
 
 def test_good_certificates_do_not_hide_bad_ones(pki: Path, tmp_path: Path) -> None:
