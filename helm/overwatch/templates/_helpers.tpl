@@ -44,6 +44,20 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- printf "%s-pods" (include "overwatch.fullname" .) -}}
 {{- end -}}
 
+{{- /* Where snapshots and metrics are, of pods that are not ready too. */ -}}
+{{- define "overwatch.view" -}}
+{{- printf "%s-view" (include "overwatch.fullname" .) -}}
+{{- end -}}
+
+{{- /* Refuses secrets where Helm cannot see which ones there are: each render would make others.
+
+What is looked up is in each namespace, or can be read by those who may make one. */ -}}
+{{- define "overwatch.mustSeeCluster" -}}
+{{- if not (or (lookup "v1" "ConfigMap" .root.Release.Namespace "kube-root-ca.crt") (lookup "v1" "Namespace" "" "kube-system")) -}}
+{{- fail (printf "%s: Helm sees no cluster here (helm template, a dry run, Argo CD), so each render would make other %s; make a secret with the keys %s yourself and name it in %s" .value .what .keys .value) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "overwatch.scheme" -}}
 {{- ternary "https" "http" .Values.tls.enabled -}}
 {{- end -}}
@@ -95,15 +109,15 @@ imagePullSecrets:
 {{- define "overwatch.config" -}}
 {{- $name := include "overwatch.fullname" . -}}
 {{- $hosts := list -}}
-{{- range $host := list $name (include "overwatch.headless" .) (include "overwatch.ingest" .) -}}
+{{- range $host := list $name (include "overwatch.view" .) (include "overwatch.headless" .) (include "overwatch.ingest" .) -}}
 {{- $hosts = concat $hosts (list $host (printf "%s.%s" $host $.Release.Namespace) (printf "%s.%s.svc" $host $.Release.Namespace) (printf "%s.%s.svc.cluster.local" $host $.Release.Namespace)) -}}
 {{- end -}}
 {{- $hosts = concat $hosts (list (printf "*.%s.%s.svc.cluster.local" (include "overwatch.headless" .) .Release.Namespace)) .Values.security.allowedHosts | uniq -}}
 {{- $security := dict "allow_insecure_bind" (not .Values.tls.enabled) "allowed_hosts" $hosts
       "tokens" (dict
-        "ingest" (dict "filename" "/etc/overwatch/tokens/ingest")
-        "read" (dict "filename" "/etc/overwatch/tokens/read")
-        "control" (dict "filename" "/etc/overwatch/tokens/control")) -}}
+        "ingest" (dict "filename" (print "/etc/overwatch/tokens/ingest" .Values.security.acceptedSuffix))
+        "read" (dict "filename" (print "/etc/overwatch/tokens/read" .Values.security.acceptedSuffix))
+        "control" (dict "filename" (print "/etc/overwatch/tokens/control" .Values.security.acceptedSuffix))) -}}
 {{- if .Values.tls.enabled -}}
 {{- $files := dict "cert_file" "/etc/overwatch/tls/tls.crt" "key_file" "/etc/overwatch/tls/tls.key" -}}
 {{- with .Values.tls.clientCaKey -}}

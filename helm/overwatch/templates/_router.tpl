@@ -5,7 +5,7 @@ extensions:
   health_check:
     endpoint: 0.0.0.0:13133
   bearertokenauth:
-    filename: /etc/overwatch/tokens/ingest
+    filename: /etc/overwatch/tokens/ingest{{ .Values.security.acceptedSuffix }}
 receivers:
   otlp:
     protocols:
@@ -14,7 +14,7 @@ receivers:
         endpoint: 0.0.0.0:{{ $port }}
         auth: {authenticator: bearertokenauth}
         {{- if $tls }}
-        tls: {cert_file: /etc/overwatch/tls/tls.crt, key_file: /etc/overwatch/tls/tls.key}
+        tls: {cert_file: /etc/overwatch/tls/tls.crt, key_file: /etc/overwatch/tls/tls.key, reload_interval: 1m}
         {{- end }}
       {{- end }}
 processors:

@@ -17,6 +17,8 @@ QUEUE_FULL: Final = 0.8
 """Share of an exporter's queue from which on it is told."""
 STORAGE_FULL: Final = 0.85
 """Share of its room from which on the journal is nearly full; below it of the budget, a volume is too."""
+CERTIFICATE_S: Final = 14 * 86_400
+"""Seconds before the end of a certificate from which on the alert fires."""
 NON_FINITE: Final = "non-finite"
 """Told by a counter, and by its finding where nobody counted."""
 SILENT_HOLD_S: Final = 900

@@ -1,12 +1,14 @@
 """Bearer tokens by role: who may send, who may read, who may act.
 
 Rules: a role without tokens is open, save `control`, which gets a fresh token at each start; a token of
-`control` also reads. Tokens are compared by their SHA-256 in constant time, all of them at each look. Files
-are read again on reload; one that cannot be read leaves the tokens as they were. Must not know transports.
+`control` also reads. Tokens are compared by their SHA-256 in constant time, all of them at each look. A
+file that changes is taken up once two looks in a row found the same in it, as one may come while it is being
+written; a file that cannot be used leaves the tokens of its role as they were. Must not know transports.
 """
 
 import hmac
 import secrets
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
@@ -47,7 +49,7 @@ class TokenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tokens: tuple[Secret, ...] = ()
     """Several that hold at once, so that one can be replaced without a gap."""
     filename: Path | None = None
-    """A file with one token a line; it is read again on SIGHUP."""
+    """A file with one token a line, all of which hold; taken up anew when it changes."""
 
     def __post_init__(self) -> None:
         given = (self.token is not None) + bool(self.tokens) + (self.filename is not None)
@@ -85,17 +87,43 @@ class Tokens:
     def __init__(self, config: TokensConfig) -> None:
         self._config = config
         self._fresh = Secret(secrets.token_urlsafe(32))
+        self._lock = threading.Lock()
         self._held: Mapping[Role, tuple[Secret, ...]] = {}
+        self._seen: Mapping[Role, tuple[Secret, ...]] = {}
+        """What the last look found."""
         self._digests: tuple[tuple[Role, bytes], ...] = ()
-        self.loads = 0
-        """How often the tokens were read; judgements of before the last time may not hold any more."""
+        self.changes = 0
+        """How often the tokens changed; judgements of before the last time may not hold any more."""
 
     def load(self) -> None:
-        """Read all tokens anew; raises `OSError` or `ValueError`, and then those of before hold on."""
-        held = {role: tuple(self._read(role)) for role in Role}
-        digests = tuple((role, _digest(one.reveal())) for role in Role for one in held[role])
-        self._held, self._digests = held, digests
-        self.loads += 1
+        """Read all tokens; raises `OSError` or `ValueError`."""
+        with self._lock:
+            self._seen = {role: tuple(self._read(role)) for role in Role}
+            self._hold(self._seen)
+
+    def reload(self, *, at_once: bool) -> tuple[str, ...]:
+        """Read all tokens anew, the border to their files: why those of a role are kept, if they are.
+
+        Without `at_once` a change holds when the next call finds it too.
+        """
+        with self._lock:
+            found, wrong = dict(self._held), []
+            for role in Role:
+                try:
+                    found[role] = tuple(self._read(role))
+                except (OSError, ValueError) as error:
+                    wrong.append(str(error))
+            seen, self._seen = self._seen, found
+            steady = [role for role in Role if at_once or found[role] == seen.get(role)]
+            self._hold({**self._held, **{role: found[role] for role in steady}})
+            return tuple(wrong)
+
+    def _hold(self, held: Mapping[Role, tuple[Secret, ...]]) -> None:
+        if held == self._held:
+            return
+        self._digests = tuple((role, _digest(one.reveal())) for role in Role for one in held[role])
+        self._held = held
+        self.changes += 1
 
     def guards(self, role: Role) -> bool:
         """Whether a role needs a token."""

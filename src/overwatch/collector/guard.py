@@ -30,6 +30,9 @@ NAME: Final = "tokens"
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
+LONGEST_RELOAD_S: Final = 3600.0
+"""The longest that a revoked token may be accepted, in seconds."""
+
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _SHOWN: Final = 100
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -45,12 +48,18 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Bearer tokens by role."""
     tls: TlsConfig | None = None
     """TLS of all listeners but health; a listener's own `tls` wins."""
+    reload_interval_s: float = 10.0
+    """A token file that changes holds within so many seconds."""
     allowed_hosts: tuple[str, ...] = ()
     """Names by which clients may call the collector beside its addresses; `*.example.org` takes all below."""
     allowed_origins: tuple[str, ...] = ()
     """Web pages that may ask, e.g. `https://board.example.org`; the collector's own always may."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.reload_interval_s <= LONGEST_RELOAD_S:
+            raise ValueError(
+                f"reload_interval_s {self.reload_interval_s} must be above 0 and at most {LONGEST_RELOAD_S:g}"
+            )
         for origin in self.allowed_origins:
             scheme, found, rest = origin.partition("://")
             if scheme not in ("http", "https") or not found or not rest or "/" in rest or "*" in rest:
@@ -103,6 +112,8 @@ class Guard:
         self._certificates: dict[TlsConfig, Certificates] = {}
         self._unusable: dict[TlsConfig, str] = {}
         self._telling = threading.Lock()
+        self._rotating = threading.Lock()
+        self._on_change: list[Callable[[], None]] = []
         self.tokens = Tokens(config.tokens)
         """The tokens that hold now."""
 
@@ -110,20 +121,37 @@ class Guard:
         """Read the tokens; raises `OSError` or `ValueError`."""
         self.tokens.load()
 
+    def on_change(self, react: Callable[[], None]) -> None:
+        """Call `react` after each change of the tokens, on the thread that found it."""
+        self._on_change.append(react)
+
     def reload(self) -> tuple[str, ...]:
         """Read tokens and certificates again, the border to their files: what is wrong, as in health."""
-        wrong: list[str] = []
-        try:
-            self.tokens.load()
-        except (OSError, ValueError) as error:
-            wrong.append(f"the tokens of before are kept: {error}")
-            self._health.failed(NAME, wrong[0])
-        else:
-            self._health.recovered(NAME)
+        wrong = self._rotate(at_once=True)
         for certificates in self._certificates.values():
             certificates.reload()
         with self._telling:
             return (*wrong, *self._unusable.values())
+
+    def look(self) -> None:
+        """Take up tokens and certificates that changed; what is wrong stands in health."""
+        self._rotate(at_once=False)
+        for certificates in self._certificates.values():
+            certificates.look()
+
+    def _rotate(self, *, at_once: bool) -> tuple[str, ...]:
+        with self._rotating:
+            before = self.tokens.changes
+            wrong = self.tokens.reload(at_once=at_once)
+            if wrong:
+                self._health.failed(NAME, f"the tokens of before are kept: {'; '.join(wrong)}")
+            else:
+                self._health.recovered(NAME)
+            if self.tokens.changes != before:
+                _log.info("the tokens changed")
+                for react in self._on_change:
+                    react()
+        return tuple(f"the tokens of before are kept: {error}" for error in wrong)
 
     @property
     def announced(self) -> discovery.Tokens:
@@ -152,6 +180,12 @@ class Guard:
                 self._health.failed(TLS, "; ".join(self._unusable.values()))
             else:
                 self._health.recovered(TLS)
+
+    @property
+    def certificate_ends(self) -> dict[str, float]:
+        """When certificates that are shown end, in Unix time, by their file."""
+        held = [(str(config.cert_file), made.ends) for config, made in self._certificates.items()]
+        return {file: ends for file, ends in held if ends is not None}
 
     def protect(self, app: web.Application, entry: Entry, bound: Address) -> web.Application:
         """Stand before all routes of an application, those that do not exist among them."""

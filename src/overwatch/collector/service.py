@@ -7,6 +7,7 @@ acknowledged is folded and written before the process ends. Must not know what c
 import importlib
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from overwatch.collector.lives import LASTS_S, Lives
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.refusals import Refusals
+from overwatch.collector.rotation import Rotation
 from overwatch.collector.settings import CollectorConfig
 from overwatch.collector.shares import FoldPace
 from overwatch.collector.start_errors import described
@@ -143,6 +145,8 @@ class Service:
         self._aggregator: Aggregator | None = None
         self._loop_runs = False
         self._announced = False
+        self._announcing = threading.Lock()
+        self._context.guard.on_change(self._announce_again)
         self.failed_stops = 0
         """Components that did not stop cleanly."""
 
@@ -200,7 +204,11 @@ class Service:
         self._context.health.enter(Phase.OK)
 
     def _start_all(self) -> None:
-        self._context.guard.load()
+        guard = self._context.guard
+        guard.load()
+        rotation = Rotation(guard.look, self._config.service.security.reload_interval_s)
+        self._begin(rotation)
+        self._context.health.watch("rotation", lambda: rotation.is_running)
         enabled = self._config.service.extensions
         if "file_storage" in enabled:
             section = self._config.extensions.file_storage
@@ -351,19 +359,23 @@ class Service:
 
     def announce(self) -> None:
         """Say where the collector listens: in the discovery file, and in the file that was asked for."""
-        self._tell()
+        with self._announcing:
+            self._tell()
         for name, url in self._context.board.urls.items():
             _log.info("%s at %s", name, url)
 
     def reload(self) -> None:
         """Take new tokens and certificates up; what cannot be used is told, and the old ones hold on."""
         wrong = self._context.guard.reload()
-        if self._announced:
-            self._tell()
         for what in wrong:
             _log.error("not all is taken up: %s", what)
         if not wrong:
             _log.info("tokens and certificates were read again")
+
+    def _announce_again(self) -> None:
+        with self._announcing:
+            if self._announced:
+                self._tell()
 
     def _tell(self) -> None:
         endpoints = self.endpoints
@@ -382,9 +394,10 @@ class Service:
     def stop(self) -> None:
         """Refuse, drain, write, close; a second call does nothing."""
         self._context.health.enter(Phase.STOPPING)
-        if self._announced:
-            self._announced = False
-            discovery.remove(os.getpid())
+        with self._announcing:
+            if self._announced:
+                self._announced = False
+                discovery.remove(os.getpid())
         while self._started:
             self._end(self._started.pop())
         if self._loop_runs:

@@ -97,6 +97,19 @@ def connections(crowds: Mapping[str, Crowd]) -> Iterator[Family]:
     yield from (size, most, away, displaced, cut)
 
 
+def certificates(ends: Mapping[str, float]) -> Family:
+    """When certificates end, by their file."""
+    family = Family(
+        "overwatch_certificate_end_timestamp_seconds",
+        FamilyKind.GAUGE,
+        "When does the first certificate of a file that is shown to clients end, in Unix time?",
+        labels=["file"],
+    )
+    for file, end in sorted(ends.items()):
+        family.add([file], end)
+    return family
+
+
 def capped(runs: Mapping[str, Overflow]) -> Iterator[Family]:
     """What was beyond the caps of runs, and the first names that were: of each kind the worst few runs."""
     counts = Family(
@@ -239,6 +252,7 @@ class SelfMetrics:
         yield from self._queues()
         yield from connections(self._context.crowds)
         yield from stored(self._context.storage)
+        yield certificates(self._context.guard.certificate_ends)
         failing = Family(
             "overwatch_components_degraded",
             FamilyKind.GAUGE,

@@ -13,6 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from overwatch.collector.certificate_dates import first_end
+
 NAME: Final = "tls"
 
 HTTP1: Final = ("http/1.1",)
@@ -34,7 +36,7 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     min_version: Literal["1.2", "1.3"] = "1.2"
     """Least TLS version, `1.2` or `1.3`."""
     reload_interval_s: float = 10.0
-    """How often, in seconds, a new connection makes the collector look whether the files changed."""
+    """Least seconds between two looks whether the files changed; new connections cause one too."""
 
     def __post_init__(self) -> None:
         if self.reload_interval_s < 0:
@@ -56,8 +58,10 @@ class Certificates:
         self._lock = threading.Lock()
         self._doors: dict[tuple[str, ...], ssl.SSLContext] = {}
         self._now: dict[tuple[str, ...], ssl.SSLContext] = {}
-        self._seen: tuple[tuple[int, int, int], ...] = ()
+        self._seen: tuple[tuple[int, ...], ...] = ()
         self._looked = 0.0
+        self.ends: float | None = None
+        """When the first certificate of those that are shown ends, in Unix time."""
 
     def load(self) -> None:
         """Read the files; raises `OSError` or `ValueError` naming them, and then those of before hold on."""
@@ -75,7 +79,7 @@ class Certificates:
             door = self._make(protocols)
 
             def take(handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext) -> None:
-                self._look()
+                self.look()
                 if protocols in self._now:
                     handshake.context = self._now[protocols]
 
@@ -83,7 +87,8 @@ class Certificates:
             self._doors[protocols] = door
         return self._doors[protocols]
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Take up files that changed, if it is time to look at them."""
         with self._lock:
             now = time.monotonic()
             if now - self._looked < self._config.reload_interval_s:
@@ -104,6 +109,7 @@ class Certificates:
     def _load(self) -> None:
         seen = self._signature()
         self._now = {protocols: self._make(protocols) for protocols in (HTTP1, HTTP2)}
+        self.ends = first_end(self._config.cert_file.read_text(encoding="utf-8", errors="replace"))
         self._seen, self._looked = seen, time.monotonic()
 
     def _make(self, protocols: tuple[str, ...]) -> ssl.SSLContext:
@@ -130,14 +136,14 @@ class Certificates:
             raise ValueError(f"cannot read {missing}: {error.strerror or error}") from error
         return context
 
-    def _signature(self) -> tuple[tuple[int, int, int], ...]:
+    def _signature(self) -> tuple[tuple[int, ...], ...]:
         """What changes when a file does; a file that is gone has none."""
-        found = []
+        found: list[tuple[int, ...]] = []
         for file in self._config.files:
             try:
                 state = file.stat()
             except OSError:
-                found.append((0, 0, 0))
+                found.append(())
             else:
-                found.append((state.st_ino, state.st_mtime_ns, state.st_size))
+                found.append((state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size))
         return tuple(found)

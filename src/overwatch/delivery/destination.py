@@ -28,6 +28,9 @@ LONGEST_TIMEOUT_S: Final = 60.0
 _SURELY_MILLISECONDS: Final = 1000.0
 """The specification counts milliseconds, OpenTelemetry's Python counts seconds, and so do we. Nobody waits a
 thousand seconds for a collector: such a number follows the specification."""
+TOKEN_FILE: Final = "OVERWATCH_INGEST_TOKEN_FILE"  # noqa: S105 a name, not a token
+"""Environment variable: a file with the bearer token to send with, where no header names one."""
+_MOST_BYTES: Final = 1 << 16
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _KEPT_IN_PATH: Final = "/?%:@!$&'()*+,;=~"
 _OURS: Final = frozenset(
@@ -82,6 +85,8 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = DEFAULT_TIMEOUT_S
     """The longest that one try may take, in all."""
     gzip: bool = False
+    token_file: Path | None = None
+    """A file with a bearer token, read at each request: it may be replaced at any time."""
     announced: Path | None = None
     """Where a collector of this machine is announced with its token; `None` is the usual place."""
 
@@ -89,12 +94,15 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     def headers_now(self) -> tuple[tuple[str, str], ...]:
         """Headers of a request that is sent now.
 
-        Where nobody named an `authorization`, the token of the collector that is announced at this address:
-        it may have been started, or got another token, since the trainer began.
+        Without a header `authorization`, the token of the file, else of the collector that is announced
+        at this address: it may have been started, or got another token, since the trainer began.
         """
         if any(name == "authorization" for name, _ in self.headers.pairs):
             return self.headers.pairs
-        token = discovery.token(self.shown, "ingest", self.announced)
+        if self.token_file is not None:
+            token = _first_token(self.token_file)
+        else:
+            token = discovery.token(self.shown, "ingest", self.announced)
         return (
             self.headers.pairs
             if token is None
@@ -116,6 +124,17 @@ def header_problem(name: str, value: str) -> str | None:
     if not (value.isascii() and value.isprintable()):
         return "has a value that no header can carry; write printable ASCII characters"
     return None
+
+
+def _first_token(file: Path) -> str | None:
+    """The first line that is not blank; `None` for a file of which nothing can be sent at this moment."""
+    try:
+        with file.open("rb") as opened:
+            lines = opened.read(_MOST_BYTES).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return None
+    token = next((line.strip() for line in lines if line.strip()), None)
+    return token if token is not None and header_problem("authorization", token) is None else None
 
 
 def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.environ) -> Destination:
@@ -140,6 +159,7 @@ def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.envi
         headers=Headers(headers),
         timeout_s=_timeout_s(words),
         gzip=_gzip(words),
+        token_file=Path(env[TOKEN_FILE]) if env.get(TOKEN_FILE) else None,
         announced=None if env is os.environ else discovery.path(env),
     )
 

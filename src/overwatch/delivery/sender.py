@@ -2,7 +2,9 @@
 
 Rules: requests go in order, one at a time, without a pause while more wait; a collector that is away is
 tried again with growing pauses for as long as patience lasts; what it refuses is counted by its code and
-passed over. Whatever fails, this thread goes on. Must not know what a request holds.
+passed over. A token that is not accepted is tried again for some minutes, against OTLP's letter: a collector
+may know a new token a moment after us, or revoke the old one a moment before. Whatever fails, this thread
+goes on. Must not know what a request holds.
 """
 
 import logging
@@ -28,6 +30,7 @@ _CLOSED_SOURCE_S: Final = 0.01
 _JITTER: Final = 0.2
 _MOST_GROWTH: Final = 64
 _MOST_FAULTS: Final = 5
+_UNAUTHENTICATED: Final = frozenset({"401", "unauthenticated"})
 REFUSED: Final = "refused"
 """Why a request is lost that a server will never take, with the server's code."""
 EXPIRED: Final = "expired"
@@ -76,6 +79,8 @@ class Pace:
     """The share by which a pause may be shorter or longer, so that many senders do not come at once."""
     patience_s: float = math.inf
     """How long one request is tried; `0` is once."""
+    token_s: float = 300.0
+    """How long requests are tried from the first one on whose token was not accepted."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for pauses out of order."""
@@ -113,6 +118,8 @@ class Sender(Generic[P]):
         self._is_stopping = False
         self._drains = 0
         self._is_cut = False
+        self._denied_at: float | None = None
+        """Since when the token is not accepted."""
         self._in_trouble = False
         """The last try came to no end; a refusal is one."""
         self._progress: Callable[[], None] = lambda: None
@@ -183,6 +190,8 @@ class Sender(Generic[P]):
                 return
             if answer not in (CLOSED, _FAULT):
                 self._overseer.note(answer)
+            if self._waits_for_token(answer) and self._wait(tries, answer, begun) is None:
+                continue
             match answer.verdict:
                 case Verdict.TAKEN:
                     self._source.landed(request, answer.rejected)
@@ -198,6 +207,16 @@ class Sender(Generic[P]):
                         return
                 case _:
                     assert_never(answer.verdict)
+
+    def _waits_for_token(self, answer: Answer) -> bool:
+        """Whether the token was not accepted, and not for long."""
+        if answer.code not in _UNAUTHENTICATED:
+            if answer.verdict is not Verdict.AGAIN:
+                self._denied_at = None
+            return False
+        now = time.monotonic()
+        self._denied_at = now if self._denied_at is None else self._denied_at
+        return now - self._denied_at < self._pace.token_s
 
     def _try(self, request: Parcel) -> Answer:
         try:

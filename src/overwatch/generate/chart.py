@@ -30,6 +30,7 @@ _PATTERNS: Final[Mapping[str, str]] = {
     "router.image.digest": "^(sha256:[0-9a-f]{64})?$",
     "trainerExample.image.digest": "^(sha256:[0-9a-f]{64})?$",
     "persistence.size": "^[1-9][0-9]*(Ki|Mi|Gi|Ti)$",
+    "security.acceptedSuffix": "^(-[a-z0-9-]{1,30})?$",
     "serviceMonitor.interval": "^[1-9][0-9]*(s|m|h)$",
 }
 _NAMES_ONLY: Final = frozenset({"imagePullSecrets", "security.allowedHosts", "trainerExample.args"})

@@ -33,6 +33,9 @@ MOST_ROWS: Final = 4096
 ANSWER_S: Final = 3.0
 """How long a request for a view that nobody read yet waits for its first snapshot, in seconds."""
 
+REVOKED: Final = 1008
+"""Code that closes the stream of a reader that may not read any more; WebSocket's for a policy."""
+
 _HEARTBEAT_S: Final = 20.0
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -103,16 +106,27 @@ class ViewApi:
     """The routes of the view API over one tower."""
 
     def __init__(
-        self, tower: Tower, bell: Bell, keep: Keep | None = None, archive: Archive | None = None
+        self,
+        tower: Tower,
+        bell: Bell,
+        keep: Keep | None = None,
+        archive: Archive | None = None,
+        admits: Callable[[web.Request], bool] = lambda _: True,
     ) -> None:
-        """Without `keep` nothing can be acknowledged; runs in `archive` are shown as they were last."""
+        """Without `keep` nothing can be acknowledged; runs in `archive` are shown as they were last.
+
+        `admits` judges the request of an open stream anew.
+        """
         self._tower = tower
         self._archive = archive
         self._bell = bell
         self._acks = None if keep is None else AckRoute(self._whole, keep, time.time_ns, self._is_archived)
         self._readers: Counter[Ask] = Counter()
         self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
-        self._sockets: set[web.WebSocketResponse] = set()
+        self._admits = admits
+        self._sockets: dict[web.WebSocketResponse, web.Request] = {}
+        self._closing: set[asyncio.Future[bool]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def app(self) -> web.Application:
         """The web application."""
@@ -133,6 +147,22 @@ class ViewApi:
 
     async def _attach(self, _: web.Application) -> None:
         self._bell.attach()
+        self._loop = asyncio.get_running_loop()
+
+    def review(self) -> None:
+        """Close the streams of readers that may not read any more; from any thread, returns at once."""
+        loop = self._loop
+        if loop is not None:
+            # The loop may close between the check and the call; no stream is open then.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._close_unadmitted)
+
+    def _close_unadmitted(self) -> None:
+        for socket, request in self._sockets.items():
+            if not self._admits(request):
+                closing = asyncio.ensure_future(socket.close(code=REVOKED, message=b"the token was revoked"))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
 
     async def _hang_up(self, _: web.Application) -> None:
         for socket in tuple(self._sockets):
@@ -210,7 +240,7 @@ class ViewApi:
             if not socket.can_prepare(request):
                 raise BadRequest(426, "this address speaks WebSocket; GET /api/v1/snapshot is one answer")
             await socket.prepare(request)
-            self._sockets.add(socket)
+            self._sockets[socket] = request
             listener = asyncio.create_task(_until_closed(socket))
             try:
                 if archived is not None:
@@ -220,7 +250,7 @@ class ViewApi:
                 pass  # The reader went away in the middle of a snapshot: nothing is owed to it.
             finally:
                 listener.cancel()
-                self._sockets.discard(socket)
+                del self._sockets[socket]
             return socket
 
     async def _send_all(

@@ -180,15 +180,39 @@ def test_a_refused_request_is_given_up_with_its_reason(
 
 
 def test_a_target_that_refuses_everything_is_in_trouble(tmp_path: Path) -> None:
-    """One bad request says nothing; one after the other means a wrong token or address."""
+    """One bad request says nothing; one after the other means a wrong role or address."""
     with (
-        evil(serving(reply("401 Unauthorized"))) as server,
+        evil(serving(reply("403 Forbidden"))) as server,
         forwarding(tmp_path, server.endpoint) as mid,
     ):
         for number in range(1, 6):
             give(mid, line(RUN, number))
         assert "refuses" in eventually(lambda: trouble(mid))
-        eventually(lambda: dropped(mid, "refused_401") == 5)
+        eventually(lambda: dropped(mid, "refused_403") == 5)
+
+
+def test_a_token_file_of_a_target_is_read_at_each_request(tmp_path: Path) -> None:
+    """What was refused with the old token is delivered with the new one, without a restart."""
+    file = tmp_path / "token"
+    file.write_text("\n")
+
+    def only_the_new_one(call: Call) -> None:
+        while (asked := call.hear()) is not None:
+            call.say(OK if asked.headers.get("authorization") == "Bearer new" else reply("401 No"))
+
+    with (
+        evil(only_the_new_one) as server,
+        forwarding(tmp_path / "data", server.endpoint, f"exporters.otlphttp.token_file={file}") as mid,
+    ):
+        give(mid, line(RUN, 1))
+        assert "401" in eventually(lambda: trouble(mid))
+        assert "authorization" not in server.asked[-1].headers
+        file.write_text("old\n")
+        server.wait(lambda one: one.asked[-1].headers.get("authorization") == "Bearer old")
+        file.write_text("new\nold\n")
+        eventually(lambda: counted(mid, "sent") == 1)
+        assert dropped(mid, "refused_401") == 0
+        assert trouble(mid) == ""
 
 
 def test_what_a_target_keeps_in_part_is_counted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from overwatch.collector import Service, StartError
+from overwatch.collector.certificate_dates import first_end
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
@@ -87,6 +88,17 @@ def status(service: Service, door: str, context: ssl.SSLContext) -> int:
     try:
         connection.request("GET", PATHS[door])
         return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def page(service: Service, context: ssl.SSLContext) -> str:
+    """The collector's own metrics."""
+    place = urlsplit(url(service, "telemetry"))
+    connection = http.client.HTTPSConnection("127.0.0.1", place.port, context=context, timeout=10)
+    try:
+        connection.request("GET", PATHS["telemetry"])
+        return connection.getresponse().read().decode()
     finally:
         connection.close()
 
@@ -263,6 +275,20 @@ def test_certificates_that_cannot_be_used_leave_the_old_ones(pki: Path, tmp_path
         assert "tls" not in health.degraded
 
 
+def test_the_end_of_certificates_is_on_the_page(pki: Path, tmp_path: Path) -> None:
+    """Of each file that is shown to clients."""
+    with running(tmp_path, *tls(pki)) as service:
+        guard, file = service.context.guard, pki / "server.pem"
+        assert guard.certificate_ends == {str(file): first_end(file.read_text())}
+        (line,) = [
+            line
+            for line in page(service, client(pki)).splitlines()
+            if line.startswith("overwatch_certificate_end_timestamp_seconds{")
+        ]
+        assert f'file="{file}"' in line
+        assert float(line.split()[-1]) == first_end(file.read_text())
+
+
 def test_good_certificates_do_not_hide_bad_ones(pki: Path, tmp_path: Path) -> None:
     """Of two sections one is broken: health says so whichever is read last."""
     for name in ("server.pem", "server.key"):
@@ -299,7 +325,7 @@ def test_sighup_reloads_certificates_and_tokens(pki: Path, tmp_path: Path) -> No
     tokens = tmp_path / "tokens"
     tokens.write_text("first")
     item = f"service.security.tokens.ingest.filename={tokens}"
-    process = spawn(tmp_path, *tls(pki, every_s=3600), item)
+    process = spawn(tmp_path, *tls(pki, every_s=3600), item, "service.security.reload_interval_s=3600")
     try:
         endpoints = ready(tmp_path, process)
         port = urlsplit(str(endpoints.otlp_http)).port

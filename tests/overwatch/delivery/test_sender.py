@@ -254,7 +254,7 @@ def test_pauses_grow_to_their_limit_and_what_is_asked_is_kept() -> None:
         Pace(first_s=6.0)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 500])
+@pytest.mark.parametrize("status", [400, 403, 404, 413, 500])
 def test_a_refused_request_is_tried_once_and_counted_by_its_code(status: int) -> None:
     """And the next one goes its way."""
     source = Waiting(2)
@@ -263,6 +263,37 @@ def test_a_refused_request_is_tried_once_and_counted_by_its_code(status: int) ->
         assert len(server.asked) == 2
     assert source.dropped == {f"refused_{status}": 1}
     assert source.delivered == [2]
+
+
+@pytest.mark.parametrize("rejected", [1, 3])
+def test_a_token_that_is_not_accepted_yet_loses_nothing(rejected: int) -> None:
+    """A server that learns of a new token after us gets every request, in order, once it does."""
+    source = Waiting(2)
+    replies = [reply("401 Unauthorized")] * rejected
+    with evil(serving(*replies, OK, OK)) as server, sending(source, server.endpoint) as sender:
+        assert sender.drain(DEADLINE_S)
+    assert (source.dropped, source.delivered) == ({}, [1, 2])
+
+
+def test_a_token_that_is_not_accepted_over_grpc_loses_nothing() -> None:
+    """As over HTTP."""
+    source = Waiting(1)
+    with grpc_sink() as sink:
+        sink.status = lambda number: 401 if number == 1 else 200
+        with sending(source, sink.endpoint, GRPC) as sender:
+            assert sender.drain(DEADLINE_S)
+    assert (source.dropped, source.delivered) == ({}, [1])
+
+
+def test_a_token_that_is_never_accepted_is_given_up_from_then_on() -> None:
+    """The time counts from the first refusal of the token, not anew for each request."""
+    source = Waiting(3)
+    with evil(serving(reply("401 Unauthorized"))) as server:
+        pace = Pace(first_s=0.01, longest_s=0.01, token_s=0.05)
+        with sending(source, server.endpoint, None, pace) as sender:
+            assert sender.drain(DEADLINE_S)
+        assert len(server.asked) > 3
+    assert source.dropped == {"refused_401": 3}
 
 
 def test_a_refusal_over_grpc_is_counted_by_its_code() -> None:

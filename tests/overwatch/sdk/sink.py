@@ -100,6 +100,9 @@ def http_sink(port: int = 0) -> Iterator[Sink]:
         server.server_close()
 
 
+_CODES = {401: grpc.StatusCode.UNAUTHENTICATED, 503: grpc.StatusCode.UNAVAILABLE}
+
+
 @contextlib.contextmanager
 def grpc_sink() -> Iterator[Sink]:
     """An OTLP/gRPC server for logs, metrics and traces."""
@@ -108,9 +111,7 @@ def grpc_sink() -> Iterator[Sink]:
     def answer(request: bytes, context: grpc.ServicerContext, path: str) -> bytes:
         status = sink.arrived(path, request, {})
         if status != 200:
-            context.abort(
-                grpc.StatusCode.UNAVAILABLE if status == 503 else grpc.StatusCode.INVALID_ARGUMENT, "no"
-            )
+            context.abort(_CODES.get(status, grpc.StatusCode.INVALID_ARGUMENT), "no")
         return sink.reply if path == "/v1/logs" else b""
 
     def handlers(name: str, path: str) -> grpc.GenericRpcHandler:

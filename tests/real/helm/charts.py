@@ -1,4 +1,4 @@
-"""Rendering the chart in tests: by `helm`, else by Helm's engine from a package, else not at all."""
+"""Rendering the chart in tests: by Helm's engine from a package, else not at all."""
 
 import hashlib
 import json
@@ -17,9 +17,14 @@ CHART: Final = Path(__file__).parents[3] / "helm" / "overwatch"
 CI: Final = sorted(CHART.glob("ci/*-values.yaml"))
 VARIABLE: Final = "OVERWATCH_HELM_PYTHON"
 """Names a Python that has the package helm-sdkpy, where none on the path has."""
-APIS: Final = ("monitoring.coreos.com/v1",)
+CLUSTER: Final[dict[str, Any]] = {
+    "namespaces/kube-system": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
+}
+"""What a cluster holds before anything is installed, by its path."""
 HEAD: Final = "# What Helm makes of the values and of a chart of digest {digest}; see tests/real/helm.\n"
 """How kept manifests begin: where Helm is not, the digest says whether they are of today's chart."""
+MADE: Final = "overwatch.dev/made"
+"""Annotation of the chart's certificate: when it was made, in Unix time."""
 RELEASE, NAMESPACE = "tower", "rl"
 _RENDER: Final = Path(__file__).with_name("render.py")
 _TIMEOUT_S: Final = 120
@@ -32,8 +37,6 @@ class ChartRefusedError(ValueError):
 @cache
 def engine() -> tuple[str, ...] | None:
     """The command that renders, `None` where there is none."""
-    if shutil.which("helm"):
-        return ("helm",)
     for name in (os.environ.get(VARIABLE), sys.executable, "python3.13", "python3.12", "python3.14"):
         found = shutil.which(name) if name else None
         if (
@@ -47,23 +50,25 @@ def engine() -> tuple[str, ...] | None:
 
 
 NO_ENGINE: Final = (
-    "Helm is not here: install helm, or `pip install helm-sdkpy pyyaml` into a Python of 3.12 or later and "
-    f"name it in {VARIABLE}"
+    "Helm is not here: `pip install helm-sdkpy pyyaml` into a Python of 3.12 or later and name it in "
+    f"{VARIABLE}"
 )
 
 
-def render(values: dict[str, Any], scratch: Path, *, notes: bool = False) -> str:
-    """What Helm makes of values, hooks included; raises `ChartRefusedError`."""
+def render(
+    values: dict[str, Any], scratch: Path, *, notes: bool = False, held: dict[str, Any] | None = None
+) -> str:
+    """What Helm makes of values, hooks included; raises `ChartRefusedError`.
+
+    `held` is what the cluster holds by path; without anything it is as if there were none.
+    """
     command = engine()
     assert command is not None
-    file = scratch / "values.json"
+    file, cluster = scratch / "values.json", scratch / "held.json"
     file.write_text(json.dumps(values))
-    if command[0] == "helm":
-        wanted = ["install", "--dry-run=client"] if notes else ["template"]
-        arguments = [*wanted, RELEASE, str(CHART), "-n", NAMESPACE, "-f", str(file)]
-        arguments += [word for api in APIS for word in ("--api-versions", api)] if not notes else []
-    else:
-        arguments = [RELEASE, NAMESPACE, str(CHART), str(file), *(["notes"] if notes else [])]
+    cluster.write_text(json.dumps(CLUSTER if held is None else held))
+    what = "notes" if notes else "manifest"
+    arguments = [RELEASE, NAMESPACE, str(CHART), str(file), str(cluster), what]
     env = {**os.environ, "HELM_DRIVER": "memory"}
     made = subprocess.run(
         [*command, *arguments], capture_output=True, text=True, check=False, env=env, timeout=_TIMEOUT_S
@@ -85,7 +90,10 @@ def steady(found: list[dict[str, Any]]) -> str:
     for one in found:
         shown = one
         if one["kind"] == "Secret":
-            shown = {**one, "data": dict.fromkeys(sorted(one["data"]), "")}
+            meta = {**one["metadata"], "annotations": {**one["metadata"]["annotations"]}}
+            if MADE in meta["annotations"]:
+                meta["annotations"][MADE] = "0"
+            shown = {**one, "metadata": meta, "data": dict.fromkeys(sorted(one["data"]), "")}
         elif one["kind"] == "ConfigMap" and "-board-" in one["metadata"]["name"]:
             shown = {**one, "data": dict.fromkeys(one["data"], "")}
         elif one["kind"] == "PrometheusRule":

@@ -1,4 +1,4 @@
-"""Render a chart with Helm's own engine: release name, namespace, chart, values file as JSON.
+"""Render a chart with Helm's own engine: release name, namespace, chart; as JSON values and what there is.
 
 Runs under whatever Python has the package helm-sdkpy, which needs 3.12, so it is a program of its own.
 Helm installs into a small imitation of a cluster that knows kinds and takes everything; what it was given is
@@ -16,7 +16,7 @@ import helm_sdkpy
 import yaml
 
 CORE = {"ConfigMap": "configmaps", "Secret": "secrets", "Service": "services", "Pod": "pods",
-        "ServiceAccount": "serviceaccounts"}  # fmt: skip
+        "ServiceAccount": "serviceaccounts", "Namespace": "namespaces"}  # fmt: skip
 GROUPS = {
     "apps/v1": {"StatefulSet": "statefulsets", "Deployment": "deployments", "DaemonSet": "daemonsets"},
     "batch/v1": {"Job": "jobs"},
@@ -31,6 +31,8 @@ class Cluster(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     groups = GROUPS
+    held: dict[str, dict]
+    """What there is, by its path below `/api/v1/`."""
 
     def do_GET(self) -> None:
         """What there is."""
@@ -48,8 +50,15 @@ class Cluster(BaseHTTPRequestHandler):
         elif path.startswith("/apis/") and path.removeprefix("/apis/") in self.groups:
             name = path.removeprefix("/apis/")
             self.say(self.resources(name, self.groups[name]))
+        elif path.removeprefix("/api/v1/") in self.held:
+            self.say(self.held[path.removeprefix("/api/v1/")])
         else:
             self.say({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, 404)
+
+    def do_PATCH(self) -> None:
+        """What is there may be changed."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
 
     def do_POST(self) -> None:
         """Whatever is made is made."""
@@ -64,8 +73,9 @@ class Cluster(BaseHTTPRequestHandler):
 
     def resources(self, version: str, kinds: dict[str, str]) -> dict:
         """The kinds of one group."""
-        listed = [{"name": plural, "singularName": kind.lower(), "namespaced": True, "kind": kind,
-                   "verbs": ["get", "create", "list"]} for kind, plural in kinds.items()]  # fmt: skip
+        listed = [{"name": plural, "singularName": kind.lower(), "namespaced": kind != "Namespace",
+                   "kind": kind, "verbs": ["get", "create", "list"]}
+                  for kind, plural in kinds.items()]  # fmt: skip
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": listed}
 
     def say(self, data: dict, status: int = 200) -> None:
@@ -96,8 +106,10 @@ async def render(release: str, namespace: str, chart: str, values: dict) -> dict
     return await helm_sdkpy.Install(config).run(release, chart, values=values, wait=False, timeout=30)
 
 
-def main(release: str, namespace: str, chart: str, values: str, what: str = "manifest") -> int:
+def main(release: str, namespace: str, chart: str, *files: str) -> int:
     """Print the manifest or the notes."""
+    values, held, what = files
+    Cluster.held = json.loads(Path(held).read_text())
     data = json.loads(Path(values).read_text())
     try:
         made = asyncio.run(render(release, namespace, chart, data))

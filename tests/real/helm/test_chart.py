@@ -200,6 +200,59 @@ def test_the_default_install_lets_trainers_in_by_a_label() -> None:
     assert views["from"] == [{"podSelector": {}}]
 
 
+def test_a_collector_that_is_not_ready_is_seen_but_gets_no_telemetry() -> None:
+    """Probes ask two paths; snapshots and metrics have a service of their own, which is the one scraped."""
+    found = _kept(CHART / "ci/default-values.yaml")
+    (collector,) = _of(found, "StatefulSet")
+    (container,) = collector["spec"]["template"]["spec"]["containers"]
+    probes = {
+        name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")
+    }
+    services = {one["metadata"]["name"]: one for one in _of(found, "Service")}
+    ports = {
+        name: (
+            one["spec"].get("publishNotReadyAddresses", False),
+            {port["name"] for port in one["spec"]["ports"]},
+        )
+        for name, one in services.items()
+    }
+    (monitor,) = _of(found, "ServiceMonitor")
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+
+    assert probes == {"startup": "/live", "liveness": "/live", "readiness": "/ready"}
+    assert ports == {
+        "tower-overwatch": (False, {"otlp-grpc", "otlp-http"}),
+        "tower-overwatch-pods": (False, {"otlp-grpc"}),
+        "tower-overwatch-view": (True, {"view", "metrics", "internal"}),
+    }
+    assert [name for name, one in services.items() if wanted <= one["metadata"]["labels"].items()] == [
+        "tower-overwatch-view"
+    ]
+
+
+def test_collectors_and_routers_are_drained_one_at_a_time() -> None:
+    """Each kind has a budget of its own."""
+    budgets = _of(_kept(CHART / "ci/full-values.yaml"), "PodDisruptionBudget")
+
+    assert {one["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] for one in budgets} == {
+        "collector", "router",
+    }  # fmt: skip
+    assert {one["spec"]["maxUnavailable"] for one in budgets} == {1}
+
+
+def test_what_goes_out_can_be_limited() -> None:
+    """To names, to the collectors and to what is listed; not by default, as targets are not known here."""
+    (open_,) = _of(_kept(CHART / "ci/default-values.yaml"), "NetworkPolicy")
+    (policy,) = _of(_kept(CHART / "ci/full-values.yaml"), "NetworkPolicy")
+    names, collectors, extra = policy["spec"]["egress"]
+
+    assert open_["spec"]["policyTypes"] == ["Ingress"]
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert {port["port"] for port in names["ports"]} == {53}
+    assert [port["port"] for port in collectors["ports"]] == [4317]
+    assert extra["to"] == [{"namespaceSelector": {"matchLabels": {"team": "observability"}}}]
+
+
 def test_the_service_monitor_has_two_endpoints_and_the_scrape_token() -> None:
     """Runs keep their own labels; jobs are those that the alert rules name."""
     (monitor,) = _of(_kept(CHART / "ci/default-values.yaml"), "ServiceMonitor")

@@ -57,6 +57,15 @@ ENTRIES: Final = (
         ),
     ),
     Runbook(
+        code="certificate-ending",
+        means="A certificate of the collector ends within two weeks: from then on no client connects.",
+        confirm="See `overwatch_certificate_end_timestamp_seconds` on its own page, by file.",
+        act=(
+            "Replace the file; the collector takes it up by itself. `helm upgrade` renews a certificate that "
+            "the chart made; one of cert-manager is renewed by it, so look why it was not."
+        ),
+    ),
+    Runbook(
         code="exporter-dropping",
         means="An exporter gave up what it could not deliver: its destination misses it.",
         confirm="See `otelcol_exporter_enqueue_failed_log_records_total` and its siblings, by exporter.",

@@ -127,6 +127,8 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Who is trusted, and what is shown of ourselves."""
     headers: dict[str, Secret] = {}
     """Sent with each request; never shown."""
+    token_file: Path | None = None
+    """A file with a bearer token, read at each request; in place of a header `authorization`."""
     compression: Compression = "gzip"
     """`gzip` or `none`."""
     retry_on_failure: RetryConfig = RetryConfig()
@@ -139,6 +141,8 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             problem = header_problem(name, value.reveal())
             if problem:
                 raise ValueError(f"headers.{name!r} {problem}")
+        if self.token_file is not None and "authorization" in {name.lower() for name in self.headers}:
+            raise ValueError("token_file and headers.authorization name two tokens; give one of them")
         if not 0 < seconds("timeout", self.timeout) <= _MOST_TIMEOUT_S:
             raise ValueError(f"timeout {self.timeout} must be more than 0 and at most {_MOST_TIMEOUT_S:g}s")
         if self.endpoint:
@@ -164,6 +168,7 @@ class ForwardConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             headers=Headers(tuple(headers.items())),
             timeout_s=seconds("timeout", self.timeout),
             gzip=self.compression == "gzip",
+            token_file=self.token_file,
         )
 
     def _tls(self) -> Tls:

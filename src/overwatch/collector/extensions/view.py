@@ -1,6 +1,7 @@
 """The extension `view`: snapshots over HTTP and WebSocket, and what an operator has seen."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -40,7 +41,10 @@ class ViewExtension:
     def __init__(self, config: ViewConfig, context: Context) -> None:
         if context.aggregator is None:
             raise ValueError("extension 'view' shows snapshots; add exporter 'aggregator' to pipeline 'logs'")
-        api = ViewApi(context.aggregator, context.bell, self._keep, context.archive)
+        guard = context.guard
+        may = partial(guard.may, Role.READ)
+        api = ViewApi(context.aggregator, context.bell, self._keep, context.archive, may)
+        guard.on_change(api.review)
         self._context = context
         self._door = context.door(config.endpoint, api.app(), _ENTRY, config.tls)
 

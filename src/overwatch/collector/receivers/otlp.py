@@ -57,7 +57,7 @@ class OtlpReceiver:
         # Two of the largest bodies fit a peer's half, so that who may send one is never refused for good.
         room = Room(in_flight, max(in_flight // 2, 2 * self._config.http.max_request_body_size))
         tokens = context.guard.tokens
-        http = OtlpHttp(self._config.http, context.intake, context.signals, room, lambda: tokens.loads)
+        http = OtlpHttp(self._config.http, context.intake, context.signals, room, lambda: tokens.changes)
         entry = replace(_ENTRY, crowd=self._config.http.connections)
         self.express = http.express
         """Answers ahead of the web server."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from overwatch.catalog.alerts import (
+    CERTIFICATE_S,
     FINDINGS,
     QUEUE_FULL,
     SILENT_HOLD_S,
@@ -39,6 +40,7 @@ def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
         _refusing(plan),
         *_exporting(plan),
         _storage(plan),
+        _certificate(plan),
         *_lost(plan),
         _capped(plan),
         *_states(plan),
@@ -119,6 +121,20 @@ def _storage(plan: Plan) -> Alert:
         by=_JOB,
         bad=(of_job(room, "10", "filling"), of_job(most, "100", "filling")),
         good=(of_job(room, "100", "filling"), of_job(most, "100", "filling")),
+    )
+
+
+def _certificate(plan: Plan) -> Alert:
+    end = "overwatch_certificate_end_timestamp_seconds"
+    return Alert(
+        code="certificate-ending",
+        area=Area.COLLECTOR,
+        expr=f"min by (job) ({end}) - time() < {CERTIFICATE_S}",
+        hold_s=plan.hold(60),
+        summary="A certificate of the collector ends within two weeks.",
+        by=_JOB,
+        bad=(of_job(end, "1000000", "ending"),),
+        good=(of_job(end, "1000000000", "ending"),),
     )
 
 
