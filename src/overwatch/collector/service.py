@@ -196,9 +196,9 @@ class Service:
     def _open_storage(self) -> None:
         """The journal of this data folder, in place of the one in memory."""
         held = self._config.exporters.aggregator.journal_size_mib << 20
-        storage = Storage(self._config.extensions.file_storage, held, self._now, self._context.health)
+        limits, health = self._config.receivers.otlp.limits, self._context.health
+        storage = Storage(self._config.extensions.file_storage, held, self._now, health, limits)
         self._storage, self._now = storage, storage.clock
-        limits = self._config.receivers.otlp.limits
         settle = self._context.settle
         intake = Intake(storage.journal, self._context.tally, limits, self._decoding, settle)
         self._context = replace(self._context, journal=storage.journal, intake=intake, now=storage.clock)
@@ -211,7 +211,7 @@ class Service:
             place, resumed = self._storage.resume()
             checkpoints = self._storage.checkpoints
             self._after = None if resumed is None else resumed.tick
-        resumed = resumed or Resumed()
+        resumed = resumed or Resumed(past=None if self._storage is None else self._storage.lives)
         if self._decoding is not None:
             resumed.fold.read = self._decoding.take
         journal = self._context.journal

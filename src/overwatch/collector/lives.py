@@ -1,0 +1,167 @@
+"""How the lives before this one ended, and how much of their past this one may fold.
+
+Rules: a life notes its stage in the journal's folder. One that was killed while it loaded or folded the past,
+much memory in use, or while its memory was used up, ended for want of memory as far as can be known; any other
+kill is none.
+After one such life the past gets less memory, after two in a row nothing of it is folded, so that no start
+repeats what killed the ones before. What is left out is missing in the fold, never in the recording. A life
+that lasts ends the row. Must not know what a fold holds.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from overwatch.collector.health import Health
+from overwatch.collector.limits import LimitsConfig, Resident, reclaim
+from overwatch.journal import Folder, Note
+
+OF_LIMIT: Final = (0.9, 0.7)
+"""Part of the memory from which on requests are refused that the past may take, by killed lives in a row:
+what is left over keeps the collector accepting. Nothing is folded after more."""
+LASTS_S: Final = 180.0
+"""A life of so long is no part of a row, in seconds."""
+_LEAST_GAIN: Final = 16
+"""Giving memory back is worth it where it gives this part of the limit."""
+_LOOK_S: Final = 1.0
+_PART: Final = "resume"
+
+_log = logging.getLogger("overwatch.collector")
+
+
+class Stage(Enum):
+    """What a life does."""
+
+    FOLDING = "folding"
+    """It loads what earlier lives knew, or folds what they journalled with much memory."""
+    RUNNING = "running"
+    """It has memory left."""
+    PRESSED = "pressed"
+    """It refuses requests for want of memory."""
+    STOPPED = "stopped"
+    """It ended by itself."""
+
+
+class _Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """The note."""
+
+    stage: Stage
+    killed: int = 0
+    """Lives in a row, before the one that wrote this, that were killed for want of memory."""
+
+
+_noted: Final = msgspec.json.Decoder(_Noted).decode
+
+
+class Lives:
+    """The note of one data folder. `start` once the past can be folded, `stop` at a clean end."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        health: Health,
+        limits: LimitsConfig,
+        resident: Callable[[], int] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._note = Note(folder, "lives")
+        self._health = health
+        self._soft = limits.soft_bytes
+        self._resident, self._now = resident or Resident(), now
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lives", daemon=True)
+        self._began = now()
+        self._is_full = False
+        self.killed = self._count()
+        """Lives in a row, before this one, that were killed for want of memory."""
+        self._written = _Noted(stage=Stage.STOPPED)
+        self._write(Stage.FOLDING)
+
+    @property
+    def folds_nothing(self) -> bool:
+        """Whether all of the past is left out."""
+        return self.killed >= len(OF_LIMIT)
+
+    def has_room(self) -> bool:
+        """Whether more of the past can be folded; where it could not, memory is given back first."""
+        if self._is_full or self.folds_nothing:
+            return False
+        limit = OF_LIMIT[self.killed] * self._soft
+        held = self._resident()
+        self._write(Stage.FOLDING if held > self._soft // 2 else Stage.RUNNING)
+        if held > limit:
+            reclaim()
+            left = self._resident()
+            self._is_full = left > limit or held - left < limit / _LEAST_GAIN
+        return not self._is_full
+
+    def leave_out(self, what: str) -> None:
+        """Note that something of the past is not folded, in the log and in the health."""
+        why = f"{self._soft >> 20} MiB are the memory to accept within"
+        if self.killed:
+            why = f"the last {self.killed} lives were killed for want of memory, {why}"
+        self._health.failed(
+            _PART,
+            f"{what} is left out of the live view; the recording has all of it ({why}; "
+            "for more set receivers.otlp.limits.limit_mib, or give the process more memory)",
+        )
+
+    def done(self, left_out: int) -> None:
+        """The past is folded, but for so many batches."""
+        if left_out:
+            self.leave_out(f"the rest of what earlier lives journalled, {left_out} batches,")
+        self._write(Stage.RUNNING)
+
+    def start(self) -> None:
+        """Begin to look at memory."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Note that this life ended by itself."""
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._write(Stage.STOPPED)
+
+    def look(self) -> None:
+        """Note what memory is like now, and that this life lasts."""
+        stage = self._written.stage
+        if stage is not Stage.FOLDING:
+            stage = Stage.PRESSED if self._resident() > self._soft else Stage.RUNNING
+        if self._now() - self._began >= LASTS_S and self.killed:
+            self.killed = 0
+            self._health.recovered(_PART)
+        self._write(stage)
+
+    def _run(self) -> None:
+        while not self._ending.wait(_LOOK_S):
+            self.look()
+
+    def _count(self) -> int:
+        """The border to the disk: what cannot be read was no kill."""
+        try:
+            data = self._note.read()
+            before = _Noted(stage=Stage.STOPPED) if data is None else _noted(data)
+        except (OSError, msgspec.MsgspecError) as error:
+            _log.warning("the note of the life before cannot be read: %s", error)
+            return 0
+        is_killed = before.stage in (Stage.FOLDING, Stage.PRESSED)
+        return before.killed + 1 if is_killed else 0
+
+    def _write(self, stage: Stage) -> None:
+        """The border to the disk: without a note the next start is only less careful."""
+        with self._lock:
+            noted = _Noted(stage=stage, killed=0 if stage is Stage.STOPPED else self.killed)
+            if noted == self._written:
+                return
+            self._written = noted
+            try:
+                self._note.write(msgspec.json.encode(noted))
+            except OSError as error:
+                _log.warning("the stage of this life cannot be noted: %s", error.strerror or error)
