@@ -1,8 +1,8 @@
 """How the lives before this one ended, and how much of their past this one may fold.
 
-Rules: a life notes its stage in the journal's folder. One that was killed while it loaded or folded the past,
-much memory in use, or while its memory was used up, ended for want of memory as far as can be known; any other
-kill is none.
+Rules: a life notes its stage in the journal's folder. One that was killed while it loaded the past or had
+much memory in use, or while its control group counted a kill for want of memory, ended by that as far as can
+be known; any other kill is none.
 After one such life the past gets less memory, after two in a row nothing of it is folded, so that no start
 repeats what killed the ones before. What is left out is missing in the fold, never in the recording. A life
 that lasts ends the row. Must not know what a fold holds.
@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.cgroup import ControlGroup
 from overwatch.collector.health import Health
 from overwatch.collector.limits import LimitsConfig, Resident, reclaim
 from overwatch.journal import Folder, Note
@@ -53,6 +54,8 @@ class _Noted(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage
     killed: int = 0
     """Lives in a row, before the one that wrote this, that were killed for want of memory."""
+    oom_kills: int = 0
+    """What the control groups had counted when it began."""
 
 
 _noted: Final = msgspec.json.Decoder(_Noted).decode
@@ -66,8 +69,10 @@ class Lives:
         folder: Folder,
         health: Health,
         limits: LimitsConfig,
+        *,
         resident: Callable[[], int] | None = None,
         now: Callable[[], float] = time.monotonic,
+        oom_kills: Callable[[], int] | None = None,
     ) -> None:
         self._note = Note(folder, "lives")
         self._health = health
@@ -77,10 +82,11 @@ class Lives:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lives", daemon=True)
         self._began = now()
-        self._is_full = False
+        self._is_full = self._is_done = False
+        self._oom_kills = (oom_kills or ControlGroup().oom_kills)()
         self.killed = self._count()
         """Lives in a row, before this one, that were killed for want of memory."""
-        self._written = _Noted(stage=Stage.STOPPED)
+        self._written: _Noted | None = None
         self._write(Stage.FOLDING)
 
     @property
@@ -116,7 +122,8 @@ class Lives:
         """The past is folded, but for so many batches."""
         if left_out:
             self.leave_out(f"the rest of what earlier lives journalled, {left_out} batches,")
-        self._write(Stage.RUNNING)
+        self._is_done = True
+        self.look()
 
     def start(self) -> None:
         """Begin to look at memory."""
@@ -131,13 +138,11 @@ class Lives:
 
     def look(self) -> None:
         """Note what memory is like now, and that this life lasts."""
-        stage = self._written.stage
-        if stage is not Stage.FOLDING:
-            stage = Stage.PRESSED if self._resident() > self._soft else Stage.RUNNING
-        if self._now() - self._began >= LASTS_S and self.killed:
+        if self._now() - self._began >= LASTS_S:
             self.killed = 0
             self._health.recovered(_PART)
-        self._write(stage)
+        if self._is_done:
+            self._write(Stage.PRESSED if self._resident() > self._soft else Stage.RUNNING)
 
     def _run(self) -> None:
         while not self._ending.wait(_LOOK_S):
@@ -151,13 +156,16 @@ class Lives:
         except (OSError, msgspec.MsgspecError) as error:
             _log.warning("the note of the life before cannot be read: %s", error)
             return 0
-        is_killed = before.stage in (Stage.FOLDING, Stage.PRESSED)
+        is_killed = before.stage in (Stage.FOLDING, Stage.PRESSED) or (
+            before.stage is Stage.RUNNING and self._oom_kills > before.oom_kills
+        )
         return before.killed + 1 if is_killed else 0
 
     def _write(self, stage: Stage) -> None:
         """The border to the disk: without a note the next start is only less careful."""
         with self._lock:
-            noted = _Noted(stage=stage, killed=0 if stage is Stage.STOPPED else self.killed)
+            killed = 0 if stage is Stage.STOPPED else self.killed
+            noted = _Noted(stage=stage, killed=killed, oom_kills=self._oom_kills)
             if noted == self._written:
                 return
             self._written = noted

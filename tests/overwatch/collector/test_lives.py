@@ -23,6 +23,7 @@ class Machine:
     def __init__(self, mib: int = 100) -> None:
         self.mib = mib
         self.seconds = 0.0
+        self.oom_kills = 3
         self.health = Health()
 
     @contextmanager
@@ -30,7 +31,14 @@ class Machine:
         """A life; it is killed at the end of the block unless it stops before."""
         folder = Folder(path)
         try:
-            yield Lives(folder, self.health, LIMITS, lambda: self.mib * MIB, lambda: self.seconds)
+            yield Lives(
+                folder,
+                self.health,
+                LIMITS,
+                resident=lambda: self.mib * MIB,
+                now=lambda: self.seconds,
+                oom_kills=lambda: self.oom_kills,
+            )
         finally:
             folder.close()
 
@@ -50,12 +58,21 @@ def test_a_kill_counts_where_memory_may_be_why(tmp_path: Path, mib: int, stage: 
             lives.has_room()
         if stage in ("running", "stopped"):
             lives.done(0)
-            lives.look()
         if stage == "stopped":
             lives.stop()
     with machine.life(tmp_path / "j") as lives:
         assert lives.killed == counts
         assert not machine.health.degraded
+
+
+def test_a_kill_that_the_kernel_counts_is_one_for_want_of_memory(tmp_path: Path) -> None:
+    """Whatever the life took its memory to be; what others in the group suffered before is none."""
+    machine = Machine(100)
+    for oom_kills, killed in ((3, 0), (4, 1), (6, 2), (6, 0)):
+        machine.oom_kills = oom_kills
+        with machine.life(tmp_path / "j") as lives:
+            assert lives.killed == killed
+            lives.done(0)
 
 
 def test_each_killed_life_leaves_less_to_the_next(tmp_path: Path) -> None:
@@ -136,7 +153,7 @@ def test_a_disk_that_refuses_the_note_keeps_nobody_from_starting(tmp_path: Path)
     for call in range(1, 8):
         fault = Fault(fail_at=call, forever=True)
         folder = Folder(tmp_path / f"{call}", lambda fd, fault=fault: FaultyFiles(fd, fault))  # type: ignore[misc]
-        lives = Lives(folder, Health(), LIMITS, lambda: MIB)
+        lives = Lives(folder, Health(), LIMITS, resident=lambda: MIB)
         assert lives.has_room()
         lives.stop()
         folder.close()
