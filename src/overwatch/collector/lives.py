@@ -83,6 +83,7 @@ class Lives:
         self._thread = threading.Thread(target=self._run, name="lives", daemon=True)
         self._began = now()
         self._is_full = self._is_done = False
+        self._left_out: list[str] = []
         self._oom_kills = (oom_kills or ControlGroup().oom_kills)()
         self.killed = self._count()
         """Lives in a row, before this one, that were killed for want of memory."""
@@ -108,20 +109,21 @@ class Lives:
         return not self._is_full
 
     def leave_out(self, what: str) -> None:
-        """Note that something of the past is not folded, in the log and in the health."""
+        """Note that this too of the past is not folded, in the log and in the health."""
+        self._left_out.append(what)
         why = f"{self._soft >> 20} MiB are the memory to accept within"
         if self.killed:
             why = f"the last {self.killed} lives were killed for want of memory, {why}"
         self._health.failed(
             _PART,
-            f"{what} is left out of the live view; the recording has all of it ({why}; "
+            f"left out of the live view: {', '.join(self._left_out)}; the recording has all of it ({why}; "
             "for more set receivers.otlp.limits.limit_mib, or give the process more memory)",
         )
 
     def done(self, left_out: int) -> None:
         """The past is folded, but for so many batches."""
         if left_out:
-            self.leave_out(f"the rest of what earlier lives journalled, {left_out} batches,")
+            self.leave_out(f"the last {left_out} batches that earlier lives journalled")
         self._is_done = True
         self.look()
 

@@ -104,7 +104,7 @@ def test_a_life_that_lasts_ends_the_row(tmp_path: Path) -> None:
     with machine.life(tmp_path / "j") as lives:
         lives.leave_out("all of it")
         lives.done(7)
-        assert "7 batches" in machine.health.degraded["resume"]
+        assert "all of it, the last 7 batches" in machine.health.degraded["resume"]
         machine.seconds = LASTS_S - 1
         lives.look()
         assert machine.health.degraded
