@@ -22,7 +22,7 @@ from overwatch.snapshot import View
 from overwatch.tower import TowerStats
 from overwatch.tracked import Tracked
 
-__all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Resumed"]
+__all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Past", "Resumed"]
 
 MAX_VIEWS: Final = 32
 
@@ -71,6 +71,16 @@ class CheckpointSink(Protocol):
         """Take one; returns at once."""
 
 
+class Past(Protocol):
+    """How much of what earlier lives journalled may be folded."""
+
+    def has_room(self) -> bool:
+        """Whether more of it can be folded; asked before each tick with batches."""
+
+    def done(self, left_out: int) -> None:
+        """It is folded, but for so many batches, the newest."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Resumed:
     """Where a life begins: with nothing, or where an earlier one was."""
@@ -78,6 +88,8 @@ class Resumed:
     fold: Fold = field(default_factory=Fold)
     tick: int = 0
     """Last tick in the fold, 0 for none."""
+    past: Past | None = None
+    """How much of what follows may be folded; all, if left out."""
 
 
 class Aggregator:
@@ -103,6 +115,7 @@ class Aggregator:
         self.archive: Callable[[Tracked], None] = lambda _: None
         """Gets each run that made room; set before `start`."""
         self._fold = resumed.fold
+        self._past = resumed.past
         self._taken = resumed.tick
         """The last tick in the fold."""
         self._views: Counter[tuple[str | None, View]] = Counter()
@@ -173,15 +186,21 @@ class Aggregator:
         self._checkpoint(self._cursor.position)
 
     def _catch_up(self) -> None:
-        """Fold what earlier lives journalled after the checkpoint, at the ticks that a replay takes."""
+        """Fold what earlier lives journalled after the checkpoint, at the ticks that a replay takes.
+
+        Where there is no more room for it, the rest is passed over: a start that is killed helps nobody.
+        """
         due: list[Batch] = []
-        tick = 0
+        tick = left_out = 0
         for batch in self._cursor.earlier():
             if due and (batch.signal is Signal.START or next_tick(batch.stamp) > tick):
                 self._take_again(tick, due)
                 due = []
                 if self._checkpoints is not None and self._checkpoints.due(self._taken):
                     self._checkpoint(batch.sequence)
+            if left_out or not (due or self._has_room()):
+                left_out += 1
+                continue
             if batch.signal is Signal.START:
                 self._enter_life(batch)
             elif self._taken == 0:
@@ -190,8 +209,14 @@ class Aggregator:
             due.append(batch)
         if due:
             self._take_again(tick, due)
+        if due or left_out:
             # Lives shorter than the time between two checkpoints must not make the next start longer.
             self._checkpoint(self._cursor.position)
+        if self._past is not None:
+            self._past.done(left_out)
+
+    def _has_room(self) -> bool:
+        return self._past is None or self._past.has_room()
 
     def _enter_life(self, start: Batch) -> None:
         """Go to the first tick of a life, as its own aggregator did."""

@@ -72,6 +72,13 @@ class ControlGroup:
             found = Memory(limit=limit, used=None if used is None else max(0, used - cache))
         return found
 
+    def oom_kills(self) -> int:
+        """Processes that the kernel killed for want of memory, counted by the groups that can be seen."""
+        return sum(
+            _table(folder / ("memory.events" if is_v2 else "memory.oom_control")).get("oom_kill", 0)
+            for folder, is_v2 in self._folders("memory")
+        )
+
     def cpu(self) -> CpuTime | None:
         """The smallest quota of CPU time, `None` where there is none."""
         found: CpuTime | None = None

@@ -221,3 +221,16 @@ def test_a_reading_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyP
 
     assert "system.memory.usage" not in values
     assert {"overwatch.host.cpu.busiest", "overwatch.host.network"} <= values.keys()
+
+
+def test_kills_for_want_of_memory_are_counted_by_all_groups(tmp_path: Path) -> None:
+    """As a service manager makes the group anew, that of the process alone may have counted none."""
+    second = v2(
+        tmp_path / "2",
+        {"a/b/memory.events": "low 9\noom 7\noom_kill 0", "a/memory.events": "oom_kill 4"},
+        path="/a/b",
+    )
+    first = v1(tmp_path / "1", {"memory/job/step/memory.oom_control": "under_oom 0\noom_kill 2"})
+    nothing = v2(tmp_path / "0", {"memory.max": GIB})
+
+    assert (second.oom_kills(), first.oom_kills(), nothing.oom_kills()) == (4, 2, 0)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from overwatch.aggregator import Aggregator, Checkpoint, Resumed
 from overwatch.events import Event, Origin, Record, RunFinished
 from overwatch.fold import FAST_NS, Fold
@@ -105,3 +107,36 @@ def batch_of(run_id: str, event: Event, number: int) -> Batch:
     record = Record(origin=Origin(run_id=run_id, epoch="1", ours=True), event=event, seq=1)
     stamp = START_NS + number * FAST_NS
     return Batch(sequence=number + 1, stamp=stamp, signal=Signal.LOGS, body=request([record], {}))
+
+
+class Narrow:
+    """Room for so many ticks of the past."""
+
+    def __init__(self, ticks: int) -> None:
+        self.ticks = ticks
+        self.left_out: int | None = None
+
+    def has_room(self) -> bool:
+        """Whether there is one more."""
+        self.ticks -= 1
+        return self.ticks >= 0
+
+    def done(self, left_out: int) -> None:
+        """Keep how many were left out."""
+        self.left_out = left_out
+
+
+@pytest.mark.parametrize("room", [0, 1, 5, 13, 100])
+def test_what_finds_no_room_is_passed_over_and_counted(tmp_path: Path, room: int) -> None:
+    """The past up to there is as it was, the next life begins after all of it."""
+    lives(tmp_path / "j", (1, 8), (40, 52))
+    past, shelf = Narrow(room), Shelf()
+    resumed = Resumed(past=past)
+    (fold,) = caught_up(tmp_path / "j", shelf, resumed)
+    batches = 2 + 7 + 12
+
+    assert past.left_out == max(0, batches - resumed.fold.tower.batches)
+    assert (past.left_out == 0) == (room == 100)
+    assert resumed.fold.tower.batches >= min(room, batches)
+    assert shelf.kept[-1].position == batches + 1
+    assert shelf.kept[-1].fold == fold

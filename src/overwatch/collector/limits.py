@@ -134,6 +134,13 @@ def return_memory_soon() -> None:
             set_option(option, value)
 
 
+def reclaim() -> None:
+    """Give memory back that nothing uses."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class MemoryLimiter:
     """Says when there is too little memory to take anything in; safe from any thread."""
 
@@ -167,9 +174,7 @@ class MemoryLimiter:
 
     def _reclaim(self) -> None:
         self.reclaims += 1
-        gc.collect()
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
+        reclaim()
         self._seen = self._resident()
 
 

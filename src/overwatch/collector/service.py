@@ -28,7 +28,6 @@ from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Intake
-from overwatch.collector.lives import LASTS_S, Lives
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.refusals import Refusals
@@ -54,9 +53,7 @@ READY_FILE: Final = "OVERWATCH_READY_FILE"
 DRAIN_S: Final = 20.0
 """Longest time that folding the rest may take when the collector stops, in seconds."""
 
-BOLD: Final = 2
-"""Lives in a row that may be killed soon after their start before the next one holds less."""
-
+_MOST_HALVINGS: Final = 3
 _FOLD: Final = "aggregator"
 """The name of the fold's cursor."""
 
@@ -140,7 +137,6 @@ class Service:
         )
         self._started: list[Component] = []
         self._storage: Storage | None = None
-        self._lives: Lives | None = None
         self._after: int | None = None
         self._aggregator: Aggregator | None = None
         self._loop_runs = False
@@ -216,8 +212,6 @@ class Service:
         self._begin(self._context.storage)
         if "file_storage" in enabled:
             self._open_storage()
-            self._lives = Lives(section.directory)
-            self._begin(self._lives)
         if "health_check" in enabled:
             checked = self._config.extensions.health_check
             self._begin(self._make(EXTENSIONS["health_check"], checked, self._context))
@@ -242,9 +236,9 @@ class Service:
         if usage is not None:
             # What others have on the volume may go; what the volume can hold at most does not change.
             section = section.within(usage.planned[JOURNAL])
-        storage = Storage(section, self._held_bytes, self._now, self._context.health)
+        limits, health = self._config.receivers.otlp.limits, self._context.health
+        storage = Storage(section, self._held_bytes, self._now, health, limits)
         self._storage, self._now = storage, storage.clock
-        limits = self._config.receivers.otlp.limits
         settle = self._context.settle
         intake = Intake(storage.journal, self._context.tally, limits, self._decoding, settle)
         self._context = replace(self._context, journal=storage.journal, intake=intake, now=storage.clock)
@@ -276,7 +270,7 @@ class Service:
             place, resumed = self._storage.resume()
             checkpoints = self._storage.checkpoints
             self._after = None if resumed is None else resumed.tick
-        resumed = resumed or Resumed()
+        resumed = resumed or Resumed(past=None if self._storage is None else self._storage.lives)
         if self._decoding is not None:
             resumed.fold.read = self._decoding.take
         journal = self._context.journal
@@ -328,17 +322,16 @@ class Service:
             )
 
     def _room(self) -> Room:
-        """How much the fold may hold: less after lives that were killed soon, as memory may be why."""
+        """How much the fold may hold: half for each life in a row that was killed for want of memory."""
         room = self._config.exporters.aggregator.room(self._config.receivers.otlp.limits)
-        killed = 0 if self._lives is None else self._lives.killed
-        if killed <= BOLD:
+        killed = 0 if self._storage is None else self._storage.lives.killed
+        if not killed:
             return room
-        less = msgspec.structs.replace(room, bytes=room.bytes >> min(killed - BOLD, 3))
-        self._context.health.failed(
-            "memory",
-            f"{killed} starts in a row were killed within {LASTS_S:.0f} s, so runs may have "
-            f"{less.bytes >> 20} MiB instead of {room.bytes >> 20}; look at the system's log for the reason",
-        )
+        less = msgspec.structs.replace(room, bytes=room.bytes >> min(killed, _MOST_HALVINGS))
+        _log.warning(
+            "%d lives in a row were killed for want of memory: runs may have %d MiB instead of %d",
+            killed, less.bytes >> 20, room.bytes >> 20,
+        )  # fmt: skip
         return less
 
     def _exported(self) -> list[OtlpFileExporter]:

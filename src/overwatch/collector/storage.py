@@ -14,6 +14,8 @@ from overwatch.aggregator import Resumed
 from overwatch.collector.checkpoints import Checkpoints
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.health import Health
+from overwatch.collector.limits import LimitsConfig
+from overwatch.collector.lives import Lives
 from overwatch.fold import SLOW_NS
 from overwatch.journal import Cursor, DurableJournal, Folder, FolderLostError, JournalLimits
 from overwatch.journal.limits import SEGMENT_BYTES
@@ -42,7 +44,12 @@ class Storage:
     """What lies in the folder `journal` of the data folder. `close` it."""
 
     def __init__(
-        self, config: FileStorageConfig, held_bytes: int, now: Callable[[], int], health: Health
+        self,
+        config: FileStorageConfig,
+        held_bytes: int,
+        now: Callable[[], int],
+        health: Health,
+        memory: LimitsConfig,
     ) -> None:
         """Open it; raises `OSError` or `LogVersionError`, with what to do."""
         self._health = health
@@ -57,7 +64,8 @@ class Storage:
         )
         try:
             self.checkpoints = Checkpoints(self._folder, health)
-            self._loaded = self.checkpoints.load()
+            self.lives = Lives(self._folder, health, memory)
+            self._loaded = self.checkpoints.load(is_wanted=not self.lives.folds_nothing)
             self.journal = DurableJournal(
                 self._folder, self.clock, limits, floor=self.checkpoints.floor, report=self._report
             )
@@ -68,20 +76,27 @@ class Storage:
 
     def resume(self) -> tuple[Cursor, Resumed | None]:
         """The aggregator's cursor and where it goes on; `None` where nothing came before."""
-        resumed, position = self._loaded or (Resumed(), self.journal.first_sequence)
+        (resumed, position), self._loaded = self._loaded or (Resumed(), self.journal.first_sequence), None
+        is_new = resumed.tick == 0 and position == self.journal.opened_at
+        if not is_new and not self.lives.has_room():
+            # What began empty is what a replay of this life begins with too.
+            self.lives.leave_out("all that was known of earlier lives")
+            is_new, position = True, self.journal.opened_at
         cursor = self.journal.cursor("aggregator", position, made=True)
         self.checkpoints.attach(self.journal, cursor)
-        is_new = self._loaded is None and self.journal.first_sequence == self.journal.opened_at
+        resumed.past = self.lives
         return cursor, None if is_new else resumed
 
     def start(self) -> None:
         """Begin to keep checkpoints."""
         self.checkpoints.start()
+        self.lives.start()
         self._health.watch(_PART, self._goes_on)
 
     def stop(self) -> None:
         """Write what waits and let go of the folder."""
         self.checkpoints.stop()
+        self.lives.stop()
         self.journal.close()
         self._folder.close()
 

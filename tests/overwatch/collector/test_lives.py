@@ -1,55 +1,159 @@
-"""Lives that were killed soon after their start make the next one hold less; all others do not."""
+"""Lives that end for want of memory: the next one folds less of the past, and none repeats the one before."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from overwatch.collector.lives import Lives
-from tests.overwatch.collector.running import config, eventually, running
+from overwatch.collector.health import Health
+from overwatch.collector.limits import LimitsConfig
+from overwatch.collector.lives import LASTS_S, OF_LIMIT, Lives
+from overwatch.journal import Folder
+from tests.overwatch.journal.faults import Fault, FaultyFiles
+
+MIB = 1 << 20
+LIMITS = LimitsConfig(limit_mib=1000, spike_limit_mib=0)
+"""Requests are refused from 1000 MiB on."""
 
 
-def test_lives_that_were_killed_are_counted_until_one_ends_well(tmp_path: Path) -> None:
-    """One that was killed has stopped nothing."""
-    for before in (0, 1, 2):
-        lives = Lives(tmp_path)
-        assert lives.killed == before
-        lives.start()
-        lives._timer.cancel()
-    ended = Lives(tmp_path)
-    ended.start()
-    ended.stop()
-    assert Lives(tmp_path).killed == 0
+class Machine:
+    """The memory and the time that a life sees."""
+
+    def __init__(self, mib: int = 100) -> None:
+        self.mib = mib
+        self.seconds = 0.0
+        self.oom_kills = 3
+        self.health = Health()
+
+    @contextmanager
+    def life(self, path: Path) -> Iterator[Lives]:
+        """A life; it is killed at the end of the block unless it stops before."""
+        folder = Folder(path)
+        try:
+            yield Lives(
+                folder,
+                self.health,
+                LIMITS,
+                resident=lambda: self.mib * MIB,
+                now=lambda: self.seconds,
+                oom_kills=lambda: self.oom_kills,
+            )
+        finally:
+            folder.close()
 
 
-def test_a_life_that_lasts_was_not_killed_by_its_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("mib", "stage", "counts"),
+    [
+        (100, "loading", True), (100, "folding", False), (600, "folding", True),
+        (600, "running", False), (1100, "running", True), (1100, "stopped", False),
+    ],
+)  # fmt: skip
+def test_a_kill_counts_where_memory_may_be_why(tmp_path: Path, mib: int, stage: str, *, counts: bool) -> None:
+    """While the past is loaded, folded with much memory in use, or requests are refused; at no other time."""
+    machine = Machine(mib)
+    with machine.life(tmp_path / "j") as lives:
+        if stage != "loading":
+            lives.has_room()
+        if stage in ("running", "stopped"):
+            lives.done(0)
+        if stage == "stopped":
+            lives.stop()
+    with machine.life(tmp_path / "j") as lives:
+        assert lives.killed == counts
+        assert not machine.health.degraded
+
+
+def test_a_kill_that_the_kernel_counts_is_one_for_want_of_memory(tmp_path: Path) -> None:
+    """Whatever the life took its memory to be; what others in the group suffered before is none."""
+    machine = Machine(100)
+    for oom_kills, killed in ((3, 0), (4, 1), (6, 2), (6, 0)):
+        machine.oom_kills = oom_kills
+        with machine.life(tmp_path / "j") as lives:
+            assert lives.killed == killed
+            lives.done(0)
+
+
+def test_each_killed_life_leaves_less_to_the_next(tmp_path: Path) -> None:
+    """First a smaller part of memory, then nothing of the past; a clean end begins anew."""
+    machine = Machine()
+    for killed, part in enumerate(OF_LIMIT):
+        machine.mib = round(1000 * part)
+        with machine.life(tmp_path / "j") as lives:
+            assert (lives.killed, lives.folds_nothing, lives.has_room()) == (killed, False, True)
+            machine.mib += 1
+            assert not lives.has_room()
+    for _ in range(2):
+        machine.mib = 1
+        with machine.life(tmp_path / "j") as lives:
+            assert lives.folds_nothing
+            assert not lives.has_room()
+    with machine.life(tmp_path / "j") as lives:
+        lives.stop()
+    with machine.life(tmp_path / "j") as lives:
+        assert lives.killed == 0
+
+
+def test_a_life_that_lasts_ends_the_row(tmp_path: Path) -> None:
+    """What it left out is no condition any more, and a kill after it is the first again."""
+    machine = Machine(100)
+    for _ in OF_LIMIT:
+        with machine.life(tmp_path / "j"):
+            pass
+    with machine.life(tmp_path / "j") as lives:
+        lives.leave_out("all of it")
+        lives.done(7)
+        assert "all of it, the last 7 batches" in machine.health.degraded["resume"]
+        machine.seconds = LASTS_S - 1
+        lives.look()
+        assert machine.health.degraded
+        machine.seconds = LASTS_S
+        lives.look()
+        assert not machine.health.degraded
+    with machine.life(tmp_path / "j") as lives:
+        assert lives.killed == 0
+
+
+def test_where_memory_comes_back_the_past_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nothing uses is given back first; where that gives next to nothing no more is tried."""
+    machine, given = Machine(1000), [200, 10, 0]
+
+    def reclaim() -> None:
+        machine.mib -= given.pop(0)
+
+    monkeypatch.setattr("overwatch.collector.lives.reclaim", reclaim)
+    with machine.life(tmp_path / "j") as lives:
+        assert lives.has_room()
+        machine.mib = 905
+        assert not lives.has_room()
+        machine.mib = 1
+        assert not lives.has_room()
+    assert given == [0]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"stage":"dancing"}', b"[]"])
+def test_a_note_that_cannot_be_read_is_no_kill(
+    tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Though it is killed later."""
-    monkeypatch.setattr("overwatch.collector.lives.LASTS_S", 0.01)
-    Lives(tmp_path).start()
-    lives = Lives(tmp_path)
-    eventually(lambda: Lives(tmp_path).killed == 0)
-    assert lives.killed in (0, 1)
+    """It is passed over with a message, and written anew."""
+    machine = Machine()
+    with machine.life(tmp_path / "j"):
+        (note,) = (tmp_path / "j").glob("lives*")
+        note.write_bytes(damage)
+    with machine.life(tmp_path / "j") as lives:
+        assert lives.killed == 0
+    assert "cannot be read" in caplog.text
+    with machine.life(tmp_path / "j") as lives:
+        assert lives.killed == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"killed":"x"}', b'{"killed":-4}'])
-def test_a_file_that_is_none_counts_none(tmp_path: Path, content: bytes) -> None:
-    """A start never needs a person."""
-    (tmp_path / "lives").write_bytes(content)
-    assert Lives(tmp_path).killed == 0
-
-
-def test_a_start_after_several_that_were_killed_holds_less_and_says_so(tmp_path: Path) -> None:
-    """Half for each beyond two, and a condition on the health page; a clean stop ends that."""
-    whole = config(tmp_path).exporters.aggregator.room(config(tmp_path).receivers.otlp.limits).bytes
-    for killed, part in ((0, 1), (2, 1), (3, 2), (4, 4), (40, 8)):
-        (tmp_path / "lives").write_text(f'{{"killed":{killed}}}')
-        with running(tmp_path) as service:
-            aggregator = service.context.aggregator
-            assert aggregator is not None
-            eventually(lambda aggregator=aggregator: aggregator.frame)
-            assert aggregator._fold._room.bytes == whole // part
-            said = service.context.health.degraded.get("memory", "")
-            assert (f"{killed} starts in a row" in said) == (part > 1)
-    with running(tmp_path) as service:
-        assert "memory" not in service.context.health.degraded
+def test_a_disk_that_refuses_the_note_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    """Whichever call fails: the next start is only less careful."""
+    for call in range(1, 8):
+        fault = Fault(fail_at=call, forever=True)
+        folder = Folder(tmp_path / f"{call}", lambda fd, fault=fault: FaultyFiles(fd, fault))  # type: ignore[misc]
+        lives = Lives(folder, Health(), LIMITS, resident=lambda: MIB)
+        assert lives.has_room()
+        lives.stop()
+        folder.close()

@@ -13,6 +13,7 @@ import pytest
 from overwatch.collector import Service
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.health import Health
+from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.service import StartError
 from overwatch.collector.storage import Storage
 from overwatch.journal import Signal
@@ -23,7 +24,7 @@ Damage: TypeAlias = Callable[[Path], object]
 
 def life(folder: Path, *bodies: bytes) -> list[bytes]:
     """Take bodies in; all that a reader finds then."""
-    storage = Storage(FileStorageConfig(directory=folder), 1 << 20, time.time_ns, Health())
+    storage = Storage(FileStorageConfig(directory=folder), 1 << 20, time.time_ns, Health(), LimitsConfig())
     storage.start()
     try:
         for body in bodies:
