@@ -53,6 +53,8 @@ READY_FILE: Final = "OVERWATCH_READY_FILE"
 DRAIN_S: Final = 20.0
 """Longest time that folding the rest may take when the collector stops, in seconds."""
 
+ENOUGH: Final = 1024
+"""Connections of one listener that need no condition: a thousand trainers fit."""
 _MOST_HALVINGS: Final = 3
 _FOLD: Final = "aggregator"
 """The name of the fold's cursor."""
@@ -311,7 +313,8 @@ class Service:
 
     def _check_files(self) -> None:
         """Report the listeners for whose connections the system's limit of open files is too small."""
-        fewer = {name: one for name, one in self._context.crowds.items() if one.is_short_of_files}
+        crowds = self._context.crowds.items()
+        fewer = {name: one for name, one in crowds if one.is_short_of_files and one.most < ENOUGH}
         if fewer:
             found = ", ".join(
                 f"{one.most} of {one.config.max_connections} connections at {name}"
@@ -327,7 +330,9 @@ class Service:
         killed = 0 if self._storage is None else self._storage.lives.killed
         if not killed:
             return room
-        less = msgspec.structs.replace(room, bytes=room.bytes >> min(killed, _MOST_HALVINGS))
+        less = msgspec.structs.replace(room, bytes=room.bytes >> min(killed, ENOUGH: Final = 1024
+"""Connections of one listener that need no condition: a thousand trainers fit."""
+_MOST_HALVINGS))
         _log.warning(
             "%d lives in a row were killed for want of memory: runs may have %d MiB instead of %d",
             killed, less.bytes >> 20, room.bytes >> 20,
