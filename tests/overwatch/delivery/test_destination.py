@@ -1,5 +1,7 @@
 """What `OTEL_EXPORTER_OTLP_*` says about the way, a signal's own word first."""
 
+from pathlib import Path
+
 import pytest
 
 from overwatch.delivery import Destination, destination
@@ -110,3 +112,19 @@ def test_an_endpoint_that_is_no_server_is_an_error(endpoint: str) -> None:
     """The one thing that a person must put right."""
     with pytest.raises(ValueError, match=r"endpoint|[Pp]ort|label"):
         find({}, asked=endpoint)
+
+
+def test_the_token_of_a_file_is_read_at_each_request(tmp_path: Path) -> None:
+    """Its first line; a file of which nothing can be sent sends nothing, and a header that is named wins."""
+    file = tmp_path / "token"
+    env = {"OVERWATCH_INGEST_TOKEN_FILE": str(file), "XDG_RUNTIME_DIR": str(tmp_path)}
+    to = destination(Signal.LOGS, target("logs", "http://127.0.0.1:1", env), env)
+    seen = [dict(to.headers_now).get("authorization")]
+    for text in ("first\nsecond\n", "\n third", "", "\x00"):
+        file.write_text(text)
+        seen.append(dict(to.headers_now).get("authorization"))
+    named = env | {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20named"}
+    wins = destination(Signal.LOGS, target("logs", "http://127.0.0.1:1", named), named)
+
+    assert seen == [None, "Bearer first", "Bearer third", None, None]
+    assert dict(wins.headers_now)["authorization"] == "Bearer named"
