@@ -330,9 +330,7 @@ class Service:
         killed = 0 if self._storage is None else self._storage.lives.killed
         if not killed:
             return room
-        less = msgspec.structs.replace(room, bytes=room.bytes >> min(killed, ENOUGH: Final = 1024
-"""Connections of one listener that need no condition: a thousand trainers fit."""
-_MOST_HALVINGS))
+        less = msgspec.structs.replace(room, bytes=room.bytes >> min(killed, _MOST_HALVINGS))
         _log.warning(
             "%d lives in a row were killed for want of memory: runs may have %d MiB instead of %d",
             killed, less.bytes >> 20, room.bytes >> 20,
