@@ -33,8 +33,8 @@ _SPARE_FILES: Final = 128
 _FEWEST: Final = 8
 """Connections that are taken whatever the system's limit is."""
 _WANTED_FILES: Final = 1 << 16
-_MOST_REFUSALS: Final = 128
-"""Refused connections that are answered at once; more are closed without an answer."""
+_MOST_REFUSALS: Final = 2048
+"""Refused connections that wait for their answer; more are closed without one."""
 LINGER_S: Final = 2.0
 """How long open requests may take to end when an application is taken down, in seconds."""
 
@@ -101,6 +101,7 @@ class Crowd:
         self.config = config
         self.most = most_connections(config.max_connections, files_each)
         """Most open connections."""
+        self._most_refusals = most_connections(_MOST_REFUSALS, 4)
         self._report = report
         self._refusing = refusing or HttpRefusal
         self._refused_at = 0.0
@@ -184,7 +185,7 @@ class Crowd:
         return True
 
     def _refuse(self, transport: asyncio.Transport, cap: str) -> None:
-        if len(self._answering) >= _MOST_REFUSALS:
+        if len(self._answering) >= self._most_refusals:
             transport.abort()
             return
         self._answering.add(transport)

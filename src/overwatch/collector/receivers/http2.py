@@ -2,8 +2,8 @@
 
 gRPC's server for event loops ends for good, for every client, at a path that is no text, so none must reach
 it, not in a head that is cut short either. Also bounded: how much head a request may have, and how many
-frames that carry nothing may come a second, on a connection and from an address. Rules: never waits, keeps back no more than one head until it is
-whole, changes nothing of what it lets pass. Must not know calls.
+frames that carry nothing may come a second, on a connection and from an address. Rules: never waits,
+keeps back no more than one head until it is whole, changes nothing of what it lets pass. Must not know calls.
 """
 
 import time
