@@ -8,15 +8,17 @@ line costs next to nothing. Runs in the event loop only. Must not know what is a
 """
 
 import asyncio
+import contextlib
 import resource
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, Protocol, cast
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -31,8 +33,8 @@ _SPARE_FILES: Final = 128
 _FEWEST: Final = 8
 """Connections that are taken whatever the system's limit is."""
 _WANTED_FILES: Final = 1 << 16
-_MOST_REFUSALS: Final = 128
-"""Refused connections that are answered at once; more are closed without an answer."""
+_MOST_REFUSALS: Final = 2048
+"""Refused connections that wait for their answer; more are closed without one."""
 LINGER_S: Final = 2.0
 """How long open requests may take to end when an application is taken down, in seconds."""
 
@@ -63,7 +65,9 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        # Some systems have a smaller limit beside the one that they name.
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def most_connections(wanted: int, files_each: int) -> int:
@@ -97,6 +101,7 @@ class Crowd:
         self.config = config
         self.most = most_connections(config.max_connections, files_each)
         """Most open connections."""
+        self._most_refusals = most_connections(_MOST_REFUSALS, 4)
         self._report = report
         self._refusing = refusing or HttpRefusal
         self._refused_at = 0.0
@@ -180,7 +185,7 @@ class Crowd:
         return True
 
     def _refuse(self, transport: asyncio.Transport, cap: str) -> None:
-        if len(self._answering) >= _MOST_REFUSALS:
+        if len(self._answering) >= self._most_refusals:
             transport.abort()
             return
         self._answering.add(transport)
@@ -257,7 +262,8 @@ class HttpRefusal(asyncio.Protocol):
                 self._transport.write_eof()
 
 
-def _peer(transport: asyncio.BaseTransport) -> str:
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """The address at the other end."""
     name = transport.get_extra_info("peername")
     return str(name[0]) if isinstance(name, tuple) and name else ""
 
@@ -295,7 +301,7 @@ class _Watched(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast("asyncio.Transport", transport)
-        self.peer = _peer(stream)
+        self.peer = peer_of(stream)
         if not self._crowd.enter(stream, self.peer, self):
             return
         self._transport = stream
@@ -407,6 +413,41 @@ class Ahead(Protocol):
         ...
 
 
+SERVER: Final = "overwatch"
+"""The header `Server`: versions are for clients that are let in."""
+
+
+UNREAD_S: Final = 1.0
+"""How long the rest of a refused body is read on, so that its sender sees the answer, in seconds."""
+HANDLING: Final[Mapping[str, Any]] = {
+    "access_log": None,
+    "auto_decompress": False,
+    "keepalive_timeout": 75.0,
+    "lingering_time": UNREAD_S,
+}
+"""How aiohttp handles a connection."""
+
+
+class _WebEnd(web.RequestHandler):
+    """The web server's end of a connection; its errors repeat nothing of what came."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what is no HTTP, and to a fault of ours."""
+        if message is not None:
+            message = f"{HTTPStatus(status).phrase}\n"
+        answer = super().handle_error(request, status, exc, message)
+        answer.headers[hdrs.SERVER] = SERVER
+        return answer
+
+
 class CrowdedSite(web.SockSite):
     """A site whose connections are watched."""
 
@@ -428,8 +469,9 @@ class CrowdedSite(web.SockSite):
         server = self._runner.server
         if server is None:
             raise RuntimeError("the runner was not set up")
-        self._server = await asyncio.get_running_loop().create_server(
-            self._watching.around(lambda: self._stand_before(server())),
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._watching.around(lambda: self._stand_before(_WebEnd(server, loop=loop, **HANDLING))),
             sock=self._sock,
             ssl=self._ssl_context,
             backlog=_BACKLOG,

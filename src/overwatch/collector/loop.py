@@ -9,17 +9,15 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from overwatch.collector.crowd import LINGER_S, Ahead, Crowd, CrowdConfig, CrowdedSite
+from overwatch.collector.crowd import HANDLING, LINGER_S, SERVER, Ahead, Crowd, CrowdConfig, CrowdedSite
 from overwatch.collector.net import Address, Listening, listen
 from overwatch.collector.tls import Certificates
 
 T = TypeVar("T")
 
 _CALL_S: Final = 30.0
-_UNREAD_S: Final = 1.0
-"""How long the rest of a refused body is read on, so that its sender sees the answer, in seconds."""
 
 
 class LoopThread:
@@ -84,6 +82,10 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+async def _without_version(_: web.Request, answer: web.StreamResponse) -> None:
+    answer.headers[hdrs.SERVER] = SERVER
+
+
 class Door:
     """A web application at an address; made by `Context.door`, which guards it."""
 
@@ -107,14 +109,12 @@ class Door:
         self.crowd = Crowd(crowd or CrowdConfig(), report)
         """Its connections."""
         self.crowd.watch(app)
+        app.on_response_prepare.append(_without_version)
         self._runner = web.AppRunner(
             app,
-            access_log=None,
-            auto_decompress=False,
             handler_cancellation=True,
-            keepalive_timeout=75.0,
             shutdown_timeout=LINGER_S,
-            lingering_time=_UNREAD_S,
+            **HANDLING,
         )
         self._opened = False
 

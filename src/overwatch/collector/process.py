@@ -18,7 +18,6 @@ from typing import Final
 
 from overwatch import __version__
 from overwatch.collector import logs
-from overwatch.collector.crowd import raise_file_limit
 from overwatch.collector.limits import return_memory_soon
 from overwatch.collector.secrets import texts_in
 from overwatch.collector.service import Service, StartError
@@ -45,7 +44,6 @@ def run(config: CollectorConfig, fixed: frozenset[str] = frozenset()) -> int:
     when a part ended by an error of ours. A second signal ends the process at once.
     """
     return_memory_soon()
-    raise_file_limit()
     service = Service(config, fixed=fixed)
     tokens, written = service.context.guard.tokens, texts_in(config)
     with (

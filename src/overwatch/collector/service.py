@@ -22,6 +22,7 @@ from overwatch.collector.budget import StorageBudget
 from overwatch.collector.clock import SteadyClock
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
+from overwatch.collector.crowd import raise_file_limit
 from overwatch.collector.decoding import Decoding
 from overwatch.collector.exporters.further import type_of
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
@@ -115,6 +116,8 @@ class Service:
 
         At `fixed` endpoints a busy port is an error; elsewhere the next free one is taken.
         """
+        # Listeners are as large as it lets them be.
+        raise_file_limit()
         self._config = config
         self._now = now = now or SteadyClock()
         journal = MemoryJournal(now, self._held_bytes)

@@ -281,3 +281,39 @@ def test_the_cap_fits_the_open_files(monkeypatch: pytest.MonkeyPatch, limit: int
     monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
     crowd = Crowd(CrowdConfig())
     assert (crowd.most, crowd.is_short_of_files) == (most, most < 4096)
+
+
+BAD = {
+    "no version": b"GET /secret-path\r\n\r\n",
+    "no method": b"\x16\x03\x01secret-path\r\n\r\n",
+    "bad header": b"GET / HTTP/1.1\r\nHost: a\r\nsecret-path\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: secret-path\r\n\r\n",
+    "long line": b"GET /" + b"secret-path" * 2000 + b" HTTP/1.1\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("listener", ["otlp_http", "view", "health", "telemetry", "metrics"])
+@pytest.mark.parametrize("said", BAD.values(), ids=BAD)
+def test_bad_http_is_answered_without_itself_and_without_versions(
+    tmp_path: Path, listener: str, said: bytes
+) -> None:
+    """Each listener names neither what came nor the library that reads it."""
+    with running(tmp_path) as service:
+        port = int(str(service.context.board.url(listener)).rpartition(":")[2])
+        with connect(port, said) as wrong:
+            answer = b""
+            with contextlib.suppress(ConnectionResetError):
+                while part := wrong.recv(65536):
+                    answer += part
+    assert answer.split()[1] in (b"400", b"403")
+    assert b"secret" not in answer
+    assert not any(word in answer.lower() for word in (b"python", b"aiohttp"))
+
+
+@pytest.mark.parametrize("listener", ["otlp_http", "view", "health", "telemetry", "metrics"])
+def test_no_answer_names_a_version(tmp_path: Path, listener: str) -> None:
+    """Good requests and paths that are not there are answered by `overwatch`."""
+    with running(tmp_path) as service:
+        place = str(service.context.board.url(listener)).rpartition("/")[2]
+        for path in ("", "/nothing"):
+            assert http(f"http://{place}{path}").headers["Server"] == "overwatch"

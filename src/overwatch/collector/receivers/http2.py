@@ -2,8 +2,8 @@
 
 gRPC's server for event loops ends for good, for every client, at a path that is no text, so none must reach
 it, not in a head that is cut short either. Also bounded: how much head a request may have, and how many
-frames that carry nothing may come a second. Rules: never waits, keeps back no more than one head until it is
-whole, changes nothing of what it lets pass. Must not know calls.
+frames that carry nothing may come a second, on a connection and from an address. Rules: never waits,
+keeps back no more than one head until it is whole, changes nothing of what it lets pass. Must not know calls.
 """
 
 import time
@@ -15,6 +15,10 @@ MAX_HEAD: Final = 1 << 16
 """Most bytes of one request's head, packed."""
 MAX_IDLE_FRAMES: Final = 1000
 """Most frames a second that carry nothing: resets, pings, settings, priorities, empty data."""
+MAX_IDLE_FRAMES_PER_PEER: Final = 4000
+"""Most such frames a second on all connections of one address; beyond it those end that have many of them."""
+IDLE_FRAMES_OF_GOOD: Final = 50
+"""So many a second a connection may have whatever others of its address, e.g. of a NAT, do."""
 
 _DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 1, 2, 3, 4, 6, 7, 9
 _ACK: Final = 0x1
@@ -45,11 +49,27 @@ class Http2Error(Exception):
     """A connection that must end; says why."""
 
 
+class IdleFrames:
+    """The frames that carry nothing of all connections of one address."""
+
+    def __init__(self) -> None:
+        self._second, self._count = 0.0, 0
+
+    def add(self, now: float) -> bool:
+        """Count one; whether there were more in this second than an address may have."""
+        if now - self._second >= 1:
+            self._second, self._count = now, 0
+        self._count += 1
+        return self._count > MAX_IDLE_FRAMES_PER_PEER
+
+
 class Watch:
     """One connection; `feed` sees every byte that the client says, in order."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, peer: IdleFrames | None = None) -> None:
+        """`peer` is shared by the connections of an address."""
         self._now = now
+        self._peer = IdleFrames() if peer is None else peer
         self._preface = len(PREFACE)
         """Bytes of it that are still to come."""
         self._head = bytearray()
@@ -138,6 +158,8 @@ class Watch:
         self._idle += 1
         if self._idle > MAX_IDLE_FRAMES:
             raise Http2Error(f"more than {MAX_IDLE_FRAMES} frames a second carry nothing")
+        if self._peer.add(now) and self._idle > IDLE_FRAMES_OF_GOOD:
+            raise Http2Error(f"its address has more than {MAX_IDLE_FRAMES_PER_PEER} such frames a second")
 
 
 def settings() -> bytes:

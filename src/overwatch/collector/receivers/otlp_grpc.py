@@ -50,7 +50,7 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Most requests in flight on all connections; beyond it senders are told to come back."""
     read_timeout_s: float = 10.0
     """Longest time for a whole message to arrive, in seconds."""
-    connections: CrowdConfig = CrowdConfig()
+    connections: CrowdConfig = CrowdConfig(max_connections=2048)
     """How many connections there may be, and how long each may take to ask its first."""
     max_connection_idle_s: float | None = None
     """Connections without a call are closed after this many seconds; never if unset."""

@@ -14,12 +14,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
+from weakref import WeakValueDictionary
 
 import psutil
 
-from overwatch.collector.crowd import Crowd, CrowdConfig
+from overwatch.collector.crowd import Crowd, CrowdConfig, peer_of
 from overwatch.collector.net import Listening
-from overwatch.collector.receivers.http2 import Http2Error, Watch, refusal, settings
+from overwatch.collector.receivers.http2 import Http2Error, IdleFrames, Watch, refusal, settings
 from overwatch.collector.tls import HTTP2, Certificates
 
 _BACKLOG: Final = 512
@@ -46,6 +47,7 @@ class Front:
         self._listening: asyncio.Server | None = None
         self.refused = asyncio.Event()
         """Set when the server behind it takes no connection."""
+        self._idle_frames: WeakValueDictionary[str, IdleFrames] = WeakValueDictionary()
         self.cut = 0
         """Connections that broke the rules of HTTP/2 in a way that costs others."""
 
@@ -100,6 +102,10 @@ class Front:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
+    def idle_frames(self, peer: str) -> IdleFrames:
+        """The count that an address's connections share, for as long as it has any."""
+        return self._idle_frames.setdefault(peer, IdleFrames())
+
     async def inside(self, make: Callable[[], "_Server"]) -> None:
         """Connect to the server behind it; raises `OSError`."""
         await asyncio.get_running_loop().create_unix_connection(make, self._place)
@@ -120,6 +126,7 @@ class _Client(asyncio.Protocol):
     def __init__(self, front: Front) -> None:
         self._front = front
         self._watch = Watch()
+        """Replaced once the client's address is known."""
         self._transport: asyncio.Transport | None = None
         self._server: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -127,6 +134,7 @@ class _Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._watch = Watch(peer=self._front.idle_frames(peer_of(transport)))
         self._connecting = asyncio.get_running_loop().create_task(self._connect(self._transport))
 
     async def _connect(self, transport: asyncio.Transport) -> None:

@@ -40,7 +40,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Largest body in bytes, after decompression."""
     read_timeout_s: float = 10.0
     """Longest time for a whole body to arrive, in seconds."""
-    max_concurrent_requests: int = 1024
+    max_concurrent_requests: int = 4096
     """Most bodies that are read at once; beyond it senders are told to come back."""
     connections: CrowdConfig = CrowdConfig(request_timeout_s=30.0)
     """How many connections there may be, and how long each may take."""

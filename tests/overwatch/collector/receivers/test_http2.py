@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.collector.receivers.http2 import (
+    IDLE_FRAMES_OF_GOOD,
     MAX_HEAD,
     MAX_IDLE_FRAMES,
+    MAX_IDLE_FRAMES_PER_PEER,
     PREFACE,
     Http2Error,
+    IdleFrames,
     Watch,
     unpacked,
 )
@@ -178,3 +181,35 @@ def test_packed_strings_are_those_of_the_standard() -> None:
     }  # fmt: skip
 
     assert {text: unpacked(bytes.fromhex(text)) for text in known} == known
+
+
+def test_floods_of_an_address_are_bounded_over_its_connections() -> None:
+    """However many connections share the flood; those that reset little go on, and the next second is new."""
+    now = [1.0]
+    peer = IdleFrames()
+    flooding = [Watch(lambda: now[0], peer) for _ in range(200)]
+    good = Watch(lambda: now[0], peer)
+    reset = h2.frame(h2.RST_STREAM, 0, 1, bytes(4))
+    for watch in (*flooding, good):
+        watch.feed(PREFACE)
+    ended: set[Watch] = set()
+    for _ in range(600):
+        for watch in flooding:
+            if watch not in ended:
+                try:
+                    watch.feed(reset)
+                except Http2Error:
+                    ended.add(watch)
+    assert len(ended) == 200
+    for _ in range(IDLE_FRAMES_OF_GOOD):
+        good.feed(reset)
+    now[0] += 1
+    good.feed(reset * (IDLE_FRAMES_OF_GOOD + 1))
+
+
+def test_an_address_below_its_bound_resets_at_will() -> None:
+    """Connections that cancel many calls live as before while the address has few of them."""
+    peer = IdleFrames()
+    for _ in range(MAX_IDLE_FRAMES_PER_PEER // MAX_IDLE_FRAMES):
+        watch = Watch(lambda: 1.0, peer)
+        watch.feed(PREFACE + h2.frame(h2.PING, 0, 0, bytes(8)) * MAX_IDLE_FRAMES)
