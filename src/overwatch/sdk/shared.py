@@ -98,12 +98,16 @@ class _Process:
         if not sys.executable:
             raise FileNotFoundError("this interpreter does not know where its executable is")
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, *_COMMAND, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-            )
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, *_COMMAND, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+        except BaseException:
+            self._door.close()
+            raise
         self._door.setblocking(False)
         self.pid = self._process.pid
         threading.Thread(target=self._process.wait, name="overwatch-reaper", daemon=True).start()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -158,3 +159,14 @@ def test_a_trainer_that_is_killed_leaves_its_end_and_no_process() -> None:
         assert [(end.outcome, end.reason) for end in ends] == [
             ("lost", "trainer killed by signal 9 (SIGKILL)")
         ] * 2
+
+
+def test_without_a_process_to_share_the_exporter_is_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no process can be started the records arrive all the same."""
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with http_sink() as sink:
+        run = begin(sink, 0)
+        run.log("1")
+        assert run.exporter_pid is None
+        assert run.close(30.0).delivered
+        assert markers(sink) == [1]
