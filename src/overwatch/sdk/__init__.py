@@ -40,7 +40,7 @@ def start(
 ) -> Run:
     """Start telemetry for this process; every argument is explained at `overwatch.sdk.launch.Options`.
 
-    Raises `ValueError` or `TypeError` when an argument is wrong; never because telemetry cannot work.
+    An argument that cannot be used is left out with a warning that names it; nothing is raised.
     """
     options = Options(
         run_id=run_id, task=task, algo=algo, n_envs=n_envs, config=config, reward_mode=reward_mode,

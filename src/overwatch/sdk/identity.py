@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from overwatch.events import PENDING
-from overwatch.sdk.values import maybe_text, text
+from overwatch.sdk.values import RefusedError, maybe_text, text
 
 REDACTED: Final = "[redacted]"
 MAX_CONFIG: Final = 512
@@ -24,7 +24,8 @@ MAX_CONFIG: Final = 512
 MAX_VALUE: Final = 512
 
 _SECRET: Final = re.compile(r"token|secret|password|key", re.IGNORECASE)
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _NOT_ID: Final = re.compile(r"[^a-z0-9_.]+")
 _LONGEST_SLUG: Final = 128
 _LONGEST_ID: Final = 200
@@ -109,7 +110,7 @@ def _launch_key(env: Mapping[str, str]) -> tuple[str, bool] | None:
     meet there again.
     """
     world, address, port = env.get("WORLD_SIZE", ""), env.get("MASTER_ADDR"), env.get("MASTER_PORT")
-    if not world.isdecimal() or int(world) < 2 or not address or not port:
+    if not _DIGITS.fullmatch(world) or int(world) < 2 or not address or not port:
         return None
     is_whole = env.get("LOCAL_WORLD_SIZE") == world
     if is_whole and "TORCHELASTIC_RESTART_COUNT" in env:
@@ -137,17 +138,20 @@ def _rank(given: int | None, env: Mapping[str, str]) -> int:
 
 
 def _count(env: Mapping[str, str], *names: str) -> int | None:
-    """The first of the variables that holds a whole number."""
-    return next((int(env[name]) for name in names if env.get(name, "").isdecimal()), None)
+    """The first of the variables that holds a whole number that can be sent."""
+    return next((int(env[name]) for name in names if _DIGITS.fullmatch(env.get(name, ""))), None)
 
 
 def config_text(config: object) -> dict[str, str]:
     """A configuration flat and as text: nested keys joined by dots, secrets left out.
 
-    Takes a mapping, a dataclass, or any object with attributes (an argparse namespace).
+    Takes a mapping, a dataclass or an argparse namespace; raises `RefusedError` for anything else.
     """
+    entries = _entries(config)
+    if entries is None and config is not None:
+        raise RefusedError(f"{type(config).__name__} is no configuration; pass a mapping or a dataclass")
     flat: dict[str, str] = {}
-    _flatten("", _entries(config) or {}, flat)
+    _flatten("", entries or {}, flat)
     return flat
 
 
@@ -162,7 +166,7 @@ def _flatten(prefix: str, entries: Mapping[object, object], flat: dict[str, str]
         elif nested is not None:
             _flatten(f"{name}.", nested, flat)
         elif name:
-            flat[name] = _CREDENTIALS.sub(REDACTED, text(value, MAX_VALUE))
+            flat[name] = CREDENTIALS.sub(REDACTED, text(value, MAX_VALUE))
 
 
 def _entries(value: object) -> Mapping[object, object] | None:

@@ -1,6 +1,7 @@
 """Starting a run: what the trainer says of itself greets a new exporter process.
 
-Rules: a disabled or impossible telemetry is a run that sends nothing, never an error. Must not know how a
+Rules: a disabled or impossible telemetry is a run that sends nothing, never an error; an argument that cannot
+be used is left out with a warning (`arguments`). Must not know how a
 run speaks afterwards.
 """
 
@@ -12,17 +13,26 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from overwatch.catalog.presets import parse_preset, preset_for
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.sdk import identity
+from overwatch.sdk.arguments import (
+    accepted,
+    codes,
+    count,
+    mapping,
+    metric,
+    names,
+    text_if_set,
+    url,
+)
 from overwatch.sdk.frames import Hello
 from overwatch.sdk.link import Link, LinkLimits
 from overwatch.sdk.otlp_env import otlp_env
 from overwatch.sdk.run import Run
 from overwatch.sdk.torchlanes import torch_lanes
-from overwatch.sdk.values import maybe_text, text, whole
+from overwatch.sdk.values import MAX_REASON, text
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -69,76 +79,77 @@ class Options:
     sample: bool = True
     """Sample GPUs and host of this machine."""
 
-    def __post_init__(self) -> None:
-        if self.endpoint is not None and not _is_url(self.endpoint):
-            raise ValueError(f"endpoint {self.endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
-        if self.metric is not None and not isinstance(self.metric, MetricInfo):
-            raise TypeError(f"metric is a {type(self.metric).__name__}; pass overwatch.events.MetricInfo")
-        if self.preset is not None:
-            parse_preset(self.preset)
-
-
-def _is_url(endpoint: str) -> bool:
-    try:
-        parts = urlsplit(endpoint)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
 
 def begin(options: Options) -> Run:
-    """A run that speaks, or one that sends nothing where telemetry is off or cannot start."""
-    who = identity.identify(options.run_id, options.task, rank=options.rank, group=options.group)
-    run_id = who.run_id
-    n_envs = None if options.n_envs is None else whole(options.n_envs)
+    """A run that sends, or one that sends nothing where telemetry is off or cannot start."""
+    try:
+        return _begin(options)
+    except Exception as error:  # noqa: BLE001 the border: telemetry must not end a training
+        log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
+        return Run("run", None, None)
+
+
+def _begin(options: Options) -> Run:
+    who = identity.identify(
+        accepted("run_id", options.run_id, text),
+        accepted("task", options.task, text),
+        rank=accepted("rank", options.rank, count),
+        group=accepted("group", options.group, text),
+    )
+    started, endpoint = _started(options, who), accepted("endpoint", options.endpoint, url)
+    sample, role = accepted("sample", options.sample, bool), accepted("role", options.role, text)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Run(run_id, None, n_envs)
+        return Run(who.run_id, None, started.n_envs)
     hello = Hello(
-        run_id=run_id,
+        run_id=who.run_id,
         join=who.join,
-        role=text(options.role, 64),
+        role=text(role or "trainer", 64),
         rank=who.rank,
         epoch=str(uuid.uuid4()),
         pid=os.getpid(),
-        endpoint=options.endpoint,
+        endpoint=endpoint,
         otlp_env=otlp_env(),
-        sample=options.sample,
-        started=_started(options, who),
+        sample=sample is not False,
+        started=started,
     )
     try:
         link = Link(hello, LIMITS)
-    except (OSError, RuntimeError) as error:
-        log.warning("telemetry is off: %s", error)
-        return Run(run_id, None, n_envs)
-    return Run(run_id, link, n_envs, hello.started.judged_by)
+    except Exception as error:  # noqa: BLE001 as of `begin`
+        log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
+        return Run(who.run_id, None, started.n_envs)
+    return Run(who.run_id, link, started.n_envs, started.judged_by)
 
 
 def _started(options: Options, who: identity.Identity) -> RunStarted:
-    modes = options.modes or {}
-    amp, ddp, compiled = modes.get("amp"), modes.get("ddp"), modes.get("compile")
+    modes = accepted("modes", options.modes, mapping) or {}
+    task, algo = accepted("task", options.task, text), accepted("algo", options.algo, text)
+    n_envs = accepted("n_envs", options.n_envs, count)
+    devices = accepted("devices", options.devices, names) or ()
+    config = accepted("config", options.config, identity.config_text, is_shown=False)
+    offset = accepted("env_offset", options.env_offset, count)
     return RunStarted(
         at=time.time_ns(),
-        task=maybe_text(options.task),
-        algo=maybe_text(options.algo),
-        reward_mode=maybe_text(options.reward_mode),
-        n_envs=None if options.n_envs is None else whole(options.n_envs),
-        devices=tuple(text(lane) for lane in options.devices or ()),
-        lanes=torch_lanes(text(lane) for lane in options.devices or ()),
-        slots=tuple(text(slot) for slot in options.slots or ()),
-        embargo=None if options.embargo is None else whole(options.embargo),
-        blueprints={text(key): text(code) for key, code in (options.blueprints or {}).items()},
-        metric=options.metric,
-        preset=options.preset or _wanted_preset(maybe_text(options.algo)),
-        updates=None if options.updates is None else whole(options.updates),
-        batches=None if options.batches is None else whole(options.batches),
-        amp=maybe_text(amp) if amp else None,
-        compile=None if compiled is None else bool(compiled),
-        ddp=None if ddp is None else whole(ddp),
+        task=task,
+        algo=algo,
+        reward_mode=accepted("reward_mode", options.reward_mode, text),
+        n_envs=n_envs,
+        devices=devices,
+        lanes=torch_lanes(devices),
+        slots=accepted("slots", options.slots, names) or (),
+        embargo=accepted("embargo", options.embargo, count),
+        blueprints=accepted("blueprints", options.blueprints, codes) or {},
+        metric=accepted("metric", options.metric, metric),
+        preset=accepted("preset", options.preset, parse_preset) or _wanted_preset(algo),
+        updates=accepted("updates", options.updates, count),
+        batches=accepted("batches", options.batches, count),
+        amp=accepted("modes['amp']", modes.get("amp"), text_if_set),
+        compile=accepted("modes['compile']", modes.get("compile"), bool),
+        ddp=accepted("modes['ddp']", modes.get("ddp"), count),
         world_size=who.world_size,
         attempt=who.attempt,
         group=who.group,
-        env_offset=_env_offset(options, who),
-        config=_with_max_entropy(identity.config_text(options.config)),
+        env_offset=_env_offset(n_envs, who) if offset is None else offset,
+        config=_with_max_entropy(config or {}),
     )
 
 
@@ -159,8 +170,6 @@ def _wanted_preset(algo: str | None) -> str:
         return suits
 
 
-def _env_offset(options: Options, who: identity.Identity) -> int:
-    if options.env_offset is not None:
-        return whole(options.env_offset)
+def _env_offset(n_envs: int | None, who: identity.Identity) -> int:
     several = who.world_size is not None and who.world_size > 1
-    return who.rank * whole(options.n_envs) if several and options.n_envs is not None else 0
+    return who.rank * n_envs if several and n_envs is not None else 0

@@ -72,7 +72,7 @@ class ExporterProcess:
     def __init__(self, rings: Path, account: AccountFile) -> None:
         if not sys.executable:
             raise FileNotFoundError("this interpreter does not say where its executable is")
-        with _own_handle() as handles:
+        with own_handle() as handles:
             self._process = subprocess.Popen(
                 [sys.executable, *_COMMAND, str(rings), *map(str, handles)],
                 stdin=subprocess.PIPE,
@@ -141,7 +141,7 @@ class ExporterProcess:
 
 
 @contextlib.contextmanager
-def _own_handle() -> Iterator[list[int]]:
+def own_handle() -> Iterator[list[int]]:
     """A handle on this process, where the system has such: with it the exporter sees how it ends."""
     handles: list[int] = []
     with contextlib.suppress(OSError, AttributeError):

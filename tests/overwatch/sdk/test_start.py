@@ -1,8 +1,12 @@
 """Starting: what is loaded, what is off, what is wrong."""
 
+import inspect
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from typing import Final, NoReturn
 
 import pytest
 
@@ -45,19 +49,101 @@ def test_a_disabled_sdk_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> No
     assert run.close() == overwatch.sdk.Report(delivered=False, accepted=0, dropped={})
 
 
+class _Raising(dict[str, object]):
+    """A value whose own code raises."""
+
+    def __raise(self, *_: object) -> NoReturn:
+        raise KeyError("its own fault")
+
+    __iter__ = __index__ = __float__ = __bool__ = __str__ = __repr__ = items = __raise  # type: ignore[assignment]
+
+
+_BAD: Final[Mapping[str, object]] = {
+    "run_id": "",
+    "task": _Raising(),
+    "algo": 7,
+    "n_envs": "x",
+    "config": 3,
+    "reward_mode": b"r",
+    "devices": "cuda:0",
+    "slots": 4,
+    "embargo": -1,
+    "blueprints": ["conv"],
+    "metric": "accuracy",
+    "preset": "grop",
+    "updates": 10**400,
+    "batches": 1.5,
+    "modes": "amp",
+    "endpoint": "localhost:4318",
+    "role": 8,
+    "rank": "first",
+    "group": 9,
+    "env_offset": float("nan"),
+    "sample": _Raising(),
+}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("name", "value", "fix"),
     [
-        ({"endpoint": "localhost:4318"}, "localhost:4318"),
-        ({"metric": "accuracy"}, "MetricInfo"),
-        ({"n_envs": "8"}, "whole"),
-        ({"preset": "grop"}, "did you mean 'grpo'"),
+        ("endpoint", "localhost:4318", "localhost:4318.*write e.g. http://"),
+        ("endpoint", "http://user:hidden@h:99999", "http://.redacted.@h:99999.*write e.g. http://"),
+        ("metric", "accuracy", "MetricInfo"),
+        ("n_envs", "x", "'x'.*write a whole number"),
+        ("n_envs", -3, "-3.*write a whole number"),
+        ("rank", "first", "'first'.*write a whole number"),
+        ("updates", 10**400, "does not fit into 64"),
+        ("devices", "cuda:0", "cuda:0.*write e.g. "),
+        ("slots", 4, "=4 .*no list of names"),
+        ("blueprints", ["conv"], "no mapping"),
+        ("modes", {"ddp": "many"}, "'many'.*write a whole number"),
+        ("config", "password=hidden", "no configuration"),
+        ("config", _Raising(), "its own fault"),
+        ("preset", "grop", "did you mean 'grpo'"),
     ],
 )
-def test_a_wrong_argument_says_what_is_wrong(arguments: dict[str, object], said: str) -> None:
-    """Mistakes of the caller are told at the start, where they can be mended."""
-    with pytest.raises((ValueError, TypeError), match=said):
-        overwatch.sdk.start(**arguments)  # type: ignore[arg-type]
+def test_a_bad_argument_is_left_out_with_a_warning(
+    name: str, value: object, fix: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line names the argument, its value and the fix, and never a secret."""
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    overwatch.sdk.start(**{name: value})  # type: ignore[arg-type]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert name in line
+    assert re.search(fix, line)
+    assert "hidden" not in line
+
+
+def test_every_argument_may_be_bad_and_the_run_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """No argument raises, whatever its type and its own code; the good ones and the updates arrive."""
+    assert set(_BAD) == set(inspect.signature(overwatch.sdk.start).parameters)
+    with http_sink() as sink:
+        for name, value in _BAD.items():
+            run = overwatch.sdk.start(**{"endpoint": sink.endpoint, "sample": False, name: value})  # type: ignore[arg-type]
+            assert run.exporter_pid is not None, name
+            run.close(timeout=0.0)
+        good = {"endpoint": sink.endpoint, "sample": False, "algo": "ppo", "slots": ["r0c0"]}
+        run = overwatch.sdk.start(**{**_BAD, **good})  # type: ignore[arg-type]
+        run.update(kl_divergence=0.1)
+        assert run.close(timeout=60).delivered
+        (start,) = (one for one in sink.events(RunStarted) if one.slots)
+    assert (start.algo, start.slots, start.n_envs, start.config) == ("ppo", ("r0c0",), None, {})
+    assert "n_envs='x' is left out" in caplog.text
+
+
+def test_what_cannot_be_sent_turns_telemetry_off(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error of any type on the way to an exporter is a warning and a run that sends nothing."""
+
+    def fail(*_: object) -> NoReturn:
+        raise OverflowError("no way")
+
+    monkeypatch.setattr("overwatch.sdk.launch.Link", fail)
+    run = overwatch.sdk.start(run_id="r")
+    run.update(kl_divergence=0.1)
+    assert (run.run_id, run.close().delivered) == ("r", False)
+    assert "telemetry is off: OverflowError: no way" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`python -m overwatch.sdk.exporter RINGS [HANDLE]`: started by the SDK, reads the rings of its trainer.
 
-HANDLE is the descriptor of a handle on the trainer's process, where the system has such.
+HANDLE is the descriptor of a handle on the trainer's process, where the system has such. With `--shared DOOR`
+it reads the rings of every run that comes through a socket: see `hub`.
 
 Rules: Ctrl-C and termination are the trainer's to handle; this process ends when the trainer says so or
 is gone, within the deadline that it gave, even if the collector never answers.
@@ -10,6 +11,7 @@ import logging
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -17,15 +19,17 @@ from typing import Final
 
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
-from overwatch.sdk.exporter.account import Account
+from overwatch.sdk.exporter.account import Account, take_output
 from overwatch.sdk.exporter.adopt import Adopter, Route
 from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
 from overwatch.sdk.exporter.gone import Parent
+from overwatch.sdk.exporter.hub import serve_all
 from overwatch.sdk.frames import Close, FrameError, FrameReader
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
 from overwatch.sdk.rings.file import RingError
 from overwatch.sdk.rings.ringset import remove
 from overwatch.sdk.rings.source import RingSource
+from overwatch.sdk.shared import OPTION
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -41,11 +45,19 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(format="overwatch: %(message)s", stream=sys.stderr, level=logging.WARNING)
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    account = Account()
+    if len(arguments) == 2 and arguments[0] == OPTION:
+        with socket.socket(fileno=int(arguments[1])) as door:
+            serve_all(door, serve)
+        return 0
     if len(arguments) not in (1, 2):
         log.error("this process is started by overwatch.sdk, not by hand")
         return 2
-    rings, handles = Path(arguments[0]), [int(handle) for handle in arguments[1:]]
+    return serve(Path(arguments[0]), 0, take_output(), [int(handle) for handle in arguments[1:]])
+
+
+def serve(rings: Path, line: int, output: int, handles: list[int]) -> int:
+    """Export one run until its trainer is done; the exit code of a process that has no other."""
+    account = Account(output)
     try:
         hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
         spool = open_spool(hello, rings)
@@ -57,10 +69,11 @@ def main(arguments: list[str]) -> int:
     exporter = Exporter(
         hello, source, spool, account.write, Adopter(Route(endpoint=hello.endpoint, env=hello.otlp_env)).begin
     )
-    exporter.run(Input(0, Parent(hello.pid, *handles)))
+    exporter.run(Input(line, Parent(hello.pid, *handles)))
     if exporter.is_emptied:
         remove(rings)
         forget_hello(rings)
+    source.close()
     return 0
 
 

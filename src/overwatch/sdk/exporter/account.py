@@ -1,7 +1,7 @@
 """What became of the trainer's records, where the trainer can read it at any time.
 
-The process's standard output is a file that the trainer holds; the newest account lies at its beginning.
-Nothing else may print there, so standard output is moved aside first. Must not know the network.
+It is a file that the trainer holds; the newest account lies at its beginning. Where it is this process's
+standard output nothing else may print there, so that is moved aside first. Must not know the network.
 """
 
 import contextlib
@@ -13,12 +13,18 @@ from overwatch.sdk.exporter.shelf import LOST
 from overwatch.sdk.frames import Progress, progress_of
 
 
-class Account:
+def take_output() -> int:
     """The file behind standard output; what is printed from now on goes to standard error."""
+    fd = os.dup(1)
+    os.dup2(2, 1)
+    return fd
 
-    def __init__(self) -> None:
-        self._fd = os.dup(1)
-        os.dup2(2, 1)
+
+class Account:
+    """The account of one run in an open file."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
         self._length = os.fstat(self._fd).st_size
         self._before = Progress()
 
