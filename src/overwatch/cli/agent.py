@@ -39,7 +39,8 @@ def agent(run_id: str, endpoint: str | None) -> int:
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; as for trainers without.")
 def command(run_id: str, endpoint: str | None) -> None:
     """Tell a run about this machine's GPUs and host, for trainers that do not themselves."""
-    try:
-        sys.exit(agent(run_id, endpoint))
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    from overwatch.sdk.arguments import is_url
+
+    if endpoint is not None and not is_url(endpoint):
+        raise click.ClickException(f"endpoint {endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
+    sys.exit(agent(run_id, endpoint))

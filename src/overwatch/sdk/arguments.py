@@ -55,13 +55,18 @@ def count(value: object) -> int:
 
 def url(value: object) -> str:
     """An address to send to."""
-    try:
-        parts = urlsplit(value) if isinstance(value, str) else None
-        if parts is not None and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-            return text(value)
-    except ValueError:
-        pass
+    if isinstance(value, str) and is_url(value):
+        return text(value)
     raise RefusedError("it is no URL; write e.g. http://127.0.0.1:4318")
+
+
+def is_url(endpoint: str) -> bool:
+    """Whether OTLP can be sent there."""
+    try:
+        parts = urlsplit(endpoint)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def names(value: object) -> tuple[str, ...]:
