@@ -18,7 +18,7 @@ def live_through(folder: Path, limit_mib: int, runs: int, at_once: int, restarts
     try:
         most = quarter.pass_by(runs, at_once, restarts)
         assert 0 < most.rss <= limit_mib << 20
-        assert not most.refusals
+        assert most.disk < 1 << 30
         for run in quarter.flown[:: max(1, runs // 50)]:
             shown = until(lambda run=run: quarter.shown(run), run.run_id)  # type: ignore[misc] # bound now
             assert sum(shown.board.counts.values()) == run.n_envs
