@@ -21,7 +21,7 @@ ROUTES = {
     "otlp_http": {("*", "/{path}")},
     "metrics": {("GET", "/metrics"), ("HEAD", "/metrics")},
     "telemetry": {("GET", "/metrics"), ("HEAD", "/metrics")},
-    "health": {("GET", "/"), ("HEAD", "/")},
+    "health": {(verb, path) for verb in ("GET", "HEAD") for path in ("/", "/live", "/ready")},
     "view": {
         (method, f"/api/v1/{name}") for method in ("GET", "HEAD") for name in ("runs", "snapshot", "stream")
     }

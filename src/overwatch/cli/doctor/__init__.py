@@ -59,14 +59,14 @@ def _checks(path: Path | None, sets: tuple[str, ...], endpoint: str | None) -> d
 
     config: CollectorConfig | str
     try:
-        config = configuration.load(path, sets)
+        config, fixed = configuration.load_named(path, sets)
     except ValueError as error:
-        config = str(error)
+        config, fixed = str(error), frozenset()
     held = configuration.load(None, ()) if isinstance(config, str) else config
     texts = [configuration.shipped(), *sets, *([] if path is None else [_read(path)])]
     return {
         "config": partial(files.files, path, config, os.environ, texts),
-        "ports": partial(ports.ports, held),
+        "ports": partial(ports.ports, held, fixed),
         "disk": lambda: disks.disks(held, spool_root()),
         "gpu": gpus.gpus,
         "clock": clocks.clocks,

@@ -11,8 +11,11 @@ from overwatch.collector.settings import CollectorConfig, listeners
 AREA: Final = "ports"
 
 
-def ports(config: CollectorConfig) -> Iterator[Verdict]:
-    """One verdict for each listener; sockets are opened and closed at once."""
+def ports(config: CollectorConfig, fixed: frozenset[str] = frozenset()) -> Iterator[Verdict]:
+    """One verdict for each listener; sockets are opened and closed at once.
+
+    A `fixed` endpoint's port was named by a person, and may not be another one.
+    """
     running = discovery.read()
     for listener in listeners(config):
         try:
@@ -31,6 +34,12 @@ def ports(config: CollectorConfig) -> Iterator[Verdict]:
         if running is not None and f"(pid {running.pid})" in who:
             yield ok(
                 AREA, f"{wanted} is served by the running collector, pid {running.pid} ({listener.path})"
+            )
+        elif listener.endpoint in fixed:
+            yield failure(
+                AREA,
+                f"{wanted} is held by {who} ({listener.path})",
+                f"stop it, or set {listener.path} to another port; `collect` does not start",
             )
         else:
             yield warning(

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from overwatch import config as configuration
 from overwatch import discovery
 from overwatch.cli import main
-from overwatch.cli.doctor import _safely, clocks, disks, files, gpus, reach, screens, versions
+from overwatch.cli.doctor import _safely, clocks, disks, files, gpus, ports, reach, screens, versions
 from overwatch.cli.doctor.verdict import State, Verdict
 from overwatch.cli.listening import Heard, listen
 from tests.real.fake_nvml.machine import (
@@ -59,16 +59,27 @@ def test_free_ports_are_well() -> None:
     assert (result.exit_code, report["counts"]) == (0, {"ok": 6, "warning": 0, "failure": 0})
 
 
-def test_a_busy_port_names_its_holder_and_what_collect_would_take() -> None:
-    """A warning: the collector takes the next port and announces it."""
+def test_a_busy_port_that_was_named_is_a_failure() -> None:
+    """With its holder: the collector would not start."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = _run("--only", "ports", *_every_port(port))
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert f"127.0.0.1:{port} is held by" in result.output
     assert f"pid {os.getpid()}" in result.output
-    assert "`collect` would take" in result.output
+    assert "`collect` does not start" in result.output
+
+
+def test_a_busy_port_of_the_defaults_is_a_warning() -> None:
+    """The collector takes the next port and announces it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = configuration.load(None, [f"exporters.prometheus.endpoint=127.0.0.1:{port}"])
+        found = [one for one in ports.ports(config) if f"127.0.0.1:{port} is held by" in one.found]
+
+    assert [one.state for one in found] == [State.WARNING]
+    assert "`collect` would take" in str(found[0].fix)
 
 
 def test_the_running_collectors_own_port_is_well(tmp_path: Path) -> None:

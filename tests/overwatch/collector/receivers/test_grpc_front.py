@@ -247,3 +247,11 @@ def test_a_refused_call_is_answered_with_the_cap(tmp_path: Path) -> None:
             assert "1 connections are open from 127.0.0.1" in refused.value.details()
             assert "max_connections_per_peer" in refused.value.details()
         held.close()
+
+
+def test_connections_of_an_address_share_a_count_of_floods() -> None:
+    """While it has any; another address has its own."""
+    front = Front(CrowdConfig(), None)
+    first = front.idle_frames("192.0.2.1")
+    assert front.idle_frames("192.0.2.1") is first
+    assert front.idle_frames("192.0.2.2") is not first
