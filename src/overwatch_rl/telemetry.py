@@ -15,6 +15,7 @@ from pathlib import Path
 import overwatch.sdk
 from overwatch.catalog.stages import BY_CODE, Stage
 from overwatch.sdk import Report, Run
+from overwatch.sdk.arguments import is_url
 from overwatch_rl.types import (
     ActionSpec,
     EndedEpisodes,
@@ -178,6 +179,8 @@ def start_tower(
     config: TowerConfig, spec: ActionSpec, info: WorldInfo, num_envs: int, settings: dict[str, str]
 ) -> Tower:
     """Start telemetry; `settings` are shown with the run. Raises `ValueError` for a wrong endpoint."""
+    if config.endpoint is not None and not is_url(config.endpoint):
+        raise ValueError(f"endpoint {config.endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
     run = overwatch.sdk.start(
         run_id=config.run_id,
         task=info.task,

@@ -118,7 +118,6 @@ class Context:
         wanted = parse(endpoint)
         certificates = self.guard.certificates(tls, shared=shared)
         guarded = self.guard.protect(app, entry, wanted)
-        report = self.caps(entry.name)
         door = Door(
             self.loop,
             wanted,
@@ -126,8 +125,8 @@ class Context:
             certificates,
             entry.crowd,
             ahead=ahead,
-            report=report,
-            may_move=endpoint not in self.fixed,
         )
+        door.may_move = endpoint not in self.fixed
+        door.crowd.report = self.caps(entry.name)
         self.crowds[entry.name] = door.crowd
         return door

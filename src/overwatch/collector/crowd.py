@@ -102,7 +102,8 @@ class Crowd:
         self.most = most_connections(config.max_connections, files_each)
         """Most open connections."""
         self._most_refusals = most_connections(_MOST_REFUSALS, 4)
-        self._report = report
+        self.report = report
+        """Gets the cap that takes effect, and `None` once none does any more."""
         self._refusing = refusing or HttpRefusal
         self._refused_at = 0.0
         self._calming: asyncio.TimerHandle | None = None
@@ -200,7 +201,7 @@ class Crowd:
         loop = asyncio.get_running_loop()
         self._refused_at = loop.time()
         if self._calming is None:
-            self._report(cap)
+            self.report(cap)
             self._calming = loop.call_later(CALM_S, self._look_again)
 
     def _look_again(self) -> None:
@@ -209,7 +210,7 @@ class Crowd:
         left = self._refused_at + CALM_S - loop.time()
         self._calming = loop.call_later(left, self._look_again) if left > 0 else None
         if self._calming is None:
-            self._report(None)
+            self.report(None)
 
     def settle(self, transport: asyncio.BaseTransport) -> None:
         """A connection of many requests has asked its first; from here on others keep its time."""

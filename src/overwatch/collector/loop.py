@@ -6,7 +6,7 @@ Must not know what the applications answer.
 import asyncio
 import ssl
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
@@ -98,15 +98,14 @@ class Door:
         crowd: CrowdConfig | None = None,
         *,
         ahead: Ahead | None = None,
-        report: Callable[[str | None], None] = lambda _: None,
-        may_move: bool = True,
     ) -> None:
         self._loop = loop
-        self._may_move = may_move
+        self.may_move = True
+        """Whether another port will do where the wanted one is busy; set before `open`."""
         self._wanted = wanted
         self._certificates = certificates
         self._ahead = ahead
-        self.crowd = Crowd(crowd or CrowdConfig(), report)
+        self.crowd = Crowd(crowd or CrowdConfig())
         """Its connections."""
         self.crowd.watch(app)
         app.on_response_prepare.append(_without_version)
@@ -125,7 +124,7 @@ class Door:
 
     def open(self) -> Listening:
         """Listen and serve; raises `AddressError` when no port can be had."""
-        listening = listen(self._wanted, may_move=self._may_move)
+        listening = listen(self._wanted, may_move=self.may_move)
         try:
             context = None if self._certificates is None else self._certificates.context()
             hosted = self._loop.host(self._runner, listening, context, self.crowd, self._ahead)

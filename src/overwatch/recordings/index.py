@@ -74,10 +74,13 @@ class StartBody(msgspec.Struct, frozen=True, omit_defaults=True):
     diagnosis: dict[str, object] | None = None
     """The same, as it was written: another version may judge by more."""
 
+    room: dict[str, object] | None = None
+    """The same, likewise."""
+
     @property
     def tells(self) -> bool:
-        """Whether it says how runs are judged."""
-        return not (self.baseline is None and self.preset is None and self.diagnosis is None)
+        """Whether it says how runs are judged and held."""
+        return any(one is not None for one in (self.baseline, self.preset, self.diagnosis, self.room))
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

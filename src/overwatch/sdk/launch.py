@@ -100,6 +100,9 @@ def _begin(options: Options) -> Run:
     sample, role = accepted("sample", options.sample, bool), accepted("role", options.role, text)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Run(who.run_id, None, started.n_envs)
+    if endpoint is None and options.endpoint is not None:
+        log.warning("telemetry is off: it would go elsewhere than to the endpoint that was meant")
+        return Run(who.run_id, None, started.n_envs)
     hello = Hello(
         run_id=who.run_id,
         join=who.join,

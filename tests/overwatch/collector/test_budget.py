@@ -41,12 +41,13 @@ def test_every_file_counts_for_its_part_once(tmp_path: Path) -> None:
     for name, mib in (
         ("journal/journal-1.ow1", 1), ("journal/fold-0.checkpoint", 2), ("otlp/logs.jsonl", 3),
         ("otlp/checkpoints/a.fold", 1), ("snapshots.jsonl", 1), ("snapshots-7.jsonl.zst", 4), ("mine", 1),
+        ("ended/a.run", 2),
     ):  # fmt: skip
         put(tmp_path, name, mib)
     usage = look(written(config(tmp_path)))
 
     assert {part.name: part.bytes // MIB for part in usage.parts} == {
-        "journal": 1, "checkpoints": 2, "otlp_file": 4, "snapshots": 5,
+        "journal": 1, "checkpoints": 2, "otlp_file": 4, "archive": 2, "snapshots": 5,
     }  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def test_the_index_points_at_whole_lines(tmp_path: Path) -> None:
     lines = (tmp_path / "otlp" / "logs.jsonl").read_bytes()
     assert header == {"overwatch_index": 1, "version": header["version"], "fast_ms": 100, "slow_ms": 1000}
     assert (start["signal"], start["sequence"]) == ("start", 1)
-    assert set(start["body"]) == {"version", "pid", "config_digest"}  # type: ignore[call-overload]
+    assert set(start["body"]) == {"version", "pid", "config_digest", "room"}  # type: ignore[call-overload]
     assert [entry["sequence"] for entry in entries] == [2, 3]
     for entry, body in zip(entries, bodies, strict=True):
         offset, length = int(str(entry["offset"])), int(str(entry["length"]))

@@ -20,7 +20,7 @@ from overwatch.events import (
 from overwatch.state import RunState, apply, dump, load, new_run
 from overwatch.state.caps import MAX_SOURCES
 from overwatch.state.measure import MAX_CUSTOM
-from overwatch.state.removal import evict_silent
+from overwatch.state.removal import evict
 from overwatch.state.run import LANES, OTHER, PHASE_NAMES, SLOT_NAMES
 from tests import fakes
 from tests.fakes import SECOND, START_NS
@@ -93,7 +93,7 @@ def test_custom_values_beyond_the_most_are_named() -> None:
 
 def test_a_run_that_is_capped_has_a_finding_that_names_the_setting(state: RunState) -> None:
     """Its message has both counts, its hint the usual mistake and what to raise; others have neither."""
-    assert evict_silent(state, START_NS + SECOND) == 4
+    assert evict(state, state.envs.silent(START_NS + SECOND)) == 4
     tell(state, fakes.envs(START_NS + SECOND, range(9), step_time=[0.1] * 9))
     judged = assess(state, Assessment(), state.last_stamp + SECOND)
     (capped,) = (one.problem for one in judged.assessment.findings.values())

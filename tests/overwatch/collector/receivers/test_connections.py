@@ -24,10 +24,16 @@ LOGS = method(Signal.LOGS)
 DOORS = ["otlp_http", "otlp_grpc"]
 
 
+CAPS = [
+    f"receivers.otlp.protocols.{protocol}.connections.max_connections_per_peer=256"
+    for protocol in ("http", "grpc")
+]
+
+
 @pytest.fixture
 def endpoints(tmp_path: Path) -> Iterator[Endpoints]:
-    """A collector of its own."""
-    with collecting(tmp_path) as started:
+    """A collector of its own, with a share for each peer."""
+    with collecting(tmp_path, *CAPS) as started:
         yield started
 
 
