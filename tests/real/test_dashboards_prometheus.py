@@ -13,8 +13,9 @@ import pytest
 from overwatch.collector import Service
 from overwatch.generate.boards.uids import Board
 from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
-from tests import promql
-from tests.overwatch.collector.running import eventually, http, running
+from tests import fakes, promql
+from tests.overwatch.collector.pki import authority, signed
+from tests.overwatch.collector.running import eventually, http, run_started, running, told
 from tests.ports import free_port
 from tests.real.servers import ask, need, prometheus
 
@@ -64,6 +65,14 @@ def stormy(service: Service) -> Iterator[None]:
         trainer.wait(20)
 
 
+def crowded(service: Service) -> None:
+    """A run with more envs than there is room for."""
+    ids = range(6000)
+    events = [run_started(), fakes.envs(time.time_ns(), ids, 1, reward=[1.0] * len(ids))]
+    url, kind = f"{service.endpoints.otlp_http}/v1/logs", "application/x-protobuf"
+    assert http(url, told("crowded", events), "POST", content_type=kind).status == 200
+
+
 def exported(service: Service) -> set[str]:
     """Names of all samples on the collector's two pages."""
     ends = service.context.board.urls
@@ -77,11 +86,17 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
     """Only what is exported is asked for, and all of it comes back with data."""
     need("prometheus")
     questions = asked() | needed()
+    authority(tmp_path, "ca")
+    signed(tmp_path, "server")
     sets = (
+        f"receivers.otlp.protocols.grpc.tls.cert_file={tmp_path / 'server.pem'}",
+        f"receivers.otlp.protocols.grpc.tls.key_file={tmp_path / 'server.key'}",
+        "exporters.aggregator.max_state_mib=8",
         f"exporters.otlphttp.endpoint=http://127.0.0.1:{free_port()}",
         "service.pipelines.logs.exporters=[aggregator, otlphttp]",
     )
     with running(tmp_path, *sets) as service, prometheus(tmp_path, service) as url, stormy(service):
+        crowded(service)
         eventually(lambda: ask(url, 'overwatch_policy_status{rl_run_id="stormy"}'), 40)
         unanswered = set(questions)
         deadline = time.monotonic() + SECONDS
