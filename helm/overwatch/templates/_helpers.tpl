@@ -136,7 +136,10 @@ imagePullSecrets:
 {{- $_ := set $config.extensions.health_check "tls" (dict "cert_file" "/etc/overwatch/tls/tls.crt" "key_file" "/etc/overwatch/tls/tls.key") -}}
 {{- end -}}
 {{- if not .Values.collector.snapshots -}}
-{{- $_ := set $config.service "pipelines" (dict "snapshots" (dict "receivers" (list "aggregator") "exporters" (list "prometheus"))) -}}
+{{- /* Pipelines that are named replace the collector's own, so all of them are. */ -}}
+{{- $telemetry := dict "receivers" (list "otlp") "exporters" (list "aggregator" "otlp_file") -}}
+{{- $snapshots := dict "receivers" (list "aggregator") "exporters" (list "prometheus") -}}
+{{- $_ := set $config.service "pipelines" (dict "logs" $telemetry "metrics" $telemetry "traces" $telemetry "snapshots" $snapshots) -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
 {{- end -}}
