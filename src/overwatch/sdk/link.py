@@ -19,7 +19,6 @@ from overwatch.sdk.frames import Frame, Hello, Progress
 from overwatch.sdk.greeting import forget_hello, write_hello
 from overwatch.sdk.process import AccountFile, ExporterProcess
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
-from overwatch.sdk.shared import starter
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -115,8 +114,7 @@ class Link:
             return None
         try:
             self._greeting = write_hello(self.rings.path, hello)
-            start = starter() or ExporterProcess
-            exporter: Exporter = start(self.rings.path, self._account)
+            exporter: Exporter = ExporterProcess(self.rings.path, self._account)
         except OSError as error:
             log.warning("telemetry runs inside of the trainer: no process could be started: %s", error)
             forget_hello(self.rings.path)
@@ -124,7 +122,7 @@ class Link:
             self.rings.close(0.0)
             self.rings.unlink()
             return None
-        self._start = lambda: start(self.rings.path, self._account)
+        self._start = lambda: ExporterProcess(self.rings.path, self._account)
         return exporter
 
     def _open_thread(self, hello: Hello, limits: RingLimits | None) -> Exporter:
