@@ -76,11 +76,11 @@ class AccountFile:
 class ExporterProcess:
     """One life of what exports the rings of one run. Raises `OSError` when it cannot be started."""
 
-    def __init__(self, rings: Path, account: AccountFile) -> None:
+    def __init__(self, rings: Path, account: AccountFile, *, alone: bool = False) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with theirs, _own_handle() as handles:
-                self._process = _join(rings, [theirs.fileno(), account.fileno(), *handles])
+                self._process = _join(rings, [theirs.fileno(), account.fileno(), *handles], alone=alone)
         except BaseException:
             self._line.close()
             raise
@@ -194,20 +194,20 @@ _process: dict[tuple[object, ...], _Process] = {}
 """The one that takes runs, by what its runs have in common."""
 
 
-def _join(rings: Path, handles: list[int]) -> _Process:
+def _join(rings: Path, handles: list[int], *, alone: bool) -> _Process:
     """Send a run to the process that suits it, which is started where there is none."""
-    is_own, command = _is_own(), (sys.executable, *_COMMAND)
+    alone, command = alone or _is_own(), (sys.executable, *_COMMAND)
     here = Path().stat()  # a folder that was removed has no path
     key = (command, frozenset(os.environ.items()), here.st_dev, here.st_ino)
     with _joining:
-        process = None if is_own else _process.get(key)
+        process = None if alone else _process.get(key)
         if process is not None:
             with contextlib.suppress(OSError):
                 process.join(rings, handles)
                 return process
         process = _Process(command)
         process.join(rings, handles)
-        if is_own:
+        if alone:
             process.shut()
             return process
         for other in _process.values():

@@ -80,6 +80,21 @@ def test_a_killed_shared_exporter_loses_nothing() -> None:
         assert set(markers(sink)) == expected
 
 
+def test_an_exporter_that_ends_twice_in_a_row_is_followed_by_one_for_each_run() -> None:
+    """What ends it may be one of the runs, which then ends its own alone."""
+    with http_sink() as sink:
+        runs = [begin(sink, number) for number in range(3)]
+        for _ in range(2):
+            pid = runs[0].exporter_pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda pid=pid: all(run.exporter_pid not in (None, pid) for run in runs))
+        assert len({run.exporter_pid for run in runs}) == len(runs)
+        train(runs, 0)
+        assert [run.close(30.0).dropped for run in runs] == [{}] * len(runs)
+        assert markers(sink) == [n * 1000 + u for n in range(len(runs)) for u in range(UPDATES)]
+
+
 def test_runs_one_after_another_share_and_an_exporter_that_left_is_followed() -> None:
     """The next run of a sweep joins at once; one that comes after the linger starts another process."""
     with http_sink() as sink:
