@@ -206,7 +206,12 @@ def _join(rings: Path, handles: list[int], *, alone: bool) -> _Process:
                 process.join(rings, handles)
                 return process
         process = _Process(command)
-        process.join(rings, handles)
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended already, which the run's line shows
+                process.join(rings, handles)
+        except BaseException:
+            process.shut()
+            raise
         if alone:
             process.shut()
             return process

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import overwatch.sdk
 from overwatch.events import LogLine, RunFinished
 from overwatch.sdk.exporter.hub import LINGER_S
+from overwatch.sdk.link import LinkLimits
 from overwatch.sdk.process import OWN, VARIABLE
 from overwatch.sdk.run import Run
 from tests.overwatch.sdk.sink import Sink, http_sink
@@ -168,6 +170,28 @@ def test_a_trainer_that_is_killed_leaves_its_end_and_no_process() -> None:
         assert [(end.outcome, end.reason) for end in ends] == [
             ("lost", "trainer killed by signal 9 (SIGKILL)")
         ] * 2
+
+
+def test_an_exporter_that_ended_before_its_run_came_is_an_end_like_any_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is followed by others until it is given up; what was emitted is kept."""
+
+    class Ended(subprocess.Popen[bytes]):
+        def __init__(self, command: tuple[str, ...], *, stdin: int, stdout: int) -> None:
+            super().__init__([command[0], "-c", "pass"], stdin=stdin, stdout=stdout)
+            self.wait()
+            with Path(os.devnull).open("rb") as nothing:
+                os.dup2(nothing.fileno(), stdin)  # this process's copy of its end is closed too
+
+    monkeypatch.setattr("overwatch.sdk.process.subprocess.Popen", Ended)
+    monkeypatch.setattr("overwatch.sdk.process._COMMAND", ("ended",))
+    monkeypatch.setattr("overwatch.sdk.launch.LIMITS", LinkLimits(backoff_s=0.001))
+    run = begin("http://127.0.0.1:9", 0)
+    wait_for(lambda: "telemetry is kept back" in caplog.text)
+    run.log("1")
+    report = run.close(1.0)
+    assert (report.kept, report.dropped) == (report.accepted, {})
 
 
 def test_without_a_process_to_share_the_exporter_is_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
