@@ -19,7 +19,6 @@ from overwatch.sdk.frames import Frame, Hello, Progress
 from overwatch.sdk.greeting import forget_hello, write_hello
 from overwatch.sdk.process import AccountFile, ExporterProcess
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
-from overwatch.sdk.shared import starter
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -100,7 +99,8 @@ class Link:
         self._account = AccountFile()
         self._greeting: IO[bytes] | None = None
         """Held open for as long as the exporter is this link's."""
-        self._start: Callable[[], Exporter]
+        self._start: Callable[[bool], Exporter]
+        """Starts one that shares its process with other runs, or that has one alone."""
         self._exporter: Exporter | None = self._open_process(hello, rings) or self._open_thread(hello, rings)
         self._keeper = threading.Thread(target=self._keep, name="overwatch-keeper", daemon=True)
         self._keeper.start()
@@ -115,8 +115,7 @@ class Link:
             return None
         try:
             self._greeting = write_hello(self.rings.path, hello)
-            start = starter() or ExporterProcess
-            exporter: Exporter = start(self.rings.path, self._account)
+            exporter: Exporter = ExporterProcess(self.rings.path, self._account)
         except OSError as error:
             log.warning("telemetry runs inside of the trainer: no process could be started: %s", error)
             forget_hello(self.rings.path)
@@ -124,7 +123,7 @@ class Link:
             self.rings.close(0.0)
             self.rings.unlink()
             return None
-        self._start = lambda: start(self.rings.path, self._account)
+        self._start = lambda alone: ExporterProcess(self.rings.path, self._account, alone=alone)
         return exporter
 
     def _open_thread(self, hello: Hello, limits: RingLimits | None) -> Exporter:
@@ -135,8 +134,8 @@ class Link:
         self.rings = RingSet(
             hello.epoch, limits, preset=started.judged_by, config=started.config, shared=False
         )
-        self._start = lambda: ExporterThread(hello, self.rings, self._account.write)
-        return self._start()
+        self._start = lambda _: ExporterThread(hello, self.rings, self._account.write)
+        return self._start(False)
 
     @property
     def exporter_pid(self) -> int | None:
@@ -205,7 +204,7 @@ class Link:
         yield exporter
         if not self._account.read().final and time.monotonic() + _LIFE_S < deadline:
             with contextlib.suppress(OSError, RuntimeError):
-                yield self._start()
+                yield self._start(False)
 
     def uses(self) -> int:
         """Records handed over so far."""
@@ -244,14 +243,14 @@ class Link:
             if self._over.wait(self._limits.backoff_s * 2**starts):
                 return
             starts += 1
-            self._replace(exporter)
+            self._replace(exporter, alone=starts > 1)  # what ends it again may be another run
 
-    def _replace(self, ended: Exporter) -> None:
+    def _replace(self, ended: Exporter, *, alone: bool) -> None:
         with self._lock:
             if self._over.is_set():
                 return
             try:
-                self._exporter = self._start()
+                self._exporter = self._start(alone)
             except OSError as error:
                 log.warning("the telemetry exporter could not be started again: %s", error)
                 return

@@ -1,14 +1,18 @@
-"""The exporter process as the trainer holds it: its life, its standard input, and its account.
+"""The exporter process as the trainer's runs hold it: its life, one run's line to it, and the run's account.
 
-Rules: nothing here waits longer than it is told, but `watch`, which has a thread to itself. The account is
-an anonymous file that is the exporter's standard output, so it can be read at any time, even after the
-process died. Standard input carries the farewell; its end says that the trainer is gone. Must not know
-rings.
+One process serves all runs of this process, or one each where `OVERWATCH_EXPORTER=own`. Rules: runs share a
+process only where environment and working folder are the same, since the process reads both. Each run has a
+socket of its own: it carries the farewell, and its end says that the exporter let go of the run. The account
+is an anonymous file, so it can be read at any time, even after the process died. Nothing here waits longer
+than it is asked to, but `watch`, which has a thread to itself. Must not know rings.
 """
 
+import atexit
 import contextlib
+import logging
 import os
-import signal
+import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,9 +26,12 @@ import msgspec
 
 from overwatch.sdk.frames import Close, Progress, encode, progress_of
 
+log: Final = logging.getLogger("overwatch.sdk")
+
+VARIABLE: Final = "OVERWATCH_EXPORTER"
+SHARED: Final = "shared"
+OWN: Final = "own"
 _COMMAND: Final = ("-P", "-m", "overwatch.sdk.exporter")
-_GRACE_S: Final = 0.1
-_LOOK_S: Final = 0.02
 
 
 class AccountFile:
@@ -67,31 +74,20 @@ class AccountFile:
 
 
 class ExporterProcess:
-    """One life of the exporter of some rings. Raises `OSError` when it cannot be started."""
+    """One life of what exports the rings of one run. Raises `OSError` when it cannot be started."""
 
-    def __init__(self, rings: Path, account: AccountFile) -> None:
-        if not sys.executable:
-            raise FileNotFoundError("this interpreter does not say where its executable is")
-        with own_handle() as handles:
-            self._process = subprocess.Popen(
-                [sys.executable, *_COMMAND, str(rings), *map(str, handles)],
-                stdin=subprocess.PIPE,
-                stdout=account.fileno(),
-                bufsize=0,
-                pass_fds=handles,
-            )
-        stdin = self._process.stdin
-        if stdin is None:
-            raise BrokenPipeError("the exporter was started without an input")
-        self._stdin = stdin
-        os.set_blocking(stdin.fileno(), False)
+    def __init__(self, rings: Path, account: AccountFile, *, alone: bool = False) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with theirs, _own_handle() as handles:
+                self._process = _join(rings, [theirs.fileno(), account.fileno(), *handles], alone=alone)
+        except BaseException:
+            self._line.close()
+            raise
+        self.pid = self._process.pid
+        self._line.setblocking(False)
         self._ended = threading.Event()
-        self._owner = os.getpid()
-
-    @property
-    def pid(self) -> int:
-        """Id of the process."""
-        return self._process.pid
+        self._is_released = False
 
     @property
     def is_alive(self) -> bool:
@@ -100,48 +96,155 @@ class ExporterProcess:
 
     def watch(self) -> None:
         """Wait for its end, however long that takes."""
-        self._process.wait()
-        self._ended.set()
+        self._await_end(None)
+        if self._is_released:
+            self._line.close()
 
     def say_close(self, deadline: float, *, at_exit: bool) -> None:
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
         with contextlib.suppress(OSError):
-            _write(self._stdin.fileno(), encode(Close(deadline=deadline, at_exit=at_exit)))
+            self._line.send(encode(Close(deadline=deadline, at_exit=at_exit)), socket.MSG_NOSIGNAL)
         with contextlib.suppress(OSError):
-            self._stdin.close()
+            self._line.shutdown(socket.SHUT_WR)
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait for its end; one that takes longer is killed. Whether it ended by itself."""
-        deadline = time.monotonic() + timeout_s
-        while not self._ended.wait(min(max(deadline - time.monotonic(), 0.0), _LOOK_S)):
-            if self._process.poll() is not None:
-                self._ended.set()
-            elif time.monotonic() >= deadline:
-                self.kill()
-                return False
-        return True
-
-    def kill(self) -> None:
-        """End it at once."""
-        with contextlib.suppress(OSError):
-            self._process.kill()
-        deadline = time.monotonic() + _GRACE_S
-        while self._process.poll() is None and time.monotonic() < deadline:
-            self._ended.wait(_LOOK_S)
+        """Wait for its end; whether it came in time. A late process that has no other run is killed."""
+        if self._await_end(max(timeout_s, 0.0)):
+            return True
+        self._process.kill_of_last()
+        return False
 
     def release(self) -> None:
-        """Let go of the input."""
-        with contextlib.suppress(OSError):
-            self._stdin.close()
+        """Let go of it; the process sees that."""
+        self._process.leave()
+        self._is_released = True
+        if self._ended.is_set():
+            self._line.close()
+        else:  # the thread that watches closes it at the end
+            with contextlib.suppress(OSError):
+                self._line.shutdown(socket.SHUT_WR)
 
     def abandon(self) -> None:
         """Let it live: it is another process's, or outlives this one."""
-        self._process.returncode = 0
-        self.release()
+        self._line.close()
+
+    def _await_end(self, timeout_s: float | None) -> bool:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        poll = select.poll()
+        with contextlib.suppress(OSError, ValueError):
+            poll.register(self._line, select.POLLIN)
+            while not self._ended.is_set():
+                left = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1000
+                if poll.poll(left):
+                    self._ended.set()
+                elif deadline is not None and time.monotonic() >= deadline:
+                    return False
+        self._ended.set()
+        return True
+
+
+class _Process:
+    """The process, as all of its runs see it."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        if not command[0]:
+            raise FileNotFoundError("this interpreter does not know where its executable is")
+        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
+        except BaseException:
+            self._door.close()
+            raise
+        self._door.setblocking(False)
+        self._runs = 0
+        self.pid = self._process.pid
+        threading.Thread(target=self._process.wait, name="overwatch-reaper", daemon=True).start()
+
+    def join(self, rings: Path, handles: list[int]) -> None:
+        """Send one run; raises `OSError` where it is not taken."""
+        socket.send_fds(self._door, [os.fsencode(rings)], handles, socket.MSG_NOSIGNAL)
+        self._runs += 1
+
+    def leave(self) -> None:
+        """One run has let go."""
+        with _joining:
+            self._runs -= 1
+
+    def kill_of_last(self) -> None:
+        """End it at once where only one run is left in it."""
+        with _joining, contextlib.suppress(OSError):
+            if self._runs == 1:
+                self._door.close()
+                self._process.kill()
+
+    def shut(self) -> None:
+        """Send no more runs: it ends with the last that it has."""
+        self._door.close()
+
+    def abandon(self) -> None:
+        """Let it live: it is another process's, or outlives this one."""
+        self._process.returncode = self._process.returncode or 0
+        self._door.close()
+
+
+_joining = threading.RLock()
+"""Held while runs come and go; a signal handler may start one too."""
+_process: dict[tuple[object, ...], _Process] = {}
+"""The one that takes runs, by what its runs have in common."""
+
+
+def _join(rings: Path, handles: list[int], *, alone: bool) -> _Process:
+    """Send a run to the process that suits it, which is started where there is none."""
+    alone, command = alone or _is_own(), (sys.executable, *_COMMAND)
+    here = Path().stat()  # a folder that was removed has no path
+    key = (command, frozenset(os.environ.items()), here.st_dev, here.st_ino)
+    with _joining:
+        process = None if alone else _process.get(key)
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.join(rings, handles)
+                return process
+        process = _Process(command)
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended already, which the run's line shows
+                process.join(rings, handles)
+        except BaseException:
+            process.shut()
+            raise
+        if alone:
+            process.shut()
+            return process
+        for other in _process.values():
+            other.shut()
+        _process.clear()
+        _process[key] = process
+        return process
+
+
+def _is_own() -> bool:
+    word = os.environ.get(VARIABLE, "").strip().lower()
+    if word not in ("", SHARED, OWN):
+        log.warning("%s=%s is neither %s nor %s: the runs of this process share one exporter",
+                    VARIABLE, word[:64], SHARED, OWN)  # fmt: skip
+    return word == OWN
+
+
+def _forget() -> None:
+    """This process ends, or is a forked child, which starts one of its own."""
+    global _joining  # noqa: PLW0603 the lock may have been held by a thread that a child has not
+    _joining = threading.RLock()
+    for one in _process.values():
+        one.abandon()
+    _process.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(_forget)
 
 
 @contextlib.contextmanager
-def own_handle() -> Iterator[list[int]]:
+def _own_handle() -> Iterator[list[int]]:
     """A handle on this process, where the system has such: with it the exporter sees how it ends."""
     handles: list[int] = []
     with contextlib.suppress(OSError, AttributeError):
@@ -151,15 +254,3 @@ def own_handle() -> Iterator[list[int]]:
     finally:
         for handle in handles:
             os.close(handle)
-
-
-def _write(fd: int, data: bytes) -> None:
-    """Write where a broken pipe must not kill the trainer: the signal is held back and taken."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
-    try:
-        os.write(fd, data)
-    except BrokenPipeError:
-        signal.sigtimedwait({signal.SIGPIPE}, 0)
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,19 +12,14 @@ import pytest
 import overwatch.sdk
 from overwatch.events import LogLine, RunFinished
 from overwatch.sdk.exporter.hub import LINGER_S
+from overwatch.sdk.link import LinkLimits
+from overwatch.sdk.process import OWN, VARIABLE
 from overwatch.sdk.run import Run
-from overwatch.sdk.shared import SHARED, VARIABLE
 from tests.overwatch.sdk.sink import Sink, http_sink
 from tests.overwatch.sdk.test_link import run_script, wait_for
 
 RUNS = 8
 UPDATES = 20
-
-
-@pytest.fixture(autouse=True)
-def shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exporters are shared."""
-    monkeypatch.setenv(VARIABLE, SHARED)
 
 
 def begin(sink: Sink | str, number: int) -> Run:
@@ -84,6 +80,21 @@ def test_a_killed_shared_exporter_loses_nothing() -> None:
         assert [(one.delivered, one.dropped) for one in reports] == [(True, {})] * RUNS
         expected = {n * 1000 + u for n in range(RUNS) for u in range(2 * UPDATES)}
         assert set(markers(sink)) == expected
+
+
+def test_an_exporter_that_ends_twice_in_a_row_is_followed_by_one_for_each_run() -> None:
+    """What ends it may be one of the runs, which then ends its own alone."""
+    with http_sink() as sink:
+        runs = [begin(sink, number) for number in range(3)]
+        for _ in range(2):
+            pid = runs[0].exporter_pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda pid=pid: all(run.exporter_pid not in (None, pid) for run in runs))
+        assert len({run.exporter_pid for run in runs}) == len(runs)
+        train(runs, 0)
+        assert [run.close(30.0).dropped for run in runs] == [{}] * len(runs)
+        assert markers(sink) == [n * 1000 + u for n in range(len(runs)) for u in range(UPDATES)]
 
 
 def test_runs_one_after_another_share_and_an_exporter_that_left_is_followed() -> None:
@@ -161,6 +172,28 @@ def test_a_trainer_that_is_killed_leaves_its_end_and_no_process() -> None:
         ] * 2
 
 
+def test_an_exporter_that_ended_before_its_run_came_is_an_end_like_any_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is followed by others until it is given up; what was emitted is kept."""
+
+    class Ended(subprocess.Popen[bytes]):
+        def __init__(self, command: tuple[str, ...], *, stdin: int, stdout: int) -> None:
+            super().__init__([command[0], "-c", "pass"], stdin=stdin, stdout=stdout)
+            self.wait()
+            with Path(os.devnull).open("rb") as nothing:
+                os.dup2(nothing.fileno(), stdin)  # this process's copy of its end is closed too
+
+    monkeypatch.setattr("overwatch.sdk.process.subprocess.Popen", Ended)
+    monkeypatch.setattr("overwatch.sdk.process._COMMAND", ("ended",))
+    monkeypatch.setattr("overwatch.sdk.launch.LIMITS", LinkLimits(backoff_s=0.001))
+    run = begin("http://127.0.0.1:9", 0)
+    wait_for(lambda: "telemetry is kept back" in caplog.text)
+    run.log("1")
+    report = run.close(1.0)
+    assert (report.kept, report.dropped) == (report.accepted, {})
+
+
 def test_without_a_process_to_share_the_exporter_is_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no process can be started the records arrive all the same."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
@@ -170,3 +203,95 @@ def test_without_a_process_to_share_the_exporter_is_a_thread(monkeypatch: pytest
         assert run.exporter_pid is None
         assert run.close(30.0).delivered
         assert markers(sink) == [1]
+
+
+def test_each_run_has_a_process_of_its_own_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends with its run, without a wait for others; another word is named, and changes nothing."""
+    with http_sink() as sink:
+        monkeypatch.setenv(VARIABLE, OWN)
+        runs = [begin(sink, number) for number in range(2)]
+        pids = [run.exporter_pid for run in runs]
+        assert len(set(pids)) == len(runs)
+        assert all(run.close(30.0).delivered for run in runs)
+        for pid in pids:
+            wait_for(lambda pid=pid: is_gone(pid))
+        assert caplog.text == ""
+        monkeypatch.setenv(VARIABLE, "alone")
+        runs = [begin(sink, number) for number in range(2)]
+        assert len({run.exporter_pid for run in runs}) == 1
+        assert "OVERWATCH_EXPORTER=alone" in caplog.text
+        assert all(run.close(30.0).delivered for run in runs)
+
+
+def test_a_close_that_the_exporter_does_not_answer_ends_it_with_its_last_run() -> None:
+    """A process that stands still is killed by the last run alone; what it had not read is kept."""
+    with http_sink() as sink:
+        runs = [begin(sink, number) for number in range(2)]
+        assert all(run.flush(30.0) for run in runs)
+        pid = runs[0].exporter_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        for run in runs:
+            run.log("unread")
+        first = runs[0].close(0.5)
+        assert not is_gone(pid)
+        second = runs[1].close(0.5)
+        wait_for(lambda: is_gone(pid))
+        assert [(one.kept, one.dropped) for one in (first, second)] == [(2, {}), (2, {})]
+
+
+def test_a_process_without_room_for_one_more_run_is_followed_by_another() -> None:
+    """With few files to open each process takes some runs, and every run arrives."""
+    with http_sink() as sink:
+        run_script(f"""
+            import resource, overwatch.sdk
+            resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+            to = {sink.endpoint!r}
+            runs = [overwatch.sdk.start(run_id=str(n), endpoint=to, sample=False) for n in range(6)]
+            for number, run in enumerate(runs):
+                run.log(str(number))
+            assert all(run.flush(30.0) for run in runs)
+            assert 1 < len({{run.exporter_pid for run in runs}}) < len(runs)
+            assert all(run.close(30.0).delivered for run in runs)
+        """)
+        assert markers(sink) == list(range(6))
+
+
+def test_runs_share_in_a_folder_that_was_removed(tmp_path: Path) -> None:
+    """It has no path any more."""
+    with http_sink() as sink:
+        run_script(f"""
+            import os, overwatch.sdk
+            os.mkdir({str(tmp_path / "gone")!r})
+            os.chdir({str(tmp_path / "gone")!r})
+            os.rmdir({str(tmp_path / "gone")!r})
+            runs = [overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False) for _ in range(2)]
+            (pid,) = {{run.exporter_pid for run in runs}}
+            assert pid is not None
+            assert all(run.close(30.0).delivered for run in runs)
+        """)
+
+
+def test_runs_one_after_another_leave_nothing_in_their_exporter() -> None:
+    """Neither a thread nor an open file stays of a run that was closed."""
+    with http_sink() as sink:
+        keeper = begin(sink, 0)
+
+        def left() -> tuple[int, int]:
+            process = Path(f"/proc/{keeper.exporter_pid}")
+            return len(list((process / "task").iterdir())), len(list((process / "fd").iterdir()))
+
+        def one_more() -> None:
+            run = begin(sink, 1)
+            run.update(update=1, kl_divergence=0.01)
+            assert run.close(30.0).delivered
+
+        assert keeper.flush(30.0)
+        one_more()
+        threads, files = left()
+        for _ in range(5):
+            one_more()
+        wait_for(lambda: left()[0] <= threads and left()[1] <= files)
+        assert keeper.close(30.0).delivered

@@ -1,12 +1,12 @@
-"""`python -m overwatch.sdk.exporter RINGS [HANDLE]`: started by the SDK, reads the rings of its trainer.
+"""`python -m overwatch.sdk.exporter`: started by the SDK, reads the rings of its trainer's runs.
 
-HANDLE is the descriptor of a handle on the trainer's process, where the system has such. With `--shared DOOR`
-it reads the rings of every run that comes through a socket: see `hub`.
+Standard input is the socket through which they come: see `hub`.
 
 Rules: Ctrl-C and termination are the trainer's to handle; this process ends when the trainer says so or
 is gone, within the deadline that it gave, even if the collector never answers.
 """
 
+import contextlib
 import logging
 import os
 import select
@@ -19,7 +19,7 @@ from typing import Final
 
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
-from overwatch.sdk.exporter.account import Account, take_output
+from overwatch.sdk.exporter.account import Account
 from overwatch.sdk.exporter.adopt import Adopter, Route
 from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
 from overwatch.sdk.exporter.gone import Parent
@@ -29,7 +29,6 @@ from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
 from overwatch.sdk.rings.file import RingError
 from overwatch.sdk.rings.ringset import remove
 from overwatch.sdk.rings.source import RingSource
-from overwatch.sdk.shared import OPTION
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -38,47 +37,46 @@ ORPHAN_S: Final = 5.0
 _READ: Final = 1 << 16
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Run until the trainer is done; the exit code."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     logging.basicConfig(format="overwatch: %(message)s", stream=sys.stderr, level=logging.WARNING)
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    if len(arguments) == 2 and arguments[0] == OPTION:
-        with socket.socket(fileno=int(arguments[1])) as door:
-            serve_all(door, serve)
-        return 0
-    if len(arguments) not in (1, 2):
-        log.error("this process is started by overwatch.sdk, not by hand")
-        return 2
-    return serve(Path(arguments[0]), 0, take_output(), [int(handle) for handle in arguments[1:]])
-
-
-def serve(rings: Path, line: int, output: int, handles: list[int]) -> int:
-    """Export one run until its trainer is done; the exit code of a process that has no other."""
-    account = Account(output)
     try:
-        hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
-        spool = open_spool(hello, rings)
-    except (OSError, RingError, GreetingError) as error:
-        log.error("telemetry cannot be read: %s", error)  # noqa: TRY400 one line for a person
+        door = socket.socket(fileno=0)
+    except OSError:
+        log.error("this process is started by overwatch.sdk, not by hand")  # noqa: TRY400 one line for a person
         return 2
-    if not spool.accepted:
-        account.go_on()
-    exporter = Exporter(
-        hello, source, spool, account.write, Adopter(Route(endpoint=hello.endpoint, env=hello.otlp_env)).begin
-    )
-    exporter.run(Input(line, Parent(hello.pid, *handles)))
-    if exporter.is_emptied:
-        remove(rings)
-        forget_hello(rings)
-    source.close()
+    serve_all(door, serve)
     return 0
 
 
+def serve(rings: Path, line: int, output: int, handles: list[int]) -> None:
+    """Export one run until its trainer is done."""
+    account = Account(output)
+    with contextlib.ExitStack() as held:  # another exporter can follow this one in the same process
+        try:
+            hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
+            held.callback(source.close)
+            spool = open_spool(hello, rings)
+            held.callback(spool.close)
+        except (OSError, RingError, GreetingError) as error:
+            log.error("telemetry cannot be read: %s", error)  # noqa: TRY400 one line for a person
+            return
+        if not spool.accepted:
+            account.go_on()
+        route = Route(endpoint=hello.endpoint, env=hello.otlp_env)
+        exporter = Exporter(hello, source, spool, account.write, Adopter(route).begin)
+        exporter.run(Input(line, Parent(hello.pid, *handles)))
+        if exporter.is_emptied:
+            remove(rings)
+            forget_hello(rings)
+
+
 class Input(Farewell):
-    """The trainer's end: a farewell on standard input, nothing more there, or a process that is gone."""
+    """The trainer's end: a farewell on its line, nothing more there, or a process that is gone."""
 
     def __init__(self, fd: int, trainer: Parent) -> None:
         self._fd = fd
@@ -122,6 +120,6 @@ class Input(Farewell):
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
+    code = main()
     sys.stderr.flush()
     os._exit(code)

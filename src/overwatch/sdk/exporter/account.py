@@ -1,7 +1,6 @@
 """What became of the trainer's records, where the trainer can read it at any time.
 
-It is a file that the trainer holds; the newest account lies at its beginning. Where it is this process's
-standard output nothing else may print there, so that is moved aside first. Must not know the network.
+It is a file that the trainer holds; the newest account lies at its beginning. Must not know the network.
 """
 
 import contextlib
@@ -11,13 +10,6 @@ import msgspec
 
 from overwatch.sdk.exporter.shelf import LOST
 from overwatch.sdk.frames import Progress, progress_of
-
-
-def take_output() -> int:
-    """The file behind standard output; what is printed from now on goes to standard error."""
-    fd = os.dup(1)
-    os.dup2(2, 1)
-    return fd
 
 
 class Account:

@@ -127,7 +127,16 @@ class Exporter:
         self._sampler = Sampler(hello.join or hello.run_id, self._say, trainer) if hello.sample else None
 
     def run(self, farewell: Farewell) -> None:
-        """Work until the trainer is done."""
+        """Work until the trainer is done; no thread is left to work afterwards, whatever is raised."""
+        try:
+            self._run(farewell)
+        finally:
+            if self._sampler is not None:
+                self._sampler.stop()
+            self._sender.stop(_STOP_S)
+            self._instruments.close()
+
+    def _run(self, farewell: Farewell) -> None:
         self._sender.start(self._progressed)
         if self._sampler is not None:
             self._sampler.start()

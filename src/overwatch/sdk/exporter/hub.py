@@ -1,8 +1,9 @@
 """Many runs in one exporter process: each arrives with its rings, its line and its account.
 
 Rules: each run has threads, queue and destination of its own, so that a collector that is slow delays one
-run only; a run that ends, or cannot be read, is forgotten and the others go on; the process ends a while
-after its last run. Must not know what an exporter does.
+run only; a run that ends, or cannot be read, is forgotten and the others go on; the process ends with its
+last run once none can come, and else a while after. With no room for another run no more are taken: the
+trainer starts another process. Must not know what an exporter does.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import os
 import resource
 import select
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,35 +25,43 @@ LINGER_S: Final = 2.0
 _LOOK_S: Final = 0.2
 _LONGEST: Final = 1 << 16
 _MOST: Final = 3
+_FILES: Final = 32
+"""What one run may have open."""
 Serve = Callable[[Path, int, int, list[int]], object]
 """Serves one run until it is over: its rings, its line, its account, perhaps a handle on its trainer."""
 
 
 def serve_all(door: socket.socket, serve: Serve, linger_s: float = LINGER_S) -> None:
-    """Serve every run that comes, until none has come or lived for `linger_s` or nobody can come."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # each run has some twenty open files
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    poll = select.poll()
-    poll.register(door, select.POLLIN)
+    """Serve every run that comes, until none has come or lived for `linger_s` or none can come."""
     living: list[threading.Thread] = []
-    is_open = True
-    while is_open or living:
-        wait_s = _LOOK_S if living else linger_s
-        if not is_open:
-            living[0].join(_LOOK_S)
-        elif poll.poll(wait_s * 1000):
-            data, handles, *_ = socket.recv_fds(door, _LONGEST, _MOST)
-            is_open = bool(data)
-            if (one := _begin(serve, Path(os.fsdecode(data)), handles)) is not None:
+    with door:
+        room, poll = _room(), select.poll()
+        poll.register(door, select.POLLIN)
+        while len(living) < room:
+            if poll.poll((_LOOK_S if living else linger_s) * 1000):
+                data, handles, *_ = socket.recv_fds(door, _LONGEST, _MOST)
+                one = _begin(serve, Path(os.fsdecode(data)), handles)
+                if one is None:
+                    break
                 living.append(one)
-        elif not living:
-            return
-        living = [one for one in living if one.is_alive()]
+            elif not living:
+                break
+            living = [one for one in living if one.is_alive()]
+    for one in living:
+        one.join()
+
+
+def _room() -> int:
+    """How many runs this process can serve at once, by the files that it may open."""
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        soft = most
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft // _FILES, 1)
 
 
 def _begin(serve: Serve, rings: Path, handles: list[int]) -> threading.Thread | None:
-    """The thread of one run; `None` where there is no room for it, which its trainer sees."""
+    """The thread of one run; `None` where none came, or there is no room for it, which its trainer sees."""
     one = threading.Thread(target=_serve, args=(serve, rings, handles), name="overwatch-run")
     try:
         if len(handles) > 1:

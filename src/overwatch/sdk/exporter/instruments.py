@@ -33,7 +33,8 @@ class Instruments:
     """The newest values of a run as instruments, its phases as spans."""
 
     def __init__(self, resource: Resource, store: Store, wanted: Collection[Signal]) -> None:
-        readers = [_reader(store)] if Signal.METRICS in wanted else []
+        self._spooler = MetricSpooler(store)
+        readers = [_reader(self._spooler)] if Signal.METRICS in wanted else []
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         self._meter = self._meters.get_meter(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
         processor = BatchSpanProcessor(SpanSpooler(store)) if Signal.TRACES in wanted else None
@@ -70,6 +71,15 @@ class Instruments:
         worker = threading.Thread(target=self._flush, args=(int(timeout_s * 1000),), daemon=True)
         worker.start()
         worker.join(timeout_s)
+
+    def close(self) -> None:
+        """End the threads of OpenTelemetry, which nothing waits for; no more is put into the store."""
+        self._spooler.shutdown()
+        threading.Thread(target=self._close, daemon=True).start()
+
+    def _close(self) -> None:
+        self._meters.shutdown()
+        self.loops.close()
 
     def _flush(self, timeout_ms: int) -> None:
         for flush in (self._meters.force_flush, self.loops.flush):
@@ -130,7 +140,7 @@ class Instruments:
             self._meter.create_observable_gauge(row.name, [observe], **said)
 
 
-def _reader(store: Store) -> PeriodicExportingMetricReader:
+def _reader(spooler: MetricSpooler) -> PeriodicExportingMetricReader:
     asked = os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", "")
     interval = float(asked) if asked.isdecimal() and int(asked) else INTERVAL_MS
-    return PeriodicExportingMetricReader(MetricSpooler(store), export_interval_millis=interval)
+    return PeriodicExportingMetricReader(spooler, export_interval_millis=interval)

@@ -160,3 +160,7 @@ class Loops:
     def flush(self, timeout_ms: int) -> bool:
         """Hand on what was told."""
         return self._provider.force_flush(timeout_ms)
+
+    def close(self) -> None:
+        """End the threads of OpenTelemetry."""
+        self._provider.shutdown()

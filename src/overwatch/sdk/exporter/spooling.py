@@ -92,6 +92,7 @@ class MetricSpooler(MetricExporter):
     def __init__(self, store: Store) -> None:
         super().__init__()
         self._put = _Put(store, Signal.METRICS)
+        self._is_shut = False
 
     def export(
         self,
@@ -100,15 +101,16 @@ class MetricSpooler(MetricExporter):
         **_: object,
     ) -> MetricExportResult:
         """Keep one collection."""
-        is_kept = self._put(lambda: encode_metrics(metrics_data).SerializeToString())
+        is_kept = not self._is_shut and self._put(lambda: encode_metrics(metrics_data).SerializeToString())
         return MetricExportResult.SUCCESS if is_kept else MetricExportResult.FAILURE
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:  # noqa: ARG002 its interface
         """Nothing is held here."""
         return True
 
-    def shutdown(self, timeout_millis: float = 30_000, **_: object) -> None:
-        """Nothing is held here."""
+    def shutdown(self, timeout_millis: float = 30_000, **_: object) -> None:  # noqa: ARG002 its interface
+        """Keep nothing from now on: a reader that ends collects once more."""
+        self._is_shut = True
 
 
 class SpanSpooler(SpanExporter):
