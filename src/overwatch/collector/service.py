@@ -224,7 +224,9 @@ class Service:
         sinks += [self._make_exporter(name, SNAPSHOT_EXPORTERS) for name in self._config.snapshot_exporters]
         if self._config.exporting("aggregator"):
             if self._storage is not None:
-                self._begin(self._make_archive())
+                archive = self._make_archive()
+                self._begin(archive)
+                self._context.health.watch(ARCHIVE, lambda: archive.is_running)
             refusals = Refusals(self._context.health, self._config.exporters.aggregator.max_runs)
             self._aggregator = self._make_aggregator([*sinks, refusals, self._context.bell])
             self._context = replace(self._context, aggregator=self._aggregator)

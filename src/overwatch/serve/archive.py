@@ -170,7 +170,7 @@ class Archive:
             try:
                 run = self._waiting.get(timeout=_CLEAN_S)
             except queue.Empty:
-                self._clean()
+                self._shrink()
                 continue
             if run is None:
                 return
@@ -182,7 +182,16 @@ class Archive:
                 _log.error("a run cannot be archived", exc_info=error)
                 self._lose(run, f"an error of ours: {type(error).__name__}: {error}")
             else:
-                self._report(None)
+                self._shrink()
+
+    def _shrink(self) -> None:
+        """Keep within the budget; a border to the disk."""
+        try:
+            self._clean()
+        except OSError as error:
+            self._report(f"{error.filename or self._folder}: {error.strerror or error}")
+        else:
+            self._report(None)
 
     def _lose(self, run: Tracked, why: str) -> None:
         self.lost += 1
@@ -209,10 +218,9 @@ class Archive:
             self._lines.pop(run_id, None)
             self._lines[run_id] = head, len(data)
             self._opened.pop(run_id, None)
-        self._clean()
 
     def _clean(self) -> None:
-        """Remove the oldest beyond the budget, which others may have made smaller."""
+        """Remove the oldest beyond the budget, which others may have made smaller. Raises `OSError`."""
         while self.bytes > self._most_bytes():
             with self._lock:
                 oldest = next(iter(self._lines))

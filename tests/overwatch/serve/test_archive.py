@@ -119,3 +119,23 @@ def test_a_disk_that_refuses_loses_a_picture_and_says_why(tmp_path: Path) -> Non
     archive.stop()
     assert archive.lost == len(RUNS) == len(reports)
     assert all("ended" in str(report) for report in reports)
+
+
+def test_a_file_that_cannot_be_removed_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is reported, and runs are archived on."""
+    monkeypatch.setattr("overwatch.serve.archive._CLEAN_S", 0.01)
+    budget, reports = [1 << 20], list[str | None]()
+    archive = Archive(tmp_path, lambda: budget[0], how, reports.append)
+    archive.start()
+    passed_by(archive)
+    eventually(lambda: len(archive.lines()) == len(RUNS))
+    stuck = next(path for path in tmp_path.iterdir() if b'"run_id":"a"' in path.read_bytes())
+    stuck.unlink()
+    (stuck / "mine").mkdir(parents=True)
+    budget[0] = 0
+    eventually(lambda: any(report and stuck.name in report for report in reports))
+    budget[0] = 1 << 20
+    passed_by(archive)
+    eventually(lambda: {line.run_id for line in archive.lines()} >= set(RUNS[1:]))
+    assert archive.is_running
+    archive.stop()
