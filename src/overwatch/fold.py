@@ -56,12 +56,16 @@ Reading: TypeAlias = Callable[[Batch], Decoded]
 
 _LEVEL: Final = 1
 _LENGTH: Final = struct.Struct("<I")
+_LONGEST: Final = 1 << 30
+"""Bytes of a part of a dump."""
 
 
 def _part(reader: zstandard.ZstdDecompressionReader) -> bytes:
     """The next part of a dump. Raises `ValueError` where it ends before."""
     head = reader.read(_LENGTH.size)
     length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else -1
+    if length > _LONGEST:
+        raise ValueError(f"a part of {length} bytes in the dump of a fold; at most {_LONGEST} are read")
     part = reader.read(length) if length > 0 else b""
     if len(part) != length:
         raise ValueError("the dump of a fold is cut off")
@@ -171,7 +175,7 @@ class Fold:
         self._how: Judging | None = None
         """The same, ready to judge with; `None` until it is needed."""
         self._room = room or Room()
-        """How much this may hold, as the newest start record says where it does."""
+        """How much this may hold, by the newest start record that has a room."""
         self._runs: dict[str, Tracked] = {}
         self._ended: dict[str, list[str]] = {}
         """By id the lives of producers of runs that had ended when they were evicted, the newest run last."""
@@ -456,7 +460,9 @@ class Fold:
         """Evict what has to go, and share what is free among those that stay."""
         for run_id in leaving(self._runs, self._room, now):
             self._evict(run_id)
-        for run, rows in cut_down(self._runs, self._room):
+        too_large = cut_down(self._runs, self._room)
+        if too_large is not None:
+            run, rows = too_large
             self.tower.evicted_envs += evict(run.state, rows)
         costs = {run_id: cost(run) for run_id, run in self._runs.items()}
         over = sum(costs[run_id] for run_id, run in self._runs.items() if run.is_over)

@@ -5,7 +5,7 @@ of the same runs at the same ticks. Runs that are over go first, then envs that 
 the runs that grow get no more envs. Pure. Must not know how much memory the process really has.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -73,14 +73,15 @@ def leaving(runs: Mapping[str, Tracked], room: Room, tick: int) -> list[str]:
     return gone
 
 
-def cut_down(runs: Mapping[str, Tracked], room: Room) -> Iterator[tuple[Tracked, Ints]]:
-    """The run that takes most, with the rows of envs to evict, where the room is less than it was before."""
+def cut_down(runs: Mapping[str, Tracked], room: Room) -> tuple[Tracked, Ints] | None:
+    """The run that takes most, with the rows of envs to evict; `None` where all runs fit."""
     used = sum(cost(run) for run in runs.values())
-    if used > room.bytes:
-        run = max(runs.values(), key=cost)
-        half = (room.bytes - used + cost(run)) // 2
-        keeps = max(0, (half - _beside(run)) // _row(run))
-        yield run, run.state.envs.quietest(run.state.envs.n - keeps)
+    if used <= room.bytes:
+        return None
+    run = max(runs.values(), key=cost)
+    half = (room.bytes - used + cost(run)) // 2
+    keeps = max(0, (half - _beside(run)) // _row(run))
+    return run, run.state.envs.quietest(run.state.envs.n - keeps)
 
 
 def _beside(run: Tracked) -> int:

@@ -237,7 +237,7 @@ def test_writing_and_reading_a_checkpoint_takes_no_second_copy_of_all_runs() -> 
     assert again.dump() == data
 
 
-@pytest.mark.parametrize("harm", ["empty", "cut", "flipped", "other"])
+@pytest.mark.parametrize("harm", ["empty", "cut", "flipped", "other", "long"])
 def test_what_is_no_dump_is_an_error(harm: str) -> None:
     """Never a fold of something else."""
     fold = Fold()
@@ -247,6 +247,7 @@ def test_what_is_no_dump_is_an_error(harm: str) -> None:
     middle = len(data) // 2
     flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
     harmed = {"empty": b"", "cut": data[:middle], "flipped": flipped, "other": b"\x93\x01"}
+    harmed["long"] = zstandard.compress(b"\xff\xff\xff\xff" + bytes(64))
     with pytest.raises((ValueError, zstandard.ZstdError)):
         Fold.load(harmed[harm])
 
