@@ -173,6 +173,11 @@ class Quarter:
         assert endpoints is not None
         return snapshot_of(endpoints, run.run_id)
 
+    def shown_ended(self, run: Flown) -> Snapshot | None:
+        """The same once its end is shown."""
+        shown = self.shown(run)
+        return None if shown is None or shown.run.outcome is None else shown
+
     def recorded_lines(self) -> Counter[str]:
         """Log lines by run in the recording."""
         found = Counter[str]()
