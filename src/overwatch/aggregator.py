@@ -188,7 +188,7 @@ class Aggregator:
     def _catch_up(self) -> None:
         """Fold what earlier lives journalled after the checkpoint, at the ticks that a replay takes.
 
-        Where there is no more room for it, the rest is passed over: a start that is killed helps nobody.
+        Where there is no more room for it, the rest is passed over, so that the start is not killed for it.
         """
         due: list[Batch] = []
         tick = left_out = 0

@@ -1,8 +1,7 @@
 """The disk as the collector's budget sees it: what each part has, how much it may have, what is shown of it.
 
-Rules: looks at the disk in a thread of its own;
-what cannot be looked at keeps what it was granted. Must not know which parts there are, how they free their
-bytes, nor how a budget is divided.
+Rules: looks at the disk in a thread of its own; what cannot be looked at keeps what it was granted. Must not
+know which parts there are, how they free their bytes, nor how a budget is divided.
 """
 
 import os
@@ -62,7 +61,7 @@ class Usage:
     shares: dict[str, int]
     """Bytes that each part may have now, by name."""
     planned: dict[str, int]
-    """The same, if nobody else wrote to the volume: this does not change."""
+    """The same, if no other program wrote to the volume: this does not change."""
 
     @property
     def bytes(self) -> int:

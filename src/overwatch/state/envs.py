@@ -334,7 +334,7 @@ class Envs(msgspec.Struct, kw_only=True):
         return np.argsort(self.seen_at[: self.n], kind="stable")[: max(0, count)]
 
     def evict(self, rows: Ints) -> Ints:
-        """Forget envs that nobody removed, and give their room back; their ids."""
+        """Forget envs without a removal of theirs, and give their room back; their ids."""
         evicted = self.ids[rows]
         self._drop(rows)
         if self.n <= self.ids.size * 7 // 8:

@@ -32,7 +32,7 @@ def remove(state: RunState, event: EnvsRemoved) -> None:
 
 
 def evict(state: RunState, rows: Ints) -> int:
-    """Forget envs that nobody removed; how many."""
+    """Forget envs without a removal of theirs; how many."""
     evicted = state.envs.evict(rows)
     if evicted.size:
         state.overflow.note(EVICTED, str(evicted[0]), int(evicted.size))
