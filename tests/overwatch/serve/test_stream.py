@@ -325,12 +325,18 @@ def test_stopping_hangs_up_on_readers() -> None:
     asyncio.run(work())
 
 
-def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> None:
-    """By one answer and by a stream, beside the runs that live; one that nobody kept is not there."""
-    archive = Archive(tmp_path, lambda: 1 << 20, how)
+def archived(folder: Path) -> Archive:
+    """An archive of some runs that made room."""
+    archive = Archive(folder, lambda: 1 << 20, how)
     archive.start()
     passed_by(archive)
     archive.stop()
+    return archive
+
+
+def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> None:
+    """By one answer and by a stream, beside the runs that live; one that nobody kept is not there."""
+    archive = archived(tmp_path)
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.update("run-1", 1)
@@ -351,10 +357,7 @@ def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> N
 
 def test_an_archived_run_can_only_be_read(tmp_path: Path) -> None:
     """Acknowledging one of its findings is refused with the reason, and not as an unknown run."""
-    archive = Archive(tmp_path, lambda: 1 << 20, how)
-    archive.start()
-    passed_by(archive)
-    archive.stop()
+    archive = archived(tmp_path)
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.update("run-1", 1)
@@ -375,10 +378,7 @@ def test_an_archived_run_can_only_be_read(tmp_path: Path) -> None:
 
 def test_the_data_of_an_archived_run_grows_old(tmp_path: Path) -> None:
     """In the list its age is of now, not of when it made room; the rest stays as it was."""
-    archive = Archive(tmp_path, lambda: 1 << 20, how)
-    archive.start()
-    passed_by(archive)
-    archive.stop()
+    archive = archived(tmp_path)
     (was,) = (line for line in archive.lines() if line.run_id == "a")
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
