@@ -1,6 +1,8 @@
 """The recording: what lies on disk, that it replays to what was live, and what a failing disk does."""
 
+import errno
 import json
+import os
 import shutil
 import threading
 import time
@@ -14,6 +16,7 @@ from overwatch.analyse.audit import AuditConfig, audit
 from overwatch.analyse.source import open_source
 from overwatch.analyse.story import stories
 from overwatch.collector import Service
+from overwatch.collector.exporters.otlp_file import exporter
 from overwatch.collector.exporters.otlp_file.lines import Lines
 from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
@@ -195,6 +198,54 @@ def test_what_a_failing_disk_kept_out_is_written_by_the_next_life(tmp_path: Path
 
     signals = [entry.get("signal") for entry in index(tmp_path)]
     assert signals == [None, "start", "logs", "start", None]
+
+
+def test_what_came_after_a_batch_that_is_left_is_left_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collector that stops while the disk refuses one batch loses neither it nor what it takes after it."""
+    write, poison = RecordingWriter.write, told("run-a", [run_started()])
+
+    def refused(writer: RecordingWriter, batch: Batch) -> None:
+        if batch.body == poison:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(writer, batch)
+
+    with monkeypatch.context() as patching:
+        patching.setattr(RecordingWriter, "write", refused)
+        with running(tmp_path) as service:
+            send(service, poison)
+            eventually(lambda: exporter_state(service) == "StatusRecoverableError")
+            for seq in (2, 3):
+                send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+    with running(tmp_path):
+        pass
+
+    assert [entry["sequence"] for entry in index(tmp_path) if entry.get("signal") == "logs"] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("extensions", ["[file_storage, health_check, view]", "[health_check, view]"])
+def test_a_disk_that_works_again_at_the_stop_gets_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extensions: str
+) -> None:
+    """A stop between two attempts is no reason to leave a batch: it is tried once more."""
+    write, tried, going = RecordingWriter.write, list[int](), threading.Event()
+
+    def refused_at_first(writer: RecordingWriter, batch: Batch) -> None:
+        tried.append(batch.sequence)
+        if not going.is_set():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(writer, batch)
+
+    monkeypatch.setattr(RecordingWriter, "write", refused_at_first)
+    monkeypatch.setattr(exporter, "_WAIT_S", 60.0)
+    with running(tmp_path, f"service.extensions={extensions}") as service:
+        send(service, told("run-a", [run_started()]))
+        eventually(lambda: tried)
+        going.set()
+        send(service, told("run-a", [update(0.01)], first_seq=2))
+
+    assert [entry["sequence"] for entry in index(tmp_path) if entry.get("signal") == "logs"] == [2, 3]
 
 
 def test_a_life_that_was_killed_is_gone_over_without_a_line_doubled(tmp_path: Path) -> None:

@@ -135,15 +135,17 @@ class OtlpFileExporter:
 
     def _run(self) -> None:
         self._context.settle()
+        goes_on = True
         while not self._stopping.is_set():
-            self._export_all(self._cursor.wait(_WAIT_S))
+            goes_on = self._export_all(self._cursor.wait(_WAIT_S))
             if self._is_ready:
                 self._guarded(self._note_findings)
             if self._is_dirty and time.monotonic() >= self._keep_at:
                 self._guarded(self._keep)
             self._tidy()
-        while (batches := self._cursor.wait(0)) and self._export_all(batches):
-            pass
+        # What comes after a batch that is left is left too: the next life goes on at one place.
+        while goes_on and (batches := self._cursor.wait(0)):
+            goes_on = self._export_all(batches)
         if self._written >= self._cursor.position:
             self._finish()
         if self._is_dirty:
@@ -259,10 +261,12 @@ class OtlpFileExporter:
         self._context.tally.add(name, items_of(batch), exporter=self._name)
 
     def _patiently(self, batch: Batch) -> bool:
-        """Try until it is written, the collector stops, or the journal needs the room."""
+        """Try until it is written or the journal needs the room, and once more when the collector stops."""
         while not self._guarded(lambda: self._export(batch)):
-            if self._context.journal.is_pressed or self._stopping.wait(_WAIT_S):
+            if self._context.journal.is_pressed:
                 return False
+            if self._stopping.wait(_WAIT_S):
+                return self._guarded(lambda: self._export(batch))
         return True
 
     def _keep(self) -> None:
