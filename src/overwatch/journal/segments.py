@@ -9,6 +9,7 @@ never repeated: what it was to keep stays in doubt, and a new file is begun. Mus
 import contextlib
 import errno
 import os
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -256,11 +257,18 @@ class Log:
 
     def _set_aside(self, part: Part) -> str:
         """Pass over a file that cannot be read; the numbers that it may hold are not used again."""
-        self.next_sequence = max(self.next_sequence, part.first + part.end // HEADER_BYTES + 1)
+        self.next_sequence = max(self.next_sequence, part.first + self._most_bytes(part) // HEADER_BYTES + 1)
         self._parts.all.remove(part)
         with contextlib.suppress(OSError):
             self._folder.files.rename(part.name, f"{part.name}.bad")
         return part.name
+
+    def _most_bytes(self, part: Part) -> int:
+        """What a file may hold; the size of a link or a folder in its place is that of something else."""
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(self._folder.stat(part.name).st_mode):
+                return part.end
+        return max(part.end, self._limits.segment_bytes)
 
 
 def _write_whole(file: File, parts: Sequence[bytes], offset: int) -> None:
