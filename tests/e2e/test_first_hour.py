@@ -96,6 +96,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(folder / "home", python.parent)
 
 
+@pytest.mark.timeout(600)
 def test_the_readme_runs_from_the_wheel_as_it_is_written(place: Place) -> None:
     """Each block runs; the first screen has the run, its policy and a row for each environment."""
     where = place.call("python -c 'import overwatch; print(overwatch.__file__)'")
