@@ -8,12 +8,13 @@ packages are lent, so the editable install of the tests' environment is not foun
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import venv
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def test_the_readme_runs_from_the_wheel_as_it_is_written(place: Place) -> None:
     where = place.call("python -c 'import overwatch; print(overwatch.__file__)'")
     assert where.startswith(str(place.bin.parent))
     with ExitStack() as open_terminals:
+        _hold_the_usual_ports(open_terminals)
         trainer = collector = None
         for language, block in BLOCKS:
             if language == "python":
@@ -130,6 +132,14 @@ def test_the_readme_runs_from_the_wheel_as_it_is_written(place: Place) -> None:
     assert collector.returncode == 0, place.log("overwatch").read_text()
     assert "Traceback" not in place.log("overwatch").read_text()
     assert place.log("python").read_text().count("Traceback") <= 1, "its own, where it was interrupted"
+
+
+def _hold_the_usual_ports(held: ExitStack) -> None:
+    """No other test reaches this collector by its default address; it takes the next free one."""
+    for port in (4317, 4318):
+        holder = held.enter_context(socket.socket())
+        with suppress(OSError):
+            holder.bind(("127.0.0.1", port))
 
 
 def _typed(place: Place, block: str) -> None:
