@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test check lint types imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints clean
+.PHONY: demo quick test check lint types imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints docs release clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -34,7 +34,7 @@ quick: lint types imports  ## the inner loop, a minute: what starts no process a
 test: $(VENV)/.installed  ## every test but the long ones
 	$(BIN)/pytest -m "not long" -n $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
-check: lint types imports test  ## what CI runs
+check: lint types imports docs test  ## what CI runs
 
 slow: $(VENV)/.installed  ## measure which tests `make quick` leaves out; PYTEST_FLAGS may name some modules
 	OVERWATCH_RECORD_SLOW=1 $(BIN)/pytest -m "not long" -n $(WORKERS) --ignore=tests/e2e --ignore=tests/real $(PYTEST_FLAGS)
@@ -49,6 +49,22 @@ types: $(VENV)/.installed
 
 imports: $(VENV)/.installed
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed  ## the site of `docs/` in build/site; a broken link or anchor is an error
+	$(BIN)/python -m mkdocs build --strict
+
+DIST := dist
+release: $(VENV)/.installed  ## sdist and wheel in dist/, checked, installed into an empty environment and run
+	$(BIN)/pip install --quiet --disable-pip-version-check "build>=1.2" "twine>=6"
+	rm -rf $(DIST) build/release
+	$(BIN)/python -m build --outdir $(DIST)
+	$(BIN)/python -m twine check --strict $(DIST)/*
+	$(PYTHON) -m venv build/release
+	build/release/bin/pip install --quiet --disable-pip-version-check "$$(echo $(DIST)/*.whl)[tui,gpu]"
+	build/release/bin/overwatch --version
+	build/release/bin/overwatch simulate --gpus 1 --envs 8 --seconds 20 --out build/release/run
+	cd build/release && bin/overwatch tui --replay run --at 10 --once > /dev/null
+	rm -rf build/release
 
 long: $(VENV)/.installed  ## what takes minutes: learning over five seeds and the like
 	$(BIN)/pytest -m long -s $(PYTEST_FLAGS)

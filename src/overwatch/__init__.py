@@ -1,3 +1,3 @@
 """Overwatch, the tower: from an event to a pixel, a scrape or a file. Never imports torch."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,15 +1,24 @@
-"""The README's tree is the tree, and its two commands exist."""
+"""The README fits a screen or two, its commands exist; the tree of CONTRIBUTING.md is the tree."""
 
 import re
+import tomllib
 from pathlib import Path
+
+import click
+import yaml
+
+from overwatch import __version__
+from overwatch.cli import main
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+MOST_LINES = 120
 
 
 def test_the_tree_names_every_part_of_the_tower() -> None:
     """Every module and folder of the tower has its line, and no line names one that is gone."""
-    block = README.split("src/overwatch/            the tower", 1)[1].split("src/overwatch_rl/", 1)[0]
+    block = CONTRIBUTING.split("src/overwatch/  ", 1)[1].split("src/overwatch_rl/", 1)[0]
     named = set(re.findall(r"^ {2}([a-z_]+(?:/|\.py))", block, re.MULTILINE))
     named |= set(re.findall(r"^ {2}config\.py {2}(cli/)", block, re.MULTILINE))
     there = {
@@ -31,6 +40,67 @@ def test_the_two_commands_are_targets() -> None:
 
 def test_every_linked_file_is_there() -> None:
     """No picture and no page is missing."""
-    linked = re.findall(r"\]\(((?!https?:)[^)#]+)\)", README)
+    linked = re.findall(r"\]\(((?!https?:)[^)#]+)(?:#[^)]*)?\)", README + CONTRIBUTING)
 
     assert [name for name in linked if not (ROOT / name).is_file()] == []
+
+
+def test_the_readme_stays_short() -> None:
+    """What does not fit belongs to `docs/`."""
+    assert len(README.splitlines()) <= MOST_LINES
+
+
+def test_every_extra_of_the_readme_exists_and_every_one_for_users_is_named() -> None:
+    """The table of extras is that of `pyproject.toml`; developers' own are left out."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = set(re.findall(r"^\| `([a-z]+)` \|", README, re.MULTILINE))
+
+    assert named == set(project["optional-dependencies"]) - {"bench", "dev"}
+    assert f'pip install "{project["name"]}[' in README
+
+
+def test_every_command_that_is_printed_exists() -> None:
+    """No page shows a command or an option that was renamed or removed."""
+    wrong = []
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for line in _commands(page.read_text(encoding="utf-8")):
+            wrong += [f"{page.relative_to(ROOT)}: {line}: {fault}" for fault in _unknown(line)]
+
+    assert wrong == []
+
+
+def _commands(text: str) -> list[str]:
+    """The lines of shell blocks that call `overwatch`, joined where they are continued."""
+    blocks = re.findall(r"^```(?:sh|console)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.split("#")[0].strip() for line in lines if line.startswith("overwatch ")]
+
+
+def _unknown(line: str) -> list[str]:
+    """Words of a command line that are no command, and options that its command has not."""
+    words = [word for word in re.split(r"\s+", line) if word]
+    command: click.Command = main
+    faults = []
+    for word in words[1:]:
+        if isinstance(command, click.Group) and not word.startswith("-"):
+            found = command.commands.get(word)
+            if found is None:
+                return [f"no command {word!r}"]
+            command = found
+        elif word.startswith("--"):
+            known = {option for parameter in command.params for option in parameter.opts}
+            if word.split("=")[0] not in known | {"--help", "--version"}:
+                faults.append(f"no option {word!r}")
+        elif word in {"|", "||", "&&", ">", "&"}:
+            break
+    return faults
+
+
+def test_one_version_everywhere() -> None:
+    """Package, chart, images and changelog are of one version."""
+    chart = yaml.safe_load((ROOT / "helm/overwatch/Chart.yaml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.findall(r"^## \[?(\d+\.\d+\.\d+)", changelog, re.MULTILINE)[0]
+
+    assert {project["version"], chart["version"], str(chart["appVersion"]), newest} == {__version__}

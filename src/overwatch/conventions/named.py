@@ -82,7 +82,7 @@ OPENTELEMETRY: Final = (
     _theirs("telemetry.sdk.name", "string", "Name of the SDK.", "opentelemetry", stability="stable"),
     _theirs("telemetry.sdk.version", "string", "Version of the SDK.", "1.45.2", stability="stable"),
     _theirs(wire.DISTRO, "string", "Name of the distribution.", "overwatch"),
-    _theirs("telemetry.distro.version", "string", "Version of the distribution.", "0.1.0"),
+    _theirs("telemetry.distro.version", "string", "Version of the distribution.", "0.2.0"),
     _theirs("deployment.environment.name", "string", "Deployment environment.", "lab", stability="stable"),
     _theirs("vcs.ref.head.revision", "string", "The revision that is trained.", "9d59409a"),
     _theirs("host.name", "string", "Name of the host.", "node-7"),
