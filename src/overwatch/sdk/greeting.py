@@ -16,6 +16,7 @@ from overwatch.sdk.frames import Hello
 
 SUFFIX: Final = ".hello"
 _LONGEST: Final = 16 << 20
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _hello: Final = msgspec.msgpack.Decoder(Hello).decode
 
 
@@ -41,7 +42,7 @@ def write_hello(rings: Path, hello: Hello) -> IO[bytes]:
 def is_meant(rings: Path) -> bool:
     """Whether somebody lives who left a greeting here; where that cannot be told, yes."""
     try:
-        fd = os.open(path_of(rings), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path_of(rings), _READ)
     except FileNotFoundError:
         return False
     except OSError:
@@ -57,7 +58,7 @@ def is_meant(rings: Path) -> bool:
 
 def read_hello(rings: Path) -> Hello:
     """The greeting beside some rings; raises `OSError` or `GreetingError`."""
-    with os.fdopen(os.open(path_of(rings), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with os.fdopen(os.open(path_of(rings), _READ), "rb") as file:
         data = file.read(_LONGEST)
     try:
         return _hello(data)
