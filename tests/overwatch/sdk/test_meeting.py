@@ -183,21 +183,20 @@ def test_users_and_namespaces_do_not_meet() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_a_process_of_another_user_is_not_received(tmp_path: Path) -> None:
+def test_a_process_of_another_user_is_not_received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a folder was opened to all, the socket itself shows who is at its other end."""
-    place = Meeting(tmp_path, "exporter")
-    place_of_all, listener = tmp_path / "socket", socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monkeypatch.chdir(tmp_path)  # a socket's path is short
+    place, listener = Meeting(tmp_path, "exporter"), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with contextlib.closing(place), listener:
-        listener.bind(str(place_of_all))
+        listener.bind("socket")
         listener.listen(1)
         door = SharedDoor(listener, place)
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
-        place_of_all.chmod(0o666)
+        tmp_path.chmod(0o755)
+        Path("socket").chmod(0o666)
         if not (pid := os.fork()):
             with contextlib.suppress(BaseException):
                 os.setresuid(65534, 65534, 65534)
-                socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect(str(place_of_all))
+                socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect("socket")
                 os._exit(0)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -265,7 +264,7 @@ def knock(data: bytes, handles: list[int]) -> None:
         place.join(data, handles, refused)
 
 
-def test_garbage_costs_others_nothing(tmp_path: Path) -> None:
+def test_garbage_costs_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes, files, paths of nothing and silence are refused one by one; runs before and after go on."""
     with http_sink() as sink, Path(os.devnull).open("rb") as file:
         before = begin(sink, 0)
@@ -281,7 +280,8 @@ def test_garbage_costs_others_nothing(tmp_path: Path) -> None:
             knock(data, [file.fileno()] * files)
         (place,) = discovery.path().parent.glob("*.sock")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
-            silent.connect(str(place))
+            monkeypatch.chdir(place.parent)
+            silent.connect(place.name)
             after = begin(sink, 1)
             assert after.exporter_pid == before.exporter_pid
             assert [run.close(30.0).delivered for run in (before, after)] == [True, True]
