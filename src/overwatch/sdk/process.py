@@ -2,10 +2,10 @@
 
 One process serves the runs of all processes that meet: see `meeting`. Where a system cannot show how a
 process ended that is not the exporter's parent, or has no place to meet, it serves those of this process
-alone; with `OVERWATCH_EXPORTER=own` one run. Rules: a shared process is never killed. Each run has a
-socket of its own: it carries the farewell, and its end says that the exporter let go of the run. The account
-is an anonymous file, so it can be read at any time, even after the process died. Nothing here waits longer
-than it is asked to, but `watch`, which has a thread to itself. Must not know rings.
+alone; with `OVERWATCH_EXPORTER=own` one run. Rules: a process that works for others is not killed. Each run
+has a socket of its own: it carries the farewell, and its end says that the exporter let go of the run. The
+account is an anonymous file, so it can be read at any time, even after the process died. Nothing here waits
+longer than it is asked to, but `watch`, which has a thread to itself. Must not know rings.
 """
 
 import atexit
@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -112,10 +113,10 @@ class ExporterProcess:
             self._line.shutdown(socket.SHUT_WR)
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait for its end; whether it came in time. A late process that has no other run is killed."""
+        """Wait for its end; whether it came in time. A late process that no other run needs is killed."""
         if self._await_end(max(timeout_s, 0.0)):
             return True
-        self._process.kill_of_last()
+        self._process.kill_late()
         return False
 
     def release(self) -> None:
@@ -156,8 +157,12 @@ class _Shared:
     def leave(self) -> None:
         """It sees that by itself."""
 
-    def kill_of_last(self) -> None:
-        """Never: it may work for another."""
+    def kill_late(self) -> None:
+        """End it where it is stopped: it works for none of its trainers, and they all start another."""
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            if state == "T":
+                os.kill(self.pid, signal.SIGKILL)
 
 
 class _Private:
@@ -185,7 +190,7 @@ class _Private:
         with _joining:
             self._runs -= 1
 
-    def kill_of_last(self) -> None:
+    def kill_late(self) -> None:
         """End it at once where only one run is left in it."""
         with _joining, contextlib.suppress(OSError):
             if self._runs == 1:

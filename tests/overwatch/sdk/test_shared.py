@@ -318,24 +318,35 @@ def test_a_close_that_its_own_exporter_does_not_answer_ends_it_with_its_last_run
         assert [(one.kept, one.dropped) for one in (first, second)] == [(2, {}), (2, {})]
 
 
-def test_a_shared_exporter_that_stands_still_is_killed_by_no_run() -> None:
-    """It may work for another trainer; it ends once it goes on, and what it had not read is kept."""
+def test_a_shared_exporter_that_stands_still_is_ended_by_the_run_that_it_keeps_waiting() -> None:
+    """What it had not read of that run is kept and can be delivered; the other runs go on with another."""
     with http_sink() as sink:
-        run = begin(sink, 0)
-        assert run.flush(30.0)
-        pid = run.exporter_pid
+        runs = [begin(sink, number) for number in range(2)]
+        assert all(run.flush(30.0) for run in runs)
+        pid = runs[0].exporter_pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        try:
-            run.log("7")
-            report = run.close(0.5)
-            assert (report.kept, report.dropped) == (2, {})
-            assert not is_gone(pid)
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        runs[0].log("7")
+        report = runs[0].close(0.5)
+        assert (report.kept, report.dropped) == (2, {})
+        runs[1].log("8")
+        assert runs[1].close(30.0).delivered
         wait_for(lambda: is_gone(pid))
-        assert [one.is_done for one in deliver_all(None, None, 20.0)] == [True]
-        assert markers(sink) == [7]
+        wait_for(lambda: 7 in markers(sink) or list(deliver_all(None, None, 20.0)))
+        wait_for(lambda: markers(sink) == [7, 8])
+
+
+def test_a_shared_exporter_that_is_slow_is_not_ended() -> None:
+    """A collector that keeps one run waiting is no reason: the process may work for another."""
+    with http_sink() as sink:
+        late, other = begin("http://127.0.0.1:9", 0), begin(sink, 1)
+        pid = other.exporter_pid
+        late.log("1")
+        assert not late.close(0.0).delivered
+        other.log("2")
+        assert other.flush(30.0)
+        assert other.exporter_pid == pid
+        assert other.close(30.0).delivered
 
 
 def test_a_process_without_room_for_one_more_run_is_followed_by_another() -> None:
