@@ -35,6 +35,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """What of the trainer's environment decides the destination, with its secrets: see `sdk.otlp_env`."""
     env: dict[str, str] | None = None
     """What else its exporter reads of it: see `sdk.trainer_env`; `None` of a version that kept none."""
+    is_daemon: bool = False
+    """Whether it is a worker that its parent ends with SIGTERM, as those of a `multiprocessing.Pool`."""
     folder: str | None = None
     """The trainer's working folder; `None` where it has none any more."""
     sample: bool

@@ -17,7 +17,7 @@ from typing import Final
 
 from overwatch.catalog.presets import parse_preset, preset_for
 from overwatch.events import MetricInfo, RunStarted
-from overwatch.sdk import identity
+from overwatch.sdk import exits, identity
 from overwatch.sdk.arguments import (
     accepted,
     codes,
@@ -116,6 +116,7 @@ def _begin(options: Options) -> Run:
         otlp_env=otlp_env(),
         env=run_env(),
         folder=_folder(),
+        is_daemon=exits.is_daemon(),
         sample=sample is not False,
         started=started,
     )

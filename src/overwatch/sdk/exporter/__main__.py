@@ -74,7 +74,7 @@ def serve(visit: Visit) -> None:
         if not spool.accepted:
             account.go_on()
         exporter = Exporter(hello, source, spool, account.write, Adopter(hello).begin)
-        exporter.run(Input(visit.line, Parent(hello.pid, *visit.handles)))
+        exporter.run(Input(visit.line, Parent(hello.pid, *visit.handles), is_daemon=hello.is_daemon))
         if exporter.is_emptied:
             remove(rings)
             forget_hello(rings)
@@ -91,8 +91,9 @@ def _greeting(visit: Visit) -> Hello:
 class Input(Farewell):
     """The trainer's end: a farewell on its line, nothing more there, or a process that is gone."""
 
-    def __init__(self, fd: int, trainer: Parent) -> None:
+    def __init__(self, fd: int, trainer: Parent, *, is_daemon: bool) -> None:
         self._fd = fd
+        self._is_daemon = is_daemon
         self._trainer = trainer
         self._reader = FrameReader()
         self._is_closed = False
@@ -126,7 +127,7 @@ class Input(Farewell):
             return None  # it lives, and has only let go of its exporter
         status = self._trainer.status
         if known is None:
-            found: Ending | None = of_wait(status, self._trainer.out_of_memory)
+            found: Ending | None = of_wait(status, self._trainer.out_of_memory, is_daemon=self._is_daemon)
         else:
             found = corrected(known.outcome, status)
         return found and RunFinished(at=time.time_ns(), outcome=found.outcome, reason=found.reason)
