@@ -16,6 +16,7 @@ import socket
 import stat
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -31,7 +32,7 @@ _LOOK_S: Final = 0.005
 _QUEUE: Final = 1024
 """Runs that may wait for an exporter to take them, as many as the system allows."""
 _SELF: Final = Path("/proc/self")
-_LIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_CPU", "RLIMIT_NOFILE", "RLIMIT_NPROC")
+_LIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_CPU", "RLIMIT_NPROC")
 _PEER: Final = struct.Struct("3i")
 Start = Callable[[int, int, tuple[str, ...], dict[str, str]], int]
 """Starts an exporter with a socket to listen at, a file for its errors, arguments and environment."""
@@ -142,8 +143,18 @@ class Meeting:
 
 
 def here() -> Meeting:
-    """Where the trainers meet that are as this process is; raises `OSError`."""
-    return Meeting(discovery.path().parent, f"exporter-{common_name()}")
+    """Where the trainers meet that are as this process is; raises `OSError`.
+
+    A launcher may hand on a runtime folder that is not on this machine: then in a folder below TMPDIR.
+    """
+    name, folder = f"exporter-{common_name()}", discovery.path().parent
+    try:
+        return Meeting(folder, name)
+    except OSError:
+        below_tmp = discovery.path({"TMPDIR": tempfile.gettempdir()}).parent
+        if folder == below_tmp:
+            raise
+        return Meeting(below_tmp, name)
 
 
 def peer_of(line: socket.socket) -> tuple[int, int]:
@@ -156,8 +167,9 @@ def common_name() -> str:
     """A digest of what trainers must have in common; raises `OSError` where the system does not show it."""
     root = Path("/").stat()
     limits = [resource.getrlimit(getattr(resource, name)) for name in _LIMITS]
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # an exporter takes all that it may
     parts = [
-        os.getresuid(), os.getresgid(), root.st_dev, root.st_ino, limits,
+        os.getresuid(), os.getresgid(), root.st_dev, root.st_ino, limits, files,
         sorted(f"{one.name} {one.readlink()}" for one in (_SELF / "ns").iterdir()),
         (_SELF / "cgroup").read_text(), sys.executable, sys.version, _code(), common_env(),
     ]  # fmt: skip

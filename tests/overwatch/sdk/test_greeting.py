@@ -8,6 +8,8 @@ import pytest
 
 from overwatch.events import RunStarted
 from overwatch.sdk import greeting
+from overwatch.sdk.exporter.__main__ import greeting_of
+from overwatch.sdk.exporter.hub import Visit
 from overwatch.sdk.frames import Hello
 
 HELLO = Hello(
@@ -50,3 +52,13 @@ def test_a_greeting_that_cannot_be_written_leaves_nothing(
     with pytest.raises(OSError, match="No space left"):
         greeting.write_hello(tmp_path / "rings", HELLO)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_taken_of_its_own_process_alone(tmp_path: Path) -> None:
+    """Of a run that another process brings the end could not be seen; through a private door comes none."""
+    rings = tmp_path / "rings"
+    greeting.write_hello(rings, HELLO).close()
+    visit = Visit(rings=rings, line=0, account=0, handles=[], pid=HELLO.pid)
+    assert greeting_of(visit) == greeting_of(visit._replace(pid=None)) == HELLO
+    with pytest.raises(greeting.GreetingError, match="process 2 brought the run of process 1"):
+        greeting_of(visit._replace(pid=2))

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -287,38 +288,22 @@ def test_garbage_costs_others_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
             assert [run.close(30.0).delivered for run in (before, after)] == [True, True]
 
 
-def test_a_run_is_taken_of_its_own_process_alone() -> None:
-    """What another process brings is not served: its trainer's end could not be seen."""
-    with http_sink() as sink:
-        run = begin(sink, 0)
-        assert run.flush(30.0)
-        run_script(f"""
-            import os, msgspec, overwatch.sdk
-            from overwatch.sdk import process
-            process._join_shared = lambda data, files: None
-            run = overwatch.sdk.start(run_id="other", endpoint={sink.endpoint!r}, sample=False)
-            assert run.flush(30.0) and run.exporter_pid != {run.exporter_pid}
-            assert run.close(30.0).delivered
-        """)
-        assert run.close(30.0).delivered
-
-
 def linked(folder: Path) -> None:
     """A folder that is another's, by a link."""
     (folder / "theirs").mkdir()
-    (folder / "run").mkdir()
-    (folder / "run" / "overwatch").symlink_to(folder / "theirs")
+    folder.joinpath(f"overwatch-{os.getuid()}").symlink_to(folder / "theirs")
 
 
 def in_a_file(folder: Path) -> None:
     """No folder can be made."""
-    (folder / "run").touch()
+    folder.joinpath(f"overwatch-{os.getuid()}").touch()
 
 
 def locked(folder: Path) -> None:
-    """The lock is another process's for ever."""
-    (folder / "run" / "overwatch").mkdir(parents=True, mode=0o700)
-    (folder / "run" / "overwatch" / f"exporter-{meeting.common_name()}.lock").mkdir()
+    """The lock cannot be taken."""
+    place = folder / f"overwatch-{os.getuid()}"
+    place.mkdir(mode=0o700)
+    (place / f"exporter-{meeting.common_name()}.lock").mkdir()
 
 
 @pytest.mark.parametrize("make", [linked, in_a_file, locked])
@@ -330,12 +315,31 @@ def test_without_a_place_to_meet_a_process_has_an_exporter_of_its_own(
 ) -> None:
     """Its runs share that one, the reason is logged once, and they arrive."""
     make(tmp_path)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with http_sink() as sink:
         runs = [begin(sink, number) for number in range(2)]
         assert len({run.exporter_pid for run in runs}) == 1
         assert all(run.close(30.0).delivered for run in runs)
     assert caplog.text.count("it can share none") == 1
+    assert not list(tmp_path.glob("*/*.sock"))
+
+
+def test_a_runtime_folder_of_another_machine_is_made_up_for_below_the_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Slurm hands on the login node's; a home that cannot be written changes nothing either."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    monkeypatch.delenv("OVERWATCH_SPOOL_DIR")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    with http_sink() as sink:
+        run = begin(sink, 0)
+        assert len(list(tmp_path.glob("overwatch-*/*.sock"))) == 1
+        assert run.close(30.0).delivered
+    assert caplog.text == ""
 
 
 def test_a_lock_that_is_never_given_back_is_not_waited_for(

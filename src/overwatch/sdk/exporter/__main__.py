@@ -63,7 +63,7 @@ def serve(visit: Visit) -> None:
     account, rings = Account(visit.account), visit.rings
     with contextlib.ExitStack() as held:  # another exporter can follow this one in the same process
         try:
-            hello = _greeting(visit)
+            hello = greeting_of(visit)
             source = RingSource(rings, alone=True, gathers=True)
             held.callback(source.close)
             spool = open_spool(hello, rings)
@@ -80,7 +80,7 @@ def serve(visit: Visit) -> None:
             forget_hello(rings)
 
 
-def _greeting(visit: Visit) -> Hello:
+def greeting_of(visit: Visit) -> Hello:
     """The greeting of the process that brought the run; raises `OSError` or `GreetingError`."""
     hello = read_hello(visit.rings)
     if visit.pid not in (None, hello.pid):
