@@ -7,6 +7,7 @@ may know a new token a moment after us, or revoke the old one a moment before. W
 goes on. Must not know what a request holds.
 """
 
+import contextvars
 import logging
 import math
 import random
@@ -123,7 +124,8 @@ class Sender(Generic[P]):
         self._in_trouble = False
         """The last try came to no end; a refusal is one."""
         self._progress: Callable[[], None] = lambda: None
-        self._thread = threading.Thread(target=self._run, name="overwatch-sender", daemon=True)
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name="overwatch-sender", daemon=True)
         self.faults = 0
         """Errors of our own, met and outlived."""
 

@@ -81,16 +81,19 @@ def of_status(status: int) -> Ending:
     return Ending("failed", f"exit status {status}")
 
 
-def of_wait(status: int | None, memory: str | None = None) -> Ending:
+def of_wait(status: int | None, memory: str | None = None, *, is_daemon: bool = False) -> Ending:
     """How a run ended whose process went without an end record; `status` is what `waitpid` gives.
 
-    `memory` names the control group whose memory was used up.
+    `memory` names the control group whose memory was used up. A worker that `is_daemon` is ended by its
+    parent with SIGTERM; whether its tasks were done by then is known to neither.
     """
     if status is None:
         return Ending("lost", "trainer gone without an end")
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return of_status(code)
+    if is_daemon and -code == signal.SIGTERM:
+        return Ending("interrupted", f"worker ended by {signal_name(-code)}, as a pool ends its workers")
     reason = f"trainer killed by {signal_name(-code)}"
     if memory is not None and -code == signal.SIGKILL:
         reason = f"{reason}: out of memory (control group {memory})"

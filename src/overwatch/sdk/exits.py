@@ -66,6 +66,12 @@ def watch(close: Callable[[], None]) -> None:
     util.Finalize(None, close, exitpriority=_AFTER_CHILDREN)
 
 
+def is_daemon() -> bool:
+    """Whether this process is a daemonic worker of multiprocessing, which its parent ends with SIGTERM."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None and process.current_process().daemon
+
+
 def _watched(leave: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
     """`sys.exit` as it is, but for what it raises in the main thread."""
 

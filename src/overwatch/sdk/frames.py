@@ -33,6 +33,12 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """OTLP endpoint that the trainer asked for."""
     otlp_env: dict[str, str] | None = None
     """What of the trainer's environment decides the destination, with its secrets: see `sdk.otlp_env`."""
+    env: dict[str, str] | None = None
+    """What else its exporter reads of it: see `sdk.trainer_env`; `None` of a version that kept none."""
+    is_daemon: bool = False
+    """Whether it is a worker that its parent ends with SIGTERM, as those of a `multiprocessing.Pool`."""
+    folder: str | None = None
+    """The trainer's working folder; `None` where it has none any more."""
     sample: bool
     """Whether to sample this machine."""
     started: RunStarted
@@ -65,6 +71,17 @@ class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
 Frame: TypeAlias = Hello | Update | Dropped | Close | Event
 
 
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that comes to an exporter process, with open files: its line, its account, and what is here."""
+
+    rings: str
+    """Path of its rings, as the file system has it."""
+    has_handle: bool
+    """A handle on the trainer's process follows."""
+    has_errors: bool
+    """The trainer's error stream follows: what is logged of this run is for it."""
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the records, as the exporter writes it to its standard output."""
 
@@ -82,6 +99,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 progress_of: Final = msgspec.json.Decoder(Progress).decode
 """What an exporter wrote; raises `msgspec.MsgspecError`."""
+
+
+arrival_of: Final = msgspec.msgpack.Decoder(Arrival).decode
+"""Raises `msgspec.MsgspecError`."""
 
 
 class FrameError(ValueError):

@@ -1,7 +1,8 @@
 """What a trainer says of itself, left beside its rings for whoever reads them, also after its death.
 
-Rules: made for this user only and never through a link; whoever left it holds a lock on it for as long as it
-lives, which is seen also from containers that share nothing but the folder. Must not know rings.
+Rules: made for this user only and never through a link; it is whole and locked before it can be found;
+whoever left it holds the lock for as long as it lives, which is seen also from containers that share nothing
+but the folder. Must not know rings.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from overwatch.sdk.frames import Hello
 
 SUFFIX: Final = ".hello"
 _LONGEST: Final = 16 << 20
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _hello: Final = msgspec.msgpack.Decoder(Hello).decode
 
 
@@ -26,14 +28,18 @@ class GreetingError(ValueError):
 def write_hello(rings: Path, hello: Hello) -> IO[bytes]:
     """Leave a greeting, which is meant until the file is closed; raises `OSError`."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.fdopen(os.open(path_of(rings), flags, 0o600), "wb")
+    unread = path_of(rings).with_suffix(f"{SUFFIX}.new")
+    file = os.fdopen(os.open(unread, flags, 0o600), "wb")
     try:
         with contextlib.suppress(OSError):  # a place without locks: see `is_meant`
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.write(msgspec.msgpack.encode(hello))
         file.flush()
+        unread.rename(path_of(rings))
     except BaseException:
         file.close()
+        with contextlib.suppress(OSError):
+            unread.unlink()
         raise
     return file
 
@@ -41,7 +47,7 @@ def write_hello(rings: Path, hello: Hello) -> IO[bytes]:
 def is_meant(rings: Path) -> bool:
     """Whether somebody lives who left a greeting here; where that cannot be told, yes."""
     try:
-        fd = os.open(path_of(rings), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path_of(rings), _READ)
     except FileNotFoundError:
         return False
     except OSError:
@@ -57,7 +63,7 @@ def is_meant(rings: Path) -> bool:
 
 def read_hello(rings: Path) -> Hello:
     """The greeting beside some rings; raises `OSError` or `GreetingError`."""
-    with os.fdopen(os.open(path_of(rings), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with os.fdopen(os.open(path_of(rings), _READ), "rb") as file:
         data = file.read(_LONGEST)
     try:
         return _hello(data)

@@ -12,11 +12,12 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from overwatch.catalog.presets import parse_preset, preset_for
 from overwatch.events import MetricInfo, RunStarted
-from overwatch.sdk import identity
+from overwatch.sdk import exits, identity
 from overwatch.sdk.arguments import (
     accepted,
     codes,
@@ -32,6 +33,7 @@ from overwatch.sdk.link import Link, LinkLimits
 from overwatch.sdk.otlp_env import otlp_env
 from overwatch.sdk.run import Run
 from overwatch.sdk.torchlanes import torch_lanes
+from overwatch.sdk.trainer_env import run_env
 from overwatch.sdk.values import MAX_REASON, text
 
 log: Final = logging.getLogger("overwatch.sdk")
@@ -112,6 +114,9 @@ def _begin(options: Options) -> Run:
         pid=os.getpid(),
         endpoint=endpoint,
         otlp_env=otlp_env(),
+        env=run_env(),
+        folder=_folder(),
+        is_daemon=exits.is_daemon(),
         sample=sample is not False,
         started=started,
     )
@@ -121,6 +126,14 @@ def _begin(options: Options) -> Run:
         log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
         return Run(who.run_id, None, started.n_envs)
     return Run(who.run_id, link, started.n_envs, started.judged_by)
+
+
+def _folder() -> str | None:
+    """The working folder, if it was not removed."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
 
 
 def _started(options: Options, who: identity.Identity) -> RunStarted:

@@ -1,10 +1,11 @@
 """The exporter process as the trainer's runs hold it: its life, one run's line to it, and the run's account.
 
-One process serves all runs of this process, or one each where `OVERWATCH_EXPORTER=own`. Rules: runs share a
-process only where environment and working folder are the same, since the process reads both. Each run has a
-socket of its own: it carries the farewell, and its end says that the exporter let go of the run. The account
-is an anonymous file, so it can be read at any time, even after the process died. Nothing here waits longer
-than it is asked to, but `watch`, which has a thread to itself. Must not know rings.
+One process serves the runs of all processes that meet: see `meeting`. Where a system cannot show how a
+process ended that is not the exporter's parent, or has no place to meet, it serves those of this process
+alone; with `OVERWATCH_EXPORTER=own` one run. Rules: a process that works for others is not killed. Each run
+has a socket of its own: it carries the farewell, and its end says that the exporter let go of the run. The
+account is an anonymous file, so it can be read at any time, even after the process died. Nothing here waits
+longer than it is asked to, but `watch`, which has a thread to itself. Must not know rings.
 """
 
 import atexit
@@ -12,6 +13,7 @@ import contextlib
 import logging
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -20,17 +22,20 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
-from overwatch.sdk.frames import Close, Progress, encode, progress_of
+from overwatch.sdk import meeting
+from overwatch.sdk.frames import Arrival, Close, Progress, encode, progress_of
+from overwatch.sdk.trainer_env import common_env, exporter_env
 
 log: Final = logging.getLogger("overwatch.sdk")
 
 VARIABLE: Final = "OVERWATCH_EXPORTER"
 SHARED: Final = "shared"
 OWN: Final = "own"
+_STDERR: Final = 2
 _COMMAND: Final = ("-P", "-m", "overwatch.sdk.exporter")
 
 
@@ -79,8 +84,8 @@ class ExporterProcess:
     def __init__(self, rings: Path, account: AccountFile, *, alone: bool = False) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with theirs, _own_handle() as handles:
-                self._process = _join(rings, [theirs.fileno(), account.fileno(), *handles], alone=alone)
+            with theirs:
+                self._process = _join(rings, [theirs.fileno(), account.fileno()], alone=alone)
         except BaseException:
             self._line.close()
             raise
@@ -108,10 +113,10 @@ class ExporterProcess:
             self._line.shutdown(socket.SHUT_WR)
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait for its end; whether it came in time. A late process that has no other run is killed."""
+        """Wait for its end; whether it came in time. A late process that no other run needs is killed."""
         if self._await_end(max(timeout_s, 0.0)):
             return True
-        self._process.kill_of_last()
+        self._process.kill_late()
         return False
 
     def release(self) -> None:
@@ -143,27 +148,41 @@ class ExporterProcess:
         return True
 
 
-class _Process:
-    """The process, as all of its runs see it."""
+class _Shared:
+    """A process that serves other trainers too."""
 
-    def __init__(self, command: tuple[str, ...]) -> None:
-        if not command[0]:
-            raise FileNotFoundError("this interpreter does not know where its executable is")
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def leave(self) -> None:
+        """It sees that by itself."""
+
+    def kill_late(self) -> None:
+        """End it where it is stopped: it works for none of its trainers, and they all start another."""
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            if state == "T":
+                os.kill(self.pid, signal.SIGKILL)
+
+
+class _Private:
+    """A process of this process alone, as all of its runs see it."""
+
+    def __init__(self) -> None:
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
-                self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
+                self._process = _started((), stdin=theirs.fileno(), env=exporter_env())
         except BaseException:
             self._door.close()
             raise
         self._door.setblocking(False)
         self._runs = 0
         self.pid = self._process.pid
-        threading.Thread(target=self._process.wait, name="overwatch-reaper", daemon=True).start()
 
-    def join(self, rings: Path, handles: list[int]) -> None:
+    def join(self, data: bytes, handles: list[int]) -> None:
         """Send one run; raises `OSError` where it is not taken."""
-        socket.send_fds(self._door, [os.fsencode(rings)], handles, socket.MSG_NOSIGNAL)
+        socket.send_fds(self._door, [data], handles, socket.MSG_NOSIGNAL)
         self._runs += 1
 
     def leave(self) -> None:
@@ -171,7 +190,7 @@ class _Process:
         with _joining:
             self._runs -= 1
 
-    def kill_of_last(self) -> None:
+    def kill_late(self) -> None:
         """End it at once where only one run is left in it."""
         with _joining, contextlib.suppress(OSError):
             if self._runs == 1:
@@ -182,50 +201,96 @@ class _Process:
         """Send no more runs: it ends with the last that it has."""
         self._door.close()
 
-    def abandon(self) -> None:
-        """Let it live: it is another process's, or outlives this one."""
-        self._process.returncode = self._process.returncode or 0
-        self._door.close()
-
 
 _joining = threading.RLock()
 """Held while runs come and go; a signal handler may start one too."""
-_process: dict[tuple[object, ...], _Process] = {}
-"""The one that takes runs, by what its runs have in common."""
+_private: dict[tuple[object, ...], _Private] = {}
+"""The one that takes runs of this process, by what its runs have in common."""
+_children: list[subprocess.Popen[bytes]] = []
+"""Processes that this one has started, shared or not."""
+_refusals: set[str] = set()
+"""Why no process is shared, as far as that was logged."""
 
 
-def _join(rings: Path, handles: list[int], *, alone: bool) -> _Process:
+def _started(arguments: tuple[str, ...], **options: Any) -> subprocess.Popen[bytes]:
+    """An exporter process; raises `OSError` where there can be none."""
+    if not sys.executable:
+        raise FileNotFoundError("this interpreter does not know where its executable is")
+    process = subprocess.Popen((sys.executable, *_COMMAND, *arguments), stdout=subprocess.DEVNULL, **options)
+    _children[:] = [one for one in _children if one.returncode is None]
+    _children.append(process)
+    threading.Thread(target=process.wait, name="overwatch-reaper", daemon=True).start()
+    return process
+
+
+def _start_shared(stdin: int, stderr: int, arguments: tuple[str, ...], env: dict[str, str]) -> int:
+    """Start the exporter of a meeting, away from this process's terminal and folder; its process id."""
+    return _started(arguments, stdin=stdin, stderr=stderr, env=env, cwd=os.sep, start_new_session=True).pid
+
+
+def _join(rings: Path, handles: list[int], *, alone: bool) -> _Shared | _Private:
     """Send a run to the process that suits it, which is started where there is none."""
-    alone, command = alone or _is_own(), (sys.executable, *_COMMAND)
-    here = Path().stat()  # a folder that was removed has no path
-    key = (command, frozenset(os.environ.items()), here.st_dev, here.st_ino)
-    with _joining:
-        process = None if alone else _process.get(key)
-        if process is not None:
-            with contextlib.suppress(OSError):
-                process.join(rings, handles)
-                return process
-        process = _Process(command)
-        try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended already, which the run's line shows
-                process.join(rings, handles)
-        except BaseException:
-            process.shut()
-            raise
-        if alone:
-            process.shut()
+    alone = alone or _is_own()
+    with _own_handle() as handle, _joining:
+        errors = _error_stream()
+        data = msgspec.msgpack.encode(
+            Arrival(rings=os.fsdecode(rings), has_handle=bool(handle), has_errors=bool(errors))
+        )
+        files = [*handles, *handle, *errors]
+        if handle and not alone and (shared := _join_shared(data, files)) is not None:
+            return shared
+        return _join_private(data, files, alone=alone)
+
+
+def _join_shared(data: bytes, files: list[int]) -> _Shared | None:
+    """The process of this meeting; `None` where there can be none, which is logged once."""
+    try:
+        with contextlib.closing(meeting.here()) as place:
+            return _Shared(place.join(data, files, _start_shared))
+    except OSError as error:
+        if str(error) not in _refusals:
+            _refusals.add(str(error))
+            log.warning("this process has an exporter of its own, since it can share none: %s", error)
+        return None
+
+
+def _join_private(data: bytes, files: list[int], *, alone: bool) -> _Private:
+    key = (sys.executable, frozenset(common_env().items()))
+    process = None if alone else _private.get(key)
+    if process is not None:
+        with contextlib.suppress(OSError):
+            process.join(data, files)
             return process
-        for other in _process.values():
-            other.shut()
-        _process.clear()
-        _process[key] = process
+    process = _Private()
+    try:
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, which the run's line shows
+            process.join(data, files)
+    except BaseException:
+        process.shut()
+        raise
+    if alone:
+        process.shut()
         return process
+    for other in _private.values():
+        other.shut()
+    _private.clear()
+    _private[key] = process
+    return process
+
+
+def _error_stream() -> list[int]:
+    """What is logged of a run belongs there, if it is open."""
+    try:
+        os.fstat(_STDERR)
+    except OSError:
+        return []
+    return [_STDERR]
 
 
 def _is_own() -> bool:
     word = os.environ.get(VARIABLE, "").strip().lower()
     if word not in ("", SHARED, OWN):
-        log.warning("%s=%s is neither %s nor %s: the runs of this process share one exporter",
+        log.warning("%s=%s is neither %s nor %s: its runs share an exporter",
                     VARIABLE, word[:64], SHARED, OWN)  # fmt: skip
     return word == OWN
 
@@ -234,9 +299,12 @@ def _forget() -> None:
     """This process ends, or is a forked child, which starts one of its own."""
     global _joining  # noqa: PLW0603 the lock may have been held by a thread that a child has not
     _joining = threading.RLock()
-    for one in _process.values():
-        one.abandon()
-    _process.clear()
+    for one in _private.values():
+        one.shut()
+    _private.clear()
+    for child in _children:
+        child.returncode = child.returncode or 0
+    _children.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

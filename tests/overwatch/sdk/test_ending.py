@@ -82,6 +82,14 @@ def test_a_killed_trainer_is_lost_with_its_signal() -> None:
     assert of_wait(15, "/pod").reason == "trainer killed by signal 15 (SIGTERM)"
 
 
+def test_a_daemonic_worker_that_its_parent_ends_is_interrupted_and_by_nothing_else() -> None:
+    """A pool ends its workers with SIGTERM; a kill, a crash and an exit stay what they are."""
+    ended = "worker ended by signal 15 (SIGTERM), as a pool ends its workers"
+    assert of_wait(15, is_daemon=True) == Ending("interrupted", ended)
+    for status in (9, 11 | 128, 0, 3 << 8, 143 << 8, None):
+        assert of_wait(status, is_daemon=True) == of_wait(status)
+
+
 @pytest.mark.parametrize(
     ("presumed", "status", "ending"),
     [

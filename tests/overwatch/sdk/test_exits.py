@@ -187,6 +187,35 @@ def test_a_worker_without_close_ends_as_it_ends(
     assert [event.message for event in sink.events(LogLine)] == ["working"]
 
 
+POOL = """
+import multiprocessing as mp, signal, sys
+import overwatch.sdk
+
+def work(ready):
+    run = overwatch.sdk.start(run_id="worker", endpoint=ENDPOINT, sample=False)
+    run.log("working")
+    assert run.flush(30.0)
+    ready.set()
+    signal.pause()
+
+if __name__ == "__main__":
+    context = mp.get_context("fork")
+    with context.Manager() as manager, context.Pool(1) as pool:
+        ready = manager.Event()
+        pool.apply_async(work, [ready])
+        sys.exit(not ready.wait(60.0))
+"""
+
+
+def test_a_worker_that_its_pool_ends_was_asked_to_end(sink: Sink, tmp_path: Path) -> None:
+    """A pool ends its workers with SIGTERM: their runs are not lost, and perhaps were not done."""
+    done = run_program(sink, POOL, tmp_path, head="")
+    assert done.returncode == 0, done.stderr
+    assert endings(sink) == [
+        ("interrupted", "worker ended by signal 15 (SIGTERM), as a pool ends its workers")
+    ]
+
+
 NOTEBOOK = """
 import sys, types
 

@@ -8,11 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 import overwatch.sdk
 from overwatch.events import LogLine, RunFinished
+from overwatch.sdk.exporter.adopt import deliver_all
 from overwatch.sdk.exporter.hub import LINGER_S
 from overwatch.sdk.link import LinkLimits
+from overwatch.sdk.meeting import common_name
 from overwatch.sdk.process import OWN, VARIABLE
 from overwatch.sdk.run import Run
 from tests.overwatch.sdk.sink import Sink, http_sink
@@ -115,21 +118,90 @@ def test_runs_one_after_another_share_and_an_exporter_that_left_is_followed() ->
         assert markers(sink) == [0, 1, 2, 3]
 
 
-def test_runs_of_another_environment_have_another_exporter(
+def resources(sink: Sink) -> list[dict[str, str]]:
+    """The attributes that each logs request bears, as text."""
+    bodies = [body for path, body in sink.bodies if path == "/v1/logs"]
+    found = [one for body in bodies for one in ExportLogsServiceRequest.FromString(body).resource_logs]
+    return [{pair.key: pair.value.string_value for pair in one.resource.attributes} for one in found]
+
+
+def revision_in(folder: Path) -> str:
+    """A new repository's only commit."""
+    who = ("-c", "user.name=n", "-c", "user.email=e")
+    for words in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "one")):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return head.stdout.strip()
+
+
+def test_runs_of_two_environments_share_and_each_has_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An exporter reads its environment and its folder, which are those of its runs."""
-    with http_sink() as sink:
-        runs = [begin(sink, 0)]
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-        runs.append(begin(sink, 1))
-        monkeypatch.chdir(tmp_path)
-        runs.append(begin(sink, 2))
-        assert len({run.exporter_pid for run in runs}) == len(runs)
+    """Endpoint, headers, token, attributes, job, spool, rings and revision are those where the run began."""
+    with http_sink() as first, http_sink() as second:
+        runs, dead, revisions = list[Run](), list[Run](), list[str]()
+        for name, sink in (("a", first), ("b", second)):
+            folder = tmp_path / name
+            folder.mkdir()
+            revisions.append(revision_in(folder))
+            (folder / "token").write_text(f"secret-{name}")
+            own = {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": sink.endpoint,
+                "OTEL_EXPORTER_OTLP_HEADERS": f"x-team={name}",
+                "OVERWATCH_INGEST_TOKEN_FILE": "token",
+                "OTEL_RESOURCE_ATTRIBUTES": f"team={name}%20team,only.{name}=1",
+                "SLURM_JOB_ID": f"job-{name}",
+                "OVERWATCH_SPOOL_DIR": "spool",
+                "OVERWATCH_RING_DIR": "rings",
+            } | ({"OTEL_SERVICE_NAME": "named"} if name == "a" else {})
+            for variable, value in own.items():
+                monkeypatch.setenv(variable, value)
+            monkeypatch.chdir(folder)
+            runs.append(overwatch.sdk.start(run_id=name, sample=False))
+            dead.append(begin("http://127.0.0.1:9", len(dead)))
+            monkeypatch.delenv("OTEL_SERVICE_NAME", raising=False)
+        assert len({run.exporter_pid for run in (*runs, *dead)}) == 1
+        assert all(run.flush(30.0) for run in runs)
+        assert all(list((tmp_path / name / "rings").iterdir()) for name in "ab")
         assert all(run.close(30.0).delivered for run in runs)
+        assert all(run.close(0.5).kept for run in dead)
+        assert all(list((tmp_path / name / "spool").iterdir()) for name in "ab")
+        for name, sink, service, head in zip(
+            "ab", (first, second), ("named", "overwatch-trainer"), revisions, strict=True
+        ):
+            assert {one["x-team"] for one in sink.headers} == {name}
+            assert {one["authorization"] for one in sink.headers} == {f"Bearer secret-{name}"}
+            wanted = {
+                "service.name": service,
+                "team": f"{name} team",
+                "slurm.job.id": f"job-{name}",
+                "vcs.ref.head.revision": head,
+                f"only.{name}": "1",
+            }
+            asked = {*wanted, "only.a", "only.b"}
+            for found in resources(sink):
+                assert {key: value for key, value in found.items() if key in asked} == wanted
 
 
-def test_a_forked_child_has_an_exporter_of_its_own() -> None:
+@pytest.mark.parametrize(
+    "variable", ["SSL_CERT_FILE", "OTEL_TRACES_SAMPLER", "grpc_proxy", "LD_LIBRARY_PATH", "PYTHONPATH"]
+)
+def test_what_libraries_read_by_themselves_is_common_to_all_of_an_exporter(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """With another value a trainer goes to another process; what travels with its run changes nothing."""
+    before = common_name()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1")
+    monkeypatch.setenv("WANDB_RUN_ID", "7")
+    assert common_name() == before
+    monkeypatch.setenv(variable, "/somewhere")
+    assert common_name() != before
+
+
+def test_a_forked_child_shares_the_exporter() -> None:
     """The child's runs and the parent's arrive, and neither ends the other's."""
     with http_sink() as sink:
         run_script(f"""
@@ -139,9 +211,9 @@ def test_a_forked_child_has_an_exporter_of_its_own() -> None:
             pid, child = run.exporter_pid, os.fork()
             if not child:
                 own = start("child")
-                is_other = own.exporter_pid != pid
+                is_same = own.exporter_pid == pid
                 own.log(str(1))
-                os._exit(0 if own.close(30.0).delivered and is_other else 1)
+                os._exit(0 if own.close(30.0).delivered and is_same else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             run.log(str(2))
             assert run.close(30.0).delivered
@@ -178,7 +250,7 @@ def test_an_exporter_that_ended_before_its_run_came_is_an_end_like_any_other(
     """It is followed by others until it is given up; what was emitted is kept."""
 
     class Ended(subprocess.Popen[bytes]):
-        def __init__(self, command: tuple[str, ...], *, stdin: int, stdout: int) -> None:
+        def __init__(self, command: tuple[str, ...], *, stdin: int, stdout: int, **_: object) -> None:
             super().__init__([command[0], "-c", "pass"], stdin=stdin, stdout=stdout)
             self.wait()
             with Path(os.devnull).open("rb") as nothing:
@@ -225,8 +297,11 @@ def test_each_run_has_a_process_of_its_own_where_that_is_asked_for(
         assert all(run.close(30.0).delivered for run in runs)
 
 
-def test_a_close_that_the_exporter_does_not_answer_ends_it_with_its_last_run() -> None:
+def test_a_close_that_its_own_exporter_does_not_answer_ends_it_with_its_last_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A process that stands still is killed by the last run alone; what it had not read is kept."""
+    monkeypatch.delattr(os, "pidfd_open")  # the system shows no end of another's child
     with http_sink() as sink:
         runs = [begin(sink, number) for number in range(2)]
         assert all(run.flush(30.0) for run in runs)
@@ -240,6 +315,37 @@ def test_a_close_that_the_exporter_does_not_answer_ends_it_with_its_last_run() -
         second = runs[1].close(0.5)
         wait_for(lambda: is_gone(pid))
         assert [(one.kept, one.dropped) for one in (first, second)] == [(2, {}), (2, {})]
+
+
+def test_a_shared_exporter_that_stands_still_is_ended_by_the_run_that_it_keeps_waiting() -> None:
+    """What it had not read of that run is kept and can be delivered; the other runs go on with another."""
+    with http_sink() as sink:
+        runs = [begin(sink, number) for number in range(2)]
+        assert all(run.flush(30.0) for run in runs)
+        pid = runs[0].exporter_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        runs[0].log("7")
+        report = runs[0].close(0.5)
+        assert (report.kept, report.dropped) == (2, {})
+        runs[1].log("8")
+        assert runs[1].close(30.0).delivered
+        wait_for(lambda: is_gone(pid))
+        wait_for(lambda: 7 in markers(sink) or list(deliver_all(None, None, 20.0)))
+        wait_for(lambda: markers(sink) == [7, 8])
+
+
+def test_a_shared_exporter_that_is_slow_is_not_ended() -> None:
+    """A collector that keeps one run waiting is no reason: the process may work for another."""
+    with http_sink() as sink:
+        late, other = begin("http://127.0.0.1:9", 0), begin(sink, 1)
+        pid = other.exporter_pid
+        late.log("1")
+        assert not late.close(0.0).delivered
+        other.log("2")
+        assert other.flush(30.0)
+        assert other.exporter_pid == pid
+        assert other.close(30.0).delivered
 
 
 def test_a_process_without_room_for_one_more_run_is_followed_by_another() -> None:

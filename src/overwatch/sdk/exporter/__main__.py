@@ -1,6 +1,7 @@
 """`python -m overwatch.sdk.exporter`: started by the SDK, reads the rings of its trainer's runs.
 
-Standard input is the socket through which they come: see `hub`.
+Standard input is the socket through which they come: of one trainer, or, with the folder and the name of a
+meeting, where all that have it in common come: see `hub`.
 
 Rules: Ctrl-C and termination are the trainer's to handle; this process ends when the trainer says so or
 is gone, within the deadline that it gave, even if the collector never answers.
@@ -14,18 +15,21 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
 from overwatch.sdk.exporter.account import Account
-from overwatch.sdk.exporter.adopt import Adopter, Route
+from overwatch.sdk.exporter.adopt import Adopter
 from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
+from overwatch.sdk.exporter.errors import TrainerHandler
 from overwatch.sdk.exporter.gone import Parent
-from overwatch.sdk.exporter.hub import serve_all
-from overwatch.sdk.frames import Close, FrameError, FrameReader
+from overwatch.sdk.exporter.hub import PrivateDoor, SharedDoor, Visit, serve_all
+from overwatch.sdk.frames import Close, FrameError, FrameReader, Hello
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
+from overwatch.sdk.meeting import Meeting
 from overwatch.sdk.rings.file import RingError
 from overwatch.sdk.rings.ringset import remove
 from overwatch.sdk.rings.source import RingSource
@@ -37,28 +41,30 @@ ORPHAN_S: Final = 5.0
 _READ: Final = 1 << 16
 
 
-def main() -> int:
+def main(where: Sequence[str]) -> int:
     """Run until the trainer is done; the exit code."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    logging.basicConfig(format="overwatch: %(message)s", stream=sys.stderr, level=logging.WARNING)
+    logging.basicConfig(format="overwatch: %(message)s", handlers=[TrainerHandler()], level=logging.WARNING)
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         door = socket.socket(fileno=0)
-    except OSError:
+        at = SharedDoor(door, Meeting(Path(where[0]), where[1])) if where else PrivateDoor(door)
+    except (OSError, IndexError):
         log.error("this process is started by overwatch.sdk, not by hand")  # noqa: TRY400 one line for a person
         return 2
-    serve_all(door, serve)
+    serve_all(at, serve)
     return 0
 
 
-def serve(rings: Path, line: int, output: int, handles: list[int]) -> None:
+def serve(visit: Visit) -> None:
     """Export one run until its trainer is done."""
-    account = Account(output)
+    account, rings = Account(visit.account), visit.rings
     with contextlib.ExitStack() as held:  # another exporter can follow this one in the same process
         try:
-            hello, source = read_hello(rings), RingSource(rings, alone=True, gathers=True)
+            hello = greeting_of(visit)
+            source = RingSource(rings, alone=True, gathers=True)
             held.callback(source.close)
             spool = open_spool(hello, rings)
             held.callback(spool.close)
@@ -67,19 +73,27 @@ def serve(rings: Path, line: int, output: int, handles: list[int]) -> None:
             return
         if not spool.accepted:
             account.go_on()
-        route = Route(endpoint=hello.endpoint, env=hello.otlp_env)
-        exporter = Exporter(hello, source, spool, account.write, Adopter(route).begin)
-        exporter.run(Input(line, Parent(hello.pid, *handles)))
+        exporter = Exporter(hello, source, spool, account.write, Adopter(hello).begin)
+        exporter.run(Input(visit.line, Parent(hello.pid, *visit.handles), is_daemon=hello.is_daemon))
         if exporter.is_emptied:
             remove(rings)
             forget_hello(rings)
 
 
+def greeting_of(visit: Visit) -> Hello:
+    """The greeting of the process that brought the run; raises `OSError` or `GreetingError`."""
+    hello = read_hello(visit.rings)
+    if visit.pid not in (None, hello.pid):
+        raise GreetingError(f"process {visit.pid} brought the run of process {hello.pid}")
+    return hello
+
+
 class Input(Farewell):
     """The trainer's end: a farewell on its line, nothing more there, or a process that is gone."""
 
-    def __init__(self, fd: int, trainer: Parent) -> None:
+    def __init__(self, fd: int, trainer: Parent, *, is_daemon: bool) -> None:
         self._fd = fd
+        self._is_daemon = is_daemon
         self._trainer = trainer
         self._reader = FrameReader()
         self._is_closed = False
@@ -113,13 +127,13 @@ class Input(Farewell):
             return None  # it lives, and has only let go of its exporter
         status = self._trainer.status
         if known is None:
-            found: Ending | None = of_wait(status, self._trainer.out_of_memory)
+            found: Ending | None = of_wait(status, self._trainer.out_of_memory, is_daemon=self._is_daemon)
         else:
             found = corrected(known.outcome, status)
         return found and RunFinished(at=time.time_ns(), outcome=found.outcome, reason=found.reason)
 
 
 if __name__ == "__main__":
-    code = main()
+    code = main(sys.argv[1:])
     sys.stderr.flush()
     os._exit(code)

@@ -4,11 +4,12 @@ Rules: what a living process still has a hand on is left alone; what is delivere
 stays for the next time. Must not know who asks.
 """
 
+import contextvars
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,12 @@ from overwatch.journal import FolderBusyError, Signal
 from overwatch.sdk.exporter.core import Exporter, Farewell, destinations, open_spool
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
-from overwatch.sdk.frames import Progress
+from overwatch.sdk.frames import Hello, Progress
 from overwatch.sdk.greeting import SUFFIX, GreetingError, forget_hello, is_meant, read_hello
 from overwatch.sdk.rings.file import RingError
 from overwatch.sdk.rings.ringset import places, remove
 from overwatch.sdk.rings.source import RingSource
+from overwatch.sdk.trainer_env import env_of
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -63,12 +65,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deliver_all(
-    root: Path | None, endpoint: str | None, timeout_s: float, *, same: Route | None = None
-) -> Iterator[Delivered]:
+    root: Path | None, endpoint: str | None, timeout_s: float, *, same: Route | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Iterator[Delivered]:  # fmt: skip
     """Deliver all that was left on this machine, within `timeout_s` in all.
 
     `endpoint` is where to, by this process's environment; else it goes where the trainer wanted it. `root`
-    holds the spools, or is one. With `same` only what would go the same route is touched.
+    holds the spools, or is one; without it `env` says where spools and rings lie. With `same` only what would
+    go the same route is touched.
     """
     deadline = time.monotonic() + timeout_s
     tried: set[str] = set()
@@ -79,10 +83,10 @@ def deliver_all(
         return left if same is None or (left.env is not None and left.ends() == same.ends()) else None
 
     if root is None:
-        for rings in left_rings():
+        for rings in left_rings(env):
             tried.add(str(rings))
             yield from _spool_rings(rings, chosen, _share(deadline))
-    for orphan in left_spools(spool_root() if root is None else root):
+    for orphan in left_spools(spool_root(env) if root is None else root):
         route = chosen(Route(endpoint=orphan.meta.endpoint, env=orphan.meta.otlp_env))
         if orphan.meta.rings not in tried and route is not None:
             yield from _deliver(orphan, route, _share(deadline))
@@ -93,9 +97,9 @@ def _share(deadline: float) -> float:
     return max((deadline - time.monotonic()) / 2, _LEAST_S)
 
 
-def left_rings() -> list[Path]:
+def left_rings(env: Mapping[str, str] = os.environ) -> list[Path]:
     """The rings of this user on this machine whose trainer is dead."""
-    found = [path for folder in places() for path in sorted(folder.glob(f"*{SUFFIX}")) if _is_own(path)]
+    found = [path for folder in places(env) for path in sorted(folder.glob(f"*{SUFFIX}")) if _is_own(path)]
     return [rings for rings in (path.with_suffix("") for path in found) if not is_meant(rings)]
 
 
@@ -187,20 +191,24 @@ def _delivered(run_id: str, spool: Spool) -> Delivered:
 class Adopter:
     """Delivers what others left and what goes one's own route, once one's own delivery has succeeded."""
 
-    def __init__(self, own: Route, timeout_s: float = 30.0) -> None:
-        self._own = own
+    def __init__(self, hello: Hello, timeout_s: float = 30.0) -> None:
+        self._own = Route(endpoint=hello.endpoint, env=hello.otlp_env)
+        self._env = env_of(hello)
         self._timeout_s = timeout_s
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
         """Once; the thread ends with the process."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="overwatch-adopter", daemon=True)
+            run = contextvars.copy_context().run  # what it logs is for the same trainer
+            self._thread = threading.Thread(
+                target=run, args=(self._run,), name="overwatch-adopter", daemon=True
+            )
             self._thread.start()
 
     def _run(self) -> None:
         try:
-            for found in deliver_all(None, None, self._timeout_s, same=self._own):
+            for found in deliver_all(None, None, self._timeout_s, same=self._own, env=self._env):
                 if found.records:
                     log.warning("delivered %d records that run %s had left", found.records, found.run_id)
         except OSError as error:

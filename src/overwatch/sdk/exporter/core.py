@@ -37,6 +37,7 @@ from overwatch.sdk.frames import Close, Dropped, Hello, Progress, Update
 from overwatch.sdk.rings.gathered import Updates
 from overwatch.sdk.rings.records import Said
 from overwatch.sdk.rings.source import Item, RingSource
+from overwatch.sdk.trainer_env import env_of
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -96,14 +97,15 @@ class Exporter:
         """`tell` gets each account, `delivers` is called when something has reached the collector."""
         self._hello, self._source, self._spool, self._tell = hello, source, spool, tell
         self._delivers = delivers
-        found, node = revision(), host_name()
-        trainer = Trainer(node=node, pid=hello.pid)
+        env, node = env_of(hello), host_name()
+        found = revision(hello.folder, env)
+        trainer = Trainer(node=node, pid=hello.pid, env=env)
         self._lanes = lane_map(trainer, hello.started)
         described = resource(hello, found, node)
         ways = destinations(hello.endpoint, hello.otlp_env)
         self._ledger = Ledger(spool, spool.spooled)
         self._sender = Sender(self._ledger, lambda: outlet(ways), Fortune(ways[Signal.LOGS].shown))
-        self._instruments = Instruments(described, spool, frozenset(ways))
+        self._instruments = Instruments(described, spool, frozenset(ways), env)
         said = max(spool.next_seq - 1, source.said)
         self._station = Station(described, spool, self._instruments, hello.started, said)
         self._station.fit(spool.room)
@@ -310,7 +312,8 @@ def open_spool(hello: Hello, rings: Path) -> Spool:
         otlp_env=hello.otlp_env,
         created=hello.started.at,
     )
-    return Spool(spool_folder(spool_root(), meta), meta=meta)
+    root = Path(hello.folder or "") / spool_root(env_of(hello))
+    return Spool(spool_folder(root, meta), meta=meta)
 
 
 def destinations(endpoint: str | None, otlp_env: Mapping[str, str] | None) -> dict[Signal, Destination]:

@@ -5,9 +5,8 @@ repeating the last one. Overwatch itself never reads these back. Must not know f
 """
 
 import math
-import os
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -32,9 +31,12 @@ _SCOPES: Final = frozenset({Scope.POLICY, Scope.GPU, Scope.HOST, Scope.RUN})
 class Instruments:
     """The newest values of a run as instruments, its phases as spans."""
 
-    def __init__(self, resource: Resource, store: Store, wanted: Collection[Signal]) -> None:
+    def __init__(
+        self, resource: Resource, store: Store, wanted: Collection[Signal], env: Mapping[str, str]
+    ) -> None:
+        """`env` is the trainer's environment."""
         self._spooler = MetricSpooler(store)
-        readers = [_reader(self._spooler)] if Signal.METRICS in wanted else []
+        readers = [_reader(self._spooler, env)] if Signal.METRICS in wanted else []
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         self._meter = self._meters.get_meter(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
         processor = BatchSpanProcessor(SpanSpooler(store)) if Signal.TRACES in wanted else None
@@ -140,7 +142,7 @@ class Instruments:
             self._meter.create_observable_gauge(row.name, [observe], **said)
 
 
-def _reader(spooler: MetricSpooler) -> PeriodicExportingMetricReader:
-    asked = os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+def _reader(spooler: MetricSpooler, env: Mapping[str, str]) -> PeriodicExportingMetricReader:
+    asked = env.get("OTEL_METRIC_EXPORT_INTERVAL", "")
     interval = float(asked) if asked.isdecimal() and int(asked) else INTERVAL_MS
     return PeriodicExportingMetricReader(spooler, export_interval_millis=interval)

@@ -4,6 +4,7 @@ Rules: at most one question is under way; an answer is taken once, and none is l
 until it is taken. Must not know what is asked.
 """
 
+import contextvars
 import logging
 import threading
 import time
@@ -39,7 +40,10 @@ class Probe(Generic[T_co]):
                 return False
             self.busy = True
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"overwatch-{self._name}", daemon=True)
+            run = contextvars.copy_context().run
+            self._thread = threading.Thread(
+                target=run, args=(self._run,), name=f"overwatch-{self._name}", daemon=True
+            )
             self._thread.start()
         self._wanted.release()
         return True

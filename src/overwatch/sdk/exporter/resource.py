@@ -4,11 +4,11 @@ Rules: asking git takes at most a second a question; whatever cannot be found ou
 what is sent.
 """
 
-import os
 import socket
 import subprocess
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 from opentelemetry.sdk.resources import Resource
@@ -16,23 +16,10 @@ from opentelemetry.sdk.resources import Resource
 import overwatch
 from overwatch.otlp import wire
 from overwatch.sdk.frames import Hello
+from overwatch.sdk.trainer_env import SCHEDULER, env_of
 
 GIT_TIMEOUT_S: Final = 1.0
 DEFAULT_SERVICE: Final = "overwatch-trainer"
-_SCHEDULER: Final = {
-    "slurm.job.id": "SLURM_JOB_ID",
-    "slurm.job.name": "SLURM_JOB_NAME",
-    "slurm.step.id": "SLURM_STEP_ID",
-    "slurm.array.task.id": "SLURM_ARRAY_TASK_ID",
-    "slurm.cluster.name": "SLURM_CLUSTER_NAME",
-    "slurm.partition.name": "SLURM_JOB_PARTITION",
-    "k8s.pod.name": "K8S_POD_NAME",
-    "k8s.pod.uid": "K8S_POD_UID",
-    "k8s.namespace.name": "K8S_NAMESPACE_NAME",
-    "k8s.node.name": "K8S_NODE_NAME",
-    "k8s.job.name": "K8S_JOB_NAME",
-    "k8s.container.name": "K8S_CONTAINER_NAME",
-}
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,15 +43,16 @@ class RunResource(Resource):
         return self is other or super().__eq__(other)
 
 
-def revision() -> Revision:
-    """Ask git about the working directory."""
-    sha = _git("rev-parse", "HEAD")
-    changes = None if sha is None else _git("status", "--porcelain", "--untracked-files=no")
+def revision(folder: str | None, env: Mapping[str, str]) -> Revision:
+    """Ask git about a trainer's working folder, in its environment."""
+    sha = _git(folder, env, "rev-parse", "HEAD")
+    changes = None if sha is None else _git(folder, env, "status", "--porcelain", "--untracked-files=no")
     return Revision(sha=sha, dirty=None if changes is None else bool(changes))
 
 
 def resource(hello: Hello, found: Revision, host: str) -> RunResource:
-    """The resource of a producer; the environment's resource attributes add to it."""
+    """The resource of a producer; the resource attributes of its environment add to it."""
+    env = env_of(hello)
     named: dict[str, str | int | bool | None] = {
         wire.RUN_ID: hello.run_id,
         wire.TASK: hello.started.task,
@@ -81,10 +69,10 @@ def resource(hello: Hello, found: Revision, host: str) -> RunResource:
         "overwatch.vcs.dirty": found.dirty,
         "host.name": host,
         "process.pid": hello.pid,
-        **scheduler(os.environ),
+        **scheduler(env),
     }
     given = {name: value for name, value in named.items() if value is not None}
-    base = Resource.create(given)
+    base = Resource.create({**_asked(env), **given})
     service = str(base.attributes.get(wire.SERVICE, ""))
     if service.startswith("unknown_service"):
         base = base.merge(Resource({wire.SERVICE: DEFAULT_SERVICE}))
@@ -93,8 +81,16 @@ def resource(hello: Hello, found: Revision, host: str) -> RunResource:
 
 def scheduler(env: Mapping[str, str]) -> dict[str, str]:
     """What Slurm says of this job, and what a Kubernetes pod was told of itself by the downward API."""
-    named = {name: env.get(variable) for name, variable in _SCHEDULER.items()}
+    named = {name: env.get(variable) for name, variable in SCHEDULER.items()}
     return {name: value for name, value in named.items() if value}
+
+
+def _asked(env: Mapping[str, str]) -> dict[str, str]:
+    """What OpenTelemetry's variables add to a resource."""
+    pairs = (item.partition("=") for item in env.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
+    found = {name.strip(): unquote(value.strip()) for name, equals, value in pairs if equals and name.strip()}
+    service = env.get("OTEL_SERVICE_NAME")
+    return found | {wire.SERVICE: service} if service else found
 
 
 def host_name() -> str:
@@ -102,8 +98,10 @@ def host_name() -> str:
     return socket.gethostname()
 
 
-def _git(*arguments: str) -> str | None:
-    environment: Mapping[str, str] = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+def _git(folder: str | None, env: Mapping[str, str], *arguments: str) -> str | None:
+    if folder is None:
+        return None
+    environment: Mapping[str, str] = {**env, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     try:
         answer = subprocess.run(
             ["git", *arguments],
@@ -113,6 +111,7 @@ def _git(*arguments: str) -> str | None:
             check=True,
             text=True,
             env=environment,
+            cwd=folder,
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return None

@@ -4,6 +4,7 @@ Rules: a look waits a moment for its answers, and never for one that was asked b
 by one process of this machine for each run. Must not know how samples are sent.
 """
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable
@@ -40,7 +41,10 @@ class Sampler:
         """The run saved a checkpoint at this path."""
         self._disk = Probe("disk", disk.read, self._bell)
         self._gpus = Gpus(run, trainer, self._limits, self._bell)
-        self._thread = threading.Thread(target=self._run, name="overwatch-sampler", daemon=True)
+        begin = contextvars.copy_context().run
+        self._thread = threading.Thread(
+            target=begin, args=(self._run,), name="overwatch-sampler", daemon=True
+        )
 
     def start(self) -> None:
         """Begin."""

@@ -228,14 +228,14 @@ def part_of(path: Path, part: str) -> Path:
     return path.with_name(f"{path.name}.{part}")
 
 
-def places() -> list[Path]:
+def places(env: Mapping[str, str] = os.environ) -> list[Path]:
     """Folders for rings, the best first: memory, then this user's own below the temporary folder.
 
     `OVERWATCH_RING_DIR` names the only one to use instead.
     """
-    if given := os.environ.get("OVERWATCH_RING_DIR"):
+    if given := env.get("OVERWATCH_RING_DIR"):
         return [Path(given).absolute()]
-    own = Path(tempfile.gettempdir()) / f"overwatch-{os.geteuid()}"
+    own = Path(env.get("TMPDIR") or tempfile.gettempdir()) / f"overwatch-{os.geteuid()}"
     return [_SHM, own]
 
 

@@ -19,7 +19,7 @@ from tests.fakes import START_NS
 def test_an_end_without_time_is_quiet(tmp_path: Path) -> None:
     """Nothing is raised, on no thread, and it is counted."""
     spool = Spool(tmp_path / "spool")
-    instruments = Instruments(Resource({}), spool, frozenset({Signal.METRICS, Signal.TRACES}))
+    instruments = Instruments(Resource({}), spool, frozenset({Signal.METRICS, Signal.TRACES}), {})
     before = set(threading.enumerate())
     instruments.flush(0.0)
     for thread in set(threading.enumerate()) - before:
@@ -30,7 +30,7 @@ def test_an_end_without_time_is_quiet(tmp_path: Path) -> None:
 
 def _steps(spool: Spool, events: list[Measured]) -> float:
     """How many steps of envs are told after these."""
-    instruments = Instruments(Resource({}), spool, frozenset({Signal.METRICS}))
+    instruments = Instruments(Resource({}), spool, frozenset({Signal.METRICS}), {})
     for event in events:
         instruments.note(event)
     instruments.flush(5.0)
