@@ -44,8 +44,9 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m overwatch.generate --check
 
-types: $(VENV)/.installed
+types: $(VENV)/.installed  ## for Linux, and that nothing is used that macOS has not
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 
 imports: $(VENV)/.installed
 	$(BIN)/lint-imports

@@ -15,7 +15,6 @@ import select
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from typing import IO, Final
 
 import msgspec
 
+from overwatch import platform
 from overwatch.sdk.frames import Close, Progress, encode, progress_of
 
 log: Final = logging.getLogger("overwatch.sdk")
@@ -41,13 +41,8 @@ class AccountFile:
     """
 
     def __init__(self) -> None:
-        memory = getattr(os, "memfd_create", None)
         self._length = 0
-        self._file: IO[bytes]
-        if memory is not None:
-            self._file = os.fdopen(memory("overwatch-account"), "r+b", 0)
-        else:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 lives as long as the run
+        self._file: IO[bytes] = platform.memory_file("overwatch-account")
 
     def fileno(self) -> int:
         """The open file."""
@@ -103,7 +98,7 @@ class ExporterProcess:
     def say_close(self, deadline: float, *, at_exit: bool) -> None:
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
         with contextlib.suppress(OSError):
-            self._line.send(encode(Close(deadline=deadline, at_exit=at_exit)), socket.MSG_NOSIGNAL)
+            self._line.send(encode(Close(deadline=deadline, at_exit=at_exit)), platform.NO_SIGNAL)
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_WR)
 
@@ -149,7 +144,7 @@ class _Process:
     def __init__(self, command: tuple[str, ...]) -> None:
         if not command[0]:
             raise FileNotFoundError("this interpreter does not know where its executable is")
-        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._door, theirs = platform.message_pair()
         try:
             with theirs:
                 self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
@@ -163,7 +158,7 @@ class _Process:
 
     def join(self, rings: Path, handles: list[int]) -> None:
         """Send one run; raises `OSError` where it is not taken."""
-        socket.send_fds(self._door, [os.fsencode(rings)], handles, socket.MSG_NOSIGNAL)
+        socket.send_fds(self._door, [os.fsencode(rings)], handles, platform.NO_SIGNAL)
         self._runs += 1
 
     def leave(self) -> None:
@@ -246,9 +241,7 @@ atexit.register(_forget)
 @contextlib.contextmanager
 def _own_handle() -> Iterator[list[int]]:
     """A handle on this process, where the system has such: with it the exporter sees how it ends."""
-    handles: list[int] = []
-    with contextlib.suppress(OSError, AttributeError):
-        handles.append(os.pidfd_open(os.getpid()))
+    handles = [handle for handle in [platform.own_handle()] if handle is not None]
     try:
         yield handles
     finally:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
+from overwatch.platform import PROC
 
 AREA: Final = "gpu"
 TIMEOUT_S: Final = 10.0
-_DRIVER: Final = Path("/proc/driver/nvidia/version")
+_DRIVER: Final = PROC / "driver/nvidia/version"
 _CONTROL: Final = Path("/dev/nvidiactl")
 _ASK: Final = """
 import json, os, sys

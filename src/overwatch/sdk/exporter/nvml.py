@@ -32,6 +32,7 @@ from overwatch.catalog.machine import (
     THROTTLE,
     UTILIZATION,
 )
+from overwatch.platform import PROC
 from overwatch.sdk.exporter.lanes import Gpu
 from overwatch.sdk.exporter.readings import Reading, Xid
 from overwatch.sdk.exporter.unread import Unread
@@ -42,7 +43,7 @@ ALL_LINKS: Final = 0xFFFFFFFF
 MOST_XIDS: Final = 64
 """Most events taken at one look."""
 LIBRARY: Final = "libnvidia-ml.so.1"
-DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"))
+DRIVER_FILES: Final = (PROC / "driver/nvidia/version", Path("/dev/nvidiactl"))
 """Either is there where an NVIDIA driver is loaded."""
 ALL_GPUS: Final = "NVIDIA GPUs"
 _INSTALL: Final = "pip install 'esper-overwatch[gpu]'"
