@@ -32,6 +32,7 @@ from overwatch.catalog.machine import (
     THROTTLE,
     UTILIZATION,
 )
+from overwatch.extras import GPU
 from overwatch.platform import PROC
 from overwatch.sdk.exporter.lanes import Gpu
 from overwatch.sdk.exporter.readings import Reading, Xid
@@ -46,7 +47,6 @@ LIBRARY: Final = "libnvidia-ml.so.1"
 DRIVER_FILES: Final = (PROC / "driver/nvidia/version", Path("/dev/nvidiactl"))
 """Either is there where an NVIDIA driver is loaded."""
 ALL_GPUS: Final = "NVIDIA GPUs"
-_INSTALL: Final = "pip install 'esper-overwatch[gpu]'"
 _NOT_LOADED: Final = 9
 _NO_LIBRARY: Final = 12
 _MISMATCH: Final = 18
@@ -81,14 +81,14 @@ def load(files: Iterable[Path], unread: Unread) -> ModuleType | None:
     """NVIDIA's bindings with the library opened; `None` where there is no driver, or it cannot be read."""
     try:
         import pynvml
-    except ImportError as error:
-        if any(path.exists() for path in files):
-            unread.note(ALL_GPUS, f"there is a driver, but no nvidia-ml-py ({error})", _INSTALL)
+    except ImportError:
+        if any(path.exists() for path in files) or _library_error() is None:
+            unread.lacks(GPU)
         else:
             unread.missing("no NVIDIA driver is loaded here")
         return None
     except Exception as error:  # noqa: BLE001 the border: a package of others
-        unread.note(ALL_GPUS, error, _INSTALL)
+        unread.note(ALL_GPUS, error, GPU.install)
         return None
     try:
         pynvml.nvmlInit()
