@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test check lint types imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints clean
+.PHONY: demo quick pythons test check lint types imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -35,6 +35,9 @@ test: $(VENV)/.installed  ## every test but the long ones
 	$(BIN)/pytest -m "not long" -n $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
 check: lint types imports test  ## what CI runs
+
+pythons:  ## the quick tests under the other Pythons of this machine, without PyTorch
+	WORKERS=$(WORKERS) PYTEST_FLAGS="$(PYTEST_FLAGS)" .ci/pythons
 
 slow: $(VENV)/.installed  ## measure which tests `make quick` leaves out; PYTEST_FLAGS may name some modules
 	OVERWATCH_RECORD_SLOW=1 $(BIN)/pytest -m "not long" -n $(WORKERS) --ignore=tests/e2e --ignore=tests/real $(PYTEST_FLAGS)
