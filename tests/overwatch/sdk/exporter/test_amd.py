@@ -1,5 +1,8 @@
 """Readings of AMD's GPUs through `amdsmi`: what its documentation says of shapes and units."""
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +17,7 @@ from overwatch.sdk.exporter.lanes import Gpu, Numbering, sight
 from overwatch.sdk.exporter.unread import Unread
 from overwatch.sdk.exporter.vendors import VENDORS, Apple, Local
 from overwatch.sdk.torchlanes import torch_lanes
+from tests.real.fake_amdsmi.library import build
 
 GIB = 1 << 30
 NOT_SUPPORTED, NO_PERMISSION, NOT_INITIALISED = 2, 10, 32
@@ -112,6 +116,43 @@ def test_one_look_reads_a_gpu_in_the_units_of_the_catalogue(
     )
     assert (reading.throttle, reading.lost) == ("power", False)
     assert amd.unread.take() == ()
+
+
+ASK = """
+import json, pathlib, sys
+from overwatch.sdk.exporter.amd import Amd
+amd = Amd(4711, [pathlib.Path(sys.executable)])
+gpus = amd.open()
+every = frozenset(gpu.uuid for gpu in gpus)
+[look] = amd.questions(every)
+[(uuid, reading)] = look.ask(every).items()
+notes = [note.text for note in amd.unread.take()]
+print(json.dumps([uuid, gpus[0].model, gpus[0].pci, gpus[0].index, reading.numbers, reading.throttle, notes]))
+"""
+
+
+def test_amds_own_package_reads_its_library(tmp_path: Path) -> None:
+    """The real `amdsmi` over a library built for the test: its shapes, and what it gives for no value."""
+    environment = {**os.environ, "ROCM_HOME": str(build(tmp_path))}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert not done.returncode, done.stderr
+    uuid, model, pci, index, numbers, throttle, notes = json.loads(done.stdout)
+    assert (uuid, model, pci, index) == ("GPU-60ff61d9a2b3c4e5", "AMD Instinct MI300X", "0000:c1:00.0", 0)
+    assert numbers == pytest.approx(
+        {
+            "hw.gpu.utilization": 0.37,
+            "hw.gpu.memory.usage": 4.0 * GIB,
+            "hw.gpu.memory.limit": 192.0 * GIB,
+            "hw.temperature": 60.0,
+            "hw.power": 251.0,
+            "overwatch.gpu.power.limit": 750.0,
+            "overwatch.gpu.clock": 1.2e9,
+            "overwatch.gpu.process.memory": float(GIB),
+        }
+    )
+    assert (throttle, notes) == (None, [])
 
 
 def test_what_a_gpu_has_not_is_left_out_and_is_no_trouble(
