@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test check lint types imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check lint types imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints docs release clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -36,6 +36,9 @@ test: $(VENV)/.installed  ## every test but the long ones
 
 check: lint types imports docs test  ## what CI runs
 
+pythons:  ## the quick tests under the other Pythons of this machine, without PyTorch
+	WORKERS=$(WORKERS) PYTEST_FLAGS="$(PYTEST_FLAGS)" .ci/pythons
+
 slow: $(VENV)/.installed  ## measure which tests `make quick` leaves out; PYTEST_FLAGS may name some modules
 	OVERWATCH_RECORD_SLOW=1 $(BIN)/pytest -m "not long" -n $(WORKERS) --ignore=tests/e2e --ignore=tests/real $(PYTEST_FLAGS)
 
@@ -44,8 +47,9 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m overwatch.generate --check
 
-types: $(VENV)/.installed
+types: $(VENV)/.installed  ## for Linux, and that nothing is used that macOS has not
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 
 imports: $(VENV)/.installed
 	$(BIN)/lint-imports

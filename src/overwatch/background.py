@@ -9,6 +9,8 @@ import contextlib
 import os
 from typing import Final
 
+from overwatch import platform
+
 _NICE: Final = 10
 """A tenth of a busy core."""
 
@@ -18,9 +20,9 @@ def give_way(pid: int = 0) -> None:
 
     It takes the core from nobody who is at work on it. Who starts one says so: to begin takes a lot too.
     """
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, max(os.getpriority(os.PRIO_PROCESS, pid), _NICE))
-        os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+    platform.work_as_batch(pid)
 
 
 def leave_a_core() -> None:
@@ -29,7 +31,6 @@ def leave_a_core() -> None:
     A thread that is woken to answer may wait for a tick of the kernel behind one that computes, even beside
     an idle core; there is one where none does.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        cores = os.sched_getaffinity(os.getpid())
-        if len(cores) > 1:
-            os.sched_setaffinity(0, cores - {max(cores)})
+    cores = platform.cores()
+    if len(cores) > 1:
+        platform.keep_to(cores - {max(cores)})

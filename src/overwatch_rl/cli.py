@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
+from overwatch.extras import RL
+
 if TYPE_CHECKING:
     from overwatch_rl.config import TrainFlags, TrainSettings
     from overwatch_rl.telemetry import Tower
@@ -148,11 +150,9 @@ def _usage_errors() -> Iterator[None]:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "sklearn"):
+        if error.name not in RL.modules:
             raise
-        raise click.ClickException(
-            f'training needs {error.name}: pip install "esper-overwatch[rl]"'
-        ) from error
+        raise click.ClickException(RL.need) from error
 
 
 def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer, Reporter, Tower | None]":

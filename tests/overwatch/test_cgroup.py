@@ -208,8 +208,10 @@ def test_the_collector_is_held_to_the_same_limit(tmp_path: Path) -> None:
     assert available_bytes(tmp_path) == 48 << 20
 
 
-def test_a_reading_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory cannot be read; processors, disks and network can."""
+def test_a_reading_that_fails_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Memory cannot be read, which is logged once; processors, disks and network can."""
 
     def refuse() -> None:
         raise OSError("denied")
@@ -220,6 +222,7 @@ def test_a_reading_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyP
     values = host.read()
 
     assert "system.memory.usage" not in values
+    assert caplog.messages == ["the host's memory cannot be read: OSError: denied"]
     assert {"overwatch.host.cpu.busiest", "overwatch.host.network"} <= values.keys()
 
 

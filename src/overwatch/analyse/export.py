@@ -22,6 +22,7 @@ from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import Story
 from overwatch.analyse.tensorboard import write_events
 from overwatch.analyse.whole import whole
+from overwatch.extras import PARQUET
 
 FORMATS: Final = ("csv", "parquet", "openmetrics", "tensorboard")
 TABLES: Final = ("metrics", "findings", "events", "envs")
@@ -114,7 +115,7 @@ def _parquet(story: Story, out: Path, table: str) -> int:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
-        raise AnalyseError('parquet needs pyarrow: pip install "esper-overwatch[parquet]"') from error
+        raise AnalyseError(PARQUET.need) from error
     if str(out) == "-":
         raise AnalyseError(f"parquet is not written to {out}; name a file")
     kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}

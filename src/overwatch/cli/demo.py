@@ -4,7 +4,6 @@ Owns the children: it starts them, sends their output to log files, ends them in
 went in `summary.json`. Everything lies under one folder. Must not know what the children measure.
 """
 
-import importlib.util
 import math
 import os
 import shutil
@@ -22,6 +21,7 @@ from overwatch.cli.children import Child, wait_for_file
 from overwatch.cli.summary import status_line, write_summary
 from overwatch.cli.viewclient import ViewUnreachableError, fetch, fetch_snapshot
 from overwatch.discovery import Endpoints
+from overwatch.extras import RL, TUI
 from overwatch.snapshot import Snapshot
 
 HEADLESS_SECONDS: Final = 60.0
@@ -88,7 +88,7 @@ def run_demo(options: DemoOptions) -> int:
 
 
 def _has_trainer() -> bool:
-    return all(importlib.util.find_spec(name) is not None for name in ("torch", "sklearn"))
+    return not RL.missing
 
 
 def _folder(out: Path | None) -> Path:
@@ -107,7 +107,7 @@ def _has_screen() -> bool:
         sys.stdout.isatty()
         and sys.stdin.isatty()
         and os.environ.get("TERM", "dumb") != "dumb"
-        and importlib.util.find_spec("textual") is not None
+        and not TUI.missing
     )
 
 

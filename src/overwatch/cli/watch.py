@@ -1,6 +1,5 @@
 """`overwatch tui`: the live screen, a recording, or one snapshot printed."""
 
-import importlib.util
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from overwatch import codec
 from overwatch.cli.errors import warn
 from overwatch.cli.opening import patience, read_stories, saying
 from overwatch.cli.viewclient import fetch_snapshot, view_url
+from overwatch.extras import TUI
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import STDIN, open_input
 from overwatch.feeds.playing import AnyPlayer, player_of
@@ -210,8 +210,8 @@ def _keys_from_terminal() -> None:
 
 def need_textual() -> None:
     """Say how to get the terminal's extra when it is not there."""
-    if importlib.util.find_spec("textual") is None:
-        raise click.ClickException('the terminal screen needs Textual: pip install "esper-overwatch[tui]"')
+    if TUI.missing:
+        raise click.ClickException(TUI.need)
 
 
 def _address(connect: str | None) -> str:

@@ -10,23 +10,19 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from overwatch.platform import since_boot_ns
+
 _SAID_NS: Final = 5_000_000_000
 """So far a clock may be set before it is told."""
 
 _log = logging.getLogger("overwatch.collector")
 
 
-def _since_boot_ns() -> int:
-    """Goes on while the machine sleeps, where there is such a clock."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
-
-
 class SteadyClock:
     """Unix nanoseconds; safe from any thread."""
 
     def __init__(
-        self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = _since_boot_ns
+        self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = since_boot_ns
     ) -> None:
         self._wall = wall
         self._steady = steady

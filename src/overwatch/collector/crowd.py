@@ -8,7 +8,6 @@ line costs next to nothing. Runs in the event loop only. Must not know what is a
 """
 
 import asyncio
-import contextlib
 import resource
 import socket
 import ssl
@@ -19,6 +18,8 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 from aiohttp import hdrs, web
+
+from overwatch import platform
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -62,12 +63,7 @@ class CrowdConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def raise_file_limit() -> None:
     """Let this process open as many files as the system lets it, within reason."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        # Some systems have a smaller limit beside the one that they name.
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    platform.raise_file_limit(_WANTED_FILES)
 
 
 def most_connections(wanted: int, files_each: int) -> int:

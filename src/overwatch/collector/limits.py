@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import psutil
 
 from overwatch.cgroup import ControlGroup
+from overwatch.platform import machine_memory, resident_file, resident_in
 
 _DEFAULT_MIB: Final = 4096
 _OF_GROUP: Final = 0.75
@@ -33,7 +33,6 @@ _OF_STATE: Final = 0.5
 _LEAST_STATE: Final = 16 << 20
 _OF_QUEUES: Final = 8
 """What waits or is on its way in has at most this part of the limit, whatever is set."""
-_STATM: Final = Path("/proc/self/statm")
 _MALLOPT: Final = {-3: 2 << 20, -1: 16 << 20, -8: 2}
 """M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX of glibc: as shipped, a thread keeps what it once had.
 
@@ -100,7 +99,7 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def available_bytes(root: Path = Path("/")) -> int:
     """What the process may take of the machine's memory, or of its control group's, where that is less."""
-    of_machine, group = int(psutil.virtual_memory().total * _OF_MACHINE), ControlGroup(root).memory()
+    of_machine, group = int(machine_memory() * _OF_MACHINE), ControlGroup(root).memory()
     return of_machine if group is None else min(of_machine, int(group.limit * _OF_GROUP))
 
 
@@ -113,17 +112,13 @@ class Resident:
     """Memory that this process holds now, also when it can open no file any more."""
 
     def __init__(self) -> None:
-        self._fd = -1
-        with contextlib.suppress(OSError):
-            self._fd = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = resident_file()
+        if self._fd is not None:
             weakref.finalize(self, os.close, self._fd)
 
     def __call__(self) -> int:
-        """Bytes."""
-        try:
-            return int(os.pread(self._fd, 128, 0).split()[1]) * 4096
-        except (OSError, ValueError, IndexError):
-            return int(psutil.Process().memory_info().rss)
+        """Bytes; 0, which limits nothing, where they cannot be read."""
+        return resident_in(self._fd) or 0
 
 
 def return_memory_soon() -> None:

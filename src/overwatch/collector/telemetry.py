@@ -3,11 +3,11 @@
 Names are otelcol's where it has one, so that its dashboards and alerts work here. Must not know runs.
 """
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
-import psutil
 
 from overwatch import __version__
 from overwatch.aggregator import Aggregator
@@ -16,6 +16,7 @@ from overwatch.collector.budget import StorageBudget
 from overwatch.collector.context import Context
 from overwatch.collector.crowd import Crowd
 from overwatch.collector.guard import Entry, plain
+from overwatch.collector.limits import Resident
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition, Source
 from overwatch.serve.families import Family, FamilyKind
@@ -192,7 +193,7 @@ class SelfMetrics:
 
     def __init__(self, config: MetricsConfig, context: Context) -> None:
         self._context = context
-        self._process = psutil.Process()
+        self._resident = Resident()
         # A fresh version each time: these numbers change without any event to hang a cache on.
         exposition = Exposition(Source(families=lambda _: self._families(), version=object))
         self._door = context.door(config.address, exposition.app(), _ENTRY, config.tls)
@@ -231,16 +232,16 @@ class SelfMetrics:
         )
         uptime.add([], self._context.health.uptime_s)
         yield uptime
-        times = self._process.cpu_times()
         cpu = Family(
             "otelcol_process_cpu_seconds", FamilyKind.COUNTER, "How much CPU time did this collector use?"
         )
-        cpu.add([], times.user + times.system)
+        cpu.add([], time.process_time())
         yield cpu
         rss = Family(
             "otelcol_process_memory_rss_bytes", FamilyKind.GAUGE, "How much memory does this collector hold?"
         )
-        rss.add([], self._process.memory_info().rss)
+        if resident := self._resident():
+            rss.add([], resident)
         yield rss
         held = Family(
             "overwatch_journal_held_bytes",

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from overwatch.platform import sync, sync_data, write_parts
+
 _LOCK: Final = "lock"
 _LOCK_PATIENCE_S: Final = 0.2
 """Somebody may be asking whether the lock is held, which takes a moment."""
@@ -69,7 +71,7 @@ class DiskFile:
 
     def write(self, parts: Sequence[bytes], offset: int) -> int:
         """Write at a place, all parts in one call."""
-        return os.pwritev(self._fd, parts, offset)
+        return write_parts(self._fd, parts, offset)
 
     def cut(self, size: int) -> None:
         """Forget what lies after `size` bytes."""
@@ -77,7 +79,7 @@ class DiskFile:
 
     def sync(self) -> None:
         """Wait for the disk."""
-        os.fdatasync(self._fd)
+        sync_data(self._fd)
 
     def close(self) -> None:
         """Let go."""
@@ -105,7 +107,7 @@ class DiskFiles:
 
     def sync(self) -> None:
         """Wait for the disk."""
-        os.fsync(self._fd)
+        sync(self._fd)
 
 
 @contextlib.contextmanager

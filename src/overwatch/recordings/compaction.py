@@ -6,7 +6,6 @@ they or it count, and the next clean-up removes the rest. What cannot be read is
 Must not know when this is to be done.
 """
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from overwatch.otlp.grain import Grain
 from overwatch.otlp.jsonl import MalformedJson, from_json, to_json
 from overwatch.otlp.thin import Loss, Span, Thinning, thin
 from overwatch.otlp.wire import MalformedBody
+from overwatch.platform import sync_folder
 from overwatch.recordings.files import RecordingFiles, piece_lines
 from overwatch.recordings.index import Ended, Gone, Header, Located, Raised, Share, Started, read_entry
 from overwatch.recordings.packed import PackedWriter, PlainWriter
@@ -224,9 +224,9 @@ class _Rewriting:
         except BaseException:
             lines.abandon()
             raise
-        sync_names(self._folder)
+        sync_folder(self._folder)
         temporary.rename(self._folder / self.piece.name(INDEX))
-        sync_names(self._folder)
+        sync_folder(self._folder)
 
     def _shares(self) -> dict[str, Share]:
         known = {*self._bytes, *(run_id for one in self._job.pieces for run_id in one.shares), *self._losses}
@@ -274,15 +274,6 @@ def runs_in(line: bytes) -> list[str]:
         except msgspec.DecodeError:
             continue
     return found or [""]
-
-
-def sync_names(folder: Path) -> None:
-    """Return when the names in a folder survive a power loss. Raises `OSError`."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _summed(contents: Sequence[_Content], losses: Mapping[str, Loss]) -> list[Gone]:

@@ -17,6 +17,8 @@ from typing import BinaryIO, Final, NoReturn
 
 import zstandard
 
+from overwatch.platform import sync
+
 _FRAME_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 1 << 28
 """Largest frame that is believed."""
@@ -67,7 +69,7 @@ class PackedWriter:
         table += _FOOT.pack(len(self._frames), 0, _MAGIC)
         self._file.write(_HEAD.pack(_SKIPPED, len(table)) + table)
         self._file.flush()
-        os.fsync(self._file.fileno())
+        sync(self._file.fileno())
         size = self._file.tell()
         self._file.close()
         return size
@@ -103,7 +105,7 @@ class PlainWriter:
     def close(self) -> int:
         """Finish the file; returns its size in bytes."""
         self._file.flush()
-        os.fsync(self._file.fileno())
+        sync(self._file.fileno())
         self._file.close()
         return self.size
 

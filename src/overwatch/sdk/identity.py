@@ -10,12 +10,12 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from overwatch.events import PENDING
+from overwatch.platform import process_began
 from overwatch.sdk.values import RefusedError, maybe_text, text
 
 REDACTED: Final = "[redacted]"
@@ -124,12 +124,7 @@ def _digest(*parts: str) -> str:
 
 def _parent() -> tuple[str, ...]:
     """The launcher's process, so that another process with its number is another launch."""
-    try:
-        began = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except (OSError, IndexError):
-        return (str(os.getppid()),)
-    return str(os.getppid()), began, boot
+    return str(os.getppid()), *process_began(os.getppid())
 
 
 def _rank(given: int | None, env: Mapping[str, str]) -> int:

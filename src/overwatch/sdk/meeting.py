@@ -14,7 +14,6 @@ import os
 import resource
 import socket
 import stat
-import struct
 import sys
 import tempfile
 import time
@@ -24,16 +23,15 @@ from pathlib import Path
 from typing import Final
 
 import overwatch
-from overwatch import discovery
+from overwatch import discovery, platform
 from overwatch.sdk.trainer_env import common_env, exporter_env
 
 LOCK_S: Final = 5.0
 _LOOK_S: Final = 0.005
 _QUEUE: Final = 1024
 """Runs that may wait for an exporter to take them, as many as the system allows."""
-_SELF: Final = Path("/proc/self")
+_SELF: Final = platform.PROC / "self"
 _LIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_CPU", "RLIMIT_NPROC")
-_PEER: Final = struct.Struct("3i")
 Start = Callable[[int, int, tuple[str, ...], dict[str, str]], int]
 """Starts an exporter with a socket to listen at, a file for its errors, arguments and environment."""
 
@@ -62,7 +60,7 @@ class Meeting:
             except (FileNotFoundError, ConnectionRefusedError):
                 pid = self._start(lock, start)
                 line.connect(self._path(".sock"))
-            socket.send_fds(line, [data], handles, socket.MSG_NOSIGNAL)
+            socket.send_fds(line, [data], handles, platform.NO_SIGNAL)
             return pid
 
     def leave(self, is_waited_for: Callable[[], bool]) -> bool:
@@ -124,7 +122,7 @@ class Meeting:
 
     def _path(self, ending: str) -> str:
         """Short enough for a socket, and below the very folder that was checked."""
-        return f"/proc/self/fd/{self._at}/{self.name}{ending}"
+        return str(_SELF / "fd" / str(self._at) / f"{self.name}{ending}")
 
     def _pid(self, lock: int) -> int:
         word = os.pread(lock, 32, 0)
@@ -155,12 +153,6 @@ def here() -> Meeting:
         if folder == below_tmp:
             raise
         return Meeting(below_tmp, name)
-
-
-def peer_of(line: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end."""
-    pid, user, _ = _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    return pid, user
 
 
 def common_name() -> str:

@@ -17,7 +17,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from overwatch import platform
 from overwatch.sdk import meeting
 from overwatch.sdk.frames import Arrival, Close, Progress, encode, progress_of
 from overwatch.sdk.trainer_env import common_env, exporter_env
@@ -46,13 +46,8 @@ class AccountFile:
     """
 
     def __init__(self) -> None:
-        memory = getattr(os, "memfd_create", None)
         self._length = 0
-        self._file: IO[bytes]
-        if memory is not None:
-            self._file = os.fdopen(memory("overwatch-account"), "r+b", 0)
-        else:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 lives as long as the run
+        self._file: IO[bytes] = platform.memory_file("overwatch-account")
 
     def fileno(self) -> int:
         """The open file."""
@@ -108,7 +103,7 @@ class ExporterProcess:
     def say_close(self, deadline: float, *, at_exit: bool) -> None:
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
         with contextlib.suppress(OSError):
-            self._line.send(encode(Close(deadline=deadline, at_exit=at_exit)), socket.MSG_NOSIGNAL)
+            self._line.send(encode(Close(deadline=deadline, at_exit=at_exit)), platform.NO_SIGNAL)
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_WR)
 
@@ -159,8 +154,8 @@ class _Shared:
 
     def kill_late(self) -> None:
         """End it where it is stopped: it works for none of its trainers, and they all start another."""
-        with contextlib.suppress(OSError):
-            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        with contextlib.suppress(OSError, IndexError):
+            state = (platform.PROC / str(self.pid) / "stat").read_text().rpartition(")")[2].split()[0]
             if state == "T":
                 os.kill(self.pid, signal.SIGKILL)
 
@@ -169,7 +164,7 @@ class _Private:
     """A process of this process alone, as all of its runs see it."""
 
     def __init__(self) -> None:
-        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._door, theirs = platform.message_pair()
         try:
             with theirs:
                 self._process = _started((), stdin=theirs.fileno(), env=exporter_env())
@@ -182,7 +177,7 @@ class _Private:
 
     def join(self, data: bytes, handles: list[int]) -> None:
         """Send one run; raises `OSError` where it is not taken."""
-        socket.send_fds(self._door, [data], handles, socket.MSG_NOSIGNAL)
+        socket.send_fds(self._door, [data], handles, platform.NO_SIGNAL)
         self._runs += 1
 
     def leave(self) -> None:
@@ -314,9 +309,7 @@ atexit.register(_forget)
 @contextlib.contextmanager
 def _own_handle() -> Iterator[list[int]]:
     """A handle on this process, where the system has such: with it the exporter sees how it ends."""
-    handles: list[int] = []
-    with contextlib.suppress(OSError, AttributeError):
-        handles.append(os.pidfd_open(os.getpid()))
+    handles = [handle for handle in [platform.own_handle()] if handle is not None]
     try:
         yield handles
     finally:

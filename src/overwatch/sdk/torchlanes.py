@@ -23,6 +23,12 @@ def _uuid(torch: ModuleType, device: str) -> str | None:
     try:
         if not torch.cuda.is_initialized():
             return None
-        return str(torch.cuda.get_device_properties(torch.device(device)).uuid)
+        uuid = str(torch.cuda.get_device_properties(torch.device(device)).uuid)
+        # HIP's is sixteen letters, of which torch writes the codes.
+        return f"GPU-{bytes.fromhex(uuid.replace('-', '')).decode('ascii')}" if _is_hip(torch) else uuid
     except (AttributeError, AssertionError, RuntimeError, ValueError):
         return None
+
+
+def _is_hip(torch: ModuleType) -> bool:
+    return getattr(getattr(torch, "version", None), "hip", None) is not None

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from overwatch.platform import begin_writing, sync_data, sync_folder
+
 _TAIL_BYTES: Final = 1 << 16
 _BEGUN_BYTES: Final = 1 << 19
 """So much is handed to the disk at once: a sync of many seconds' lines holds up everybody else's."""
@@ -65,7 +67,7 @@ class LineFile:
             raise
         self._size = start + len(lines)
         if self._size - self._begun >= _BEGUN_BYTES:
-            _begin_writing(fd, self._begun, self._size)
+            begin_writing(fd, self._begun, self._size)
             self._begun = self._size
         return start
 
@@ -98,7 +100,7 @@ class LineFile:
         """Return when what is there survives a power loss. Raises `OSError`."""
         if self._fd is None or self._synced == self._size:
             return
-        os.fdatasync(self._fd)
+        sync_data(self._fd)
         if self._synced is None:
             sync_folder(self.path.parent)
         self._begun = self._synced = self._size
@@ -116,22 +118,6 @@ class LineFile:
             return True
         opened = os.fstat(fd)
         return (named.st_ino, named.st_dev) != (opened.st_ino, opened.st_dev)
-
-
-def sync_folder(folder: Path) -> None:
-    """Return when the names in a folder survive a power loss. Raises `OSError`."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _begin_writing(fd: int, start: int, end: int) -> None:
-    """Have the disk begin with what lies between, and wait for nothing; elsewhere it begins itself."""
-    if hasattr(os, "posix_fadvise"):
-        with suppress(OSError):
-            os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
 def _write_all(fd: int, data: bytes, offset: int) -> None:

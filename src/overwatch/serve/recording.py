@@ -19,8 +19,9 @@ from overwatch import __version__
 from overwatch.fold import FAST_NS, SLOW_NS
 from overwatch.journal import INDEX_VERSION, Batch, Signal
 from overwatch.otlp import jsonl
+from overwatch.platform import sync_folder
 from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
-from overwatch.serve.files import LineFile, Mark, sync_folder
+from overwatch.serve.files import LineFile, Mark
 
 ToJson: TypeAlias = Callable[[Signal, bytes], bytes]
 

@@ -6,7 +6,6 @@ whole. Used from one thread at a time. Must not know how snapshots are made.
 """
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import BinaryIO, Final
 import msgspec
 import zstandard
 
+from overwatch.platform import sync, sync_folder
 from overwatch.recordings.rotated import Rotated, counting, due, over, rotated
-from overwatch.serve.files import LineFile, sync_folder
+from overwatch.serve.files import LineFile
 
 LIVE_BYTES: Final = 16 << 20
 """Size at which a file is rotated, where an eighth of the room is not less."""
@@ -151,7 +151,7 @@ def _rewrite(source: BinaryIO, to: Path, *, is_packed: bool, is_thinned: bool) -
             stream.write(line)
         stream.flush(zstandard.FLUSH_FRAME)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
 
 
 def _lines(source: "BinaryIO | zstandard.ZstdDecompressionReader") -> Iterator[bytes]:

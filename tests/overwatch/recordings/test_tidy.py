@@ -233,7 +233,7 @@ def _count_down(patch: pytest.MonkeyPatch, left: list[int]) -> None:
 
         return called
 
-    patch.setattr(compaction, "sync_names", dying(compaction.sync_names))
+    patch.setattr(compaction, "sync_folder", dying(compaction.sync_folder))
     patch.setattr(Path, "rename", dying(Path.rename))
     patch.setattr(Path, "unlink", dying(Path.unlink))
     patch.setattr(compaction.PackedWriter, "append", dying(compaction.PackedWriter.append))

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from overwatch import codec
-from overwatch.snapshot import Bound, Lane, SeedEvent, Slot, Snapshot, System, Trend
+from overwatch.extras import GPU
+from overwatch.sdk.exporter.xid import unread_line
+from overwatch.snapshot import Bound, FeedLine, Lane, SeedEvent, Slot, Snapshot, System, Trend
 from overwatch.tui import once
 from overwatch.tui.context import Context, Ui, replayed
 from overwatch.tui.keys import Mode
@@ -237,7 +239,21 @@ def test_a_run_before_its_first_update_shows_absence_not_zero() -> None:
         frame[4]
         == "return         –                        KL             –                        entropy        –"
     )
-    assert "gpu   none found (no NVIDIA driver)" in frame
+    assert "gpu   no readings; overwatch doctor shows why" in frame
+
+
+def test_gpus_that_cannot_be_read_have_their_reason_where_their_rows_would_be() -> None:
+    """What is missing and the fix, whole at 80 columns; a line about one GPU is no reason for all."""
+    unread = unread_line(0, "node-7", GPU.need)
+    lines = [
+        FeedLine(time=1.0, severity="warning", subsystem=unread.subsystem, message=unread.message,
+                 fields=unread.fields),
+        FeedLine(time=2.0, severity="info", subsystem="gpu", message="cuda:0 answers again",
+                 fields={"lane": "GPU-a", "state": "back"}),
+    ]  # fmt: skip
+    snapshot = msgspec.structs.replace(scenario.started(), feed=tuple(lines))
+    [row] = [line for line in once(snapshot, "text", 80, 24, zone=UTC).split("\n") if line[:3] == "gpu"]
+    assert 'needs pynvml; pip install "esper-overwatch[gpu]"' in row
 
 
 def test_ascii_draws_the_same_frame_cell_for_cell() -> None:

@@ -13,6 +13,7 @@ from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
 from overwatch.collector.budget import look, summary
 from overwatch.collector.settings import CollectorConfig
 from overwatch.collector.written import written
+from overwatch.platform import SHARED_MEMORY
 
 AREA: Final = "disk"
 LEAST: Final = 256 << 20
@@ -20,11 +21,10 @@ LEAST: Final = 256 << 20
 RINGS: Final = 64 << 20
 """Bytes that the rings of one trainer and its spares take at most, in /dev/shm."""
 _MIB: Final = 1 << 20
-SHARED: Final = Path("/dev/shm")  # noqa: S108 where rings lie, not a temporary file
 _NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p"})
 
 
-def disks(config: CollectorConfig, spool: Path, shared: Path = SHARED) -> Iterator[Verdict]:
+def disks(config: CollectorConfig, spool: Path, shared: Path = SHARED_MEMORY) -> Iterator[Verdict]:
     """One verdict for each place that is written to."""
     yield from _storage(config)
     yield from _room("journal", config.extensions.file_storage.directory, LEAST, is_log=True)

@@ -1,6 +1,5 @@
 """The terminal: size, colours, glyphs, and whether the screen's package is there."""
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -8,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from overwatch.cli.doctor.verdict import Verdict, ok, warning
+from overwatch.extras import TUI
 
 AREA: Final = "terminal"
 LEAST: Final = (80, 24)
@@ -21,10 +21,8 @@ def screens(
     encoding: str | None = None,
 ) -> Iterator[Verdict]:
     """What `overwatch tui` would find here."""
-    if importlib.util.find_spec("textual") is None:
-        yield warning(
-            AREA, "Textual is not installed, so there is no screen", "pip install 'esper-overwatch[tui]'"
-        )
+    if TUI.missing:
+        yield warning(AREA, "Textual is not installed, so there is no screen", TUI.install)
         return
     if not (sys.stdout.isatty() if is_terminal is None else is_terminal):
         yield ok(AREA, "this is no terminal; `overwatch tui --once` prints a frame")

@@ -22,12 +22,16 @@ from overwatch.collector.crowd import Crowd, CrowdConfig, peer_of
 from overwatch.collector.net import Listening
 from overwatch.collector.receivers.http2 import Http2Error, IdleFrames, Watch, refusal, settings
 from overwatch.collector.tls import HTTP2, Certificates
+from overwatch.platform import ShortPath, folder_for_sockets
 
 _BACKLOG: Final = 512
 _HANDSHAKE_S: Final = 10.0
 _FILES_EACH: Final = 3
 """Descriptors of one connection: the client's, and both ends of the one to the server behind."""
 _PREFIX: Final = "overwatch-grpc-"
+_SOCKET: Final = "grpc.sock"
+_RANDOM: Final = "12345678"
+"""As long as what makes a folder's name new."""
 
 
 class Front:
@@ -43,7 +47,7 @@ class Front:
         """Its connections."""
         self._certificates = certificates
         self._folder: Path | None = None
-        self._fd = -1
+        self._inside: ShortPath | None = None
         self._listening: asyncio.Server | None = None
         self.refused = asyncio.Event()
         """Set when the server behind it takes no connection."""
@@ -63,20 +67,21 @@ class Front:
 
     @property
     def _place(self) -> str:
-        """Through the folder's own number: such addresses are short, and names of folders may not be."""
-        return f"/proc/self/fd/{self._fd}/grpc.sock"
+        return "" if self._inside is None else self._inside.of(_SOCKET)
 
     def prepare(self) -> None:
         """Make the folder of the socket, for this user alone; raises `OSError`."""
-        parent = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+        wanted = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+        parent = folder_for_sockets(wanted, f"{_PREFIX}{os.getpid()}-{_RANDOM}/{_SOCKET}")
         try:
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sweep(parent)
             self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+            self._inside = ShortPath(self._folder)
         except OSError as error:
+            self.end()
             fix = "set XDG_RUNTIME_DIR (TMPDIR without it) to a folder that this user can write to"
             raise OSError(f"{parent}: {error.strerror}; {fix}") from error
-        self._fd = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
 
     async def open(self, listening: Listening) -> None:
         """Begin to let clients in; the server behind it listens already."""
@@ -97,8 +102,10 @@ class Front:
 
     def end(self) -> None:
         """Take the socket's folder away."""
+        if self._inside is not None:
+            self._inside.close()
+            self._inside = None
         if self._folder is not None:
-            os.close(self._fd)
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 

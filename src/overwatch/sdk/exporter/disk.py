@@ -4,12 +4,12 @@ Rules: a folder that is not on this machine's disks (an address) changes nothing
 asked by a thread of its own. Must not know how readings are sent.
 """
 
-import os
 from pathlib import Path
 
 import psutil
 
 from overwatch.catalog.machine import DISK_TOTAL, DISK_USED
+from overwatch.platform import working_folder
 
 
 class Disk:
@@ -26,16 +26,9 @@ class Disk:
 
     def read(self) -> dict[str, float]:
         """Values by catalogue name: what this user may have of the disk, and what is used of that."""
-        folder = self._works_in()
+        folder = working_folder(self._pid)
         if self._folder is not None:
             folder = folder / self._folder
         there = next(place for place in (folder, *folder.parents) if place.exists())
         usage = psutil.disk_usage(str(there))
         return {DISK_USED.name: float(usage.used), DISK_TOTAL.name: float(usage.used + usage.free)}
-
-    def _works_in(self) -> Path:
-        """The trainer's folder, which paths that are relative begin in."""
-        try:
-            return Path(f"/proc/{self._pid}/cwd").readlink()
-        except OSError:
-            return Path(os.curdir).absolute()

@@ -15,14 +15,15 @@ import time
 from pathlib import Path
 from typing import Final
 
+from overwatch.platform import PROC, SYS
+
 _INFO: Final = struct.Struct("<QQ11Ii")
 """`struct pidfd_info` of its first version: mask, control group, eleven ids, wait status."""
 _GET_INFO: Final = 0xC000_FF0B | _INFO.size << 16
 _EXITED: Final = 1 << 3
 _LOOK_S: Final = 0.1
-_CGROUPS: Final = Path("/sys/fs/cgroup")
-_OF_SELF: Final = Path("/proc/self/cgroup")
-_PROC: Final = Path("/proc")
+_CGROUPS: Final = SYS / "fs/cgroup"
+_OF_SELF: Final = PROC / "self/cgroup"
 
 
 class Parent:
@@ -70,7 +71,7 @@ class Parent:
 def _of_zombie(pid: int) -> int | None:
     """The wait status of a process that its parent has not yet read."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
     return int(fields[-1]) if fields and fields[0] in "ZX" else None

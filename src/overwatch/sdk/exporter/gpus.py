@@ -19,9 +19,9 @@ from overwatch.events import Column, Event, Measured, RunStarted
 from overwatch.sdk.exporter.dcgm import URL_VARIABLE, Dcgm
 from overwatch.sdk.exporter.lanes import Lane, LaneMap, Sight, sight
 from overwatch.sdk.exporter.locks import SampleLock
-from overwatch.sdk.exporter.nvml import Nvml
 from overwatch.sdk.exporter.probe import Probe
 from overwatch.sdk.exporter.readings import Question, Reading, Source, Xid
+from overwatch.sdk.exporter.vendors import Local
 from overwatch.sdk.exporter.xid import back_line, lost_line, unread_line, xid_line
 
 log: Final = logging.getLogger("overwatch.exporter")
@@ -59,14 +59,14 @@ class Trainer:
 
 
 def source_of(trainer: Trainer) -> Source:
-    """dcgm-exporter's page where one is given, else NVML."""
+    """dcgm-exporter's page where one is given, else the package of the GPUs' vendor."""
     url = trainer.env.get(URL_VARIABLE, "").strip()
     if url:
         try:
             return Dcgm(url)
         except ValueError as error:
-            log.warning("%s; NVML is asked instead", error)
-    return Nvml(trainer.pid)
+            log.warning("%s; the drivers are asked instead", error)
+    return Local(trainer.pid)
 
 
 def look_around(trainer: Trainer, within_s: float) -> Sight:

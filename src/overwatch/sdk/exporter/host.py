@@ -5,14 +5,19 @@ are sent.
 """
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import psutil
 
 from overwatch.catalog.machine import CPU, CPU_BUSIEST, DISK_READ, DISK_WRITE, NETWORK, RAM_TOTAL, RAM_USED
 from overwatch.cgroup import ControlGroup
+from overwatch.sdk.exporter.unread import Unread
+
+log: Final = logging.getLogger("overwatch.exporter")
 
 
 class Host:
@@ -20,20 +25,25 @@ class Host:
 
     def __init__(self, root: Path = Path("/")) -> None:
         """Control groups are looked for below `root`."""
-        psutil.cpu_percent()
-        psutil.cpu_percent(percpu=True)
+        with contextlib.suppress(OSError, RuntimeError, psutil.Error):
+            psutil.cpu_percent(percpu=True)
+        self._unread = Unread()
         self._group = ControlGroup(root)
         self._last: dict[str, tuple[float, float]] = {}
 
     def read(self) -> dict[str, float]:
-        """Values by catalogue name; what cannot be read is left out, and takes nothing else with it."""
+        """Values by catalogue name; what cannot be read is left out, logged once, and costs no other part."""
         values: dict[str, float] = {}
-        parts: tuple[Callable[[], dict[str, float]], ...] = (
-            self._memory, self._cpu, self._disks, self._network,
-        )  # fmt: skip
-        for part in parts:
-            with contextlib.suppress(OSError, RuntimeError, psutil.Error):
+        parts: dict[str, Callable[[], dict[str, float]]] = {
+            "memory": self._memory, "CPU": self._cpu, "disks": self._disks, "network": self._network,
+        }  # fmt: skip
+        for name, part in parts.items():
+            try:
                 values.update(part())
+            except (OSError, RuntimeError, psutil.Error) as error:
+                self._unread.note(f"the host's {name}", error)
+        for note in self._unread.take():
+            log.warning("%s", note.text)
         return values
 
     def _memory(self) -> dict[str, float]:

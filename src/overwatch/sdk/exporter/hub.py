@@ -21,9 +21,10 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from overwatch.platform import peer_of
 from overwatch.sdk.exporter.errors import ErrorStream, logging_to
 from overwatch.sdk.frames import arrival_of
-from overwatch.sdk.meeting import Meeting, peer_of
+from overwatch.sdk.meeting import Meeting
 
 log: Final = logging.getLogger("overwatch.exporter")
 

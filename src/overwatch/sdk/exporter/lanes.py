@@ -8,6 +8,7 @@ are found or read.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,6 +24,16 @@ GPU_PREFIX: Final = "GPU-"
 MIG_PREFIX: Final = "MIG-"
 
 
+class Numbering(Enum):
+    """Whose number a GPU's `index` is."""
+
+    DRIVER = "driver"
+    """CUDA's differs where models differ, and goes by the bus."""
+    HIP = "hip"
+    """Programs see it by this number."""
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One GPU of this machine."""
@@ -32,7 +43,8 @@ class Gpu:
     pci: str = ""
     """Bus id; GPUs are ordered by it."""
     index: int = 0
-    """The driver's own number."""
+    """The driver's own number, or HIP's."""
+    numbering: Numbering = Numbering.DRIVER
     partitioned: bool = False
     """Split by MIG: programs see its parts."""
     parts: tuple[str, ...] = ()
@@ -58,7 +70,9 @@ class Sight:
 
 
 def sight(gpus: Sequence[Gpu], env: Mapping[str, str]) -> Sight:
-    """What CUDA shows of `gpus` to a process with this environment."""
+    """What CUDA or HIP shows of `gpus` to a process with this environment."""
+    if any(gpu.numbering is not Numbering.DRIVER for gpu in gpus):
+        return _by_hip(gpus, env)
     ordered = sorted(gpus, key=lambda gpu: (gpu.pci, gpu.index))
     chosen = env.get("CUDA_VISIBLE_DEVICES")
     by_bus = env.get("CUDA_DEVICE_ORDER", "") == "PCI_BUS_ID"
@@ -73,6 +87,21 @@ def sight(gpus: Sequence[Gpu], env: Mapping[str, str]) -> Sight:
     if not in_order or split:
         return _unnumbered(ordered if places else [])
     return _numbered([ordered[place] for place in places])
+
+
+def _by_hip(gpus: Sequence[Gpu], env: Mapping[str, str]) -> Sight:
+    """ROCr chooses among all, then HIP among those; a choice by anything but numbers is not followed."""
+    ordered = sorted(gpus, key=lambda gpu: (gpu.index, gpu.pci))
+    is_certain = all(gpu.numbering is Numbering.HIP for gpu in gpus)
+    by_hip = "HIP_VISIBLE_DEVICES" if "HIP_VISIBLE_DEVICES" in env else "CUDA_VISIBLE_DEVICES"
+    for name in ("ROCR_VISIBLE_DEVICES", by_hip):
+        words = [word.strip() for word in env[name].split(",")] if name in env else None
+        if words is None:
+            continue
+        if not is_certain or words[0].startswith(GPU_PREFIX):
+            return _unnumbered(ordered)
+        ordered = [ordered[place] for place in _until_invalid(_place(word, len(ordered)) for word in words)]
+    return _numbered(ordered) if is_certain else _unnumbered(ordered)
 
 
 def _numbered(gpus: Sequence[Gpu]) -> Sight:

@@ -7,7 +7,6 @@ thread of its own. Must not know how readings are sent.
 
 import contextlib
 import ctypes
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -32,7 +31,10 @@ from overwatch.catalog.machine import (
     THROTTLE,
     UTILIZATION,
 )
+from overwatch.extras import GPU
+from overwatch.platform import PROC
 from overwatch.sdk.exporter.lanes import Gpu
+from overwatch.sdk.exporter.looking import Codes, GoneError, Looking
 from overwatch.sdk.exporter.readings import Reading, Xid
 from overwatch.sdk.exporter.unread import Unread
 
@@ -42,10 +44,9 @@ ALL_LINKS: Final = 0xFFFFFFFF
 MOST_XIDS: Final = 64
 """Most events taken at one look."""
 LIBRARY: Final = "libnvidia-ml.so.1"
-DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"))
+DRIVER_FILES: Final = (PROC / "driver/nvidia/version", Path("/dev/nvidiactl"))
 """Either is there where an NVIDIA driver is loaded."""
 ALL_GPUS: Final = "NVIDIA GPUs"
-_INSTALL: Final = "pip install 'esper-overwatch[gpu]'"
 _NOT_LOADED: Final = 9
 _NO_LIBRARY: Final = 12
 _MISMATCH: Final = 18
@@ -80,14 +81,14 @@ def load(files: Iterable[Path], unread: Unread) -> ModuleType | None:
     """NVIDIA's bindings with the library opened; `None` where there is no driver, or it cannot be read."""
     try:
         import pynvml
-    except ImportError as error:
-        if any(path.exists() for path in files):
-            unread.note(ALL_GPUS, f"there is a driver, but no nvidia-ml-py ({error})", _INSTALL)
+    except ImportError:
+        if any(path.exists() for path in files) or _library_error() is None:
+            unread.lacks(GPU)
         else:
             unread.missing("no NVIDIA driver is loaded here")
         return None
     except Exception as error:  # noqa: BLE001 the border: a package of others
-        unread.note(ALL_GPUS, error, _INSTALL)
+        unread.note(ALL_GPUS, error, GPU.install)
         return None
     try:
         pynvml.nvmlInit()
@@ -129,14 +130,14 @@ def _library_error() -> str | None:
 class Nvml:
     """The driver of this machine, and `pid`'s share of its GPUs."""
 
-    def __init__(self, pid: int, files: Iterable[Path] = DRIVER_FILES) -> None:
+    def __init__(self, pid: int, files: Iterable[Path] = DRIVER_FILES, unread: Unread | None = None) -> None:
         self._pid, self._files = pid, tuple(files)
         self._nvml: ModuleType | None = None
         self._events: Any = None
         self._handles: dict[str, Any] = {}
         self._uuids: dict[int | None, str] = {}
         """By the handle's address: a GPU that fell off the bus no longer gives its name."""
-        self.unread = Unread()
+        self.unread = unread or Unread()
 
     def open(self) -> tuple[Gpu, ...]:
         """Find the GPUs anew."""
@@ -224,59 +225,29 @@ class Nvml:
         return tuple(found)
 
 
-class _GoneError(Exception):
-    """The GPU or its driver is gone."""
-
-
-class Look:
+class Look(Looking):
     """Reads one GPU."""
 
     def __init__(self, nvml: ModuleType, uuid: str, handle: Any, pid: int, unread: Unread) -> None:
-        self._nvml, self._uuid, self._handle, self._pid = nvml, uuid, handle, pid
-        self._unread = unread
+        gone = frozenset(getattr(nvml, f"NVML_ERROR_{name}", code) for name, code in _GONE.items())
+        super().__init__(uuid, Codes(of=_code, gone=gone, unknown=_UNKNOWN_TO_IT), unread)
+        self._nvml, self._handle, self._pid = nvml, handle, pid
         self._moved: dict[str, tuple[float, float]] = {}
-        self._gone = frozenset(getattr(nvml, f"NVML_ERROR_{name}", code) for name, code in _GONE.items())
-
-    @property
-    def name(self) -> str:
-        """The GPU's UUID."""
-        return self._uuid
 
     def ask(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
         """Everything where this GPU is among `uuids`, else what the trainer's process holds of it."""
         nvml, numbers, throttle = self._nvml, dict[str, float](), list[str]()
         try:
-            self._note(numbers, PROCESS_MEMORY.name, self._own_memory)
+            self.note(numbers, PROCESS_MEMORY.name, self._own_memory)
             if self._uuid in uuids:
                 for name, question in _QUESTIONS.items():
-                    self._note(numbers, name, partial(question, nvml, self._handle))
-                self._note(numbers, MEMORY_USED.name, lambda: self._memory(numbers))
-                self._guarded("NVLink", lambda: self._links(numbers))
-                self._guarded(THROTTLE.name, lambda: throttle.append(self._throttle()))
-        except _GoneError:
+                    self.note(numbers, name, partial(question, nvml, self._handle))
+                self.note(numbers, MEMORY_USED.name, lambda: self._memory(numbers))
+                self.guarded("NVLink", lambda: self._links(numbers))
+                self.guarded(THROTTLE.name, lambda: throttle.append(self._throttle()))
+        except GoneError:
             return {self._uuid: Reading(lost=True)}
         return {self._uuid: Reading(numbers=numbers, throttle=throttle[0] if throttle else None)}
-
-    def _note(self, numbers: dict[str, float], name: str, ask: Callable[[], float | None]) -> None:
-        """Ask for one number; raises `_GoneError` when the GPU or its driver is gone."""
-
-        def keep() -> None:
-            value = ask()
-            if value is not None and math.isfinite(value):
-                numbers[name] = value
-
-        self._guarded(name, keep)
-
-    def _guarded(self, what: str, ask: Callable[[], None]) -> None:
-        """Ask for one reading, which is left out where the call raises; raises `_GoneError`."""
-        try:
-            ask()
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            code = getattr(error, "value", None)
-            if code in self._gone:
-                raise _GoneError from None
-            if code not in _UNKNOWN_TO_IT:
-                self._unread.note(f"{what} of {self._uuid}", error)
 
     def _memory(self, numbers: dict[str, float]) -> float:
         info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
@@ -350,6 +321,10 @@ def _parts(nvml: ModuleType, handle: Any) -> dict[str, Any]:
         except Exception:  # noqa: BLE001, S112 the border: a place without a part
             continue
     return found
+
+
+def _code(error: Exception) -> object:
+    return getattr(error, "value", None)
 
 
 def _address(handle: Any) -> int | None:

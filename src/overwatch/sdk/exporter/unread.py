@@ -7,6 +7,8 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from overwatch.extras import Extra
+
 MOST: Final = 64
 """Things that are remembered; more of them are one fault with a changing text."""
 _LONGEST: Final = 300
@@ -33,6 +35,10 @@ class Unread:
         """Keep that `what` cannot be read, with the first reason that is given for it."""
         text = f"{what} cannot be read: {_reason(why)}" + (f"; {fix}" if fix else "")
         self._keep(what, Note(text=text))
+
+    def lacks(self, extra: Extra) -> None:
+        """Keep that something is there and the packages that read it are not."""
+        self._keep(extra.name, Note(text=extra.need))
 
     def missing(self, what: str) -> None:
         """Keep that something is not there: a fact about a machine, and no trouble."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from overwatch.platform import allocate
 from overwatch.sdk.rings.layout import (
     HEAD,
     HEADER_BYTES,
@@ -26,7 +27,6 @@ from overwatch.sdk.rings.layout import (
 )
 
 _PAGE: Final = 4096
-_ZEROS: Final = bytes(1 << 16)
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -75,7 +75,7 @@ def create(path: Path, size: int, forms: int) -> RingFile:
     _check(size, forms)
     fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        _allocate(fd, size)
+        allocate(fd, size)
         memory = mmap.mmap(fd, size)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -123,18 +123,6 @@ def open_ring(path: Path) -> RingFile:
         ring.close()
         raise RingError(f"{path} is not a ring")
     return ring
-
-
-def _allocate(fd: int, size: int) -> None:
-    """Take the room now; raises `OSError` where there is none."""
-    allocate = getattr(os, "posix_fallocate", None)
-    if allocate is not None:
-        allocate(fd, 0, size)
-        return
-    for start in range(0, size, len(_ZEROS)):
-        part = _ZEROS[: size - start]
-        if os.pwrite(fd, part, start) != len(part):
-            raise OSError(f"no room for a ring of {size} bytes")
 
 
 def _fence() -> Callable[[], None] | None:

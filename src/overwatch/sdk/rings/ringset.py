@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.platform import SHARED_MEMORY
 from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.rings.chute import FactChute, NumberChute
@@ -27,7 +28,6 @@ MAX_BYTES: Final = 8 << 20
 """What the rings of one process may take."""
 NUMBERS: Final = "numbers.ring"
 FACTS: Final = "facts.ring"
-_SHM: Final = Path("/dev/shm")  # noqa: S108 memory; files in it are made exclusively, for this user only
 _NUMBERS_SHARE: Final = 2
 """A record that is larger than this part of its ring might never fit."""
 _FACTS_SHARE: Final = 4
@@ -236,7 +236,7 @@ def places(env: Mapping[str, str] = os.environ) -> list[Path]:
     if given := env.get("OVERWATCH_RING_DIR"):
         return [Path(given).absolute()]
     own = Path(env.get("TMPDIR") or tempfile.gettempdir()) / f"overwatch-{os.geteuid()}"
-    return [_SHM, own]
+    return [SHARED_MEMORY, own]
 
 
 def _place(name: str, limits: RingLimits, folders: Sequence[Path]) -> tuple[Path, RingWriter, RingWriter]:

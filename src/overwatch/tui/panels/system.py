@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from overwatch.catalog.durations import duration
-from overwatch.snapshot import Bound, Host, Lane, Link, Snapshot
+from overwatch.snapshot import Bound, FeedLine, Host, Lane, Link, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, short, sparkline
 from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left, right, rule, spread, width_of
@@ -18,13 +18,20 @@ def render(snapshot: Snapshot, ctx: Context, most_lanes: int) -> list[Line]:
     system = snapshot.system
     lines = [] if ctx.compact else [rule("SYSTEM", _global(system.bound, ctx), ctx.width)]
     if not system.gpus:
-        lines.append(fit([Span("gpu   none found (no NVIDIA driver)", Role.MUTED)], ctx.width))
+        lines.append(fit([Span(f"gpu   {_no_gpu(snapshot.feed)}", Role.MUTED)], ctx.width))
     elif not ctx.compact and 4 <= len(system.gpus) <= 2 * most_lanes:
         lines += _pairs(system.gpus, ctx)
     else:
         lines += _rows(system.gpus, ctx, most_lanes)
     lines.append(_host(snapshot, ctx))
     return lines
+
+
+def _no_gpu(feed: Sequence[FeedLine]) -> str:
+    """Why there are no rows, where the machine has sent that; a line about a lane is about another thing."""
+    of_machine = (line for line in reversed(feed) if line.subsystem == "gpu" and "lane" not in line.fields)
+    line = next(of_machine, None)
+    return "no readings; overwatch doctor shows why" if line is None else clean(line.message)
 
 
 def _rows(gpus: tuple[Lane, ...], ctx: Context, most: int) -> list[Line]:

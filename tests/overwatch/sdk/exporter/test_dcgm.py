@@ -13,7 +13,7 @@ import pytest
 
 from overwatch.sdk.exporter.dcgm import Dcgm, DcgmLimits
 from overwatch.sdk.exporter.gpus import Trainer, look_around, source_of
-from overwatch.sdk.exporter.nvml import Nvml
+from overwatch.sdk.exporter.vendors import Local
 from tests.real.fake_nvml.machine import Machine
 
 FIRST, SECOND = "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52", "GPU-b5e5c8f1-1b2c-3d4e-5f60-718293a4b5c6"
@@ -319,5 +319,5 @@ def test_an_address_that_is_none_is_refused(url: str, caplog: pytest.LogCaptureF
     """The message says what to write, and the driver is asked instead."""
     with pytest.raises(ValueError, match=r"http://127.0.0.1:9400/metrics"):
         Dcgm(url)
-    assert isinstance(source_of(Trainer(env={"OVERWATCH_DCGM_URL": url})), Nvml)
-    assert "NVML is asked instead" in caplog.text
+    assert isinstance(source_of(Trainer(env={"OVERWATCH_DCGM_URL": url})), Local)
+    assert "the drivers are asked instead" in caplog.text

@@ -236,7 +236,7 @@ def test_bindings_that_are_not_installed_matter_where_there_is_a_driver(
     assert nvml.open() == ()
     [note] = nvml.unread.take()
     assert note.trouble is driver
-    assert ("pip install 'esper-overwatch[gpu]'" in note.text) is driver
+    assert ('pip install "esper-overwatch[gpu]"' in note.text) is driver
 
 
 class Bindings(ModuleType):

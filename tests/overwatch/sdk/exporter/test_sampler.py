@@ -335,6 +335,21 @@ def test_a_disk_that_hangs_leaves_the_host(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
+def test_a_host_that_shows_nothing_of_itself_is_absent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is raised, at the beginning either, and each part that is missing is logged once."""
+
+    def refuse(**_: object) -> None:
+        raise FileNotFoundError("/proc/stat")
+
+    for name in ("virtual_memory", "cpu_percent", "disk_io_counters", "net_io_counters"):
+        monkeypatch.setattr(psutil, name, refuse)
+    host = Host()
+    assert [host.read(), host.read()] == [{}, {}]
+    assert len(caplog.messages) == 4
+
+
 def test_rates_begin_with_the_second_reading() -> None:
     """The first reading has no rates; the second has, and they are not negative."""
     host = Host()
