@@ -161,7 +161,7 @@ def common_name() -> str:
     limits = [resource.getrlimit(getattr(resource, name)) for name in _LIMITS]
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # an exporter takes all that it may
     parts = [
-        os.getresuid(), os.getresgid(), root.st_dev, root.st_ino, limits, files,
+        os.getuid(), os.geteuid(), os.getgid(), os.getegid(), root.st_dev, root.st_ino, limits, files,
         sorted(f"{one.name} {one.readlink()}" for one in (_SELF / "ns").iterdir()),
         (_SELF / "cgroup").read_text(), sys.executable, sys.version, _code(), common_env(),
     ]  # fmt: skip
