@@ -1,5 +1,6 @@
 """What the pages print works: commands and options exist, blocks of configuration load."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -49,12 +50,15 @@ def _commands(text: str) -> list[str]:
     return [line.split("#")[0].strip() for line in lines if line.startswith("overwatch ")]
 
 
+_ENDS = {"--", "|", "||", "&&", ">", "&"}
+"""Words after which another command's words follow."""
+
+
 def _unknown(line: str) -> list[str]:
     """Words of a command line that are no command, and options that its command has not."""
-    words = [word for word in re.split(r"\s+", line) if word]
     command: click.Command = main
     faults = []
-    for word in words[1:]:
+    for word in itertools.takewhile(lambda word: word not in _ENDS, line.split()[1:]):
         if isinstance(command, click.Group) and not word.startswith("-"):
             found = command.commands.get(word)
             if found is None:
@@ -64,6 +68,11 @@ def _unknown(line: str) -> list[str]:
             known = {option for parameter in command.params for option in parameter.opts}
             if word.split("=")[0] not in known | {"--help", "--version"}:
                 faults.append(f"no option {word!r}")
-        elif word in {"|", "||", "&&", ">", "&"}:
-            break
     return faults
+
+
+def test_a_command_that_is_gone_is_noticed() -> None:
+    """Unknown commands and options are named, words of a program behind `--` are its own."""
+    assert _unknown("overwatch fly now") == ["no command 'fly'"]
+    assert _unknown("overwatch tui --onse && overwatch fly") == ["no option '--onse'"]
+    assert _unknown("overwatch catalog registry check -- --lr 3") == []
