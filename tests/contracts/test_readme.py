@@ -4,11 +4,9 @@ import re
 import tomllib
 from pathlib import Path
 
-import click
 import yaml
 
 from overwatch import __version__
-from overwatch.cli import main
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -57,43 +55,6 @@ def test_every_extra_of_the_readme_exists_and_every_one_for_users_is_named() -> 
 
     assert named == set(project["optional-dependencies"]) - {"bench", "dev"}
     assert f'pip install "{project["name"]}[' in README
-
-
-def test_every_command_that_is_printed_exists() -> None:
-    """No page shows a command or an option that was renamed or removed."""
-    wrong = []
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        for line in _commands(page.read_text(encoding="utf-8")):
-            wrong += [f"{page.relative_to(ROOT)}: {line}: {fault}" for fault in _unknown(line)]
-
-    assert wrong == []
-
-
-def _commands(text: str) -> list[str]:
-    """The lines of shell blocks that call `overwatch`, joined where they are continued."""
-    blocks = re.findall(r"^```(?:sh|console)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [line.split("#")[0].strip() for line in lines if line.startswith("overwatch ")]
-
-
-def _unknown(line: str) -> list[str]:
-    """Words of a command line that are no command, and options that its command has not."""
-    words = [word for word in re.split(r"\s+", line) if word]
-    command: click.Command = main
-    faults = []
-    for word in words[1:]:
-        if isinstance(command, click.Group) and not word.startswith("-"):
-            found = command.commands.get(word)
-            if found is None:
-                return [f"no command {word!r}"]
-            command = found
-        elif word.startswith("--"):
-            known = {option for parameter in command.params for option in parameter.opts}
-            if word.split("=")[0] not in known | {"--help", "--version"}:
-                faults.append(f"no option {word!r}")
-        elif word in {"|", "||", "&&", ">", "&"}:
-            break
-    return faults
 
 
 def test_one_version_everywhere() -> None:
