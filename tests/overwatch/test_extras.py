@@ -9,13 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from overwatch.cli import main
+from overwatch.cli.doctor.verdict import State
+from overwatch.cli.doctor.versions import versions
 from overwatch.extras import EXTRAS, GPU, Extra
 from overwatch.sdk.exporter.nvml import Nvml
 from tests.overwatch.simulate.runs import record
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-FOR_DEVELOPERS = {"adapters", "bench", "dev", "docs"}
-"""Extras of which no command lacks anything: an adapter is imported by its library's user."""
+WITHOUT_A_ROW = {"adapters", "bench", "dev", "docs", "sql"}
+"""Those of developers; an adapter is imported by its library's user; `query --sql` names its own."""
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_extra_of_the_distribution_has_its_row() -> None:
     """And no row is of an extra that cannot be installed."""
-    assert set(EXTRAS) == set(PROJECT["optional-dependencies"]) - FOR_DEVELOPERS
+    assert set(EXTRAS) == set(PROJECT["optional-dependencies"]) - WITHOUT_A_ROW
 
 
 @pytest.mark.usefixtures("without")
@@ -64,6 +66,14 @@ def test_a_command_that_lacks_its_packages_names_the_extra(
     ended = CliRunner().invoke(main, [word.format(run=recorded) for word in words])
     assert ended.exit_code in (1, 2)
     assert ended.output == f"Error: {EXTRAS[name].need}\n"
+
+
+@pytest.mark.usefixtures("without")
+def test_the_doctor_lists_all_that_is_missing_in_one_line() -> None:
+    """With what each brings; it is no warning."""
+    [verdict] = [one for one in versions() if "not installed" in one.found]
+    assert verdict.state is State.OK
+    assert all(f"{extra.name} ({extra.brings})" in verdict.found for extra in EXTRAS.values())
 
 
 def test_a_driver_without_its_bindings_is_read_nowhere_and_reported_once(

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("fake_amdsmi.c")
 
 
 def build(folder: Path) -> Path:
-    """What `ROCM_HOME` is to be; without compiler or `amdsmi` the test is skipped, or fails if it must run."""
+    """What `ROCM_HOME` is to be; without compiler or `amdsmi` a test is skipped, or fails if it must run."""
     compiler, package = shutil.which("gcc") or shutil.which("cc"), importlib.util.find_spec("amdsmi")
     if compiler is None or package is None or package.origin is None:
         missing = "no C compiler, or no amdsmi, to build the fake libamd_smi with"

@@ -9,6 +9,7 @@ from typing import Final
 
 import overwatch
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
+from overwatch.extras import EXTRAS
 
 AREA: Final = "versions"
 DISTRIBUTION: Final = "esper-overwatch"
@@ -66,6 +67,7 @@ def versions(found: Found = installed) -> Iterator[Verdict]:
     python = ".".join(map(str, sys.version_info[:3]))
     shown = ", ".join(f"{name} {version}" for name in SHOWN if (version := found(name)))
     yield ok(AREA, f"Overwatch {overwatch.__version__}, Python {python}, {shown}")
+    yield from _extras()
     yield from _needed(found)
     yield from _equal(found)
     for pair in _BAD:
@@ -80,6 +82,14 @@ def versions(found: Found = installed) -> Iterator[Verdict]:
             fix += f" or '{pair.other}>={pair.below_other}'" if pair.below_other != "99" else ""
             yield failure(AREA, f"{pair.one} {one} with {pair.other} {other}: {pair.why}", fix)
     yield from _backend()
+
+
+def _extras() -> Iterator[Verdict]:
+    """What can be installed beside, with what each brings: nothing is wrong without."""
+    missing = [extra for extra in EXTRAS.values() if extra.missing]
+    if missing:
+        named = ", ".join(f"{extra.name} ({extra.brings})" for extra in missing)
+        yield ok(AREA, f'not installed: {named}; pip install "{DISTRIBUTION}[NAME]"')
 
 
 def _needed(found: Found) -> Iterator[Verdict]:
