@@ -37,8 +37,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """What else its exporter reads of it: see `sdk.trainer_env`; `None` of a version that kept none."""
     is_daemon: bool = False
     """Whether it is a worker that its parent ends with SIGTERM, as those of a `multiprocessing.Pool`."""
-    folder: str | None = None
-    """The trainer's working folder; `None` where it has none any more."""
+    folder: bytes | None = None
+    """The trainer's working folder, as the file system has it; `None` where it has none any more."""
     sample: bool
     """Whether to sample this machine."""
     started: RunStarted
@@ -74,7 +74,7 @@ Frame: TypeAlias = Hello | Update | Dropped | Close | Event
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """One run that comes to an exporter process, with open files: its line, its account, and what is here."""
 
-    rings: str
+    rings: bytes
     """Path of its rings, as the file system has it."""
     has_handle: bool
     """A handle on the trainer's process follows."""

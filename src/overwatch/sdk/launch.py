@@ -128,10 +128,10 @@ def _begin(options: Options) -> Run:
     return Run(who.run_id, link, started.n_envs, started.judged_by)
 
 
-def _folder() -> str | None:
+def _folder() -> bytes | None:
     """The working folder, if it was not removed."""
     try:
-        return str(Path.cwd())
+        return os.fsencode(Path.cwd())
     except OSError:
         return None
 

@@ -76,6 +76,7 @@ class Meeting:
             return False
 
     def _start(self, lock: int, start: Start) -> int:
+        os.ftruncate(lock, 0)
         self._unlink(".sock")
         errors = self._open(".log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
@@ -88,7 +89,6 @@ class Meeting:
             raise
         finally:
             os.close(errors)
-        os.ftruncate(lock, 0)
         os.pwrite(lock, str(pid).encode(), 0)
         return pid
 
@@ -163,7 +163,7 @@ def common_name() -> str:
     parts = [
         os.getuid(), os.geteuid(), os.getgid(), os.getegid(), root.st_dev, root.st_ino, limits, files,
         sorted(f"{one.name} {one.readlink()}" for one in (_SELF / "ns").iterdir()),
-        (_SELF / "cgroup").read_text(), sys.executable, sys.version, _code(), common_env(),
+        os.fsdecode((_SELF / "cgroup").read_bytes()), sys.executable, sys.version, _code(), common_env(),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

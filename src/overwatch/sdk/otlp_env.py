@@ -22,11 +22,14 @@ _FILES: Final = ("_CERTIFICATE", "_CLIENT_KEY", _TOKEN_FILE)
 
 
 def otlp_env(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that decide the destination, for another process to use in the place of its own."""
+    """The variables that decide the destination, for another process to use in the place of its own.
+
+    A value that is no text is left out: it can be sent to no other process.
+    """
     kept = {
         name: absolute(value) if name.endswith(_FILES) else value
         for name, value in env.items()
-        if name.startswith(_PREFIX) or name in _NAMES or name.lower() in _PROXIES
+        if (name.startswith(_PREFIX) or name in _NAMES or name.lower() in _PROXIES) and is_text(value)
     }
     return {**kept, "TMPDIR": tempfile.gettempdir()}
 
@@ -36,3 +39,12 @@ def absolute(path: str) -> str:
     with contextlib.suppress(OSError):
         return str(Path(path).absolute()) if path else path
     return path
+
+
+def is_text(value: str) -> bool:
+    """Whether a value of the environment was valid UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -155,8 +155,9 @@ class _Shared:
     def kill_late(self) -> None:
         """End it where it is stopped: it works for none of its trainers, and they all start another."""
         with contextlib.suppress(OSError, IndexError):
-            state = (platform.PROC / str(self.pid) / "stat").read_text().rpartition(")")[2].split()[0]
-            if state == "T":
+            process = platform.PROC / str(self.pid)
+            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+            if state == "T" and _COMMAND[-1].encode() in (process / "cmdline").read_bytes():
                 os.kill(self.pid, signal.SIGKILL)
 
 
@@ -229,7 +230,7 @@ def _join(rings: Path, handles: list[int], *, alone: bool) -> _Shared | _Private
     with _own_handle() as handle, _joining:
         errors = _error_stream()
         data = msgspec.msgpack.encode(
-            Arrival(rings=os.fsdecode(rings), has_handle=bool(handle), has_errors=bool(errors))
+            Arrival(rings=os.fsencode(rings), has_handle=bool(handle), has_errors=bool(errors))
         )
         files = [*handles, *handle, *errors]
         if handle and not alone and (shared := _join_shared(data, files)) is not None:

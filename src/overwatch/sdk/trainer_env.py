@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from overwatch.sdk.frames import Hello
-from overwatch.sdk.otlp_env import absolute
+from overwatch.sdk.otlp_env import absolute, is_text
 
 _MODULES: Final = "PYTHONPATH"
 SCHEDULER: Final = {
@@ -57,8 +57,11 @@ _INTERPRETER: Final = frozenset(
 
 
 def run_env(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What of this process's environment is its runs' own, but for the destination: see `otlp_env`."""
-    return {name: value for name, value in env.items() if name in _OWN or name in _GIT}
+    """What of this process's environment is its runs' own, but for the destination: see `otlp_env`.
+
+    A value that is no text can be sent to no other process, and is left out.
+    """
+    return {name: value for name, value in env.items() if (name in _OWN or name in _GIT) and is_text(value)}
 
 
 def env_of(hello: Hello) -> Mapping[str, str]:

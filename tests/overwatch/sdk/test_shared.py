@@ -127,8 +127,8 @@ def resources(sink: Sink) -> list[dict[str, str]]:
 
 def revision_in(folder: Path) -> str:
     """A new repository's only commit."""
-    who = ("-c", "user.name=n", "-c", "user.email=e")
-    for words in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "one")):
+    author = ("-c", "user.name=n", "-c", "user.email=e")
+    for words in (("init", "-q"), (*author, "commit", "-q", "--allow-empty", "-m", "one")):
         subprocess.run(["git", *words], cwd=folder, check=True)
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True
@@ -199,6 +199,22 @@ def test_what_libraries_read_by_themselves_is_common_to_all_of_an_exporter(
     assert common_name() == before
     monkeypatch.setenv(variable, "/somewhere")
     assert common_name() != before
+
+
+def test_an_environment_and_folders_that_are_no_text_turn_nothing_off(tmp_path: Path) -> None:
+    """Names are bytes to the system: such a variable is left out, such a folder is used."""
+    odd = os.fsencode(tmp_path) + b"/\xff"
+    with http_sink() as sink:
+        run_script(f"""
+            import os, overwatch.sdk
+            os.mkdir({odd!r})
+            os.chdir({odd!r})
+            for name in (b"HOME", b"PATH", b"OTEL_RESOURCE_ATTRIBUTES", b"NO_PROXY"):
+                os.environb[name] = {odd!r}
+            run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False)
+            assert run.exporter_pid is not None
+            assert run.close(30.0).delivered
+        """)
 
 
 def test_a_forked_child_shares_the_exporter() -> None:

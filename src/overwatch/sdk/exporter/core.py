@@ -312,7 +312,7 @@ def open_spool(hello: Hello, rings: Path) -> Spool:
         otlp_env=hello.otlp_env,
         created=hello.started.at,
     )
-    root = Path(hello.folder or "") / spool_root(env_of(hello))
+    root = Path(os.fsdecode(hello.folder or b"")) / spool_root(env_of(hello))
     return Spool(spool_folder(root, meta), meta=meta)
 
 

@@ -3,8 +3,8 @@
 Rules: each run has threads, queue and destination of its own, so that a collector that is slow delays one
 run only; a run that ends, or cannot be read, is forgotten and the others go on; the process ends with its
 last run once none can come, and else a while after. With no room for another run no more are taken: the
-trainer starts another process. Runs come through a door: of one trainer, or one where any trainer of this
-user may knock, who costs the others nothing whatever it sends. Must not know what an exporter does.
+trainer starts another process. Runs come through a door: of one trainer, or one that any trainer of this
+user may connect to, which costs the others nothing whatever it sends. Must not know what an exporter does.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ log: Final = logging.getLogger("overwatch.exporter")
 
 LINGER_S: Final = 2.0
 """How long the process waits for the next run, whose start is then at once."""
-KNOCK_S: Final = 5.0
-"""How long one who knocks may take to send its run."""
+ARRIVAL_S: Final = 5.0
+"""How long a process that connects may take to send its run."""
 _LOOK_S: Final = 0.2
 _LONGEST: Final = 1 << 16
 _MOST: Final = 4
@@ -91,7 +91,7 @@ class PrivateDoor:
 
 
 class SharedDoor:
-    """A door where any trainer of this user may knock: a socket that listens at a meeting."""
+    """A door that any trainer of this user may connect to: a socket that listens at a meeting."""
 
     def __init__(self, door: socket.socket, meeting: Meeting) -> None:
         self._door, self._meeting = door, meeting
@@ -99,7 +99,7 @@ class SharedDoor:
         door.setblocking(False)
 
     def next(self) -> Come | None:
-        """One who knocks; what it sends is received by who calls the answer."""
+        """A process that connects; the answer, when it is called, receives what it sends."""
         try:
             line, _ = self._door.accept()
         except BlockingIOError:  # it has gone again
@@ -110,7 +110,7 @@ class SharedDoor:
         return lambda: _received(line)
 
     def shut(self, *, is_full: bool) -> bool:
-        """Leave the meeting; one who knocks where it is full sees that the door is closed."""
+        """Leave the meeting; a run that waits where it is full sees that its connection is closed."""
         poll = select.poll()
         poll.register(self._door, select.POLLIN)
         return self._meeting.leave(lambda: not is_full and bool(poll.poll(0))) or is_full
@@ -125,7 +125,7 @@ def _received(line: socket.socket) -> tuple[bytes, list[int], int | None]:
         pid, user = peer_of(line)
         if user != os.geteuid():
             raise PermissionError(f"process {pid} is of user {user}")
-        line.settimeout(KNOCK_S)
+        line.settimeout(ARRIVAL_S)
         data, handles, *_ = socket.recv_fds(line, _LONGEST, _MOST)
         return data, handles, pid
 
@@ -177,7 +177,7 @@ def _serve(serve: Serve, come: Come) -> None:
     try:
         data, handles, pid = come()
         _visit(serve, data, handles, pid)
-    except (OSError, msgspec.MsgspecError, UnicodeEncodeError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         log.warning("what came is no run: %s", error)
     finally:
         for handle in handles:

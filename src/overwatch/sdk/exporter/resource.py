@@ -43,7 +43,7 @@ class RunResource(Resource):
         return self is other or super().__eq__(other)
 
 
-def revision(folder: str | None, env: Mapping[str, str]) -> Revision:
+def revision(folder: bytes | None, env: Mapping[str, str]) -> Revision:
     """Ask git about a trainer's working folder, in its environment."""
     sha = _git(folder, env, "rev-parse", "HEAD")
     changes = None if sha is None else _git(folder, env, "status", "--porcelain", "--untracked-files=no")
@@ -98,7 +98,7 @@ def host_name() -> str:
     return socket.gethostname()
 
 
-def _git(folder: str | None, env: Mapping[str, str], *arguments: str) -> str | None:
+def _git(folder: bytes | None, env: Mapping[str, str], *arguments: str) -> str | None:
     if folder is None:
         return None
     environment: Mapping[str, str] = {**env, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
