@@ -1,17 +1,21 @@
 """`history`: from a run's past to the answer. Only selects, decimates and formats; cheap and pure."""
 
+import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, NO_LIMITS, Direction, Metric, Scope, of_scope
+from overwatch.events import Origin
 from overwatch.projection.policy import limit_text, scale_of, shown_as, status_of, text_of
 from overwatch.projection.text import safe, safe_fields, safe_or_none
+from overwatch.snapshot import Reading, Snapshot
 from overwatch.snapshot.history import MOST_CURVES, About, Ask, Curve, History, Line, Moment
 from overwatch.state.past import Line as Series
-from overwatch.state.past import Past, kind_of
+from overwatch.state.past import Mark, Past, kind_of
 from overwatch.state.policy import MEDIAN_NEEDS
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
@@ -62,6 +66,46 @@ def history(state: RunState, past: Past, ask: Ask) -> History:
     )
 
 
+def remember(past: Past, snapshot: Snapshot) -> None:
+    """Add a snapshot of a run, where only snapshots of it are left: one sample of each reading an update."""
+    update, at = snapshot.run.update, int(snapshot.time * 1e9)
+    for short, reading in snapshot.policy.items():
+        name = _FULL.get(short, f"{CUSTOM_PREFIX}{short}")
+        line = past.lines.get(name)
+        seen = line is not None and line.index[-1] == (-1 if update is None else update)
+        if seen or (reading.value is None and reading.non_finite is None):
+            continue
+        value = math.nan if reading.value is None else reading.value
+        past.add(name, at, (value, value), update)
+    for one in snapshot.findings:
+        since = int(one.since * 1e9)
+        cleared = None if one.cleared_at is None else int(one.cleared_at * 1e9)
+        mark = Mark(
+            code=one.code, severity=one.severity, scope=one.subject.scope, subject=one.subject.id,
+            since=since, cleared_at=cleared, message=one.message,
+        )  # fmt: skip
+        past.mark(one.id, mark)
+
+
+def of_snapshot(snapshot: Snapshot, past: Past, ask: Ask) -> History:
+    """As `history`, where a snapshot is all that is known of the run's state: judged as that is."""
+    origin = Origin(run_id=snapshot.run.run_id, ours=True)
+    found = history(RunState(origin=origin), past, ask)
+    curves = tuple(_judged(curve, snapshot.policy.get(curve.name)) for curve in found.curves)
+    about = About(revision=_filled({"revision": snapshot.run.git_sha})) if ask.about else None
+    return msgspec.structs.replace(found, curves=curves, about=about)
+
+
+def _judged(curve: Curve, reading: Reading | None) -> Curve:
+    if reading is None:
+        return curve
+    text, limit = reading.text, reading.limit
+    lines = () if limit is None else (Line(value=limit.value, severity="warning", text=limit.text),)
+    return msgspec.structs.replace(
+        curve, status=reading.status, text=text, scale=reading.scale, limits=lines or curve.limits
+    )
+
+
 def _is_wanted(name: str, asked: Sequence[str]) -> bool:
     return not asked or any(name == one or fnmatchcase(name, one) for one in asked)
 
@@ -84,6 +128,7 @@ def _named(past: Past) -> list[_Named]:
     return [one for _, one in sorted(found)]
 
 
+_FULL: Final = {row.short: row.name for row in of_scope(Scope.POLICY)}
 _PLACES: Final = {name: place for place, name in enumerate(BY_NAME)}
 
 

@@ -31,7 +31,7 @@ _SLOT_FILTERS = (
 _HEADINGS = {
     Mode.BOARD: "Board and everywhere", Mode.FEED: "With the feed", Mode.DRAWER: "In the drawer",
     Mode.RUNS: "In the list of runs", Mode.FINDINGS: "In the list of findings", Mode.POLICY: "In the policy",
-    Mode.COMPARE: "Beside another run",
+    Mode.COMPARE: "Beside another run", Mode.CURVES: "On the page of curves", Mode.CONFIG: "Configuration",
 }  # fmt: skip
 _TWO_COLUMNS = 120
 """Cells from which on texts stand side by side."""

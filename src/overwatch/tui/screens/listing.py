@@ -8,6 +8,8 @@ from overwatch.tui.paging import Page
 from overwatch.tui.panels import (
     beside,
     choices,
+    configured,
+    curves,
     findings,
     header,
     keyline,
@@ -54,5 +56,9 @@ def _page(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> pic
         case Page.COMPARE:
             both = ctx.ui.beside
             return picking.Page(lines=[]) if both is None else beside.render(both, snapshot, ctx, rows)
+        case Page.CURVES:
+            return picking.Page(lines=curves.render(snapshot, ctx, rows))
+        case Page.CONFIG:
+            return picking.Page(lines=configured.render(snapshot, ctx, rows))
         case _:
             assert_never(page)

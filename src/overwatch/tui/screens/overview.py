@@ -17,6 +17,7 @@ from overwatch.tui.panels import (
     header,
     heatmap,
     keyline,
+    learning,
     pulse,
     rollups,
     small,
@@ -112,6 +113,11 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
         return Frame(
             lines=[*drawn.lines, *fleet], walk=drawn.walk, cursor=drawn.cursor, targets=drawn.targets
         )
+    if learning.wanted(snapshot):
+        said = feed.render(snapshot, ctx, share.feed)
+        lines = learning.render(snapshot, ctx, rows - len(said.lines))
+        targets = (*[None] * len(lines), *said.targets)
+        return Frame(lines=[*lines, *said.lines], targets=targets)
     asked = share.feed
     if ctx.ui.mode is Mode.FEED:
         asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
