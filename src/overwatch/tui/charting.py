@@ -8,6 +8,7 @@ from dataclasses import replace
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui import charts
 from overwatch.tui.charts import LEAST_WINDOW, OVERLAYS, Charts
+from overwatch.tui.context import COMPACT_BELOW
 from overwatch.tui.paging import Page, Paging
 from overwatch.tui.panels import curves, learning
 from overwatch.tui.playback import Transport
@@ -30,9 +31,10 @@ class Charting(Paging):
             return charts.asks(self.snapshot, self.charts, grid.shown, grid.wide)
         if self.page is Page.CONFIG:
             return charts.asks(self.snapshot, self.charts, (), 0, about=True)
-        if self.page is not None or not learning.wanted(self.snapshot):
-            return []
-        return charts.asks(self.snapshot, self.charts, learning.names(self.snapshot), self.width)
+        shown = (self.page is None and self.width >= COMPACT_BELOW) or learning.wanted(self.snapshot)
+        return (
+            charts.asks(self.snapshot, Charts(), learning.worst(self.snapshot), self.width) if shown else []
+        )
 
     def remember(self, history: History) -> None:
         """The past of a run has come."""

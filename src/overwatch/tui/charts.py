@@ -83,6 +83,22 @@ def curve(snapshot: Snapshot, charts: Charts, name: str) -> Curve:
     return found or of_reading(snapshot, name)
 
 
+def bars(snapshot: Snapshot, charts: Charts, name: str) -> tuple[float | None, ...]:
+    """The past of a number as one value a column, the worse end of each; empty where none has come."""
+    history = charts.histories.get(snapshot.run.run_id)
+    found = None if history is None else next((one for one in history.curves if one.name == name), None)
+    if found is None:
+        return ()
+    return found.low if found.direction == "up" else found.high
+
+
+def resampled(values: tuple[float | None, ...], width: int) -> tuple[float | None, ...]:
+    """So many values at most, evenly over all of them, the last one among them."""
+    if len(values) <= width:
+        return values
+    return tuple(values[(place + 1) * len(values) // width - 1] for place in range(width))
+
+
 def of_reading(snapshot: Snapshot, name: str) -> Curve:
     """A curve of the last few updates."""
     reading = snapshot.policy.get(name, Reading(label=name))

@@ -12,7 +12,7 @@ from typing import Final
 
 from overwatch.snapshot.history import Curve, Moment
 from overwatch.tui.grammar import number, short
-from overwatch.tui.text import Line, Role, Span, cells, fit, right
+from overwatch.tui.text import Line, Role, Span, clean, fit, right
 
 AXIS: Final = 7
 """Cells of the labels at the left."""
@@ -22,6 +22,7 @@ LETTERS: Final = "abcdefgh"
 _BLANK: Final = 0x2800
 _DOTS: Final = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 _ROLES: Final = {"critical": Role.CRIT, "warning": Role.WARN, "info": Role.INFO}
+_SEVERITIES: Final = {"critical": 2, "warning": 1}
 _BESIDE: Final = (Role.STAGE_NEW, Role.STAGE_BLEND, Role.STAGE_HOLD, Role.STAGE_TRAIN, Role.STAGE_DONE)
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _APART: Final = 12
@@ -116,7 +117,7 @@ def round_bounds(low: float, high: float) -> tuple[float, float]:
     least = 0.05 * max(abs(low), abs(high)) or 1e-9
     if not math.isfinite(span):
         return low / 2, high / 2
-    step = _step(max(span, least) / 2)
+    step = _step(max(span, least) / 4)
     first, last = math.floor(low / step) * step, math.ceil(high / step) * step
     return (first, last) if last > first else (first, first + step)
 
@@ -140,7 +141,7 @@ def reading(curve: Curve, at: float) -> int | None:
 
 def formatted(curve: Curve, value: float | None, width: int = 9) -> str:
     """A value as the row writes it."""
-    return "–" if value is None else number(value, curve.fmt, width) + curve.suffix
+    return "–" if value is None else number(value, curve.fmt, width) + clean(curve.suffix)
 
 
 def _role(curve: Curve) -> Role:
@@ -276,19 +277,18 @@ def _label(curve: Curve, value: float) -> str:
 
 def _time_axis(curve: Curve, plot: Plot) -> Line:
     """The axis: numbers of updates, else time since the begin, with a mark for each finding."""
+    marks: dict[int, Role] = {}
+    for moment in sorted(plot.moments, key=lambda one: _SEVERITIES.get(one.severity, 0)):
+        if plot.begin <= moment.since <= plot.end:
+            marks[min(plot.wide - 1, plot.dot(moment.since) // 2)] = _ROLES.get(moment.severity, Role.INFO)
     row = ["─"] * plot.wide
-    roles = [Role.MUTED] * plot.wide
     for x in range(0, plot.wide, _APART):
         at = plot.begin + (plot.end - plot.begin) * x / max(1, plot.wide - 1)
         text = _when(curve, at, plot)
-        if x + cells(text) < plot.wide:
+        if x + len(text) < plot.wide and not any(x <= mark < x + len(text) for mark in marks):
             row[x : x + len(text)] = text
-    worst = sorted(plot.moments, key=lambda one: ("info", "warning", "critical").index(one.severity)
-                   if one.severity in _ROLES else 0)  # fmt: skip
-    for moment in worst:
-        if plot.begin <= moment.since <= plot.end:
-            x = min(plot.wide - 1, plot.dot(moment.since) // 2)
-            row[x], roles[x] = MARK, _ROLES.get(moment.severity, Role.INFO)
+    roles = [marks.get(x, Role.MUTED) for x in range(plot.wide)]
+    row = [MARK if x in marks else letter for x, letter in enumerate(row)]
     spans = [
         Span(" " * AXIS + "└", Role.MUTED),
         *(Span(one, role) for one, role in zip(row, roles, strict=True)),

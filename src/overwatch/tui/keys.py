@@ -142,7 +142,7 @@ KEYS: Final = (
         modes=_CURVES),
     Key(keys="x", action="read", argument="off", shown="x", does="no cursor any more", modes=_CURVES),
     Key(keys="z", action="window", argument="in", shown="z",
-        does="the last tenth of the run, or around the cursor; again: half of that", modes=_CURVES,
+        does="the last tenth; again: half of that", modes=_CURVES,
         hint="z/Z zoom", tiny="z/Z zoom"),
     Key(keys="Z,shift+z", action="window", argument="all", shown="Z", does="the whole run", modes=_CURVES),
     Key(keys="left_parenthesis", action="window", argument=-1, shown="(", does="half a window earlier",

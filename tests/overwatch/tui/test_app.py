@@ -11,6 +11,7 @@ from overwatch.feeds import Connection
 from overwatch.feeds.live import Update
 from overwatch.feeds.towers import AckError, Listed
 from overwatch.snapshot import RunLine, Snapshot, View
+from overwatch.snapshot.history import Ask, History
 from overwatch.tui.app import OverwatchApp
 from overwatch.tui.keys import KEYS, Mode, known
 from overwatch.tui.session import Session
@@ -52,6 +53,9 @@ class Desk:
     def go(self, listed: Listed) -> None:
         """What the app chooses."""
         self.gone.append(listed)
+
+    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
         """What the app acknowledges."""

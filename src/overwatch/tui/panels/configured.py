@@ -13,7 +13,7 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
     at = max(0, min(ctx.ui.picked, len(lines) - rows + 1))
     shown = lines[at : at + rows - 1]
     more = len(lines) - at - len(shown)
-    head = rule("CONFIGURATION", [Span(f"{more} more lines: j" if more > 0 else "", Role.MUTED)], ctx.width)
+    head = rule("CONFIGURATION", [Span(f"{more} more lines: j", Role.MUTED)] if more > 0 else [], ctx.width)
     return [head, *shown, *[blank(ctx.width)] * (rows - 1 - len(shown))][:rows]
 
 

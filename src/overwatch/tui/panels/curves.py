@@ -133,7 +133,7 @@ def titled(one: Curve, plot: Plot, over: tuple[Other, ...] = (), *, here: bool =
 
 
 def _note(one: Curve) -> str:
-    words = [line.text for line in one.limits]
+    words = [clean(line.text) for line in one.limits]
     if one.best is not None and one.direction == "up" and not words:
         words.append(f"best {formatted(one, one.best)}")
         words += [f"@{one.best_update:,}"] if one.best_update is not None else []

@@ -16,8 +16,10 @@ from overwatch.tui.text import Line, Role, Span, blank, fit
 
 MOST: Final = 10
 """Numbers that are drawn."""
-_HINT: Final = "No environments are sent: run.envs(...) or run.episodes(...) adds the flight board"
+_HINT: Final = "No envs are sent: run.envs(...) or run.episodes(...) adds the flight board"
 _LEAST: Final = 4
+_BESIDE: Final = 8
+"""Rows of a chart beside the board, at the least."""
 _WIDE: Final = 39
 
 
@@ -58,6 +60,26 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
         drawn = [_chart(snapshot, ctx, one, (wide, high), (begin, end)) for one in some]
         lines += [fit([s for part in parts for s in part], ctx.width) for parts in zip(*drawn, strict=True)]
     return [*lines, *[blank(ctx.width)] * (room - len(lines)), hint][:rows]
+
+
+def beside(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
+    """The return and the rows that are worst, one under another, in exactly `rows` lines."""
+    charts = ctx.ui.charts
+    many = max(1, min(3, rows // _BESIDE))
+    curves = [past.curve(snapshot, charts, name) for name in worst(snapshot)[:many]]
+    times = past.span(snapshot, charts, tuple(curves))
+    lines: list[Line] = []
+    for place, one in enumerate(curves):
+        high = (rows - len(lines)) // (len(curves) - place)
+        lines += _chart(snapshot, ctx, one, (ctx.width, high), times)
+    return [*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows]
+
+
+def worst(snapshot: Snapshot) -> tuple[str, ...]:
+    """The return, then the rows that are worst: critical ones, those that warn, then by their order."""
+    order = {"critical": 0, "warning": 1}
+    first, *rest = names(snapshot) or ("return",)
+    return (first, *sorted(rest, key=lambda name: order.get(snapshot.policy[name].status, 2)))
 
 
 def _chart(

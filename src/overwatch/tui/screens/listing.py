@@ -1,6 +1,6 @@
 """Pages that list something, under the run's own head. Exactly as many lines as the terminal has."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context
@@ -22,10 +22,14 @@ from overwatch.tui.panels import (
 )
 from overwatch.tui.text import Line, blank
 
+_AT_ANY_SIZE: Final = (Page.CURVES, Page.CONFIG)
+_LEAST: Final = 8
+"""Lines below which those have no room either."""
+
 
 def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> picking.Page:
     """One frame; without a snapshot the list of runs alone."""
-    if not small.fits(ctx):
+    if not small.fits(ctx) and (page not in _AT_ANY_SIZE or ctx.height <= _LEAST):
         return picking.Page(lines=[] if snapshot is None else small.render(snapshot, ctx))
     head: list[Line] = []
     if snapshot is not None:
