@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -252,7 +253,7 @@ class OverwatchApp(App[int]):
         wanted = (int(shown.time), asks)
         if wanted != self._past_of and not self._asking_past:
             self._past_of, self._asking_past = wanted, True
-            _: Worker[None] = self.run_worker(lambda: self._take_past(asks), group="past")
+            _: Worker[None] = self.run_worker(partial(self._take_past, asks), group="past")
 
     async def _take_past(self, asks: list[tuple[str, Ask]]) -> None:
         try:
@@ -263,6 +264,7 @@ class OverwatchApp(App[int]):
                     self._paint_soon()
         finally:
             self._asking_past = False
+        self._ask_past()  # the user may have wanted something else since
 
     def _select_soon(self) -> None:
         """Ask for the view that the session needs; typing asks when it rests."""

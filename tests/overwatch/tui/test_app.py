@@ -227,6 +227,8 @@ _INTO: dict[Mode, tuple[str, ...]] = {
     Mode.FINDINGS: ("A",),
     Mode.POLICY: ("P",),
     Mode.COMPARE: (),
+    Mode.CURVES: ("c",),
+    Mode.CONFIG: (),
     Mode.HELP: ("question_mark",),
 }
 
@@ -276,6 +278,8 @@ def _fresh(app: OverwatchApp, mode: Mode) -> None:
     app.paint()
     if mode is Mode.COMPARE:
         session.compare_with(drawers.BOTH)
+    if mode is Mode.CONFIG:
+        session.act("page", "config")
     for name in _INTO[mode]:
         session.press(name, None, 0.0)
 
