@@ -12,7 +12,7 @@ from overwatch.tui import charts as past
 from overwatch.tui.charts import Charts
 from overwatch.tui.context import Context
 from overwatch.tui.curve import Other, Plot, draw, formatted, reading
-from overwatch.tui.text import Line, Role, Span, blank, clean, fit, rule, width_of
+from overwatch.tui.text import Line, Role, Span, blank, cells, clean, fit, rule, width_of
 
 LEAST_WIDE: Final = 38
 """Cells of a chart in the grid."""
@@ -123,23 +123,23 @@ def titled(one: Curve, plot: Plot, over: tuple[Other, ...] = (), *, here: bool =
     name = Span(clean(one.label).upper(), Role.ACCENT if here else Role.TITLE)
     start = [Span("─ ", Role.MUTED), name, Span(" "), Span(clean(one.text)), Span(" ")]
     start += [Span(word, role), Span(" ")] if word and (one.limits or one.status != "ok") else []
-    note = _read(one, plot.cursor) if plot.cursor is not None else _note(one)
-    for other in over:
-        note = f"{other.letter} {clean(other.curve.text)} {note}"
+    words = [f"{other.letter} {clean(other.curve.text)}" for other in over]
+    words += [_read(one, plot.cursor)] if plot.cursor is not None else _notes(one)
     room = plot.width - width_of(start) - 3
-    end = [Span(f" {note} ─", Role.MUTED)] if note and len(note) <= room else [Span("─", Role.MUTED)]
+    while words and cells(" ".join(words)) > room:
+        words.pop()
+    end = [Span(f" {' '.join(words)} ─" if words else "─", Role.MUTED)]
     fill = plot.width - width_of(start) - width_of(end)
     return fit([*start, Span("─" * max(0, fill), Role.MUTED), *end], plot.width)
 
 
-def _note(one: Curve) -> str:
+def _notes(one: Curve) -> list[str]:
+    """Limits, or the best where there are none, and how many samples were not finite."""
     words = [clean(line.text) for line in one.limits]
     if one.best is not None and one.direction == "up" and not words:
-        words.append(f"best {formatted(one, one.best)}")
-        words += [f"@{one.best_update:,}"] if one.best_update is not None else []
-    if one.non_finite:
-        words.append(f"{one.non_finite:,} not finite")
-    return " ".join(words)
+        where = "" if one.best_update is None else f" @{one.best_update:,}"
+        words.append(f"best {formatted(one, one.best)}{where}")
+    return [*words, f"{one.non_finite:,} not finite"] if one.non_finite else words
 
 
 def _read(one: Curve, at: float | None) -> str:
