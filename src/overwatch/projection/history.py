@@ -21,6 +21,8 @@ from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
 _CUSTOM: Final = ".4g"
+_LARGE: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+"""Sizes that readings of machines are shown in."""
 _READINGS: Final = {row.short: row for scope in (Scope.GPU, Scope.HOST) for row in of_scope(scope)}
 
 
@@ -182,7 +184,12 @@ def _label(one: _Named, row: Metric | None, machine: str) -> str:
 
 
 def _text(value: float | None, fmt: str, suffix: str) -> str:
-    return "–" if value is None else format(value, fmt) + suffix
+    if value is None:
+        return "–"
+    for size, letter in _LARGE if fmt.endswith("f") else ():
+        if abs(value) >= size:
+            return f"{value / size:.2f}{letter}{suffix}"
+    return format(value, fmt) + suffix
 
 
 def _columns(

@@ -222,12 +222,13 @@ class Past:
             self.cut[name] = self.cut.get(name, 0) + 1
 
     def _numbers(self, state: RunState, event: Measured, stamp: int) -> None:
+        number = state.update if event.scope is Scope.POLICY else event.index
         for name in dict.fromkeys((*event.values, *_DERIVED)):
             series = state.policy.get(name)
             if series is None or series.at != event.at or series.stamp != stamp:
                 continue
             value = math.nan if series.value is None else series.value
-            self.add(name, event.at, _ends(event.conflated, name, value), event.index)
+            self.add(name, event.at, _ends(event.conflated, name, value), number)
 
     def _of_rank(self, event: Measured, rank: int) -> None:
         for name, column in event.values.items():

@@ -12,6 +12,7 @@ from typing import Final
 
 from overwatch.snapshot.history import Curve, Moment
 from overwatch.tui.grammar import number, short
+from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, clean, fit, right
 
 AXIS: Final = 7
@@ -77,6 +78,11 @@ class Plot:
 
 def draw(curve: Curve, plot: Plot) -> list[Line]:
     """Exactly `plot.rows` lines of `plot.width` cells."""
+    return list(_drawn((curve.name, plot.width, plot.rows), curve, plot))
+
+
+@kept
+def _drawn(_: tuple[str, int, int], curve: Curve, plot: Plot) -> list[Line]:
     ends = bounds(curve, plot)
     grid = _Grid(plot.wide, plot.high)
     for place, other in enumerate(plot.others):
@@ -114,10 +120,10 @@ def bounds(curve: Curve, plot: Plot) -> tuple[float, float]:
 def round_bounds(low: float, high: float) -> tuple[float, float]:
     """The nearest ends of one or two digits around two values, never the same."""
     span = high - low
-    least = 0.05 * max(abs(low), abs(high)) or 1e-9
+    least = 0.05 * max(abs(low), abs(high)) or 4.0
     if not math.isfinite(span):
         return low / 2, high / 2
-    step = _step(max(span, least) / 4)
+    step = _step(max(span, least) / 5)
     first, last = math.floor(low / step) * step, math.ceil(high / step) * step
     return (first, last) if last > first else (first, first + step)
 
@@ -281,12 +287,14 @@ def _time_axis(curve: Curve, plot: Plot) -> Line:
     for moment in sorted(plot.moments, key=lambda one: _SEVERITIES.get(one.severity, 0)):
         if plot.begin <= moment.since <= plot.end:
             marks[min(plot.wide - 1, plot.dot(moment.since) // 2)] = _ROLES.get(moment.severity, Role.INFO)
-    row = ["─"] * plot.wide
+    row, before = ["─"] * plot.wide, ""
     for x in range(0, plot.wide, _APART):
         at = plot.begin + (plot.end - plot.begin) * x / max(1, plot.wide - 1)
         text = _when(curve, at, plot)
-        if x + len(text) < plot.wide and not any(x <= mark < x + len(text) for mark in marks):
+        hidden = any(x <= mark < x + len(text) for mark in marks)
+        if text != before and x + len(text) < plot.wide and not hidden:
             row[x : x + len(text)] = text
+        before = text
     roles = [marks.get(x, Role.MUTED) for x in range(plot.wide)]
     row = [MARK if x in marks else letter for x, letter in enumerate(row)]
     spans = [

@@ -176,7 +176,14 @@ def terminal_of(size: tuple[int, int], *, past: bool = True, snapshot: Snapshot 
 
 
 def test_a_run_without_envs_has_a_full_screen() -> None:
-    """The board's place shows curves of what was sent, and one line names what would add the board."""
+    """The board's place shows curves of what was sent, and one line names what would add the board.
+
+    Also where it announced how many envs it has and sends nothing of them.
+    """
+    snapshot = without_envs()
+    run = msgspec.structs.replace(snapshot.run, n_envs=64)
+    announced = terminal_of((120, 40), snapshot=msgspec.structs.replace(snapshot, run=run)).screen
+    assert "run.envs(...)" in announced
     screen = terminal_of((120, 40)).screen
 
     assert "FLIGHT BOARD" not in screen

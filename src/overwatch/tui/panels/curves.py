@@ -16,11 +16,12 @@ from overwatch.tui.text import Line, Role, Span, blank, cells, clean, fit, rule,
 
 LEAST_WIDE: Final = 38
 """Cells of a chart in the grid."""
-LEAST_HIGH: Final = 5
+LEAST_HIGH: Final = 6
 """Rows of a chart, its title and axis among them."""
-BEST_HIGH: Final = 9
 HEAD: Final = 4
 """Lines of the page that are no charts: the head of the run, the title, and the key line."""
+_BARE: Final = 3
+"""Rows of a chart that has no room for its time axis."""
 _STATUS: Final = {"ok": ("OK", Role.OK), "warning": ("WARN", Role.WARN), "critical": ("CRIT", Role.CRIT)}
 
 
@@ -56,8 +57,7 @@ def layout(snapshot: Snapshot, charts: Charts, width: int, height: int, head: in
     if charts.whole:
         return Grid(names=found, first=picked, across=1, down=1, wide=width, high=rows, picked=picked)
     across = max(1, min(width // LEAST_WIDE, len(found), 4))
-    needed = -(-len(found) // across)
-    down = max(1, min(rows // LEAST_HIGH, max(rows // BEST_HIGH, needed)))
+    down = max(1, min(rows // LEAST_HIGH, -(-len(found) // across)))
     page = picked // (across * down)
     return Grid(
         names=found, first=page * across * down, across=across, down=down, wide=width // across,
@@ -111,7 +111,7 @@ def _cell(
     plot = Plot(
         width=grid.wide - 1, rows=max(1, grid.high - 1), begin=begin, end=end,
         moments=past.moments(snapshot, charts), cursor=past.at_cursor(whole, charts), log=charts.log,
-        axis=grid.high > LEAST_HIGH - 1, zoomed=charts.zoomed or charts.log, others=over,
+        axis=grid.high > _BARE, zoomed=charts.zoomed or charts.log, others=over,
     )  # fmt: skip
     lines = [titled(one, plot, over, here=here), *draw(one, plot)]
     return [fit(line, grid.wide) for line in lines]

@@ -26,7 +26,7 @@ _WIDE: Final = 39
 def wanted(snapshot: Snapshot) -> bool:
     """Whether there is nothing for a board, and something to draw."""
     board = snapshot.board
-    no_envs = not snapshot.envs and not board.groups and not snapshot.run.n_envs and board.filter is None
+    no_envs = not snapshot.envs and not board.groups and board.filter is None
     return no_envs and bool(names(snapshot))
 
 
