@@ -117,7 +117,7 @@ screenshots: $(VENV)/.installed  ## redraw the pictures of the docs: a real run,
 	mkdir -p docs/screens
 	for size in 80x24 120x40 200x60; do \
 	  for page in "overview:" "drawer:enter" "full:enter f" "alarm:1" "lane:i" "slot:enter i" "feed:l k k" \
-	    "findings:A" "policy:P j" "heatmap:H" "palette:colon" "help:question_mark"; do \
+	    "findings:A" "policy:P j" "curves:c" "heatmap:H" "palette:colon" "help:question_mark"; do \
 	    $(BIN)/overwatch tui --replay $(SCREENS)/storm --at 84 --seen 80 --once --format svg --size $$size \
 	      --press "$${page#*:}" > docs/screens/$${page%%:*}-$$size.svg || exit 1; \
 	  done; \

@@ -9,8 +9,9 @@ return at once. Must not know what sinks do with a frame.
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -19,6 +20,7 @@ import msgspec
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, next_tick
 from overwatch.journal import Batch, Cursor, Signal
 from overwatch.snapshot import View
+from overwatch.snapshot.history import Ask, History
 from overwatch.tower import TowerStats
 from overwatch.tracked import Tracked
 
@@ -120,6 +122,8 @@ class Aggregator:
         """The last tick in the fold."""
         self._views: Counter[tuple[str | None, View]] = Counter()
         self._views_lock = threading.Lock()
+        self._asked: deque[tuple[str | None, Ask, Future[History | None]]] = deque()
+        """Who waits for the past of a run."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="aggregator", daemon=True)
         self._tick = next_tick(now())
@@ -165,6 +169,25 @@ class Aggregator:
         with self._views_lock:
             self._views[run_id, view] -= 1
             self._views += Counter()
+
+    def history(self, run_id: str | None, ask: Ask) -> "Future[History | None]":
+        """The past of a run, `None` being the newest, as of the next tick; from any thread, returns at once.
+
+        The result is `None` where there is no such run.
+        """
+        coming: Future[History | None] = Future()
+        self._asked.append((run_id, ask, coming))
+        return coming
+
+    def _answer(self) -> None:
+        while self._asked:
+            run_id, ask, coming = self._asked.popleft()
+            if not coming.set_running_or_notify_cancel():
+                continue
+            try:
+                coming.set_result(self._fold.history(run_id, ask))
+            except Exception as error:  # noqa: BLE001 a named border: who asked gets it
+                coming.set_exception(error)
 
     def _run(self) -> None:
         self._settle()
@@ -295,6 +318,7 @@ class Aggregator:
             self._tick += FAST_NS
         self.frame = frame
         self._put_away()
+        self._answer()
         self._say(frame.tower)
         for sink in self._sinks:
             self._publish(sink, frame)

@@ -27,12 +27,14 @@ from overwatch.otlp.totals import Totals
 from overwatch.otlp.unnamed import begins_run
 from overwatch.room import SILENT_NS, Room, cost, cut_down, leaving, most_envs
 from overwatch.snapshot import Baseline, Snapshot, View
+from overwatch.snapshot.history import Ask, History
 from overwatch.state import apply, new_run
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
 from overwatch.state.caps import wants_room
 from overwatch.state.joins import Joins
 from overwatch.state.overflow import Overflow
+from overwatch.state.past import Past
 from overwatch.state.removal import evict
 from overwatch.state.sources import source_key
 from overwatch.tower import TowerStats
@@ -136,6 +138,8 @@ class _SavedRun(msgspec.Struct, frozen=True):
     state: bytes
     assessment: bytes
     logged_stamp: int
+    past: bytes = b""
+    """Empty in checkpoints of versions that kept none."""
 
 
 class _Saved(msgspec.Struct, frozen=True):
@@ -237,6 +241,11 @@ class Fold:
             for view, snapshot in self._up_to_date(run_id).project((wish,)).items()
         }
 
+    def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run, or of the newest; `None` where it is not there."""
+        run = self._runs.get(self.newest or "" if run_id is None else run_id)
+        return None if run is None else run.history(ask)
+
     def dump(self) -> bytes:
         """Everything that outlives a tick, packed run by run: a second copy of all is never there."""
         told = self._told, self._preset, self._diagnosis
@@ -254,7 +263,8 @@ class Fold:
         )
         for run_id, run in self._runs.items():
             state, assessment = dump_state(run.state), dump_assessment(run.assessment)
-            add(msgspec.msgpack.encode(_SavedRun(run_id, state, assessment, run.logged_stamp)))
+            past = run.past.dump()
+            add(msgspec.msgpack.encode(_SavedRun(run_id, state, assessment, run.logged_stamp, past)))
         return b"".join((*chunks, packer.flush()))
 
     @classmethod
@@ -268,7 +278,9 @@ class Fold:
         for _ in range(saved.runs):
             run = _saved_run(_part(reader))
             state, assessment = load_state(run.state), load_assessment(run.assessment)
-            fold._runs[run.run_id] = Tracked(state, assessment, run.logged_stamp, looked_at=state.last_at)
+            fold._runs[run.run_id] = Tracked(
+                state, assessment, run.logged_stamp, looked_at=state.last_at, past=Past.load(run.past)
+            )
         return fold
 
     def _judge(self, tick: int, batches: Sequence[Batch], hushed: Hushed) -> list[str]:
@@ -424,6 +436,8 @@ class Fold:
         rows, beyond = state.envs.ids.size, state.overflow.total
         try:
             fresh = apply(state, record, stamp)
+            if fresh:
+                tracked.past.take(state, record, stamp)
         except ValueError as error:
             self._quarantine(f"{type(record.event).__name__} of run {run_id}: {error}")
             return

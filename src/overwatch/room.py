@@ -85,10 +85,10 @@ def cut_down(runs: Mapping[str, Tracked], room: Room) -> tuple[Tracked, Ints] | 
 
 
 def _beside(run: Tracked) -> int:
-    """What it takes beside its envs' rows."""
+    """What it takes beside its envs' rows, its past among it."""
     state = run.state
     numbers = len(state.envs.gone) + sum(len(source.gaps) for source in state.sources.values())
-    return RUN_BYTES + FACT_BYTES * state.facts.total + NUMBER_BYTES * numbers
+    return RUN_BYTES + FACT_BYTES * state.facts.total + NUMBER_BYTES * numbers + run.past.size
 
 
 def _row(run: Tracked) -> int:

@@ -13,12 +13,16 @@ from typing import Final
 import msgspec
 
 from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.diagnose.follow import Open
 from overwatch.diagnose.hush import without_new
 from overwatch.diagnose.judging import Judging
 from overwatch.diagnose.link import OVER, judge_link
 from overwatch.projection import project_views
+from overwatch.projection.history import history
 from overwatch.snapshot import Baseline, Snapshot, View
+from overwatch.snapshot.history import Ask, History
 from overwatch.state import RunState
+from overwatch.state.past import Mark, Past
 
 LONG_NS: Final = 1_000_000_000
 """So much of a run is not folded without being looked at."""
@@ -47,6 +51,8 @@ class Tracked(msgspec.Struct):
     """Why it could not be judged or shown, when that was last tried."""
     shown: Snapshot | None = None
     """What the default view showed last; not part of a checkpoint."""
+    past: Past = msgspec.field(default_factory=Past)
+    """Its numbers over its whole length."""
 
     @property
     def is_long(self) -> bool:
@@ -96,6 +102,20 @@ class Tracked(msgspec.Struct):
         self.judged = judged
         if not rests:
             self.assessment = judged.assessment
+            for item in judged.assessment.findings.values():
+                self._mark(item)
+
+    def _mark(self, item: Open) -> None:
+        problem = item.problem
+        mark = Mark(
+            code=problem.code, severity=problem.severity, scope=problem.scope, subject=problem.subject,
+            since=item.since, cleared_at=item.cleared_at, message=problem.message,
+        )  # fmt: skip
+        self.past.mark(problem.id, mark)
+
+    def history(self, ask: Ask) -> History:
+        """What was asked for of its past."""
+        return history(self.state, self.past, ask)
 
     def project(self, views: Sequence[View]) -> dict[View, Snapshot]:
         """What views show of it; nothing where it was not judged."""

@@ -12,6 +12,7 @@ from overwatch.fold import FAST_NS, Fold
 from overwatch.journal import Batch, DurableJournal, Folder, MemoryJournal, Signal
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.snapshot import View
+from overwatch.snapshot.history import Ask
 from tests import fakes
 from tests.fakes import ORIGIN
 
@@ -64,6 +65,26 @@ def test_frames_are_consecutive_ticks_and_carry_what_was_appended() -> None:
     ticks = [frame.tick for frame in keeper.frames]
     assert ticks == list(range(ticks[0], last + FAST_NS, FAST_NS))
     assert aggregator.frame is keeper.frames[-1]
+
+
+def test_the_past_is_answered_by_the_thread_of_the_fold() -> None:
+    """From any thread: of the run that is meant, of none, and of one whose answer fails."""
+    journal, keeper = MemoryJournal(time.time_ns), Keeper()
+    aggregator = Aggregator(journal.cursor("aggregator"), time.time_ns, [keeper])
+    aggregator.start()
+    journal.append(Signal.LOGS, _body(1))
+    assert keeper.seen.wait(10)
+    found = aggregator.history(None, Ask()).result(10)
+    other = aggregator.history("other", Ask()).result(10)
+    wrong = aggregator.history(None, Ask(names=(7,)))  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        wrong.result(10)
+    assert aggregator.history(None, Ask()).result(10) is not None
+    aggregator.stop(10)
+
+    assert found is not None
+    assert "entropy" in found.names
+    assert other is None
 
 
 def test_a_failing_sink_is_counted_and_the_others_go_on() -> None:

@@ -12,13 +12,16 @@ import click
 from overwatch import codec
 from overwatch.cli.errors import warn
 from overwatch.cli.opening import patience, read_stories, saying
-from overwatch.cli.viewclient import fetch_snapshot, view_url
+from overwatch.cli.viewclient import fetch_history, fetch_snapshot, view_url
 from overwatch.extras import TUI
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import STDIN, open_input
+from overwatch.feeds.logplayer import LogPlayer
 from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.history import Ask as HistoryAsk
+from overwatch.snapshot.history import History
 
 if TYPE_CHECKING:
     from overwatch.tui.beside import Beside
@@ -95,16 +98,17 @@ def watch(source: Source, settings_file: Path | None = None) -> int:
 def print_once(source: Source, shape: "Shape") -> int:
     """Print one snapshot as text, JSON or SVG: the latest, or the recording's at its place."""
     before: list[Snapshot] = []
-    ask = _latest(source) if source.recording is None else _recorded(source, shape.seen_s, before)
+    ask, past = _latest(source) if source.recording is None else _recorded(source, shape.seen_s, before)
     if shape.fmt == "json":
         snapshot = ask(View())
         text = None if snapshot is None else codec.encode(snapshot).decode()
     else:
         need_textual()
-        from overwatch.tui import shot
+        from overwatch.tui import Known, shot
 
         fmt: Literal["svg", "text"] = "svg" if shape.fmt == "svg" else "text"
-        text = shot(ask, fmt, shape.size, shape.keys, beside=_beside(source), before=before)
+        known = Known(before=before, beside=_beside(source), past=past)
+        text = shot(ask, fmt, shape.size, shape.keys, known)
     if text is None:
         where = "the recording has no run at this place" if source.recording else _NOBODY
         warn(f"no run yet: {where}")
@@ -141,9 +145,10 @@ def shape_of(options: Mapping[str, Option]) -> Shape:
 
 
 Ask = Callable[[View], Snapshot | None]
+Past = Callable[[str, HistoryAsk], History | None]
 
 
-def _latest(source: Source) -> Ask:
+def _latest(source: Source) -> tuple[Ask, Past]:
     if len(source.connect) > 1:
         raise click.UsageError("--once prints one snapshot; give one --connect")
     address = _address(next(iter(source.connect), None))
@@ -154,10 +159,10 @@ def _latest(source: Source) -> Ask:
         except ValueError as error:
             raise click.ClickException(str(error)) from error
 
-    return ask
+    return ask, lambda run_id, wanted: fetch_history(address, run_id, wanted)
 
 
-def _recorded(source: Source, seen_s: int, before: list[Snapshot]) -> Ask:
+def _recorded(source: Source, seen_s: int, before: list[Snapshot]) -> tuple[Ask, Past]:
     """The recording at its place; what the screen saw of the seconds before it goes to `before`."""
     player = _player(source, source.recording or Path())
     if source.at_s is None:
@@ -169,7 +174,9 @@ def _recorded(source: Source, seen_s: int, before: list[Snapshot]) -> Ask:
             snapshot = player.look(source.run_id, View())
             before += [] if snapshot is None else [snapshot]
     player.seek(place)
-    return lambda view: player.look(source.run_id, view)
+    while isinstance(player, LogPlayer) and player.look_ahead(_NS):
+        pass
+    return lambda view: player.look(source.run_id, view), player.history
 
 
 def _beside(source: Source) -> "Beside | None":

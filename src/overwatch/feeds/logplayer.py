@@ -13,7 +13,10 @@ from overwatch.feeds.snapshotlog import SnapshotLog
 from overwatch.feeds.survey import Survey
 from overwatch.feeds.timeline import Timeline
 from overwatch.fold import DEFAULT_VIEW, SLOW_NS, Frame
+from overwatch.projection.history import of_snapshot, remember
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.history import Ask, History
+from overwatch.state.past import Past
 
 _GAP_NS = 60 * SLOW_NS
 _A_TICK = 10
@@ -35,6 +38,8 @@ class LogPlayer(Timeline):
             raise RecordingError(f"{log.folder} holds no snapshot that can be shown")
         self._log = log
         self._looked = 0
+        self._pasts: dict[str, Past] = {}
+        """Of what was looked through so far, by run."""
         self.survey = Survey()
         super().__init__(_stretches(self._ticks))
         self.seek(self.first)
@@ -51,11 +56,21 @@ class LogPlayer(Timeline):
         found = None if wanted is None else frame.snapshots.get((wanted, DEFAULT_VIEW))
         return found and msgspec.structs.replace(found, envs=found.envs[: view.rows])
 
+    def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """As far as the log was looked through, up to the current tick."""
+        found = self.look(run_id, View())
+        past = None if found is None else self._pasts.get(found.run.run_id)
+        if found is None or past is None:
+            return None
+        until = found.time if ask.until is None else min(ask.until, found.time)
+        return of_snapshot(found, past, msgspec.structs.replace(ask, until=until))
+
     def look_ahead(self, ticks: int) -> bool:
         """Read the next snapshots for the survey; `False` when all were."""
         for tick in self._ticks[self._looked : self._looked + ticks * _A_TICK]:
             for snapshot in self._log.at(tick):
                 self.survey.take(snapshot)
+                remember(self._pasts.setdefault(snapshot.run.run_id, Past()), snapshot)
             self._looked += 1
         return self._looked < len(self._ticks)
 

@@ -14,6 +14,7 @@ from overwatch.feeds.survey import Survey
 from overwatch.feeds.timeline import Timeline
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.history import Ask, History
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,10 @@ class Player(Timeline):
         """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""
         seen = self._fold.look([(run_id, view)]) if self._fold is not None else {}
         return next(iter(seen.values()), None)
+
+    def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
+        return None if self._fold is None else self._fold.history(run_id, ask)
 
     def look_ahead(self, ticks: int) -> bool:
         """Look through the next so many ticks that were not seen yet; `False` when all were.

@@ -17,6 +17,7 @@ from overwatch.feeds.survey import Mark
 from overwatch.feeds.towers import AckError, Listed
 from overwatch.projection.runs import run_list
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.history import Ask, History
 
 TICK_S: Final = 0.1
 _NS: Final = 1_000_000_000
@@ -57,6 +58,8 @@ class Replay:
         self._player = player
         self._clock = clock
         self._wanted: list[Callable[[], object]] = []
+        self._asked: list[tuple[str | None, Ask, asyncio.Future[History | None]]] = []
+        """Who waits for the past of a run."""
         self._wake = asyncio.Event()
 
     @property
@@ -126,6 +129,13 @@ class Replay:
         told = run_list(frame.snapshots, frame.newest)
         return tuple(Listed(collector=where, run=run) for run in told.runs)
 
+    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run up to this place; `None` where there is no such run."""
+        coming: asyncio.Future[History | None] = asyncio.get_running_loop().create_future()
+        self._asked.append((self.run_id if run_id is None else run_id, ask, coming))
+        self._wake.set()
+        return await coming
+
     def go(self, listed: Listed) -> None:
         """Show another run of the recording."""
         if listed.run is not None:
@@ -173,6 +183,7 @@ class Replay:
             wanted, self._wanted = self._wanted, []
             elapsed_s, last = self._clock() - last, self._clock()
             snapshot = await asyncio.to_thread(self._move, wanted, elapsed_s)
+            await self._answer()
             self.busy = bool(self._wanted)
             yield self.connection if snapshot is None else snapshot
             await self._rest()
@@ -190,6 +201,14 @@ class Replay:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
+
+    async def _answer(self) -> None:
+        """Tell those who wait for the past; the worker thread reads it, since nothing else moves then."""
+        asked, self._asked = self._asked, []
+        for run_id, ask, coming in asked:
+            found = await asyncio.to_thread(self._player.history, run_id, ask)
+            if not coming.done():
+                coming.set_result(found)
 
     def _idle(self) -> None:
         """In the worker thread, when nothing was asked for: see what was added, and look ahead."""

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from overwatch.fold import FAST_NS, SLOW_NS, Frame
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.history import Ask, History
 
 SLOWEST: Final = 0.1
 FASTEST: Final = 1000.0
@@ -111,6 +112,10 @@ class Timeline(ABC):
     @abstractmethod
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
         """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""
+
+    @abstractmethod
+    def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
 
     @abstractmethod
     def _show(self, tick: int) -> Frame:

@@ -14,9 +14,11 @@ import msgspec
 from overwatch import discovery
 from overwatch.feeds.live import Connection, Live, Update, reason_of
 from overwatch.snapshot import RunLine, RunList, View
+from overwatch.snapshot.history import HISTORY_VERSION, Ask, History
 
 _ANSWER_S = 5.0
 _runs = msgspec.json.Decoder(RunList).decode
+_history = msgspec.json.Decoder(History).decode
 
 
 class AckError(RuntimeError):
@@ -84,6 +86,20 @@ class Towers:
             found = await asyncio.gather(*(_runs_of(session, one) for one in self.addresses))
         return tuple(listed for part in found for listed in part)
 
+    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run of the watched collector; `None` where that has none to give. Never raises."""
+        headers = _bearer(discovery.token_to_read(self.address))
+        query = history_query(self.run_id if run_id is None else run_id, ask)
+        try:
+            async with (
+                _session() as session,
+                session.get(f"{_http(self.address)}/api/v1/history", params=query, headers=headers) as answer,
+            ):
+                found = _history(await answer.read()) if answer.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
+            return None
+        return found if found is not None and is_readable(found) else None
+
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
         """Say that somebody knows about a finding; raises `AckError`."""
         url = f"{_http(self.address)}/api/v1/findings/{quote(finding_id, safe='')}/ack"
@@ -97,6 +113,22 @@ class Towers:
                     raise AckError(_why(answer.status, await answer.text()))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise AckError(f"not acknowledged: {reason_of(error)}") from None
+
+
+def is_readable(history: History) -> bool:
+    """Whether this build reads an answer of that version."""
+    return history.schema_version.partition(".")[0] == HISTORY_VERSION.partition(".")[0]
+
+
+def history_query(run_id: str | None, ask: Ask) -> list[tuple[str, str]]:
+    """What is asked for as the API's parameters; what is as usual is left out."""
+    query = [("name", name) for name in ask.names]
+    if run_id is not None:
+        query.append(("run", run_id))
+    if ask.columns != Ask().columns:
+        query.append(("columns", str(ask.columns)))
+    query += [(word, repr(at)) for word, at in (("from", ask.since), ("to", ask.until)) if at is not None]
+    return [*query, ("about", "yes")] if ask.about else query
 
 
 def _why(status: int, body: str) -> str:

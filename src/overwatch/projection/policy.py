@@ -70,23 +70,23 @@ def services(state: RunState, tick: int) -> dict[str, Reading]:
 def _reading(state: RunState, row: Metric, series: Series, tick: int) -> Reading:
     return Reading(
         value=series.value,
-        status=_status(series),
+        status=status_of(series),
         non_finite=series.non_finite,
         limit=_limit(row, series.judgement),
         trend=trend(series.history.items),
         direction=_direction(row),
         age_s=max(0.0, (tick - series.stamp) / 1e9),
         history=tuple(series.history.items),
-        scale=_scale(row, state.limits(row), series),
+        scale=scale_of(row, state.limits(row), series),
         spread=state.ranks.spread(row.name, series.value),
         label=row.label,
-        text=_text(series, *_shown(state, row)),
+        text=text_of(series, *shown_as(state, row)),
         warnings=series.warnings,
         criticals=series.criticals,
     )
 
 
-def _shown(state: RunState, row: Metric) -> tuple[str, str]:
+def shown_as(state: RunState, row: Metric) -> tuple[str, str]:
     """How a row's values are shown: format, and what stands behind."""
     in_nats = row is ENTROPY and state.entropy_in_nats and state.limits(row) == NO_LIMITS
     return (ENTROPY_NATS.fmt, NATS) if in_nats else (row.fmt, row.suffix)
@@ -101,17 +101,19 @@ def _custom(short: str, series: Series, tick: int) -> Reading:
         age_s=max(0.0, (tick - series.stamp) / 1e9),
         history=tuple(series.history.items),
         label=short,
-        text=_text(series, ".4g", ""),
+        text=text_of(series, ".4g", ""),
     )
 
 
-def _status(series: Series) -> str:
+def status_of(series: Series) -> str:
+    """The word for its newest value."""
     if series.non_finite == "undefined":
         return "absent"
     return "ok" if series.judgement is None else series.judgement.status.word
 
 
-def _text(series: Series, fmt: str, suffix: str) -> str:
+def text_of(series: Series, fmt: str, suffix: str) -> str:
+    """The newest value as shown."""
     if series.non_finite == "undefined":
         return "n/a"
     if series.non_finite is not None:
@@ -119,7 +121,7 @@ def _text(series: Series, fmt: str, suffix: str) -> str:
     return "–" if series.value is None else format(series.value, fmt) + suffix
 
 
-def _scale(row: Metric, limits: Limits, series: Series) -> tuple[float, float] | None:
+def scale_of(row: Metric, limits: Limits, series: Series) -> tuple[float, float] | None:
     """Ends of the sparkline of a row with limits: a full block is at or past the worst limit.
 
     Where low is bad the scale runs over all of 0 to 1; relative limits use the run's own median. A row that

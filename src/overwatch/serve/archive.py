@@ -24,8 +24,10 @@ from overwatch.diagnose.judging import Judging
 from overwatch.projection.runs import run_line
 from overwatch.recordings.checkpoints import write_whole
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View
+from overwatch.snapshot.history import Ask, History
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
+from overwatch.state.past import Past
 from overwatch.tracked import Tracked
 
 _SUFFIX: Final = ".run"
@@ -54,6 +56,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     state: bytes
     assessment: bytes
+    past: bytes = b""
 
 
 _head: Final = msgspec.json.Decoder(_Head).decode
@@ -135,6 +138,18 @@ class Archive:
 
         Raises `ArchiveError` for one that cannot be opened.
         """
+        run = self._ready(run_id)
+        if run is None:
+            return None
+        with self._lock:
+            return run.project((view,)).get(view)
+
+    def history(self, run_id: str, ask: Ask) -> History | None:
+        """The past of a run, `None` where it is not kept. Raises as `snapshot`."""
+        run = self._ready(run_id)
+        return None if run is None else run.history(ask)
+
+    def _ready(self, run_id: str) -> Tracked | None:
         with self._lock:
             known, run = self._lines.get(run_id), self._opened.get(run_id)
         if known is None:
@@ -146,7 +161,7 @@ class Archive:
             self._opened.move_to_end(run_id)
             while len(self._opened) > _OPEN:
                 self._opened.popitem(last=False)
-            return run.project((view,)).get(view)
+        return run
 
     def _open(self, run_id: str, head: _Head) -> Tracked:
         hint = "its recording still shows it: overwatch replay"
@@ -155,12 +170,13 @@ class Archive:
         path = self._path(run_id)
         try:
             packed = path.read_bytes().partition(b"\n")[2]
-            if zstandard.get_frame_parameters(packed).content_size > _MOST_BYTES:
-                raise ArchiveError(f"{path} is too large to be opened; {hint}")
-            kept = _kept(zstandard.ZstdDecompressor().decompress(packed))
-            run = Tracked(load_state(kept.state), load_assessment(kept.assessment))
-        except (OSError, zstandard.ZstdError, msgspec.MsgspecError) as error:
+            size = zstandard.get_frame_parameters(packed).content_size
+            kept = _kept(zstandard.ZstdDecompressor().decompress(packed)) if size <= _MOST_BYTES else None
+            run = None if kept is None else _unpacked(kept)
+        except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
             raise ArchiveError(f"{path} cannot be read ({error}); {hint}") from error
+        if run is None:
+            raise ArchiveError(f"{path} is too large to be opened; {hint}")
         how, baseline = self._how()
         run.judge(run.assessment.tick, how, baseline, None)
         return run
@@ -207,7 +223,8 @@ class Archive:
         run_id = run.state.origin.run_id
         line = msgspec.structs.replace(run_line(run_id, shown, newest=False), archived=True)
         head = _Head(version=__version__, line=line)
-        kept = _Kept(state=dump_state(run.state), assessment=dump_assessment(run.assessment))
+        state, assessment = dump_state(run.state), dump_assessment(run.assessment)
+        kept = _Kept(state=state, assessment=assessment, past=run.past.dump())
         packed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(
             msgspec.msgpack.encode(kept)
         )
@@ -231,6 +248,11 @@ class Archive:
     def _path(self, run_id: str) -> Path:
         # Ids are of any length and may hold any character.
         return self._folder / f"{hashlib.blake2b(run_id.encode(), digest_size=16).hexdigest()}{_SUFFIX}"
+
+
+def _unpacked(kept: _Kept) -> Tracked:
+    state, assessment = load_state(kept.state), load_assessment(kept.assessment)
+    return Tracked(state, assessment, past=Past.load(kept.past))
 
 
 def _head_of(path: Path) -> _Head | None:

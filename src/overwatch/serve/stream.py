@@ -22,10 +22,15 @@ from overwatch.projection.selection import SORTS
 from overwatch.serve.acknowledge import PATH, AckRoute, Keep, latest
 from overwatch.serve.answers import BadRequest, answer, only, problem
 from overwatch.serve.archive import Archive, ArchiveError
+from overwatch.serve.past import PATH as HISTORY
+from overwatch.serve.past import PastRoute
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.history import Ask as HistoryAsk
+from overwatch.snapshot.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from overwatch.aggregator import Frame
 
@@ -54,6 +59,10 @@ class Tower(Protocol):
 
     def unwatch(self, run_id: str | None, view: View) -> None:
         """Leave a view out of frames again."""
+        ...
+
+    def history(self, run_id: str | None, ask: HistoryAsk) -> "Future[History | None]":
+        """The past of a run, as of the next tick."""
         ...
 
 
@@ -121,6 +130,7 @@ class ViewApi:
         self._archive = archive
         self._bell = bell
         self._acks = None if keep is None else AckRoute(self._whole, keep, time.time_ns, self._is_archived)
+        self._past = PastRoute(tower, archive)
         self._readers: Counter[Ask] = Counter()
         self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
         self._admits = admits
@@ -139,6 +149,7 @@ class ViewApi:
         app.router.add_get("/api/v1/runs", self._runs)
         app.router.add_get("/api/v1/snapshot", self._snapshot)
         app.router.add_get("/api/v1/stream", self._stream)
+        app.router.add_get(HISTORY, self._past.handle)
         if self._acks is not None:
             app.router.add_post(PATH, self._acks.handle)
         app.on_startup.append(self._attach)

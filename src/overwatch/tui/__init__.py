@@ -5,6 +5,7 @@ A renderer shows; it never sorts, sums or judges. Nothing that came from telemet
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +18,7 @@ from overwatch.feeds.inputs import open_input
 from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.history import Ask, History
 from overwatch.tui.beside import Beside
 from overwatch.tui.context import Context, Freshness, freshness
 from overwatch.tui.panels import welcome
@@ -32,7 +34,7 @@ from overwatch.tui.theme import Look
 if TYPE_CHECKING:
     from overwatch.tui.app import OverwatchApp
 
-__all__ = ["once", "recording_of", "run_replay", "run_tui", "shot"]
+__all__ = ["Known", "once", "recording_of", "run_replay", "run_tui", "shot"]
 
 Format = Literal["text", "json", "svg"]
 
@@ -125,23 +127,42 @@ def once(
     return _written(overview.render(snapshot, ctx).lines, fmt, width, look or Look())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a terminal that draws one frame has besides the snapshot."""
+
+    before: Sequence[Snapshot] = ()
+    """What it has seen already."""
+    beside: Beside | None = None
+    past: Callable[[str, Ask], History | None] = lambda _run_id, _ask: None
+    """The past of a run."""
+
+
+def _remember(session: Session, known: Known) -> None:
+    """Ask for what charts need; names that come with the first answer may change what that is."""
+    for _ in range(2):
+        for run_id, ask in session.asks():
+            found = known.past(run_id, ask)
+            if found is not None:
+                session.remember(found)
+
+
 def shot(
     ask: Callable[[View], Snapshot | None],
     fmt: Format,
     size: tuple[int, int],
     keys: Sequence[str] = (),
-    *,
-    beside: Beside | None = None,
-    before: Sequence[Snapshot] = (),
+    known: Known | None = None,
 ) -> str | None:
     """One frame after some keys (Textual's names), as a terminal of `size` cells shows it.
 
-    `ask` gives the snapshot of a view, `None` where there is none; `before` it has seen already.
+    `ask` gives the snapshot of a view, `None` where there is none.
     """
+    known = known or Known()
     session = Session()
-    session.compare_with(beside)
-    session.width = size[0]
-    for snapshot in before:
+    session.compare_with(known.beside)
+    session.width, session.height = size
+    for snapshot in known.before:
         session.take(snapshot)
     zone = UTC if session.settings.clock == "utc" else None
     drawn = Frame(lines=[])
@@ -152,6 +173,7 @@ def shot(
         if now is None:
             return None
         session.take(now)
+        _remember(session, known)
         shown = msgspec.structs.replace(now, feed=session.feed)
 
         def context(fresh: Freshness = freshness(now.link, 0.0)) -> Context:  # noqa: B008 of this turn

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ from overwatch import discovery
 from overwatch.feeds.live import Connection, Update
 from overwatch.feeds.towers import AckError, Listed
 from overwatch.snapshot import Snapshot, Timing, View
+from overwatch.snapshot.history import Ask, History
 from overwatch.tui import pointing
 from overwatch.tui.canvas import Canvas
 from overwatch.tui.context import Context, Freshness, freshness, replayed
@@ -85,6 +87,9 @@ class Desk(Protocol):
     def go(self, listed: Listed) -> None:
         """Send snapshots of another run from now on."""
 
+    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run, `None` being the watched one; never raises."""
+
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
         """Say that somebody knows about a finding; raises `AckError`."""
 
@@ -120,6 +125,9 @@ class OverwatchApp(App[int]):
         self._painted_at = 0.0
         self._pending: asyncio.TimerHandle | None = None
         self._selecting: Timer | None = None
+        self._asking_past = False
+        self._past_of: object = None
+        """What the past was asked for last."""
         self._paint_ms: deque[float] = deque(maxlen=_PAINTS)
 
     @property
@@ -145,7 +153,7 @@ class OverwatchApp(App[int]):
     def on_resize(self, event: events.Resize) -> None:
         """A terminal of another size gets a whole new frame at once."""
         self._area = event.size
-        self.session.width = event.size.width
+        self.session.width, self.session.height = event.size
         self._select_soon()
         self.paint()
 
@@ -170,6 +178,7 @@ class OverwatchApp(App[int]):
             self.exit(0)
             return
         self._tell()
+        self._ask_past()
         self._select_soon()
         self.paint()
 
@@ -236,6 +245,27 @@ class OverwatchApp(App[int]):
             self.session.notice = "acknowledged"
         self._paint_soon()
 
+    def _ask_past(self) -> None:
+        """Ask for what charts need, once a second or where the user wants something else."""
+        shown, asks = self.session.snapshot, self.session.asks()
+        if shown is None or not asks:
+            return
+        wanted = (int(shown.time), asks)
+        if wanted != self._past_of and not self._asking_past:
+            self._past_of, self._asking_past = wanted, True
+            _: Worker[None] = self.run_worker(partial(self._take_past, asks), group="past")
+
+    async def _take_past(self, asks: list[tuple[str, Ask]]) -> None:
+        try:
+            for run_id, ask in asks:
+                found = await self._feed.history(run_id, ask)
+                if found is not None:
+                    self.session.remember(found)
+                    self._paint_soon()
+        finally:
+            self._asking_past = False
+        self._ask_past()  # the user may have wanted something else since
+
     def _select_soon(self) -> None:
         """Ask for the view that the session needs; typing asks when it rests."""
         if self._selecting is not None:
@@ -259,6 +289,7 @@ class OverwatchApp(App[int]):
             async for update in updates:
                 if isinstance(update, Snapshot):
                     self.session.take(update)
+                    self._ask_past()
                 elif update.state == "up" and update.reason is not None:
                     self.session.notice = update.reason
                 self._paint_soon()

@@ -12,6 +12,7 @@ from overwatch.catalog.durations import duration
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Finding, Link
 from overwatch.tui.beside import Beside
+from overwatch.tui.charts import Charts
 from overwatch.tui.grammar import age
 from overwatch.tui.heat import Heat
 from overwatch.tui.history import History
@@ -170,6 +171,8 @@ class Ui:
     """Where the cursor of a page is."""
     beside: Beside | None = None
     """This run and another, where they are compared."""
+    charts: Charts = field(default_factory=Charts)
+    """What is seen of the past."""
 
     @property
     def opened(self) -> bool:

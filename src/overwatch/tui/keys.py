@@ -21,6 +21,8 @@ class Mode(Enum):
     FINDINGS = "Findings"
     POLICY = "Policy"
     COMPARE = "Compare"
+    CURVES = "Curves"
+    CONFIG = "Configuration"
     HELP = "Help"
     PROMPT = "Prompt"
 
@@ -68,7 +70,9 @@ _ROWS: Final = (Mode.BOARD, Mode.DRAWER)
 _FEED: Final = (Mode.FEED,)
 _OPEN: Final = (Mode.DRAWER, Mode.FULL)
 _TEXT: Final = (Mode.FULL, Mode.HELP)
-_PAGES: Final = (Mode.RUNS, Mode.FINDINGS, Mode.POLICY, Mode.COMPARE)
+_LISTS: Final = (Mode.RUNS, Mode.FINDINGS, Mode.POLICY, Mode.COMPARE, Mode.CONFIG)
+_CURVES: Final = (Mode.CURVES,)
+_PAGES: Final = (*_LISTS, *_CURVES)
 _SHOWN: Final = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL)
 _ANYWHERE: Final = (*_SHOWN, *_PAGES, Mode.HELP)
 
@@ -115,11 +119,41 @@ KEYS: Final = (
           does="open what that alarm is about" if number == 1 else "", modes=(Mode.BOARD, *_OPEN),
           hint="1-9 alarm" if number == 1 else None, tiny="1-9 alarm" if number == 1 else None, hinted=_BOARD)
       for number in range(1, 10)),
-    Key(keys="j,down", action="pick", argument=1, shown="j ↓", does="to the next line", modes=_PAGES,
-        hint="j/k move", tiny="j/k move"),
-    Key(keys="k,up", action="pick", argument=-1, shown="k ↑", does="to the line before", modes=_PAGES),
-    Key(keys="pagedown", action="pick", argument=10, shown="PgDn", does="ten lines on", modes=_PAGES),
-    Key(keys="pageup", action="pick", argument=-10, shown="PgUp", does="ten lines back", modes=_PAGES),
+    Key(keys="j,down", action="pick", argument=1, shown="j k", does="to the next line, to the one before",
+        modes=_LISTS, hint="j/k move", tiny="j/k move"),
+    Key(keys="k,up", action="pick", argument=-1, shown="", does="", modes=_LISTS),
+    Key(keys="pagedown", action="pick", argument=10, shown="PgDn", does="ten lines on; PgUp: back",
+        modes=_LISTS),
+    Key(keys="pageup", action="pick", argument=-10, shown="", does="", modes=_LISTS),
+    Key(keys="j,down", action="curve", argument="down", shown="j k", does="to the chart below, above",
+        modes=_CURVES, hint="j/k Tab chart", tiny="j/k chart"),
+    Key(keys="k,up", action="curve", argument="up", shown="", does="", modes=_CURVES),
+    Key(keys="tab", action="curve", argument=1, shown="Tab", does="to the next chart; shift: the one before",
+        modes=_CURVES),
+    Key(keys="shift+tab", action="curve", argument=-1, shown="", does="", modes=_CURVES),
+    Key(keys="pagedown", action="curve", argument="page", shown="PgDn", does="the next charts; PgUp: before",
+        modes=_CURVES, hint="PgDn page", tiny="PgDn page"),
+    Key(keys="pageup", action="curve", argument="-page", shown="", does="", modes=_CURVES),
+    Key(keys="enter", action="whole", shown="Enter", does="the chart alone, or all again",
+        modes=_CURVES, hint="Enter one, all", tiny="Enter one"),
+    Key(keys="right", action="read", argument=1, shown="← → x", does="read values at one time; x: no more",
+        modes=_CURVES, hint="←/→ read", tiny="←/→ read"),
+    Key(keys="left", action="read", argument=-1, shown="", does="", modes=_CURVES),
+    Key(keys="x", action="read", argument="off", shown="", does="", modes=_CURVES),
+    Key(keys="z", action="window", argument="in", shown="z Z", does="the last tenth, then less; Z: all of it",
+        modes=_CURVES, hint="z/Z zoom", tiny="z/Z zoom"),
+    Key(keys="Z,shift+z", action="window", argument="all", shown="", does="", modes=_CURVES),
+    Key(keys="left_parenthesis", action="window", argument=-1, shown="( )", does="half of it earlier, later",
+        modes=_CURVES, hint="( ) move"),
+    Key(keys="right_parenthesis", action="window", argument=1, shown="", does="", modes=_CURVES),
+    Key(keys="L,shift+l", action="log", shown="L", does="logarithmic scale, or no longer", modes=_CURVES,
+        hint="L log"),
+    Key(keys="o", action="overlay", shown="o", does="over each curve: ranks, marked runs, nothing",
+        modes=_CURVES, hint="o overlay"),
+    Key(keys="slash", action="match", shown="/", does="only the numbers with that text in their name",
+        modes=_CURVES, hint="/ filter", tiny="/ filter"),
+    Key(keys="m", action="mark_run", shown="m", does="mark the run for the page of curves, or no longer",
+        modes=(Mode.RUNS,), hint="m mark", tiny="m mark"),
     Key(keys="enter", action="choose", shown="Enter", does="watch this run", modes=(Mode.RUNS,),
         hint="Enter watch", tiny="Enter watch"),
     Key(keys="enter", action="choose", shown="Enter", does="open what the finding is about",
@@ -142,6 +176,8 @@ KEYS: Final = (
         modes=(*_SHOWN, Mode.FINDINGS)),
     Key(keys="P,shift+p", action="page", argument="policy", shown="P", does="all of the policy, with charts",
         modes=(*_SHOWN, Mode.POLICY)),
+    Key(keys="c", action="page", argument="curves", shown="c",
+        does="every number as a chart of the whole run, or back", modes=(*_SHOWN, *_PAGES)),
     Key(keys="C,shift+c", action="page", argument="compare", shown="C",
         does="this run beside another, or back", modes=(*_SHOWN, Mode.COMPARE), replay=True),
     Key(keys="R,shift+r", action="page", argument="runs", shown="R", does="all runs, or back",

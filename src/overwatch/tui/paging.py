@@ -23,6 +23,8 @@ class Page(Enum):
     FINDINGS = "findings"
     POLICY = "policy"
     COMPARE = "compare"
+    CURVES = "curves"
+    CONFIG = "config"
 
 
 class Paging(Boarding):
@@ -53,6 +55,8 @@ class Paging(Boarding):
             return len(self.runs)
         if self.snapshot is None:
             return 0
+        if self.page is Page.CONFIG:
+            return 1 << 16
         if self.page is Page.COMPARE:
             return 0 if self.beside is None else len(self.beside.rows)
         return len(self.snapshot.findings if self.page is Page.FINDINGS else names(self.snapshot))

@@ -14,7 +14,7 @@ _WHEEL: Final = 3
 _ROWS: Final = {
     Mode.BOARD: ("move", 1), Mode.DRAWER: ("move", 1), Mode.FEED: ("line", -1), Mode.FULL: ("scroll", 1),
     Mode.HELP: ("scroll", 1), Mode.RUNS: ("pick", 1), Mode.FINDINGS: ("pick", 1), Mode.POLICY: ("pick", 1),
-    Mode.COMPARE: ("pick", 1),
+    Mode.COMPARE: ("pick", 1), Mode.CONFIG: ("pick", 1),
 }  # fmt: skip
 """What moves on in each mode, and by how much for one line down."""
 

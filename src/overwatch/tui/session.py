@@ -10,18 +10,19 @@ import msgspec
 
 from overwatch.snapshot import Snapshot
 from overwatch.tui import commands
+from overwatch.tui.charting import Charting
 from overwatch.tui.completion import Vocabulary
 from overwatch.tui.context import COMPACT_BELOW, Ui
 from overwatch.tui.inspected import SlotOf
 from overwatch.tui.keys import Mode, find, keymap
-from overwatch.tui.paging import Page, Paging
+from overwatch.tui.paging import Page
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.playback import Transport
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.settings import Settings
 
 
-class Session(Paging):
+class Session(Charting):
     """One user at one terminal."""
 
     def __init__(self, transport: Transport | None = None, settings: Settings | None = None) -> None:
@@ -50,7 +51,7 @@ class Session(Paging):
         if self.page is not None:
             return {
                 Page.RUNS: Mode.RUNS, Page.FINDINGS: Mode.FINDINGS, Page.POLICY: Mode.POLICY,
-                Page.COMPARE: Mode.COMPARE,
+                Page.COMPARE: Mode.COMPARE, Page.CURVES: Mode.CURVES, Page.CONFIG: Mode.CONFIG,
             }[self.page]  # fmt: skip
         if self.opened:
             if self._full or self.width < COMPACT_BELOW:
@@ -85,6 +86,7 @@ class Session(Paging):
             runs=self.runs,
             picked=self.picked,
             beside=self.beside,
+            charts=self.charts,
         )
 
     @property
@@ -194,6 +196,10 @@ class Session(Paging):
         """Ask for a command."""
         self._helping = False
         self._ask("command", "")
+
+    def ask_command(self, text: str) -> None:
+        """Ask for a command that is begun already."""
+        self._ask("command", text)
 
     def save_picture(self, file: str) -> None:
         """Have a picture of the screen written; without a name into one of its own."""

@@ -21,6 +21,7 @@ from overwatch.feeds import Connection
 from overwatch.feeds.live import Update
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import Env, FeedLine, Snapshot, View
+from overwatch.snapshot.history import Ask, History
 from overwatch.tui.app import OverwatchApp
 from tests.overwatch.tui import scenario
 
@@ -86,6 +87,9 @@ class Fed:
 
     def go(self, listed: Listed) -> None:
         """Stay."""
+
+    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
         """Nobody to tell."""

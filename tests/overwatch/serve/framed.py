@@ -9,6 +9,7 @@ from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from overwatch.snapshot import View
+from overwatch.snapshot.history import Ask, History
 from tests import fakes
 from tests.fakes import START_NS
 
@@ -42,6 +43,10 @@ class Frames:
         body = request(fakes.records(events, origin, first), {key: word for key, word in who.items() if word})
         batch = Batch(sequence=self._sequence, stamp=self._tick, signal=Signal.LOGS, body=body)
         return self._advance([batch], views)
+
+    def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run as of the newest frame."""
+        return self._fold.history(run_id, ask)
 
     def skip(self, ticks: int, views: Iterable[tuple[str | None, View]] = ()) -> Frame:
         """The last of `ticks` frames without news."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from overwatch.serve.acknowledge import Keep
 from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell, ViewApi
 from overwatch.snapshot import View
+from overwatch.snapshot.history import Ask as HistoryAsk
+from overwatch.snapshot.history import History
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run
 from tests.overwatch.serve.test_archive import how, passed_by
@@ -31,6 +34,8 @@ class HandDrivenTower:
         self.frame: Frame | None = None
         self.views: list[tuple[str | None, View]] = []
         self._bell = bell
+        self.asked = 0
+        """Pasts that were made."""
 
     def watch(self, run_id: str | None, view: View) -> None:
         """Take a view, up to `MOST` different ones."""
@@ -41,6 +46,13 @@ class HandDrivenTower:
     def unwatch(self, run_id: str | None, view: View) -> None:
         """Leave a view."""
         self.views.remove((run_id, view))
+
+    def history(self, run_id: str | None, ask: HistoryAsk) -> "Future[History | None]":
+        """Answer at once, from the fold."""
+        coming: Future[History | None] = Future()
+        coming.set_result(self.frames.history(run_id, ask))
+        self.asked += 1
+        return coming
 
     def publish(self, frame: Frame) -> None:
         """Make a frame the latest."""

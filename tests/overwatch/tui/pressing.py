@@ -50,7 +50,7 @@ class Terminal:
         settings: Settings | None = None,
     ) -> None:  # fmt: skip
         self.session = Session(transport, settings)
-        self.session.width = width
+        self.session.width, self.session.height = width, height
         self.width, self.height = width, height
         self.now = 100.0
         self.lines: list[str] = []

@@ -14,6 +14,7 @@ from overwatch.feeds import Connection
 from overwatch.feeds.live import Update
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import View
+from overwatch.snapshot.history import Ask, History
 from overwatch.tui.app import OverwatchApp
 from tests.overwatch.tui import drawers, hostile
 from tests.overwatch.tui.test_paging import _runs
@@ -48,6 +49,9 @@ class Hostile:
 
     def go(self, listed: Listed) -> None:
         """Stay."""
+
+    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
         """Nobody to tell."""

@@ -11,6 +11,7 @@ from overwatch.feeds import Connection
 from overwatch.feeds.live import Update
 from overwatch.feeds.towers import AckError, Listed
 from overwatch.snapshot import RunLine, Snapshot, View
+from overwatch.snapshot.history import Ask, History
 from overwatch.tui.app import OverwatchApp
 from overwatch.tui.keys import KEYS, Mode, known
 from overwatch.tui.session import Session
@@ -52,6 +53,9 @@ class Desk:
     def go(self, listed: Listed) -> None:
         """What the app chooses."""
         self.gone.append(listed)
+
+    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
         """What the app acknowledges."""
@@ -223,6 +227,8 @@ _INTO: dict[Mode, tuple[str, ...]] = {
     Mode.FINDINGS: ("A",),
     Mode.POLICY: ("P",),
     Mode.COMPARE: (),
+    Mode.CURVES: ("c",),
+    Mode.CONFIG: (),
     Mode.HELP: ("question_mark",),
 }
 
@@ -272,6 +278,8 @@ def _fresh(app: OverwatchApp, mode: Mode) -> None:
     app.paint()
     if mode is Mode.COMPARE:
         session.compare_with(drawers.BOTH)
+    if mode is Mode.CONFIG:
+        session.act("page", "config")
     for name in _INTO[mode]:
         session.press(name, None, 0.0)
 

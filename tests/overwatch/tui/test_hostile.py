@@ -6,6 +6,7 @@ import re
 import sys
 import time
 
+import msgspec
 import pytest
 from rich.console import Console
 from textual.strip import Strip
@@ -13,7 +14,7 @@ from textual.strip import Strip
 from overwatch.feeds.towers import Listed
 from overwatch.tui.text import Span, clean, fit, width_of
 from overwatch.tui.theme import Look
-from tests.overwatch.tui import drawers, hostile
+from tests.overwatch.tui import drawers, hostile, pasts
 from tests.overwatch.tui.pressing import Terminal
 from tests.overwatch.tui.ptys import running
 from tests.overwatch.tui.test_paging import _runs
@@ -22,7 +23,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "overview": (), "drawer": ("enter",), "full": ("enter", "f"), "alarm": ("1",), "lane": ("i",),
     "slot": ("enter", "i"), "line": ("l", "k", "i"), "feed": ("l",), "findings": ("A",),
     "policy": ("P",), "runs": ("R",), "heatmap": ("H",), "help": ("question_mark",),
-    "palette": ("colon",), "filter": ("slash",), "compare": (),
+    "palette": ("colon",), "filter": ("slash",), "compare": (), "curves": ("c",),
+    "config": ("colon", *"config", "enter"),
 }  # fmt: skip
 _OWN = re.compile(
     rb"\x1b\[[0-9;:?<>=$]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]|\x1b\\"
@@ -37,6 +39,11 @@ def _shown(page: str, text: str, width: int) -> list[str]:
         Listed(collector=text, run=None if one.run is None else hostile.poisoned(one.run, text), reason=text)
         for one in _runs()
     )
+    if page in ("curves", "config"):
+        past = hostile.poisoned(pasts.of(drawers.opened()), text)
+        curves = tuple(msgspec.structs.replace(one, fmt=".3f") for one in past.curves)
+        run_id = terminal.session.snapshot.run.run_id if terminal.session.snapshot else text
+        terminal.session.remember(msgspec.structs.replace(past, run_id=run_id, curves=curves))
     if page == "compare":
         both = hostile.poisoned(drawers.BOTH, text)
         plain = [dataclasses.replace(row, fmt=".4f") for row in both.rows]

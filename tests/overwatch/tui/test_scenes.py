@@ -18,7 +18,7 @@ from overwatch.tui.paging import Page
 from overwatch.tui.playback import Mark
 from overwatch.tui.text import width_of
 from overwatch.tui.theme import THEMES, Look
-from tests.overwatch.tui import drawers, scenario, states
+from tests.overwatch.tui import drawers, pasts, scenario, states
 from tests.overwatch.tui.pressing import Deck, Terminal
 from tests.overwatch.tui.test_hostile import PAGES
 from tests.overwatch.tui.test_layout import _bare
@@ -55,6 +55,8 @@ def _scene(page: str, state: str, size: tuple[int, int]) -> Terminal:
     for second in range(1, 4):
         later = STATES[state]()
         terminal.take(msgspec.structs.replace(later, time=later.time + second))
+    if page in ("curves", "config") and terminal.session.snapshot is not None:
+        terminal.session.remember(pasts.of(terminal.session.snapshot))
     if page == "compare":
         terminal.session.compare_with(drawers.BOTH)
         terminal.paint()
@@ -99,7 +101,9 @@ def _in_every_look(terminal: Terminal, width: int) -> None:
         assert all(" " <= letter <= "~" for letter in ascii_line)
 
 
-STABLE = ("alarm", "lane", "slot", "line", "findings", "policy", "runs", "heatmap", "compare")
+STABLE = (
+    "alarm", "lane", "slot", "line", "findings", "policy", "runs", "heatmap", "compare", "curves", "config",
+)  # fmt: skip
 """Pages whose cells are held; of the others the sketches are, or the key table alone decides."""
 
 

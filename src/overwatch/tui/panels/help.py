@@ -30,8 +30,9 @@ _SLOT_FILTERS = (
 )
 _HEADINGS = {
     Mode.BOARD: "Board and everywhere", Mode.FEED: "With the feed", Mode.DRAWER: "In the drawer",
+    Mode.CURVES: "On the page of curves",
     Mode.RUNS: "In the list of runs", Mode.FINDINGS: "In the list of findings", Mode.POLICY: "In the policy",
-    Mode.COMPARE: "Beside another run",
+    Mode.COMPARE: "Beside another run", Mode.CONFIG: "Configuration",
 }  # fmt: skip
 _TWO_COLUMNS = 120
 """Cells from which on texts stand side by side."""
@@ -102,9 +103,11 @@ def _keys(mode: Mode, keys: tuple[Key, ...]) -> list[list[Span]]:
 
 
 def _columns(blocks: list[list[list[Span]]], width: int) -> list[Line]:
-    """The first block at the left, the others under one another at its right where there is room."""
-    first, *rest = blocks
-    other = [line for block in rest for line in block]
+    """The first block at the left, each other one under the shorter column where there is room for two."""
+    first, other = list(blocks[0]), list[list[Span]]()
+    for block in blocks[1:]:
+        shorter = first if width >= _TWO_COLUMNS and len(first) < len(other) else other
+        shorter += block
     if width < _TWO_COLUMNS:
         return [fit([Span(" "), *line], width) for line in (*first, *other)]
     half = width // 2

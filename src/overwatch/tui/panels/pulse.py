@@ -1,17 +1,22 @@
 """Policy pulse: nine policy values with status, sparkline and limit in use; eight short ones in compact."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from overwatch.snapshot import Reading, Snapshot
+from overwatch.tui import charts as past
+from overwatch.tui.charts import resampled
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, age, no_zero, sparkline
 from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, right, rule
 
 ROWS: Final = 3
+_BESIDE: Final = 30
+"""Cells of a place of the pulse that are no sparkline."""
+Bars: TypeAlias = tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,10 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     pitch = ctx.width // 3
     lines = [rule("POLICY PULSE", _note(snapshot, ctx), ctx.width)]
     for row in range(ROWS):
-        drawn = [_full(cell, _reading(cell, snapshot), old, pitch) for cell in CELLS[3 * row : 3 * row + 3]]
+        drawn = [
+            _full(cell, _reading(cell, snapshot), old, pitch, past.bars(snapshot, ctx.ui.charts, cell.name))
+            for cell in CELLS[3 * row : 3 * row + 3]
+        ]
         lines.append(fit([span for cell in drawn for span in cell], ctx.width))
     return lines
 
@@ -69,7 +77,8 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     newest = next((known for known in ages if known is not None), None)
     ago = "" if newest is None else f", {age(newest + ctx.waited_s)} ago"
     ago = ", END" if ctx.fresh.state == "ended" else ago
-    text = f"update {run.update:,}{ago} · preset {clean(run.preset)} · last column: limit in use"
+    bars = " · bars: whole run" if run.run_id in ctx.ui.charts.histories else ""
+    text = f"update {run.update:,}{ago}{bars} · preset {clean(run.preset)} · last column: limit in use"
     return [Span(text, Role.MUTED)]
 
 
@@ -82,12 +91,13 @@ def judged(reading: Reading, *, old: bool, width: int = 7) -> list[Span]:
 
 
 @kept
-def _full(cell: Cell, reading: Reading, old: bool, width: int) -> Line:  # noqa: FBT001 (kept by position)
+def _full(cell: Cell, reading: Reading, old: bool, width: int, bars: Bars) -> Line:  # noqa: FBT001 (kept by position)
     limit = clean(reading.limit.text) if reading.limit and reading.status != "absent" else ""
+    wide = max(10, width - _BESIDE)
     spans = [
         Span(left(cell.label, 9), Role.MUTED),
         *judged(reading, old=old),
-        *sparkline(reading.history, 10, reading.scale),
+        *sparkline(resampled(bars or reading.history, wide), wide, reading.scale),
         Span(" " + left(limit, 5), Role.MUTED),
     ]
     return fit(spans, width)

@@ -1,6 +1,6 @@
 """Pages that list something, under the run's own head. Exactly as many lines as the terminal has."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context
@@ -8,6 +8,8 @@ from overwatch.tui.paging import Page
 from overwatch.tui.panels import (
     beside,
     choices,
+    configured,
+    curves,
     findings,
     header,
     keyline,
@@ -20,10 +22,14 @@ from overwatch.tui.panels import (
 )
 from overwatch.tui.text import Line, blank
 
+_AT_ANY_SIZE: Final = (Page.CURVES, Page.CONFIG)
+_LEAST: Final = 8
+"""Lines below which those have no room either."""
+
 
 def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> picking.Page:
     """One frame; without a snapshot the list of runs alone."""
-    if not small.fits(ctx):
+    if not small.fits(ctx) and (page not in _AT_ANY_SIZE or ctx.height <= _LEAST):
         return picking.Page(lines=[] if snapshot is None else small.render(snapshot, ctx))
     head: list[Line] = []
     if snapshot is not None:
@@ -54,5 +60,9 @@ def _page(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> pic
         case Page.COMPARE:
             both = ctx.ui.beside
             return picking.Page(lines=[]) if both is None else beside.render(both, snapshot, ctx, rows)
+        case Page.CURVES:
+            return picking.Page(lines=curves.render(snapshot, ctx, rows))
+        case Page.CONFIG:
+            return picking.Page(lines=configured.render(snapshot, ctx, rows))
         case _:
             assert_never(page)

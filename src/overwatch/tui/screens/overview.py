@@ -6,6 +6,7 @@ The same lines are the live screen, `--format text` and the SVG: what a test com
 from dataclasses import dataclass, replace
 
 from overwatch.snapshot import Snapshot
+from overwatch.tui.charts import Charts
 from overwatch.tui.context import AlarmAt, Context, Place, Target
 from overwatch.tui.keys import Mode
 from overwatch.tui.panels import (
@@ -17,6 +18,7 @@ from overwatch.tui.panels import (
     header,
     heatmap,
     keyline,
+    learning,
     pulse,
     rollups,
     small,
@@ -26,6 +28,10 @@ from overwatch.tui.panels import (
 from overwatch.tui.text import Line, Span
 
 LEAST_BOARD = 4
+_WIDE = 180
+"""Cells from which on charts stand beside the board."""
+_CHARTS = 70
+"""Cells of those charts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +118,13 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
         return Frame(
             lines=[*drawn.lines, *fleet], walk=drawn.walk, cursor=drawn.cursor, targets=drawn.targets
         )
+    if learning.wanted(snapshot):
+        said = feed.render(snapshot, ctx, share.feed)
+        lines = learning.render(snapshot, ctx, rows - len(said.lines))
+        targets = (*[None] * len(lines), *said.targets)
+        return Frame(lines=[*lines, *said.lines], targets=targets)
+    if ctx.width >= _WIDE and snapshot.run.run_id in ctx.ui.charts.histories:
+        return _with_charts(snapshot, ctx, rows, share)
     asked = share.feed
     if ctx.ui.mode is Mode.FEED:
         asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
@@ -121,6 +134,15 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
         lines=[*drawn.lines, *fleet, *said.lines], walk=drawn.walk, cursor=drawn.cursor,
         targets=(*drawn.targets, *[None] * len(fleet), *said.targets),
     )  # fmt: skip
+
+
+def _with_charts(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
+    """`rows` lines: board and feed, and at their right the past of the return and of what is worst."""
+    place = replace(ctx, width=ctx.width - _CHARTS - 1, ui=replace(ctx.ui, charts=Charts()))
+    drawn = _board_and_feed(snapshot, place, rows, share)
+    charts = learning.beside(snapshot, replace(ctx, width=_CHARTS), rows)
+    lines = [(*one, Span(" "), *other) for one, other in zip(drawn.lines, charts, strict=True)]
+    return replace(drawn, lines=lines, edge=place.width)
 
 
 def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
