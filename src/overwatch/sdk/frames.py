@@ -35,6 +35,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """What of the trainer's environment decides the destination, with its secrets: see `sdk.otlp_env`."""
     sample: bool
     """Whether to sample this machine."""
+    quiet: bool = False
+    """Whether nothing is logged of a collector that is away: another process of the run does, or none."""
     started: RunStarted
     """What the trainer knows of the run; the exporter adds node and revision."""
 
