@@ -45,7 +45,8 @@ def run_tui(
 ) -> int:
     """Watch a run until the user quits; returns the exit code. `urls` are view APIs, `ws://HOST:PORT`.
 
-    `attended` is a program that was started with the screen: Ctrl-C is passed on to it while it runs. Raises `ValueError` for a URL that is no address.
+    `attended` is a program that was started with the screen: Ctrl-C is passed on to it while it runs.
+    Raises `ValueError` for a URL that is no address.
     """
     from overwatch.feeds.towers import Towers
     from overwatch.tui.app import OverwatchApp
