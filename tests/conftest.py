@@ -46,6 +46,7 @@ def own_places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("left")
     own = {"OVERWATCH_SPOOL_DIR": str(folder / "spool"), "OVERWATCH_RING_DIR": str(folder / "rings")}
     own["OVERWATCH_REPLAY_CACHE"] = str(folder / "replay")
+    own["OVERWATCH_QUIET"] = "1"
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     yield

@@ -32,6 +32,11 @@ class Child:
             )
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
     def code(self) -> int | None:
         """Exit status, `None` while it runs."""
         return self._process.poll()

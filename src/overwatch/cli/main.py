@@ -9,6 +9,7 @@ import click
 
 from overwatch import __version__
 from overwatch.cli.agent import command as agent
+from overwatch.cli.attend import watch as attend
 from overwatch.cli.audit import audit
 from overwatch.cli.catalog import catalog
 from overwatch.cli.compare import compare
@@ -193,6 +194,7 @@ def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
     sys.exit(run_sync(spool, endpoint, timeout_s))
 
 
+main.add_command(attend)
 main.add_command(catalog)
 main.add_command(config)
 main.add_command(locate)

@@ -51,7 +51,12 @@ class Fortune:
         if now - self._said_at.get(answer.code, -math.inf) >= _SAY_AGAIN_S:
             self._said_at[answer.code] = now
             self._told_down = True
-            log.warning("the collector at %s does not take telemetry (%s)", self._shown, answer.detail)
+            log.warning(
+                "the collector at %s does not take telemetry (%s); it is kept on disk: `overwatch collect` "
+                "receives it, `overwatch sync` sends it later",
+                self._shown,
+                answer.detail,
+            )
 
     def _say_rejected(self, answer: Answer) -> None:
         """At the first, and then each time the number has doubled."""

@@ -37,6 +37,7 @@ def start(
     group: str | None = None,
     env_offset: int | None = None,
     sample: bool = True,
+    quiet: bool = False,
 ) -> Run:
     """Start telemetry for this process; every argument is explained at `overwatch.sdk.launch.Options`.
 
@@ -46,6 +47,6 @@ def start(
         run_id=run_id, task=task, algo=algo, n_envs=n_envs, config=config, reward_mode=reward_mode,
         devices=devices, slots=slots, embargo=embargo, blueprints=blueprints, metric=metric, preset=preset,
         updates=updates, batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, group=group,
-        env_offset=env_offset, sample=sample,
+        env_offset=env_offset, sample=sample, quiet=quiet,
     )  # fmt: skip
     return begin(options)

@@ -29,6 +29,7 @@ from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link, Outcome
 from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.written import Latest
+from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.values import (
     Numbers,
     Numeric,
@@ -110,9 +111,16 @@ class Channel:
     """A run's way out. A channel without a link takes everything and sends nothing."""
 
     def __init__(
-        self, run_id: str, link: Link | None, n_envs: int | None = None, preset: str = DEFAULT
+        self,
+        run_id: str,
+        link: Link | None,
+        n_envs: int | None = None,
+        preset: str = DEFAULT,
+        terminal: Terminal | None = None,
     ) -> None:
         self._preset = preset
+        self._terminal = terminal
+        """Where lines for a person go; `None` for a run that prints nothing."""
         self.run_id = run_id
         """The run's id, shared by all of its processes."""
         self._link = link
@@ -345,13 +353,16 @@ class Channel:
         except Exception as error:  # noqa: BLE001 the border: an exit is never spoilt by telemetry
             self._say("close", f"closing: {type(error).__name__}: {error}")
             ended = Outcome(accepted=0, delivered=0, kept=0, dropped={"unconfirmed": 1})
-        return Report(
+        report = Report(
             delivered=not ended.dropped and not ended.kept,
             accepted=ended.accepted,
             dropped=ended.dropped,
             kept=ended.kept,
             refused=self._refused,
         )
+        if self._terminal is not None:
+            self._terminal.ended(ending, report, deadline - time.monotonic())
+        return report
 
     def _unsent(self) -> Report:
         """The report of a run that has no way out: all that was emitted is missing."""
@@ -388,6 +399,7 @@ class Channel:
 
     def _abandon(self) -> None:
         """In a forked child: this run belongs to the parent."""
+        self._terminal = None
         link, self._link = self._link, None
         self._device.abandon()
         self._shut()

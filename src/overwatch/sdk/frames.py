@@ -41,6 +41,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """The trainer's working folder, as the file system has it; `None` where it has none any more."""
     sample: bool
     """Whether to sample this machine."""
+    quiet: bool = False
+    """Whether nothing is logged of a collector that is away: another process of the run does, or none."""
     started: RunStarted
     """What the trainer knows of the run; the exporter adds node and revision."""
 

@@ -32,6 +32,7 @@ from overwatch.sdk.frames import Hello
 from overwatch.sdk.link import Link, LinkLimits
 from overwatch.sdk.otlp_env import otlp_env
 from overwatch.sdk.run import Run
+from overwatch.sdk.terminal import Terminal, is_quiet
 from overwatch.sdk.torchlanes import torch_lanes
 from overwatch.sdk.trainer_env import run_env
 from overwatch.sdk.values import MAX_REASON, text
@@ -80,6 +81,8 @@ class Options:
     """Added to every env number of this process; else rank × n_envs where there are several ranks."""
     sample: bool = True
     """Sample GPUs and host of this machine."""
+    quiet: bool = False
+    """Print nothing on the error stream, neither at the start nor at the end; as `OVERWATCH_QUIET=1`."""
 
 
 def begin(options: Options) -> Run:
@@ -105,6 +108,7 @@ def _begin(options: Options) -> Run:
     if endpoint is None and options.endpoint is not None:
         log.warning("telemetry is off: it would go elsewhere than to the endpoint that was meant")
         return Run(who.run_id, None, started.n_envs)
+    quiet = is_quiet(accepted("quiet", options.quiet, bool), who.rank)
     hello = Hello(
         run_id=who.run_id,
         join=who.join,
@@ -118,6 +122,7 @@ def _begin(options: Options) -> Run:
         folder=_folder(),
         is_daemon=exits.is_daemon(),
         sample=sample is not False,
+        quiet=quiet,
         started=started,
     )
     try:
@@ -125,7 +130,10 @@ def _begin(options: Options) -> Run:
     except Exception as error:  # noqa: BLE001 as of `begin`
         log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
         return Run(who.run_id, None, started.n_envs)
-    return Run(who.run_id, link, started.n_envs, started.judged_by)
+    terminal = None if quiet else Terminal(who.run_id, endpoint)
+    if terminal is not None:
+        terminal.started()
+    return Run(who.run_id, link, started.n_envs, started.judged_by, terminal)
 
 
 def _folder() -> bytes | None:

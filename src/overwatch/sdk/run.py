@@ -23,6 +23,7 @@ from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.columns import Envs, FastColumns, Home
 from overwatch.sdk.rings.fast import Fast
 from overwatch.sdk.rings.written import Update, Updater
+from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.tracing import loop_of
 from overwatch.sdk.values import (
     Numbers,
@@ -45,9 +46,14 @@ class Run(Facts):
     """One training process's part of a run. Made by `overwatch.sdk.start`."""
 
     def __init__(
-        self, run_id: str, link: Link | None, n_envs: int | None = None, preset: str = DEFAULT
+        self,
+        run_id: str,
+        link: Link | None,
+        n_envs: int | None = None,
+        preset: str = DEFAULT,
+        terminal: Terminal | None = None,
     ) -> None:
-        super().__init__(run_id, link, n_envs, preset)
+        super().__init__(run_id, link, n_envs, preset, terminal)
         self._announced: dict[str, float] = {}
         """When each pause of the loop was last announced, by its name."""
         self._fast: Fast | None = None

@@ -32,16 +32,22 @@ from overwatch.tui.text import Line, clean
 from overwatch.tui.theme import Look
 
 if TYPE_CHECKING:
-    from overwatch.tui.app import OverwatchApp
+    from overwatch.tui.app import Attended, OverwatchApp
 
 __all__ = ["Known", "once", "recording_of", "run_replay", "run_tui", "shot"]
 
 Format = Literal["text", "json", "svg"]
 
 
-def run_tui(urls: Sequence[str], run_id: str | None, settings: Settings | None = None) -> int:
+def run_tui(
+    urls: Sequence[str],
+    run_id: str | None,
+    settings: Settings | None = None,
+    attended: "Attended | None" = None,
+) -> int:
     """Watch a run until the user quits; returns the exit code. `urls` are view APIs, `ws://HOST:PORT`.
 
+    `attended` is a program that was started with the screen: Ctrl-C is passed on to it while it runs.
     Raises `ValueError` for a URL that is no address.
     """
     from overwatch.feeds.towers import Towers
@@ -49,7 +55,7 @@ def run_tui(urls: Sequence[str], run_id: str | None, settings: Settings | None =
 
     feed = Towers(urls, run_id)
     folder = recording_of(feed.address)
-    app = OverwatchApp(feed, feed.address, settings, recorded=folder is not None)
+    app = OverwatchApp(feed, feed.address, settings, recorded=folder is not None, attended=attended)
     code = _show(app)
     shown = app.session.snapshot
     if folder is None or shown is None or not app.session.replaying:

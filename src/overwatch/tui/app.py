@@ -94,6 +94,17 @@ class Desk(Protocol):
         """Say that somebody knows about a finding; raises `AckError`."""
 
 
+class Attended(Protocol):
+    """A program that was started with this screen, and goes on without it."""
+
+    @property
+    def ended(self) -> str | None:
+        """How it ended; `None` while it runs."""
+
+    def interrupt(self) -> str:
+        """Pass Ctrl-C on to it; what came of that."""
+
+
 class Feed(Stream, Desk, Protocol):
     """Both."""
 
@@ -112,8 +123,10 @@ class OverwatchApp(App[int]):
         transport: Transport | None = None,
         *,
         recorded: bool = False,
+        attended: Attended | None = None,
     ) -> None:
         super().__init__(ansi_color=True, driver_class=ClickDriver)
+        self._attended = attended
         self._feed = feed
         self._address = address
         self.session = Session(transport, settings)
@@ -160,7 +173,7 @@ class OverwatchApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Keys, pasted text and the mouse go to the session, before Textual finds a use for them."""
         if isinstance(event, events.Key):
-            self.session.press(event.key, event.character, time.monotonic())
+            self._press(event)
         elif isinstance(event, events.Paste):
             self.session.paste(event.text)
         elif isinstance(event, events.MouseDown):
@@ -181,6 +194,14 @@ class OverwatchApp(App[int]):
         self._ask_past()
         self._select_soon()
         self.paint()
+
+    def _press(self, event: events.Key) -> None:
+        """Ctrl-C is for the program that runs beside, for as long as it does; the rest is the session's."""
+        attended = self._attended
+        if event.key == "ctrl+c" and attended is not None and attended.ended is None:
+            self.session.notice = attended.interrupt()
+        else:
+            self.session.press(event.key, event.character, time.monotonic())
 
     def _tell(self) -> None:
         """Do what the session cannot do by itself: go to another run, acknowledge, ask for the runs."""
@@ -303,6 +324,8 @@ class OverwatchApp(App[int]):
             signal.raise_signal(signal.SIGWINCH)
         if self.session.page is Page.RUNS:
             self._list_soon()
+        if self._attended is not None and self._attended.ended is not None:
+            self.session.notice = f"{self._attended.ended} · q leaves"
         self.paint()
 
     def _paint_soon(self) -> None:

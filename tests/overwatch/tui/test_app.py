@@ -75,12 +75,30 @@ class Desk:
         self._queue.put_nowait(update)
 
 
-def _run(steps: Steps, size: tuple[int, int] = (120, 40), deadline_s: float = DEADLINE_S) -> int | None:
+class Beside:
+    """A program beside the screen."""
+
+    def __init__(self) -> None:
+        self.ended: str | None = None
+        self.interrupted = 0
+
+    def interrupt(self) -> str:
+        """Ctrl-C."""
+        self.interrupted += 1
+        return "SIGINT sent"
+
+
+def _run(
+    steps: Steps,
+    size: tuple[int, int] = (120, 40),
+    deadline_s: float = DEADLINE_S,
+    attended: Beside | None = None,
+) -> int | None:
     """Run the app, take the steps, return its result."""
 
     async def session() -> int | None:
         desk = Desk()
-        app = OverwatchApp(desk, "ws://127.0.0.1:4380")
+        app = OverwatchApp(desk, "ws://127.0.0.1:4380", attended=attended)
         async with asyncio.timeout(deadline_s), app.run_test(size=size) as pilot:
             await steps(pilot, desk)
         return app.return_value
@@ -205,6 +223,22 @@ def test_help_shows_every_key_and_the_stages(opens: str, closes: str) -> None:
         await _shows(pilot, "FLIGHT BOARD")
 
     _run(steps)
+
+
+def test_ctrl_c_is_for_the_program_beside_while_it_runs() -> None:
+    """Then the screen stays with how it ended, until the user leaves."""
+    beside = Beside()
+
+    async def steps(pilot: Pilot[int], desk: Desk) -> None:
+        await _opened(pilot, desk)
+        await pilot.press("ctrl+c")
+        await _shows(pilot, "SIGINT sent")
+        beside.ended = "train.py ended with status 3"
+        await _shows(pilot, "train.py ended with status 3", "q leaves")
+        await pilot.press("ctrl+c")
+
+    assert _run(steps, attended=beside) == 0
+    assert beside.interrupted == 1
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])

@@ -103,8 +103,9 @@ class Exporter:
         self._lanes = lane_map(trainer, hello.started)
         described = resource(hello, found, node)
         ways = destinations(hello.endpoint, hello.otlp_env)
+        shown = None if hello.quiet else ways[Signal.LOGS].shown
         self._ledger = Ledger(spool, spool.spooled)
-        self._sender = Sender(self._ledger, lambda: outlet(ways), Fortune(ways[Signal.LOGS].shown))
+        self._sender = Sender(self._ledger, lambda: outlet(ways), Fortune(shown))
         self._instruments = Instruments(described, spool, frozenset(ways), env)
         said = max(spool.next_seq - 1, source.said)
         self._station = Station(described, spool, self._instruments, hello.started, said)

@@ -1,0 +1,146 @@
+"""What a run prints on the error stream of its trainer: two lines at its start, a card at its end.
+
+Rules: one process of a run prints, rank 0 in its main process, unless it is asked to be quiet. A stream that
+takes nothing, or is closed, costs the lines and nothing else. A collector is asked for the end within the
+time that the trainer gave for closing; what that takes is loaded then. The exporter logs a collector that is
+away, not this module. Must not know rings.
+"""
+
+import contextlib
+import os
+import shlex
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from overwatch import discovery
+from overwatch.delivery.endpoint import target
+from overwatch.sdk.ending import Ending
+
+if TYPE_CHECKING:
+    from overwatch.snapshot import Snapshot
+
+VARIABLE: Final = "OVERWATCH_QUIET"
+ASKED_S: Final = 1.0
+"""Most time for the collector's answer about the end."""
+_AGAIN_S: Final = 0.05
+_YES: Final = frozenset({"1", "true", "yes", "on"})
+_STEERING: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\t")}
+"""Characters that a terminal would take for its own."""
+
+
+class Fate(Protocol):
+    """What became of the records: see `overwatch.sdk.Report`."""
+
+    @property
+    def delivered(self) -> bool:
+        """All of them reached the collector."""
+        ...
+
+    @property
+    def kept(self) -> int:
+        """Records on disk."""
+        ...
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Records that are gone, by reason."""
+        ...
+
+
+def is_quiet(asked: object, rank: int) -> bool:
+    """Whether this process prints nothing: by an argument, the environment, its rank, or as a worker."""
+    process = sys.modules.get("multiprocessing.process")
+    is_worker = process is not None and process.parent_process() is not None
+    return asked is True or os.environ.get(VARIABLE, "").strip().lower() in _YES or rank > 0 or is_worker
+
+
+class Terminal:
+    """The lines of one run."""
+
+    def __init__(self, run_id: str, endpoint: str | None) -> None:
+        """`endpoint` is what the trainer asked for."""
+        self._run_id = run_id
+        self._to = target("logs", endpoint).shown
+
+    def started(self) -> None:
+        """Print what the run is called, where it reports, and how to watch it."""
+        _print([f"run {self._run_id} reports to {self._to}", f"watch it: overwatch tui --run {self._run_id}"])
+
+    def ended(self, how: Ending, fate: Fate, within_s: float) -> None:
+        """Print how it ended; the collector of this machine is asked what stood, for so long at most."""
+        from overwatch.endcard import card, ending
+
+        found = last_snapshot(self._run_id, min(within_s, ASKED_S)) if fate.delivered else None
+        if found is not None:
+            _print(card(found, look(self._run_id)))
+            return
+        _print([f"run {self._run_id} {ending(how.outcome, how.reason)}", *self._unseen(fate)])
+
+    def _unseen(self, fate: Fate) -> list[str]:
+        lines = []
+        if fate.kept:
+            lines += [
+                f"  kept    {fate.kept:,} records wait on disk: {self._to} did not take them",
+                "  send    overwatch collect receives them, overwatch sync sends them",
+            ]
+        if fate.dropped:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(fate.dropped.items()))
+            lines.append(f"  lost    {reasons}")
+        if not lines:
+            lines.append(
+                f"  look    overwatch tui --run {self._run_id}, where the collector's view is reached"
+            )
+        return lines
+
+
+def look(run_id: str) -> str:
+    """The command that shows more of a run: a page of its recording, where that lies on this machine."""
+    found = discovery.read()
+    if found is None or found.recording is None:
+        return f"overwatch tui --run {run_id}"
+    return f"overwatch report {shlex.quote(found.recording)} --run {shlex.quote(run_id)}"
+
+
+def last_snapshot(run_id: str, within_s: float) -> "Snapshot | None":
+    """What the collector that is announced on this machine shows of a run, once its end is in it."""
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
+    from overwatch import codec
+
+    found = discovery.read()
+    if found is None or found.view is None:
+        return None
+    base = found.view.replace("ws://", "http://", 1).replace("wss://", "https://", 1)
+    asked = urllib.request.Request(  # noqa: S310 an address of this machine's announcement
+        f"{base}/api/v1/snapshot?{urllib.parse.urlencode({'run': run_id, 'rows': '1'})}"
+    )
+    if (token := discovery.token_to_read(found.view)) is not None:
+        asked.add_unredirected_header("Authorization", f"Bearer {token}")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + within_s
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            with opener.open(asked, timeout=left) as answer:
+                snapshot = codec.decode(answer.read())
+        except urllib.error.HTTPError as error:
+            error.close()  # a run of which nothing was folded yet is not known
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return None
+        else:
+            if snapshot.run.outcome is not None:
+                return snapshot
+        time.sleep(min(_AGAIN_S, max(0.0, deadline - time.monotonic())))
+    return None
+
+
+def _print(lines: list[str]) -> None:
+    """Print on the error stream as it is now, which a notebook or a test may have replaced."""
+    text = "".join(f"overwatch: {line.translate(_STEERING)}\n" for line in lines)
+    with contextlib.suppress(Exception):
+        sys.stderr.write(text)
+        sys.stderr.flush()
