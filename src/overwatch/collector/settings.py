@@ -258,20 +258,40 @@ class Listener:
 
 
 def listeners(config: CollectorConfig) -> Iterator[Listener]:
-    """Every address of the configuration, with its path."""
+    """Every address of the configuration with its path, in the order in which a collector opens them."""
     protocols, shared = config.receivers.otlp.protocols, config.service.security.tls
-    own, pages = config.service.telemetry.metrics, config.exporters.every("prometheus")
-    view, health = config.extensions.view, config.extensions.health_check
-    for path, endpoint, tls, role in (
-        ("receivers.otlp.protocols.http.endpoint", protocols.http.endpoint, protocols.http.tls, Role.INGEST),
-        ("receivers.otlp.protocols.grpc.endpoint", protocols.grpc.endpoint, protocols.grpc.tls, Role.INGEST),
-        *((f"exporters.{name}.endpoint", one.endpoint, one.tls, Role.READ) for name, one in pages.items()),
-        ("extensions.view.endpoint", view.endpoint, view.tls, Role.READ),
-        ("service.telemetry.metrics.address", own.address, own.tls, Role.READ),
-    ):
-        yield Listener(path=path, endpoint=endpoint, tls=tls or shared, role=role)
+    own, view, health = (
+        config.service.telemetry.metrics,
+        config.extensions.view,
+        config.extensions.health_check,
+    )
+    pages, listed = config.exporters.every("prometheus"), config.snapshot_exporters
+    # A probe of a cluster speaks no TLS of ours, so the shared section is not the health check's.
     path = "extensions.health_check.endpoint"
     yield Listener(path=path, endpoint=health.endpoint, tls=health.tls, role=None)
+    ordered = sorted(pages, key=lambda name: listed.index(name) if name in listed else len(listed))
+    for path, endpoint, tls, role in (
+        *(
+            (f"exporters.{name}.endpoint", pages[name].endpoint, pages[name].tls, Role.READ)
+            for name in ordered
+        ),
+        ("service.telemetry.metrics.address", own.address, own.tls, Role.READ),
+        ("extensions.view.endpoint", view.endpoint, view.tls, Role.READ),
+        ("receivers.otlp.protocols.http.endpoint", protocols.http.endpoint, protocols.http.tls, Role.INGEST),
+        ("receivers.otlp.protocols.grpc.endpoint", protocols.grpc.endpoint, protocols.grpc.tls, Role.INGEST),
+    ):
+        yield Listener(path=path, endpoint=endpoint, tls=tls or shared, role=role)
+
+
+def opened(config: CollectorConfig) -> list[Listener]:
+    """The listeners of components that the service lists; receivers and telemetry always listen."""
+    listed = {"extensions": config.service.extensions, "exporters": config.snapshot_exporters}
+
+    def is_opened(path: str) -> bool:
+        kind, name, *_ = path.split(".")
+        return kind not in listed or name in listed[kind]
+
+    return [one for one in listeners(config) if is_opened(one.path)]
 
 
 def _reach(security: SecurityConfig, listener: Listener) -> Iterator[tuple[str, str]]:
