@@ -60,21 +60,9 @@ def query(
 
 def _text(found: "list[Row]") -> Iterator[str]:
     for row in found:
-        about = " ".join(word for word in (_env(row.env), row.gpu, row.slot) if word)
         said = " ".join((row.text, *(f"{name}={value}" for name, value in row.fields.items())))
         lasted = "" if row.lasted is None else f" for {duration(row.lasted)}{row.ending}"
-        yield f"{_clock(row.at):>9}  {row.severity:8}  {row.kind:20}  {about:18}  {said}{lasted}"
-
-
-def _env(env_id: int | None) -> str:
-    return "" if env_id is None else f"env {env_id}"
-
-
-def _clock(seconds: float) -> str:
-    """Time of the run: `1:02.5`, `1:00:02.5`."""
-    minutes, rest = divmod(max(0.0, seconds), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours}:{minutes:02}:{rest:04.1f}" if hours else f"{minutes}:{rest:04.1f}"
+        yield f"{row.clock:>9}  {row.severity:8}  {row.kind:20}  {row.about:18}  {said}{lasted}"
 
 
 def _json(found: "list[Row]") -> Iterator[str]:
