@@ -58,6 +58,7 @@ def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> 
 
 
 @main.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True, allow_dash=True), required=False)
 @click.option(
     "--connect", metavar="ws://HOST:PORT", multiple=True,
     help="A collector's view API, more than once for several; found by itself without.",
@@ -67,7 +68,7 @@ def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> 
     "--replay",
     "recording",
     type=click.Path(path_type=Path, exists=True, allow_dash=True),
-    help="A recording instead of a collector: a folder, a file, or - for standard input.",
+    help="The same as PATH.",
 )
 @click.option("--compare", nargs=2, metavar="A B", type=click.Path(exists=True),
               help="Two recordings beside one another; the replay of A moves both.")  # fmt: skip
@@ -89,7 +90,12 @@ def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> 
     help="So much of the recording was on it before, for its charts.",
 )  # fmt: skip
 def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Option) -> None:
-    """Watch a run in the terminal, live or from a recording."""
+    """Watch a run in the terminal, live or from a recording.
+
+    Without PATH it is live, from a collector. PATH is a recording instead, and needs no collector: a folder
+    or a file that otlp_file wrote, OTLP files of any exporter, a journal, a trainer's spool, a
+    snapshots.jsonl, or - for standard input.
+    """
     from overwatch.cli import watch
 
     chosen, shape = watch.source_of(options, run_id), watch.shape_of(options)
