@@ -158,13 +158,17 @@ def simulate(
 @click.option("--format", "_fmt", type=click.Choice(["json"]), default="json", show_default=True)
 @click.option("--every", "every_s", type=click.FloatRange(min=0.1), help="One snapshot each so many seconds.")
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="The one snapshot at this second.")
-@click.option("--run", "run_id", metavar="ID", help="Which run; with --every and --at the newest without.")
+@click.option("--update", type=click.IntRange(min=0), metavar="N",
+              help="The first snapshot at this update of the policy or after it.")  # fmt: skip
+@click.option("--run", "run_id", metavar="ID",
+              help="Which run; with --every, --at and --update the newest without.")  # fmt: skip
 @click.option("--digest", is_flag=True, help="Print the SHA-256 of all recorded lines instead.")
 @click.option("--summary", is_flag=True, help="Print each run in a few lines instead.")
 @_baseline
 def replay(
-    path: Path, _fmt: str, *, run_id: str | None, baseline: Path | None, **how: float | bool | None
-) -> None:
+    path: Path, _fmt: str, *, run_id: str | None, baseline: Path | None, update: int | None,
+    **how: float | bool | None,
+) -> None:  # fmt: skip
     """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for.
 
     PATH is what otlp_file recorded, OTLP files of any exporter, a journal, a snapshots.jsonl, or a folder
@@ -176,6 +180,7 @@ def replay(
     options = ReplayOptions(
         every_s=how["every_s"],
         at_s=how["at_s"],
+        update=update,
         run_id=run_id,
         digest=bool(how["digest"]),
         summary=bool(how["summary"]),
