@@ -13,6 +13,8 @@ import msgspec
 
 from overwatch.catalog.presets import parse_preset
 from overwatch.collector.auth import Role
+from overwatch.collector.exporters.command import CommandConfig
+from overwatch.collector.exporters.email import EmailConfig
 from overwatch.collector.exporters.forward_config import (
     ForwardConfig,
     OtlpExporterConfig,
@@ -102,6 +104,10 @@ class Exporters(_Section, frozen=True, kw_only=True):
     """Batches to another OTLP server, over HTTP; needs an `endpoint`."""
     webhook: WebhookConfig = WebhookConfig()
     """Findings as messages to a server of yours; needs a `url`."""
+    email: EmailConfig = EmailConfig()
+    """Findings as mails; needs `host`, `from` and `to`."""
+    command: CommandConfig = CommandConfig()
+    """Findings as JSON to a program of yours; needs `argv`."""
     snapshots: SnapshotsConfig
     """Snapshots as a file."""
     further: Further = msgspec.field(default=Further(), name=KEY)
@@ -232,7 +238,8 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
 
 
 SIGNAL_EXPORTERS: Final = ("aggregator", "otlp_file", "otlp", "otlphttp")
-SNAPSHOT_EXPORTERS: Final = ("prometheus", "snapshots", "webhook")
+NOTIFIERS: Final = ("webhook", "email", "command")
+SNAPSHOT_EXPORTERS: Final = ("prometheus", "snapshots", *NOTIFIERS)
 EXTENSIONS: Final = ("file_storage", "health_check", "view")
 
 
@@ -396,9 +403,11 @@ def _wiring(config: CollectorConfig) -> Iterator[tuple[str, str]]:
             "service.pipelines.metrics.exporters",
             "metrics are folded wherever logs are; add `aggregator`, or leave the pipeline out",
         )
-    for name, hook in config.exporters.every("webhook").items():
-        if name in config.snapshot_exporters and hook.url is None:
-            yield f"exporters.{name}.url", "the webhook has no address; give one, e.g. ${env:WEBHOOK_URL}"
+    notifiers = {name: one for kind in NOTIFIERS for name, one in config.exporters.every(kind).items()}
+    for name, section in notifiers.items():
+        if name in config.snapshot_exporters and section.missing is not None:
+            key, what = section.missing
+            yield f"exporters.{name}.{key}", what
     needs_frames = pipelines.snapshots is not None or "view" in config.service.extensions
     if needs_frames and not folded:
         yield "service.pipelines", "snapshots and `view` need exporter `aggregator` in pipeline `logs`"
