@@ -21,6 +21,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "image.pullPolicy": _PULL,
     "router.image.pullPolicy": _PULL,
     "trainerExample.image.pullPolicy": _PULL,
+    "network.listen": ("0.0.0.0", "[::]"),
     "service.type": ("ClusterIP", "NodePort", "LoadBalancer"),
     "persistence.whenDeleted": ("Retain", "Delete"),
     "prometheusRule.runLength": ("6h", "24h", "7d"),
