@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @click.option("-o", "--out", type=PATH, help="Write a file instead.")
 @run_option
 def query(
-    path: Path, filter_text: str, fmt: str, *, statement: str | None, limit: int | None, out: Path | None,
-    run_id: str | None,
+    path: Path, filter_text: str, fmt: str, *, statement: str | None, out: Path | None,
+    **which: str | int | None,
 ) -> None:  # fmt: skip
     """Search what happened: findings, events and statuses of envs, in order of time.
 
@@ -51,6 +51,8 @@ def query(
     from overwatch.analyse.query import matching
     from overwatch.analyse.rows import rows
 
+    limit = None if which["limit"] is None else int(which["limit"])
+    run_id = None if which["run_id"] is None else str(which["run_id"])
     if statement is not None:
         if filter_text:
             raise click.UsageError("FILTER and --sql exclude one another; put the filter into the statement")
