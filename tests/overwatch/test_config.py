@@ -387,3 +387,23 @@ def test_a_page_of_ones_own_name_is_named() -> None:
     """A second page has no shipped address."""
     more = "exporters={prometheus/second: {endpoint: '127.0.0.1:9464'}}"
     assert load_named(None, [more])[1] == {"127.0.0.1:9464"}
+
+
+def test_the_last_source_that_names_a_key_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shipped, then the file, then `--set`; a variable counts only where a value names it."""
+    file = tmp_path / "c.yaml"
+    file.write_text("exporters: {otlp_file: {path: '/file/${env:PLACE:-else}'}}\n")
+    monkeypatch.setenv("OVERWATCH_DATA_DIR", "/data")
+    for name in ("OTEL_CONFIG_FILE", "OTEL_EXPORTER_OTLP_ENDPOINT", "OVERWATCH_EXPORTERS_OTLP_FILE_PATH"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("PLACE", "")
+
+    def path(given: Path | None, *sets: str) -> str:
+        return str(load(given, sets).exporters.otlp_file.path)
+
+    assert path(None) == "/data/otlp"
+    assert path(file) == "/file/else"
+    monkeypatch.setenv("PLACE", "named")
+    assert path(file) == "/file/named"
+    assert path(file, "exporters.otlp_file.path=/set/${env:PLACE}") == "/set/named"
+    assert path(file, "exporters.otlp_file.path=/one", "exporters.otlp_file.path=/two") == "/two"

@@ -81,10 +81,14 @@ What is looked up is in each namespace, or can be read by those who may make one
 
 {{- define "overwatch.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
+{{- with .Values.podSecurity.runAsUser }}
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+{{- end }}
+{{- with .Values.podSecurity.fsGroup }}
+fsGroup: {{ . }}
 fsGroupChangePolicy: OnRootMismatch
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
@@ -110,9 +114,16 @@ imagePullSecrets:
 {{- $name := include "overwatch.fullname" . -}}
 {{- $hosts := list -}}
 {{- range $host := list $name (include "overwatch.view" .) (include "overwatch.headless" .) (include "overwatch.ingest" .) -}}
-{{- $hosts = concat $hosts (list $host (printf "%s.%s" $host $.Release.Namespace) (printf "%s.%s.svc" $host $.Release.Namespace) (printf "%s.%s.svc.cluster.local" $host $.Release.Namespace)) -}}
+{{- $hosts = concat $hosts (list $host (printf "%s.%s" $host $.Release.Namespace) (printf "%s.%s.svc" $host $.Release.Namespace) (printf "%s.%s.svc.%s" $host $.Release.Namespace $.Values.network.clusterDomain)) -}}
 {{- end -}}
-{{- $hosts = concat $hosts (list (printf "*.%s.%s.svc.cluster.local" (include "overwatch.headless" .) .Release.Namespace)) .Values.security.allowedHosts | uniq -}}
+{{- $hosts = concat $hosts (list (printf "*.%s.%s.svc.%s" (include "overwatch.headless" .) .Release.Namespace .Values.network.clusterDomain)) .Values.security.allowedHosts -}}
+{{- range $outside := list .Values.ingress .Values.httpRoute -}}
+{{- if $outside.enabled -}}
+{{- $hosts = concat $hosts (compact (list $outside.viewHost $outside.ingestHost)) -}}
+{{- end -}}
+{{- end -}}
+{{- $hosts = uniq $hosts -}}
+{{- $listen := .Values.network.listen -}}
 {{- $security := dict "allow_insecure_bind" (not .Values.tls.enabled) "allowed_hosts" $hosts
       "tokens" (dict
         "ingest" (dict "filename" (print "/etc/overwatch/tokens/ingest" .Values.security.acceptedSuffix))
@@ -126,11 +137,11 @@ imagePullSecrets:
 {{- $_ := set $security "tls" $files -}}
 {{- end -}}
 {{- $config := dict
-      "receivers" (dict "otlp" (dict "protocols" (dict "grpc" (dict "endpoint" "0.0.0.0:4317") "http" (dict "endpoint" "0.0.0.0:4318"))))
-      "exporters" (dict "prometheus" (dict "endpoint" "0.0.0.0:8889"))
-      "extensions" (dict "health_check" (dict "endpoint" "0.0.0.0:13133") "view" (dict "endpoint" "0.0.0.0:4380"))
+      "receivers" (dict "otlp" (dict "protocols" (dict "grpc" (dict "endpoint" (print $listen ":4317")) "http" (dict "endpoint" (print $listen ":4318")))))
+      "exporters" (dict "prometheus" (dict "endpoint" (print $listen ":8889")))
+      "extensions" (dict "health_check" (dict "endpoint" (print $listen ":13133")) "view" (dict "endpoint" (print $listen ":4380")))
       "service" (dict
-        "telemetry" (dict "metrics" (dict "address" "0.0.0.0:8888") "logs" (dict "encoding" "json"))
+        "telemetry" (dict "metrics" (dict "address" (print $listen ":8888")) "logs" (dict "encoding" "json"))
         "security" $security) -}}
 {{- if .Values.tls.enabled -}}
 {{- $_ := set $config.extensions.health_check "tls" (dict "cert_file" "/etc/overwatch/tls/tls.crt" "key_file" "/etc/overwatch/tls/tls.key") -}}
@@ -169,8 +180,28 @@ imagePullSecrets:
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
 {{- end -}}
 
+{{- /* What a host of an Ingress or of a Gateway leads to, as JSON: (dict "root" . "outside" .Values.ingress). */ -}}
+{{- define "overwatch.outside" -}}
+{{- $found := list -}}
+{{- with .outside.viewHost -}}
+{{- $found = append $found (dict "name" "view" "host" . "service" (include "overwatch.view" $.root) "port" 4380) -}}
+{{- end -}}
+{{- with .outside.ingestHost -}}
+{{- $found = append $found (dict "name" "ingest" "host" . "service" (include "overwatch.ingest" $.root) "port" 4318) -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
 {{- /* Combinations that cannot work. */ -}}
 {{- define "overwatch.check" -}}
+{{- range $kind, $outside := dict "ingress" .Values.ingress "httpRoute" .Values.httpRoute -}}
+{{- if and $outside.enabled (not $outside.viewHost) (not $outside.ingestHost) -}}
+{{- fail (printf "%s.enabled names no host; set %s.viewHost, %s.ingestHost or both" $kind $kind $kind) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) -}}
+{{- fail "httpRoute.enabled needs httpRoute.parentRefs: a route belongs to a Gateway, e.g. [{name: public, namespace: gateways}]" -}}
+{{- end -}}
 {{- if .Values.autoscaling.enabled -}}
 {{- fail "autoscaling.enabled: a collector is the only writer of its runs and owns their state and volume; scaled by load, one run would be split over pods and judged wrong. Set replicas with router.enabled instead" -}}
 {{- end -}}

@@ -1,9 +1,13 @@
 {{- /* The router's configuration, in the OpenTelemetry Collector's own form. */ -}}
 {{- define "overwatch.routerConfig" -}}
+{{- toYaml (mergeOverwrite (include "overwatch.routerOwn" . | fromYaml) (deepCopy .Values.router.config)) -}}
+{{- end -}}
+
+{{- define "overwatch.routerOwn" -}}
 {{- $tls := .Values.tls.enabled -}}
 extensions:
   health_check:
-    endpoint: 0.0.0.0:13133
+    endpoint: {{ print .Values.network.listen ":13133" | quote }}
   bearertokenauth:
     filename: /etc/overwatch/tokens/ingest{{ .Values.security.acceptedSuffix }}
 receivers:
@@ -11,7 +15,7 @@ receivers:
     protocols:
       {{- range $protocol, $port := dict "grpc" 4317 "http" 4318 }}
       {{ $protocol }}:
-        endpoint: 0.0.0.0:{{ $port }}
+        endpoint: {{ printf "%s:%d" $.Values.network.listen $port | quote }}
         auth: {authenticator: bearertokenauth}
         {{- if $tls }}
         tls: {cert_file: /etc/overwatch/tls/tls.crt, key_file: /etc/overwatch/tls/tls.key, reload_interval: 1m}
@@ -42,7 +46,7 @@ exporters:
           {{- end }}
     resolver:
       dns:
-        hostname: {{ include "overwatch.headless" . }}.{{ .Release.Namespace }}.svc.cluster.local
+        hostname: {{ include "overwatch.headless" . }}.{{ .Release.Namespace }}.svc.{{ .Values.network.clusterDomain }}
         port: 4317
 service:
   extensions: [health_check, bearertokenauth]

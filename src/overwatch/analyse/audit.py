@@ -7,10 +7,11 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from overwatch.analyse.found import SEVERITIES
 from overwatch.analyse.judged import Skipped, skipped, unknown
 from overwatch.analyse.rows import Row, rows
 from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import SEVERITIES, Story
+from overwatch.analyse.story import Story
 from overwatch.catalog.runbooks import RUNBOOKS, runbook
 
 LEVELS = ("warning", "critical")
@@ -98,6 +99,11 @@ def junit(audited: Audited) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
 
 
+def line(row: Row) -> str:
+    """A finding with what it is about: `env-crashed env 6 gpu1: crashed at step 218, open at the end`."""
+    return f"{row.kind}{f' {row.about}' if row.about else ''}: {row.text}{row.ending}"
+
+
 def _by_code(found: Iterable[Row]) -> dict[str, list[Row]]:
     by_code: dict[str, list[Row]] = {}
     for row in found:
@@ -108,7 +114,7 @@ def _by_code(found: Iterable[Row]) -> dict[str, list[Row]]:
 def _failure(case: ET.Element, found: list[Row]) -> None:
     first = found[0]
     failure = ET.SubElement(case, "failure", type=first.severity, message=_xml(first.text))
-    lines = [f"{row.time}  {row.severity}  {row.text}{row.ending}" for row in found]
+    lines = [f"{row.time}  {row.clock}  {row.severity}  {line(row)}" for row in found]
     book = runbook(first.kind)
     if first.hint:
         lines.append(f"next: {first.hint}")

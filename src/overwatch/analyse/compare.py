@@ -15,7 +15,7 @@ from overwatch.analyse.curves import AXES, STEPS_PER_S, TASK_METRIC, Axis, Curve
 from overwatch.analyse.divergence import Divergence, divergence
 from overwatch.analyse.effect import Effect, effect
 from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import SEVERITIES, Story
+from overwatch.analyse.story import Story
 
 MOST_RUNS: Final = 16
 
@@ -207,10 +207,7 @@ def _told(story: Story) -> RunTold:
     counters = story.last.counters
     counts: dict[str, int] = {}
     codes: dict[str, float] = {}
-    stood = sorted(
-        (one for one in story.findings if one.open and one.finding.severity != "info"),
-        key=lambda one: -SEVERITIES.index(one.finding.severity),
-    )
+    stood = [one for one in story.found.standing if one.severity != "info"]
     for found in story.findings:
         counts[found.severity] = counts.get(found.severity, 0) + 1
         codes.setdefault(found.finding.code, round(found.since, 3))

@@ -18,6 +18,7 @@ from overwatch.analyse.report_policy import levels_of
 from overwatch.analyse.story import Story
 from overwatch.analyse.words import change, letter
 from overwatch.catalog.durations import duration
+from overwatch.catalog.titles import title
 
 _SERIES: Final = 6
 _MOST_PARTED: Final = 6
@@ -77,6 +78,7 @@ def _runs(comparison: Comparison) -> Markup:
                 tag("span", tag("i", class_=f"f{place % _SERIES}"), text(letter(place)), class_="legend"),
             ),
             text(run.run),
+            text(run.path),
             text(run.ending),
             tag("td", text(f"{run.updates:,.0f}"), class_="num"),
             tag("td", text(f"{run.steps:,.0f}"), class_="num"),
@@ -99,7 +101,7 @@ def _runs(comparison: Comparison) -> Markup:
 
 
 def _codes(codes: dict[str, float]) -> Markup:
-    return text(", ".join(f"{code} {duration(max(0.0, at))}" for code, at in codes.items()) or "none")
+    return text(", ".join(f"{title(code)} {duration(max(0.0, at))}" for code, at in codes.items()) or "none")
 
 
 def _settings(comparison: Comparison) -> Markup:

@@ -5,7 +5,7 @@ a format is written in bytes where a file beside this one does.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +58,7 @@ def export(story: Story, fmt: str, out: Path, table: str = "metrics") -> int:
     with _text(out) as file:
         if fmt == "openmetrics":
             return _lines(file, openmetrics(story))
-        return _csv(file, story, table)
+        return write_csv(file, [story], table)
 
 
 @contextmanager
@@ -79,17 +79,18 @@ def _lines(file: IO[str], lines: Iterator[tuple[str, bool]]) -> int:
     return values
 
 
-def _csv(file: IO[str], story: Story, table: str) -> int:
-    """A header, then a line a row; what is missing is empty."""
-    file.write(csv_line(_columns(table)) + "\n")
+def write_csv(file: IO[str], stories: Iterable[Story], table: str, *, is_guarded: bool = True) -> int:
+    """A header, then a line a row; what is missing is empty. `is_guarded` is for spreadsheets."""
+    file.write(csv_line(columns(table)) + "\n")
     count = 0
-    for row in _table(story, table):
-        file.write(csv_line(row) + "\n")
+    for row in (row for story in stories for row in _table(story, table)):
+        file.write(csv_line(row, is_guarded=is_guarded) + "\n")
         count += 1
     return count
 
 
-def _columns(table: str) -> Mapping[str, type]:
+def columns(table: str) -> Mapping[str, type]:
+    """The columns of a table, by name."""
     return _METRICS if table == "metrics" else _ROWS
 
 
@@ -119,11 +120,11 @@ def _parquet(story: Story, out: Path, table: str) -> int:
     if str(out) == "-":
         raise AnalyseError(f"parquet is not written to {out}; name a file")
     kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}
-    columns = _columns(table)
-    lists = list(zip(*_table(story, table), strict=True)) or [()] * len(columns)
-    arrays = [pa.array(values, kinds[kind]) for values, kind in zip(lists, columns.values(), strict=True)]
+    wanted = columns(table)
+    lists = list(zip(*_table(story, table), strict=True)) or [()] * len(wanted)
+    arrays = [pa.array(values, kinds[kind]) for values, kind in zip(lists, wanted.values(), strict=True)]
     about = {"run": story.run.run_id, "began": datetime.fromtimestamp(story.began, UTC).isoformat()}
-    told = pa.Table.from_arrays(arrays, names=list(columns), metadata=about)
+    told = pa.Table.from_arrays(arrays, names=list(wanted), metadata=about)
     with whole(out) as part:
         parquet.write_table(told, part)
     return int(told.num_rows)

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from overwatch.analyse.story import SEVERITIES, Found, Story
+from overwatch.analyse.found import SEVERITIES, Found
+from overwatch.analyse.story import Story
+from overwatch.catalog import Scope, find
+from overwatch.catalog.titles import title
 
 BRIEF_S: Final = 5.0
 """A finding that is not critical and was over sooner is no reason by itself."""
@@ -33,19 +36,17 @@ class Group:
     @property
     def subject(self) -> str:
         """What they are about: `gpu1`, `env 3`, `env 3, 5 and 2 more`; empty for the run as a whole."""
-        about = list(dict.fromkeys(one.finding.subject.id or "" for one in self.found))
-        named = ", ".join(word for word in about[:3] if word)
-        more = f" and {len(about) - 3} more" if len(about) > 3 else ""
-        scope = self.first.finding.subject.scope
-        if not named:
-            return ""
-        return f"{'' if scope == 'gpu' else scope + ' '}{named}{more}"
+        about = [word for one in self.found if (word := _named(one))]
+        each = list(dict.fromkeys(about))
+        more = f" and {len(each) - 3} more" if len(each) > 3 else ""
+        return f"{_of_scope(self.first)}{', '.join(each[:3])}{more}" if each else ""
 
     @property
     def name(self) -> str:
         """Kind and subject in short, as a row of a figure is called."""
         about = self.first.finding.subject.id if len(self.found) == 1 else None
-        return f"{self.code} {about}" if about else self.code
+        kind = title(self.code)
+        return f"{kind} · {about}" if about and self.first.finding.subject.scope != "policy" else kind
 
     @property
     def lasted(self) -> float:
@@ -60,6 +61,25 @@ class Group:
     def open(self) -> bool:
         """Whether one of them was open at the end."""
         return any(one.open for one in self.found)
+
+
+def subject_of(one: Found) -> str:
+    """What one finding is about: `gpu1`, `env 3`, a row's label; empty for the run as a whole."""
+    name = _named(one)
+    return f"{_of_scope(one)}{name}" if name else ""
+
+
+def _named(one: Found) -> str:
+    """The id of a subject, of a row of the policy its label."""
+    subject = one.finding.subject
+    row = find(subject.id, Scope.POLICY) if subject.id and subject.scope == "policy" else None
+    return (subject.id or "") if row is None else row.label
+
+
+def _of_scope(one: Found) -> str:
+    """What stands before the id: a lane and a row are called by their names alone."""
+    scope = one.finding.subject.scope
+    return "" if scope in ("gpu", "policy") else f"{scope} "
 
 
 def groups(story: Story) -> list[Group]:

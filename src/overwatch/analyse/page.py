@@ -42,12 +42,19 @@ def join(parts: Iterable[Markup]) -> Markup:
 
 
 def table(head: Iterable[object], rows: Iterable[Sequence[Markup]]) -> Markup:
-    """A table. A cell that is no `td` becomes one; a heading stands where the cells below it do."""
+    """A table. A cell that is no `td` becomes one; a heading stands where the cells below it do.
+
+    Raises `ValueError` for a row without a cell for each heading: the rest would be under wrong ones.
+    """
     cells = [[one if one.startswith("<td") else tag("td", one) for one in row] for row in rows]
-    first = cells[0] if cells else []
-    kinds = ["num" if one.startswith('<td class="num"') else None for one in first]
     words = list(head)
-    kinds += [None] * (len(words) - len(kinds))
+    for row in cells:
+        if len(row) != len(words):
+            raise ValueError(
+                f"a row of {len(row)} cells below {len(words)} headings: {', '.join(map(str, words))}"
+            )
+    first = cells[0] if cells else [Markup("")] * len(words)
+    kinds = ["num" if one.startswith('<td class="num"') else None for one in first]
     top = tag("tr", *(tag("th", text(word), class_=kind) for word, kind in zip(words, kinds, strict=True)))
     body = join(tag("tr", *row) for row in cells)
     return tag("div", tag("table", tag("thead", top), tag("tbody", body)), class_="wide")

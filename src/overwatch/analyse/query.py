@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from overwatch.analyse.found import SEVERITIES
 from overwatch.analyse.rows import KINDS, Row
-from overwatch.analyse.story import SEVERITIES
 from overwatch.projection.filtering import COMPARE, STATUSES, Grammar, Term, parse_by
 
 GRAMMAR: Final = Grammar(

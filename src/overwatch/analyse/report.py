@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from overwatch import __version__
-from overwatch.analyse.groups import Group, foremost, groups, lasting
+from overwatch.analyse.found import SEVERITIES, Found
+from overwatch.analyse.groups import Group, foremost, groups, lasting, subject_of
 from overwatch.analyse.judged import config_keys
 from overwatch.analyse.page import Markup, page, section, table, tag, text
 from overwatch.analyse.report_judged import not_judged
@@ -17,12 +18,16 @@ from overwatch.analyse.report_seeds import seeds
 from overwatch.analyse.report_time import timeline
 from overwatch.analyse.report_worst import worst_envs
 from overwatch.analyse.rows import moment
-from overwatch.analyse.story import SEVERITIES, Found, Story
+from overwatch.analyse.story import Story
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
+from overwatch.catalog.titles import title
 
 CARDS: Final = 6
 """Kinds of findings on the first screen."""
+_MOST_NAMED: Final = 3
+"""Findings of one card whose evidence is shown."""
+_MOST_STANDING: Final = 12
 _WORDS: Final = ("critical", "warning", "info")
 
 
@@ -36,6 +41,7 @@ def report(story: Story) -> str:
         tag("div", *(_card(group, story.config) for group in foremost(lasting(found), CARDS)), class_="found")
         if found
         else Markup(""),
+        _standing(story) if any(one.severity != "info" for one in story.findings) else Markup(""),
         timeline(story, found),
         _all_findings(story, found),
         policy(story),
@@ -83,9 +89,7 @@ def _banner(story: Story, found: list[Group]) -> Markup:
     first, *others = worst
     headline = f"{_sentence(first.first.finding.message)} From {_when(first.first.since, first.first.update)}"
     headline += f", for {duration(first.lasted)}" + (", open at the end." if first.open else ".")
-    then = [
-        f"{group.code} {group.subject}".strip() + f" at {duration(group.first.since)}" for group in others
-    ]
+    then = [f"{_called(group)} at {duration(group.first.since)}" for group in others]
     more = (
         f" Then {'; '.join(then[:4])}{'' if len(then) <= 4 else f'; and {len(then) - 4} more'}."
         if then
@@ -123,14 +127,15 @@ def _card(group: Group, config: Mapping[str, str]) -> Markup:
     book = runbook(group.code)
     inside = [
         tag("h3", tag("span", text(group.severity), class_=f"pill {group.severity}"),
-            text(f"{group.code}{times} {group.subject}".strip())),
+            text(_called(group, times)), tag("small", text(group.code))),
         tag("div", text(when), class_="when"),
         tag("p", text(_sentence(finding.message))),
     ]  # fmt: skip
-    if finding.factors:
-        inside.append(tag("p", tag("i", text("why")), text(" · ".join(finding.factors)), class_="why"))
-    elif book is not None:
+    if book is not None:
         inside.append(tag("p", tag("i", text("means")), text(book.means), class_="why"))
+    evidence = _evidence(group)
+    if evidence:
+        inside.append(tag("p", tag("i", text("evidence")), text(evidence), class_="why"))
     act = finding.hint or (book.act if book else "")
     if act:
         inside.append(tag("p", tag("i", text("do")), text(_sentence(act)), class_="do"))
@@ -138,6 +143,46 @@ def _card(group: Group, config: Mapping[str, str]) -> Markup:
     if keys:
         inside.append(tag("p", tag("i", text("config")), text(" · ".join(keys)), class_="do"))
     return tag("div", *inside, class_=f"card {group.severity}")
+
+
+def _called(group: Group, times: str = "") -> str:
+    """Kind and subject: `Thermal throttle · gpu1`."""
+    kind = f"{title(group.code)}{times}"
+    return f"{kind} · {group.subject}" if group.subject and group.subject not in kind else kind
+
+
+def _evidence(group: Group) -> str:
+    """What each finding was concluded from, beside what it is about; messages are not repeated."""
+    told = []
+    for one in group.found[:_MOST_NAMED]:
+        factors = [factor for factor in one.finding.factors if factor != one.finding.message]
+        about = f"{subject_of(one)}: " if len(group.found) > 1 else ""
+        told += [about + " · ".join(factors)] if factors else []
+    return "; ".join(dict.fromkeys(told))
+
+
+def _standing(story: Story) -> Markup:
+    """What was open when the run, or its recording, ended: the worst first."""
+    stood = [one for one in story.found.standing if one.severity != "info"]
+    ended = story.run.outcome is not None
+    name = "What stood at the end" if ended else "What stands"
+    if not stood:
+        return section(name, tag("p", text("Nothing was open."), class_="card muted"), anchor="standing")
+    rows = [
+        (
+            tag("td", tag("span", text(one.severity), class_=f"pill {one.severity}"), class_="nw"),
+            tag("td", text(title(one.finding.code)), class_="nw"),
+            tag("td", text(subject_of(one) or "run"), class_="nw"),
+            text(one.finding.message),
+            tag("td", text(_when(one.since, one.update)), class_="nw"),
+            tag("td", text(duration(max(0.0, one.until - one.since))), class_="nw"),
+        )
+        for one in stood[:_MOST_STANDING]
+    ]
+    listing = table(("", "finding", "about", "what", "since", "open for"), rows)
+    more = len(stood) - len(rows)
+    note = f"{len(stood)} open" + (f", the worst {len(rows)} shown" if more else "")
+    return section(name, tag("div", listing, class_="card"), note=note, anchor="standing")
 
 
 def _all_findings(story: Story, found: list[Group]) -> Markup:
@@ -149,14 +194,14 @@ def _all_findings(story: Story, found: list[Group]) -> Markup:
             tag("td", text(duration(max(0.0, one.since))), class_="nw"),
             tag("td", text("–" if one.update is None else f"{one.update:,}"), class_="num"),
             tag("td", tag("span", text(one.severity), class_=f"pill {one.severity}"), class_="nw"),
-            tag("td", text(one.finding.code), class_="nw"),
-            text(f"{one.finding.subject.scope} {one.finding.subject.id or ''}".strip()),
+            tag("td", text(title(one.finding.code)), class_="nw"),
+            text(subject_of(one) or "run"),
             text(one.finding.message),
             tag("td", text(_lasted(one)), class_="nw"),
         )
         for one in story.findings
     ]
-    listing = table(("at", "update", "", "code", "about", "what", "lasted"), rows)
+    listing = table(("at", "update", "", "finding", "about", "what", "lasted"), rows)
     books = [tag("div", *_book(code)) for code in dict.fromkeys(group.code for group in found)]
     folded = tag("details", tag("summary", text("What each kind means, and what to do")), *books)
     note = f"{len(story.findings)} in all"
@@ -165,16 +210,15 @@ def _all_findings(story: Story, found: list[Group]) -> Markup:
 
 def _lasted(one: Found) -> str:
     """How long it was open, and whether it was the run that ended and not the finding."""
-    length = duration(max(0.0, one.until - one.since))
-    return f"{length}, open at the end" if one.open else length
+    return duration(max(0.0, one.until - one.since)) + one.ending
 
 
 def _book(code: str) -> list[Markup]:
-    book = runbook(code)
+    book, heading = runbook(code), tag("h3", text(title(code)), tag("small", text(code)))
     if book is None:
-        return [tag("h3", text(code)), tag("p", text("A rule of this collector's own configuration."))]
+        return [heading, tag("p", text("A rule of this collector's own configuration."))]
     return [
-        tag("h3", text(code)),
+        heading,
         tag("p", text(book.means)),
         tag("p", tag("i", text("confirm")), text(book.confirm), class_="why"),
         tag("p", tag("i", text("do")), text(book.act), class_="do"),

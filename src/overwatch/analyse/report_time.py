@@ -5,9 +5,10 @@ from typing import Final
 
 from overwatch.analyse.curves import NOT_OK, STEPS_PER_S, Curve
 from overwatch.analyse.figure import Line, Scale, bar, fitted, legend, number, path, seconds, time_ticks
+from overwatch.analyse.found import Found
 from overwatch.analyse.groups import Group, foremost
 from overwatch.analyse.page import Markup, section, tag, text
-from overwatch.analyse.story import Found, Story
+from overwatch.analyse.story import Story
 from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.durations import duration
 

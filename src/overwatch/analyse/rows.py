@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
+from overwatch.analyse.found import Found
 from overwatch.analyse.spells import EnvStory, Spell
-from overwatch.analyse.story import Found, Story
+from overwatch.analyse.story import Story
 from overwatch.snapshot import FeedLine
 
 KINDS: Final = ("finding", "event", "env")
@@ -41,6 +42,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     hint: str | None = None
     fields: dict[str, str] = {}
+
+    @property
+    def clock(self) -> str:
+        """Time of the run: `1:02.5`, `1:00:02.5`."""
+        minutes, rest = divmod(max(0.0, self.at), 60)
+        hours, minutes = divmod(int(minutes), 60)
+        return f"{hours}:{minutes:02}:{rest:04.1f}" if hours else f"{minutes}:{rest:04.1f}"
+
+    @property
+    def about(self) -> str:
+        """The env, the lane and the slot: `env 6 gpu1`; empty for the run as a whole."""
+        env = None if self.env is None else f"env {self.env}"
+        return " ".join(word for word in (env, self.gpu, self.slot) if word)
 
     @property
     def ending(self) -> str:

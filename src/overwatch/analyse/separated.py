@@ -14,21 +14,21 @@ _FORMULA: Final = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _QUOTED: Final = re.compile('[",;|\t\r\n]|^ | $')
 
 
-def csv_line(values: Iterable[Value]) -> str:
-    r"""One line without its end; a missing value is empty.
+def csv_line(values: Iterable[Value], *, is_guarded: bool = True) -> str:
+    r"""One line without its end; a missing value is empty. `is_guarded` keeps a formula from being one.
 
     >>> csv_line(["=1+1", "a,b", -1.5, 3, None, "'-x"])
     '\'=1+1,"a,b",-1.5,3,,\'\'-x'
     """
-    return ",".join(map(_cell, values))
+    return ",".join(_cell(value, is_guarded=is_guarded) for value in values)
 
 
-def _cell(value: Value) -> str:
+def _cell(value: Value, *, is_guarded: bool) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
         return repr(value)
-    text = f"'{value}" if _FORMULA.match(value) else value
+    text = f"'{value}" if is_guarded and _FORMULA.match(value) else value
     if not _QUOTED.search(text):
         return text
     doubled = text.replace('"', '""')

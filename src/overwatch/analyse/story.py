@@ -10,29 +10,11 @@ from pathlib import Path
 
 from overwatch.analyse.curves import Curves
 from overwatch.analyse.facts import Facts
+from overwatch.analyse.found import Findings, Found
 from overwatch.analyse.source import AnalyseError, Source, open_source
 from overwatch.analyse.spells import EnvStory, Spells
 from overwatch.analyse.verdicts import Told, Verdicts
-from overwatch.snapshot import Finding, Run, Snapshot
-
-
-@dataclass(slots=True, kw_only=True)
-class Found:
-    """One finding over its life."""
-
-    finding: Finding
-    """As last seen."""
-    since: float
-    seen: float
-    """First seen open."""
-    until: float
-    """Last seen open, or when it was cleared or the run ended."""
-    update: int | None
-    """The run's update when it was first seen."""
-    open: bool = True
-    """Still open at the end."""
-    severity: str = "info"
-    """The worst that it was."""
+from overwatch.snapshot import Run, Snapshot
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,8 +27,8 @@ class Story:
     first: Snapshot
     last: Snapshot
     curves: Curves = field(default_factory=Curves)
-    found: dict[tuple[str, float], Found] = field(default_factory=dict)
-    """By id and when it was true first; in order."""
+    found: Findings = field(default_factory=Findings)
+    """Every finding over its life."""
     bounds: Spells = field(default_factory=Spells)
     """By lane: what held it back. The run as a whole is the empty name."""
     envs: dict[int, EnvStory] = field(default_factory=dict)
@@ -55,8 +37,6 @@ class Story:
     """What was said of it over time."""
     facts: Facts = field(default_factory=Facts)
     """What it told; empty where only snapshots were kept."""
-    _open: set[tuple[str, float]] = field(default_factory=set)
-    """Findings of the last snapshot."""
 
     @property
     def run(self) -> Run:
@@ -71,7 +51,7 @@ class Story:
     @property
     def findings(self) -> list[Found]:
         """In the order in which they were true first."""
-        return sorted(self.found.values(), key=lambda one: (one.since, one.finding.id))
+        return self.found.in_order
 
     @property
     def verdicts(self) -> list[Told]:
@@ -111,31 +91,7 @@ class Story:
             if story is None:
                 story = self.envs[env.env_id] = EnvStory(env_id=env.env_id)
             story.take(env, now)
-        self._take_findings(snapshot, now)
-
-    def _take_findings(self, snapshot: Snapshot, now: float) -> None:
-        seen: set[tuple[str, float]] = set()
-        for finding in snapshot.findings:
-            key = finding.id, finding.since
-            seen.add(key)
-            found = self.found.get(key)
-            if found is None:
-                found = self.found[key] = Found(
-                    finding=finding, since=finding.since - self.began, seen=now, until=now,
-                    update=snapshot.run.update,
-                )  # fmt: skip
-            found.finding = finding
-            found.open = finding.cleared_at is None
-            over = finding.cleared_at or finding.ended_at
-            found.until = now if over is None else max(over - self.began, found.since)
-            found.severity = max(found.severity, finding.severity, key=SEVERITIES.index)
-        for key in self._open - seen:
-            self.found[key].open = False
-        self._open = seen
-
-
-SEVERITIES = ("debug", "info", "warning", "critical")
-"""The mildest first."""
+        self.found.take(snapshot, self.began)
 
 
 def stories(source: Source, *, facts: bool = True) -> dict[str, Story]:

@@ -66,9 +66,9 @@ def _check_code(code: str) -> None:
 
 
 def _written(told: "Audited", fmt: str) -> str:
-    if fmt == "junit":
-        from overwatch.analyse.audit import junit
+    from overwatch.analyse.audit import junit, line
 
+    if fmt == "junit":
         return junit(told)
     if fmt == "json":
         return msgspec.json.encode(
@@ -84,9 +84,7 @@ def _written(told: "Audited", fmt: str) -> str:
                 "not_recognised": told.unknown,
             }
         ).decode()
-    lines = [
-        f"{row.severity:8}  {row.time}  {row.run}  {row.kind}: {row.text}{row.ending}" for row in told.counted
-    ]
+    lines = [f"{row.severity:8}  {row.clock:>9}  {row.time}  {row.run}  {line(row)}" for row in told.counted]
     for run_id in told.runs:
         lines += [
             f"skipped   {run_id}  {rule.code}: needs {', and '.join(rule.needs)}"

@@ -59,6 +59,7 @@ def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> 
 
 
 @main.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True, allow_dash=True), required=False)
 @click.option(
     "--connect", metavar="ws://HOST:PORT", multiple=True,
     help="A collector's view API, more than once for several; found by itself without.",
@@ -68,7 +69,7 @@ def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> 
     "--replay",
     "recording",
     type=click.Path(path_type=Path, exists=True, allow_dash=True),
-    help="A recording instead of a collector: a folder, a file, or - for standard input.",
+    help="The same as PATH.",
 )
 @click.option("--compare", nargs=2, metavar="A B", type=click.Path(exists=True),
               help="Two recordings beside one another; the replay of A moves both.")  # fmt: skip
@@ -90,7 +91,12 @@ def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> 
     help="So much of the recording was on it before, for its charts.",
 )  # fmt: skip
 def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Option) -> None:
-    """Watch a run in the terminal, live or from a recording."""
+    """Watch a run in the terminal, live or from a recording.
+
+    Without PATH it is live, from a collector. PATH is a recording instead, and needs no collector: a folder
+    or a file that otlp_file wrote, OTLP files of any exporter, a journal, a trainer's spool, a
+    snapshots.jsonl, or - for standard input.
+    """
     from overwatch.cli import watch
 
     chosen, shape = watch.source_of(options, run_id), watch.shape_of(options)
@@ -153,13 +159,17 @@ def simulate(
 @click.option("--format", "_fmt", type=click.Choice(["json"]), default="json", show_default=True)
 @click.option("--every", "every_s", type=click.FloatRange(min=0.1), help="One snapshot each so many seconds.")
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="The one snapshot at this second.")
-@click.option("--run", "run_id", metavar="ID", help="Which run; with --every and --at the newest without.")
+@click.option("--update", type=click.IntRange(min=0), metavar="N",
+              help="The first snapshot at this update of the policy or after it.")  # fmt: skip
+@click.option("--run", "run_id", metavar="ID",
+              help="Which run; with --every, --at and --update the newest without.")  # fmt: skip
 @click.option("--digest", is_flag=True, help="Print the SHA-256 of all recorded lines instead.")
 @click.option("--summary", is_flag=True, help="Print each run in a few lines instead.")
 @_baseline
 def replay(
-    path: Path, _fmt: str, *, run_id: str | None, baseline: Path | None, **how: float | bool | None
-) -> None:
+    path: Path, _fmt: str, *, run_id: str | None, baseline: Path | None, update: int | None,
+    **how: float | bool | None,
+) -> None:  # fmt: skip
     """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for.
 
     PATH is what otlp_file recorded, OTLP files of any exporter, a journal, a snapshots.jsonl, or a folder
@@ -171,6 +181,7 @@ def replay(
     options = ReplayOptions(
         every_s=how["every_s"],
         at_s=how["at_s"],
+        update=update,
         run_id=run_id,
         digest=bool(how["digest"]),
         summary=bool(how["summary"]),

@@ -28,13 +28,14 @@ class BadInputError(click.ClickException):
 def saying() -> Iterator[None]:
     """What is wrong with what was given ends the command with one line."""
     from overwatch.analyse.source import AnalyseError
+    from overwatch.feeds.recording import RecordingError
     from overwatch.projection.filtering import FilterError
 
     try:
         yield
     except FilterError as error:
         raise BadInputError(f"{error.term}: {error}") from error
-    except (AnalyseError, OSError) as error:
+    except (AnalyseError, RecordingError, OSError) as error:
         raise BadInputError(str(error)) from error
 
 

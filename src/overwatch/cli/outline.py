@@ -5,8 +5,9 @@ Made of snapshots alone: of a recording's last, and of the findings in all of th
 
 from collections.abc import Iterable, Iterator
 
+from overwatch.analyse.found import SEVERITIES, Findings, Found
 from overwatch.catalog.durations import duration
-from overwatch.snapshot import Finding, Lane, Run, Snapshot, Spread, System
+from overwatch.snapshot import Lane, Run, Snapshot, Spread, System
 
 MOST_FINDINGS = 20
 
@@ -15,19 +16,20 @@ def outlines(snapshots: Iterable[Snapshot]) -> Iterator[str]:
     """Lines about every run among these snapshots, in the order in which they were first told."""
     last: dict[str, Snapshot] = {}
     lanes: dict[str, tuple[Lane, ...]] = {}
-    found: dict[str, dict[tuple[str, float], Finding]] = {}
+    found: dict[str, Findings] = {}
+    began: dict[str, float] = {}
     for snapshot in snapshots:
         run_id = snapshot.run.run_id
         last[run_id] = snapshot
         if snapshot.link.state != "ended" or run_id not in lanes:
             lanes[run_id] = snapshot.system.gpus
-        of_run = found.setdefault(run_id, {})
-        of_run.update({(finding.id, finding.since): finding for finding in snapshot.findings})
+        since = began.setdefault(run_id, snapshot.run.started or snapshot.time)
+        found.setdefault(run_id, Findings()).take(snapshot, since)
     for run_id, snapshot in last.items():
-        yield from outline(snapshot, list(found[run_id].values()), lanes[run_id])
+        yield from outline(snapshot, found[run_id], lanes[run_id])
 
 
-def outline(snapshot: Snapshot, findings: list[Finding], lanes: tuple[Lane, ...]) -> Iterator[str]:
+def outline(snapshot: Snapshot, findings: Findings, lanes: tuple[Lane, ...]) -> Iterator[str]:
     """Lines about one run: its last snapshot, its lanes when it last emitted, and all findings."""
     run = snapshot.run
     state = run.outcome or snapshot.link.state
@@ -43,7 +45,7 @@ def outline(snapshot: Snapshot, findings: list[Finding], lanes: tuple[Lane, ...]
         yield f"  {lane.gpu_id:10}  {_lane(lane)}"
     if snapshot.system.gpus:
         yield f"  idle        {idle_line(snapshot.system)}"
-    yield from _findings(findings)
+    yield from _findings(findings.in_order)
 
 
 def idle_line(system: System) -> str:
@@ -82,12 +84,12 @@ def _short(seconds: float) -> str:
     return f"{seconds:.2f}s" if seconds >= 1 else f"{seconds * 1000:.3g}ms"
 
 
-def _findings(findings: list[Finding]) -> Iterator[str]:
-    """The worst first, then in the order of time."""
-    order = {"critical": 0, "warning": 1, "info": 2}
-    ordered = sorted(findings, key=lambda finding: (order[finding.severity], finding.since, finding.id))
-    for finding in ordered[:MOST_FINDINGS]:
+def _findings(found: list[Found]) -> Iterator[str]:
+    """The worst first, then in the order of time; each at the worst that it was."""
+    ordered = sorted(found, key=lambda one: -SEVERITIES.index(one.severity))
+    for one in ordered[:MOST_FINDINGS]:
+        finding = one.finding
         subject = "" if finding.subject.id is None else f" {finding.subject.id}"
-        yield f"  {finding.severity:10}  {finding.code}{subject}: {finding.message}"
+        yield f"  {one.severity:10}  {finding.code}{subject}: {finding.message}{one.ending}"
     if len(ordered) > MOST_FINDINGS:
         yield f"  and {len(ordered) - MOST_FINDINGS} more findings"

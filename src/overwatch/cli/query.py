@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "fmt", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True
 )
+@click.option("--sql", "statement", metavar="STATEMENT",
+              help="Ask with SQL, over all runs; needs the extra sql.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), help="Print so many rows at most, the first.")
 @click.option("-o", "--out", type=PATH, help="Write a file instead.")
 @run_option
 def query(
-    path: Path, filter_text: str, fmt: str, *, limit: int | None, out: Path | None, run_id: str | None
-) -> None:
+    path: Path, filter_text: str, fmt: str, *, statement: str | None, out: Path | None,
+    **which: str | int | None,
+) -> None:  # fmt: skip
     """Search what happened: findings, events and statuses of envs, in order of time.
 
     FILTER is a filter as on the board: terms side by side must all hold, a comma means "or", ! turns a term
@@ -37,12 +40,24 @@ def query(
       overwatch query storm 'what=event kind=gate "gradient ratio" at>30 at<60'
       overwatch query storm 'what=env status=crashed,degraded gpu=1' --format csv
       overwatch query storm 'severity=critical !kind=crash' --format json
+      overwatch query runs --sql 'select run, kind, count(*) from findings group by all order by all'
+
+    With --sql the tables are those of `overwatch export`: metrics, findings, events, envs; their column
+    `run` says whose a row is, and --run keeps one run. `at` is a word of SQL, so write "at". It needs
+    DuckDB: pip install "esper-overwatch[sql]".
 
     Exit codes: 0 something was found, 1 nothing, 2 bad input.
     """  # noqa: D301
     from overwatch.analyse.query import matching
     from overwatch.analyse.rows import rows
 
+    limit = None if which["limit"] is None else int(which["limit"])
+    run_id = None if which["run_id"] is None else str(which["run_id"])
+    if statement is not None:
+        if filter_text:
+            raise click.UsageError("FILTER and --sql exclude one another; put the filter into the statement")
+        _ask(path, statement, fmt, limit=limit, out=out, run_id=run_id)
+        return
     with saying():
         matching((), filter_text)
         (story,) = read_stories(path, run_id)
@@ -58,23 +73,43 @@ def query(
         raise SystemExit(1)
 
 
+def _ask(
+    path: Path, statement: str, fmt: str, *, limit: int | None, out: Path | None, run_id: str | None
+) -> None:
+    """Print the rows of an SQL statement; status 1 where it has none."""
+    from overwatch.analyse.separated import csv_line
+    from overwatch.analyse.sql import aligned, answer, needs_facts
+
+    with saying():
+        told = read_stories(path, run_id, every=True, facts=needs_facts(statement))
+        found = answer(told, statement)
+    rows = found.rows[:limit]
+    if fmt == "text":
+        lines = list(aligned(msgspec.structs.replace(found, rows=rows)))
+    elif fmt == "csv":
+        lines = [csv_line(found.columns), *(csv_line(map(_plain, row)) for row in rows)]
+    else:
+        pairs = (dict(zip(found.columns, map(_plain, row), strict=True)) for row in rows)
+        lines = [msgspec.json.encode(pair).decode() for pair in pairs]
+    if rows:
+        write("\n".join(lines), out)
+    if len(found.rows) > len(rows):
+        click.echo(f"{len(found.rows) - len(rows):,} more rows were left out by --limit {limit}", err=True)
+    if not found.rows:
+        click.echo("the statement has no rows", err=True)
+        raise SystemExit(1)
+
+
+def _plain(value: object) -> str | int | float | None:
+    """A value as JSON and CSV have it; a date, a list and the like as text."""
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
 def _text(found: "list[Row]") -> Iterator[str]:
     for row in found:
-        about = " ".join(word for word in (_env(row.env), row.gpu, row.slot) if word)
         said = " ".join((row.text, *(f"{name}={value}" for name, value in row.fields.items())))
         lasted = "" if row.lasted is None else f" for {duration(row.lasted)}{row.ending}"
-        yield f"{_clock(row.at):>9}  {row.severity:8}  {row.kind:20}  {about:18}  {said}{lasted}"
-
-
-def _env(env_id: int | None) -> str:
-    return "" if env_id is None else f"env {env_id}"
-
-
-def _clock(seconds: float) -> str:
-    """Time of the run: `1:02.5`, `1:00:02.5`."""
-    minutes, rest = divmod(max(0.0, seconds), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours}:{minutes:02}:{rest:04.1f}" if hours else f"{minutes}:{rest:04.1f}"
+        yield f"{row.clock:>9}  {row.severity:8}  {row.kind:20}  {row.about:18}  {said}{lasted}"
 
 
 def _json(found: "list[Row]") -> Iterator[str]:

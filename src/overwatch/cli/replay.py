@@ -38,6 +38,8 @@ class ReplayOptions:
 
     every_s: float | None = None
     at_s: float | None = None
+    update: int | None = None
+    """The first snapshot of a run at this update of its policy, or after it."""
     run_id: str | None = None
     digest: bool = False
     baseline: Path | None = None
@@ -47,7 +49,7 @@ class ReplayOptions:
     @property
     def is_quiet(self) -> bool:
         """Whether it reads for long before it prints."""
-        return self.digest or self.summary or self.at_s is not None
+        return self.digest or self.summary or self.at_s is not None or self.update is not None
 
     def __post_init__(self) -> None:
         given = [
@@ -55,6 +57,7 @@ class ReplayOptions:
             for name, value in (
                 ("--every", self.every_s),
                 ("--at", self.at_s),
+                ("--update", self.update),
                 ("--digest", self.digest or None),
                 ("--summary", self.summary or None),
             )
@@ -147,6 +150,9 @@ def _lines(recording: Input, options: ReplayOptions) -> int:
 
 def _wanted(recording: Input, options: ReplayOptions) -> Iterator[Snapshot]:
     run_id = options.run_id
+    if options.update is not None:
+        yield from _at_update(recording, options.update, run_id)
+        return
     if options.every_s is None and options.at_s is None:
         yield from (each for each in recording.recorded() if run_id in (None, each.run.run_id))
         return
@@ -164,3 +170,25 @@ def _wanted(recording: Input, options: ReplayOptions) -> Iterator[Snapshot]:
         if snapshot is not None and frame.tick != shown:
             yield snapshot
         shown = frame.tick
+
+
+def _at_update(recording: Input, update: int, run_id: str | None) -> Iterator[Snapshot]:
+    """The first snapshot of a run, without one named of the newest, at an update or after it."""
+    found, last = dict[str, Snapshot](), dict[str, int | None]()
+    for snapshot in recording.recorded():
+        run = snapshot.run
+        if run_id not in (None, run.run_id):
+            continue
+        last.pop(run.run_id, None)
+        last[run.run_id] = run.update
+        if run.update is not None and run.update >= update:
+            found.setdefault(run.run_id, snapshot)
+            if run_id is not None:
+                break
+    newest = next(reversed(last), None)
+    if newest is None:
+        return
+    if newest not in found:
+        said = "has no update" if last[newest] is None else f"ends at update {last[newest]:,}"
+        raise click.UsageError(f"--update {update} is not in run {newest}, which {said}")
+    yield found[newest]

@@ -53,6 +53,10 @@ class Source:
 def source_of(options: Mapping[str, Option], run_id: str | None) -> Source:
     """The source that a command line names; options that exclude one another are bad usage."""
     connect, recording, at_s = (options.get(name) for name in ("connect", "recording", "at_s"))
+    if options.get("path") is not None:
+        if recording is not None:
+            raise click.UsageError("PATH and --replay are the same; give one of them")
+        recording = options["path"]
     baseline, both = options.get("baseline"), options.get("compare")
     if isinstance(both, tuple) and both:
         if connect or recording is not None:

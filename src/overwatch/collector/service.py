@@ -70,7 +70,9 @@ EXPORTERS: Final = {
 SNAPSHOT_EXPORTERS: Final = {
     "prometheus": f"{_HERE}.exporters.prometheus:PrometheusExporter",
     "snapshots": f"{_HERE}.exporters.snapshots:SnapshotsExporter",
-    "webhook": f"{_HERE}.exporters.webhook:WebhookExporter",
+    "webhook": f"{_HERE}.exporters.notifier:NotifierExporter",
+    "email": f"{_HERE}.exporters.notifier:NotifierExporter",
+    "command": f"{_HERE}.exporters.notifier:NotifierExporter",
 }
 EXTENSIONS: Final = {
     "file_storage": f"{_HERE}.extensions.file_storage:FileStorage",

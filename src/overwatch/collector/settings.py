@@ -13,6 +13,8 @@ import msgspec
 
 from overwatch.catalog.presets import parse_preset
 from overwatch.collector.auth import Role
+from overwatch.collector.exporters.command import CommandConfig
+from overwatch.collector.exporters.email import EmailConfig
 from overwatch.collector.exporters.forward_config import (
     ForwardConfig,
     OtlpExporterConfig,
@@ -102,6 +104,10 @@ class Exporters(_Section, frozen=True, kw_only=True):
     """Batches to another OTLP server, over HTTP; needs an `endpoint`."""
     webhook: WebhookConfig = WebhookConfig()
     """Findings as messages to a server of yours; needs a `url`."""
+    email: EmailConfig = EmailConfig()
+    """Findings as mails; needs `host`, `from` and `to`."""
+    command: CommandConfig = CommandConfig()
+    """Findings as JSON to a program of yours; needs `argv`."""
     snapshots: SnapshotsConfig
     """Snapshots as a file."""
     further: Further = msgspec.field(default=Further(), name=KEY)
@@ -232,7 +238,8 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
 
 
 SIGNAL_EXPORTERS: Final = ("aggregator", "otlp_file", "otlp", "otlphttp")
-SNAPSHOT_EXPORTERS: Final = ("prometheus", "snapshots", "webhook")
+NOTIFIERS: Final = ("webhook", "email", "command")
+SNAPSHOT_EXPORTERS: Final = ("prometheus", "snapshots", *NOTIFIERS)
 EXTENSIONS: Final = ("file_storage", "health_check", "view")
 
 
@@ -258,20 +265,40 @@ class Listener:
 
 
 def listeners(config: CollectorConfig) -> Iterator[Listener]:
-    """Every address of the configuration, with its path."""
+    """Every address of the configuration with its path, in the order in which a collector opens them."""
     protocols, shared = config.receivers.otlp.protocols, config.service.security.tls
-    own, pages = config.service.telemetry.metrics, config.exporters.every("prometheus")
-    view, health = config.extensions.view, config.extensions.health_check
-    for path, endpoint, tls, role in (
-        ("receivers.otlp.protocols.http.endpoint", protocols.http.endpoint, protocols.http.tls, Role.INGEST),
-        ("receivers.otlp.protocols.grpc.endpoint", protocols.grpc.endpoint, protocols.grpc.tls, Role.INGEST),
-        *((f"exporters.{name}.endpoint", one.endpoint, one.tls, Role.READ) for name, one in pages.items()),
-        ("extensions.view.endpoint", view.endpoint, view.tls, Role.READ),
-        ("service.telemetry.metrics.address", own.address, own.tls, Role.READ),
-    ):
-        yield Listener(path=path, endpoint=endpoint, tls=tls or shared, role=role)
+    own, view, health = (
+        config.service.telemetry.metrics,
+        config.extensions.view,
+        config.extensions.health_check,
+    )
+    pages, listed = config.exporters.every("prometheus"), config.snapshot_exporters
+    # A probe of a cluster speaks no TLS of ours, so the shared section is not the health check's.
     path = "extensions.health_check.endpoint"
     yield Listener(path=path, endpoint=health.endpoint, tls=health.tls, role=None)
+    ordered = sorted(pages, key=lambda name: listed.index(name) if name in listed else len(listed))
+    for path, endpoint, tls, role in (
+        *(
+            (f"exporters.{name}.endpoint", pages[name].endpoint, pages[name].tls, Role.READ)
+            for name in ordered
+        ),
+        ("service.telemetry.metrics.address", own.address, own.tls, Role.READ),
+        ("extensions.view.endpoint", view.endpoint, view.tls, Role.READ),
+        ("receivers.otlp.protocols.http.endpoint", protocols.http.endpoint, protocols.http.tls, Role.INGEST),
+        ("receivers.otlp.protocols.grpc.endpoint", protocols.grpc.endpoint, protocols.grpc.tls, Role.INGEST),
+    ):
+        yield Listener(path=path, endpoint=endpoint, tls=tls or shared, role=role)
+
+
+def opened(config: CollectorConfig) -> list[Listener]:
+    """The listeners of components that the service lists; receivers and telemetry always listen."""
+    listed = {"extensions": config.service.extensions, "exporters": config.snapshot_exporters}
+
+    def is_opened(path: str) -> bool:
+        kind, name, *_ = path.split(".")
+        return kind not in listed or name in listed[kind]
+
+    return [one for one in listeners(config) if is_opened(one.path)]
 
 
 def _reach(security: SecurityConfig, listener: Listener) -> Iterator[tuple[str, str]]:
@@ -376,9 +403,11 @@ def _wiring(config: CollectorConfig) -> Iterator[tuple[str, str]]:
             "service.pipelines.metrics.exporters",
             "metrics are folded wherever logs are; add `aggregator`, or leave the pipeline out",
         )
-    for name, hook in config.exporters.every("webhook").items():
-        if name in config.snapshot_exporters and hook.url is None:
-            yield f"exporters.{name}.url", "the webhook has no address; give one, e.g. ${env:WEBHOOK_URL}"
+    notifiers = {name: one for kind in NOTIFIERS for name, one in config.exporters.every(kind).items()}
+    for name, section in notifiers.items():
+        if name in config.snapshot_exporters and section.missing is not None:
+            key, what = section.missing
+            yield f"exporters.{name}.{key}", what
     needs_frames = pipelines.snapshots is not None or "view" in config.service.extensions
     if needs_frames and not folded:
         yield "service.pipelines", "snapshots and `view` need exporter `aggregator` in pipeline `logs`"

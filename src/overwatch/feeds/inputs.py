@@ -1,13 +1,14 @@
 """`open_input`: whatever a person names, as something that replays.
 
 One of: the folder that `otlp_file` wrote, or the one above it; OTLP files of any exporter, as JSON lines or
-with lengths before the messages, packed or not; a collector's journal; a log of snapshots; a folder with any
-of these; standard input as `-`. Rules: what a file is shows in what it holds, never in its name; what is
-nothing of these is an error that says what was found. Must not know what is done with it.
+with lengths before the messages, packed or not; a collector's journal; a trainer's spool; a log of snapshots;
+a folder with any of these; standard input as `-`. Rules: what a file is shows in what it holds, never in its
+name; what is nothing of these is an error that says what was found. Must not know what is done with it.
 """
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,8 +20,10 @@ from overwatch.feeds.loose import OtlpFile, Rebuilt
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.snapshotlog import SnapshotLog, is_snapshot, log_files
 from overwatch.feeds.source import Source
+from overwatch.feeds.spooled import Spooled
 from overwatch.journal import LogVersionError
 from overwatch.journal.scan import is_journal
+from overwatch.journal.spooled import is_spool
 from overwatch.otlp.glance import glance
 from overwatch.recordings.files import LIVE
 from overwatch.recordings.handles import Handles, Scratch
@@ -41,7 +44,7 @@ _MOST_TRIED: Final = 64
 """Parts of a file that are looked at to learn what it is."""
 _KNOWN: Final = (
     "a folder that otlp_file, `overwatch demo` or `overwatch simulate` wrote to, OTLP files (JSON lines, or "
-    "messages with their lengths; zstd and gzip too), a journal, or a snapshots.jsonl"
+    "messages with their lengths; zstd and gzip too), a journal, a trainer's spool, or a snapshots.jsonl"
 )
 
 
@@ -60,8 +63,10 @@ def open_input(path: Path) -> Input:
         if _is_recording(folder):
             return Recording(folder)
     for folder in (path, path / "journal"):
-        if _has_journal(folder):
+        if _has(folder, is_journal):
             return Recording(folder, Journalled(folder))
+    if _has(path, is_spool):
+        return _opened(path, _Found(sources=[Spooled(path)]))
     return _opened(path, _look_through(path))
 
 
@@ -81,8 +86,10 @@ def _of_file(path: Path) -> Input:
     piece = piece_of(path.name)
     if path.name == LIVE or (piece is not None and piece[0] == INDEX):
         return Recording(path.parent)
-    if path.suffix == ".ow1" and _has_journal(path.parent):
+    if path.suffix == ".ow1" and _has(path.parent, is_journal):
         return Recording(path.parent, Journalled(path.parent))
+    if path.suffix == ".ow1" and _has(path.parent, is_spool):
+        return _opened(path.parent, _Found(sources=[Spooled(path.parent)]))
     if path.exists() and not path.is_file():
         raise RecordingError(f"{path} is neither a file nor a folder. Name {_KNOWN}, or - for standard input")
     if not path.exists():
@@ -140,8 +147,11 @@ def _look_through(top: Path) -> _Found:
             found.sources.append(Indexed(here))
             folders.clear()
             continue
-        if here != top and _has_journal(here):
+        if here != top and _has(here, is_journal):
             found.sources.append(Journalled(here))
+            continue
+        if here != top and _has(here, is_spool):
+            found.sources.append(Spooled(here))
             continue
         files += [here / name for name in sorted(names)]
         if len(files) > _MOST_FILES:
@@ -193,9 +203,10 @@ def _is_recording(folder: Path) -> bool:
     return folder.is_dir() and bool(inventory(os.listdir(folder)).pieces)  # noqa: PTH208 names are enough
 
 
-def _has_journal(folder: Path) -> bool:
+def _has(folder: Path, kind: Callable[[Path], bool]) -> bool:
+    """Whether a folder is there and of a kind: `is_journal`, `is_spool`."""
     try:
-        return folder.is_dir() and is_journal(folder)
+        return folder.is_dir() and kind(folder)
     except LogVersionError as error:
         raise RecordingError(str(error)) from error
 

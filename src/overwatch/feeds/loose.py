@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from overwatch.feeds.source import Account, Source
+from overwatch.feeds.spooled import Spooled
 from overwatch.fold import SLOW_NS, next_tick
 from overwatch.journal import Signal
 from overwatch.otlp.glance import Glance, glance, is_json
@@ -99,9 +100,10 @@ class Rebuilt:
             ]
         found.sort(key=lambda item: (item[0], item[1], item[2].sequence))
         self.account.clear()
-        self.account.remark(
-            f"{self.name}: there is no index, so batches are in the order of the newest time in each"
-        )
+        if not all(isinstance(source, Spooled) for source in self._sources):
+            self.account.remark(
+                f"{self.name}: there is no index, so batches are in the order of the newest time in each"
+            )
         for source in self._sources:
             self.account.take(source.account)
         stamp = 0

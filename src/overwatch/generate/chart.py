@@ -21,6 +21,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "image.pullPolicy": _PULL,
     "router.image.pullPolicy": _PULL,
     "trainerExample.image.pullPolicy": _PULL,
+    "network.listen": ("0.0.0.0", "[::]"),
     "service.type": ("ClusterIP", "NodePort", "LoadBalancer"),
     "persistence.whenDeleted": ("Retain", "Delete"),
     "prometheusRule.runLength": ("6h", "24h", "7d"),
@@ -33,6 +34,8 @@ _PATTERNS: Final[Mapping[str, str]] = {
     "security.acceptedSuffix": "^(-[a-z0-9-]{1,30})?$",
     "serviceMonitor.interval": "^[1-9][0-9]*(s|m|h)$",
 }
+_NULL: Final = frozenset({"podSecurity.runAsUser", "podSecurity.fsGroup"})
+"""Numbers that may be left out, though there is a default."""
 _NAMES_ONLY: Final = frozenset({"imagePullSecrets", "security.allowedHosts", "trainerExample.args"})
 
 
@@ -134,7 +137,7 @@ def _schema(value: Value) -> dict[str, Any]:
         case bool():
             said["type"] = "boolean"
         case int():
-            said |= {"type": "integer", "minimum": 1}
+            said |= {"type": ["integer", "null"] if value.path in _NULL else "integer", "minimum": 1}
         case str():
             said["type"] = "string"
             if value.path in _CHOICES:

@@ -7,8 +7,9 @@ a gap in the numbers shows it. Must not know what the bodies mean.
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from overwatch.journal.batches import Signal
 from overwatch.journal.durable import KINDS
@@ -19,8 +20,7 @@ _LOG = "journal"
 _SIGNALS = {kind: signal for signal, kind in KINDS.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """One batch of a journal, and where its body lies."""
 
     sequence: int
@@ -34,13 +34,18 @@ class Kept:
 
 def is_journal(folder: Path) -> bool:
     """Whether files of a journal lie here. Raises `OSError`, `LogVersionError`."""
-    return bool(parts_in(_sizes(folder), _LOG, folder))
+    return has_log(folder, _LOG)
 
 
-def scan(folder: Path) -> Iterator[Kept]:
-    """Every whole batch, in order. Raises `OSError`, `LogVersionError`."""
+def has_log(folder: Path, log: str) -> bool:
+    """Whether files of a log lie here. Raises `OSError`, `LogVersionError`."""
+    return bool(parts_in(_sizes(folder), log, folder))
+
+
+def scan(folder: Path, log: str = _LOG) -> Iterator[Kept]:
+    """Every whole record of a log, in order. Raises `OSError`, `LogVersionError`."""
     wanted = 0
-    for part in parts_in(_sizes(folder), _LOG, folder):
+    for part in parts_in(_sizes(folder), log, folder):
         fd = os.open(folder / part.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             scanner = Scanner(fd, part.salt)

@@ -1,8 +1,6 @@
 """Findings and the verdict line, as a view may show them."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -11,6 +9,7 @@ from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, NO_LIMITS, Scope, find
 from overwatch.catalog.durations import duration
 from overwatch.catalog.policy import RETURN
 from overwatch.catalog.runbooks import PAGE, has_runbook
+from overwatch.catalog.titles import PHRASES
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.converged import WARM_UP_UPDATES, is_warm
 from overwatch.diagnose.findings import Open
@@ -31,37 +30,6 @@ NAMED: Final = 4
 """Names that a verdict lists."""
 GAP: Final = "no alarm is raised for the gap itself"
 _RANK: Final = {"critical": 0, "warning": 1, "info": 2}
-PHRASES: Final[Mapping[str, str]] = MappingProxyType({
-    "checkpoints-stopped": "no more checkpoints",
-    "clock-low": "low clock",
-    "critic-diverged": "diverged critic",
-    "critic-failing": "failing critic",
-    "disk-full": "full disk",
-    "ecc-uncorrectable": "uncorrectable memory errors",
-    "env-crashed-many": "many crashed envs",
-    "env-degraded": "degraded envs",
-    "env-non-finite-many": "non-finite values of many envs",
-    "env-stalled-many": "many stalled envs",
-    "factor-off": "failed factors",
-    "gpu-fault": "GPU fault",
-    "gpu-lost": "GPU loss",
-    "gradient-spikes": "gradient spikes",
-    "host-memory": "short host memory",
-    "kl-spike": "KL spike",
-    "learning-rate-zero": "zero learning rate",
-    "non-finite": "non-finite values",
-    "oom-forecast": "memory about to run out",
-    "policy-frozen": "frozen policy",
-    "producer-gone": "lost producers",
-    "queue-starved": "starved queue",
-    "rank-diverged": "diverged numbers",
-    "reward-collapse": "reward collapse",
-    "steps-too-large": "too large steps",
-    "training-stalled": "stalled training",
-    "weights-slow": "slow weights",
-    "zero-gradients": "zero gradients",
-})  # fmt: skip
-"""By code a finding in a few words, where those of the code do not read as a noun, or imply the row."""
 
 
 def findings_view(state: RunState, judged: Judged) -> tuple[Finding, ...]:

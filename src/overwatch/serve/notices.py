@@ -10,10 +10,12 @@ Pure: the frame's tick is the only clock. Must not know how messages travel.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from overwatch.catalog.titles import title
 from overwatch.fold import Frame
 from overwatch.snapshot import Finding, View
 
@@ -71,23 +73,46 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.encode({"text": self._text()})
         return msgspec.json.encode({"version": 1, **msgspec.to_builtins(self)})
 
+    @property
+    def headline(self) -> str:
+        """One line for a person: `critical: Policy collapse started · run ppo-3`."""
+        status = self.status.replace("open_at_end", "open when the run ended")
+        return _line(f"{self.finding.severity}: {title(self.finding.code)} {status} · run {self.run_id}")
+
+    @property
+    def plain(self) -> str:
+        """The message for a person, as text without markup."""
+        finding = self.finding
+        lines = [_line(self.headline), f"about: {_line(self._about)}", "", _line(finding.message)]
+        lines += [f"- {_line(factor)}" for factor in finding.factors]
+        if self.status == "started" and finding.hint:
+            lines += ["", f"Next: {_line(finding.hint)}"]
+        moment = datetime.fromtimestamp(self.at, UTC).isoformat(sep=" ", timespec="seconds")
+        lines += ["", f"code {_line(finding.code)}, {moment}", *self._others]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def _about(self) -> str:
+        subject = self.finding.subject
+        return subject.scope if subject.id is None else f"{subject.scope} {subject.id}"
+
+    @property
+    def _others(self) -> list[str]:
+        """What else there is, that this message is not about."""
+        waiting = [f"({self.waiting} more wait for their turn)"] if self.waiting else []
+        return waiting + ([f"({self.held_back} more came and went meanwhile)"] if self.held_back else [])
+
     def _text(self) -> str:
         finding = self.finding
-        subject = finding.subject
-        who = subject.scope if subject.id is None else f"{subject.scope} {subject.id}"
         mark = ":white_check_mark:" if self.status == "ended" else _MARK.get(finding.severity, "")
         status = self.status.replace("open_at_end", "open when the run ended")
         lines = [
-            f"{mark} *{finding.code}* {status} · run `{_plain(self.run_id)}` · {_plain(who)}",
+            f"{mark} *{finding.code}* {status} · run `{_plain(self.run_id)}` · {_plain(self._about)}",
             _plain(finding.message),
         ]
         if self.status == "started" and finding.hint:
             lines.append(f"→ {_plain(finding.hint)}")
-        if self.waiting:
-            lines.append(f"({self.waiting} more wait for their turn)")
-        if self.held_back:
-            lines.append(f"({self.held_back} more came and went meanwhile)")
-        return "\n".join(lines)
+        return "\n".join(lines + self._others)
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,4 +222,9 @@ class Notices:
 
 def _plain(text: str) -> str:
     """Telemetry's words as one line of text that calls nobody and is no markup."""
-    return "".join(letter if letter.isprintable() else " " for letter in text).translate(_SLACK)
+    return _line(text).translate(_SLACK)
+
+
+def _line(text: str) -> str:
+    """Telemetry's words as one line."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

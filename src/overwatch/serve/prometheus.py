@@ -200,6 +200,7 @@ def _identity(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
         "rl_environment_name": run.task,
         "rl_algorithm": run.algo,
         "vcs_ref_head_revision": run.git_sha,
+        "dirty": None if run.dirty is None else str(run.dirty).lower(),
         "host_name": run.node,
         "preset": run.preset,
         "reward_mode": run.reward_mode,

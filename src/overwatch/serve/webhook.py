@@ -1,67 +1,24 @@
-"""Findings to a webhook: JSON for programs, Slack's shape for people.
+"""A message as a POST to a webhook: JSON for programs, Slack's shape for people.
 
-Rules: a server that is away or busy is tried again with growing pauses, and then told what stands; a message
-that it refuses is lost, counted. What arrived is remembered over a restart. No redirect is followed, the
-reply is not read; the address and the headers are secrets and appear in no message of ours. The aggregator
-never waits for any of it. Must not know how findings are made.
+Rules: no redirect is followed, the reply is not read; the address and the headers are secrets and appear in
+no message of ours. Must not know when a message is due.
 """
 
 import http.client
-import logging
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
-
-import msgspec
 
 from overwatch.delivery.destination import header_problem
 from overwatch.delivery.reply import retry_after_s
-from overwatch.serve.notices import Notice, NoticeLimits, Notices, Shape, Told
+from overwatch.serve.notices import Notice, Shape
 
-if TYPE_CHECKING:
-    from overwatch.aggregator import Frame
-
-_FIRST_PAUSE_S: Final = 1.0
-_LONGEST_PAUSE_S: Final = 30.0
-_MOST_COUNTED: Final = 10
-_CLOSE_S: Final = 5.0
 _BUSY: Final = frozenset({408, 425, 429})
 """Refusals that are of this moment only, beside all of 500 and more."""
-_told: Final = msgspec.json.Decoder(list[Told]).decode
-_log = logging.getLogger("overwatch.collector")
-
-
-class Account(Protocol):
-    """Who is told what became of messages; from the webhook's thread."""
-
-    def sent(self) -> None:
-        """One arrived."""
-        ...
-
-    def lost(self, count: int) -> None:
-        """So many will never be sent: refused, or over before they could be."""
-        ...
-
-    def trouble(self, error: str) -> None:
-        """Why one did not arrive."""
-        ...
-
-
-class Memory(Protocol):
-    """A few bytes that outlive the process."""
-
-    def read(self) -> bytes | None:
-        """What was written last, `None` for nothing; raises `OSError`."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Put this in its place; raises `OSError`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,124 +60,21 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class Webhook:
-    """A frame sink that tells findings."""
+    """Carries messages to a hook."""
 
-    def __init__(
-        self, hook: Hook, account: Account, limits: NoticeLimits | None = None, memory: Memory | None = None
-    ) -> None:
-        """Without a `memory` the next life tells again what stands."""
+    def __init__(self, hook: Hook) -> None:
         self._hook = hook
-        self._account = account
-        self._memory = memory
-        self._notices = Notices(limits, self._remembered())
-        self._frame: Frame | None = None
-        """The newest frame that was not looked at."""
-        self._missed = 0
-        self._failures = 0
-        """Tries in a row that did not arrive."""
-        self._faults = 0
-        """Frames that met an error of ours."""
-        self._again_at = 0.0
-        """Monotonic, when the server may be tried again."""
-        self._work = threading.Condition()
-        self._stopping = False
         self._opener = urllib.request.build_opener(_NoRedirect)
-        self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
-
-    def start(self) -> None:
-        """Begin to send."""
-        self._thread.start()
 
     @property
-    def is_running(self) -> bool:
-        """Whether its thread goes on."""
-        return self._thread.is_alive()
+    def shown(self) -> str:
+        """The address without what may be secret in it."""
+        return self._hook.shown
 
-    def publish(self, frame: "Frame") -> None:
-        """Have the frame looked at; returns at once."""
-        with self._work:
-            self._frame = frame
-            self._work.notify()
-
-    def close(self) -> None:
-        """Send what the last frame tells, for a few seconds at most; a second call does nothing."""
-        with self._work:
-            if self._stopping or not self._thread.is_alive():
-                return
-            self._stopping = True
-            self._work.notify()
-        self._thread.join(_CLOSE_S)
-
-    def _run(self) -> None:
-        while (frame := self._next()) is not None:
-            try:
-                self._tell(frame)
-            except Exception as error:  # noqa: BLE001 the border of the thread: said, and tried again later
-                if not self._faults:
-                    _log.error("a webhook met an error of ours; it goes on", exc_info=error)
-                self._faults += 1
-                self._account.trouble(f"an error of ours, {self._faults} so far: {type(error).__name__}")
-                self._again_at = time.monotonic() + _LONGEST_PAUSE_S
-
-    def _next(self) -> "Frame | None":
-        """The newest frame once the server may be tried; when closing at once, and `None` after it."""
-        with self._work:
-            while not self._stopping:
-                pause_s = self._again_at - time.monotonic()
-                if self._frame is not None and pause_s <= 0:
-                    break
-                self._work.wait(pause_s if pause_s > 0 else None)
-            frame, self._frame = self._frame, None
-            return frame
-
-    def _tell(self, frame: "Frame") -> None:
-        """Send what is due, up to the first that has to be tried again: a newer frame says what then."""
-        due = self._notices.due(frame)
-        if self._notices.missed > self._missed:
-            self._account.lost(self._notices.missed - self._missed)
-            self._missed = self._notices.missed
-        for notice in due:
-            trouble, again_s = self._post(notice.body(self._hook.shape))
-            if trouble:
-                self._account.trouble(f"{self._hook.shown}: {trouble}")
-            if again_s is not None:
-                pause_s = min(_FIRST_PAUSE_S * 2.0**self._failures, _LONGEST_PAUSE_S)
-                self._again_at = time.monotonic() + max(again_s, pause_s)
-                self._failures = min(self._failures + 1, _MOST_COUNTED)
-                return
-            self._failures = 0
-            self._settle(notice, arrived=not trouble)
-
-    def _settle(self, notice: Notice, *, arrived: bool) -> None:
-        """No more is to be done about a notice."""
-        self._notices.sent(notice)
-        if arrived:
-            self._account.sent()
-        else:
-            self._account.lost(1)
-        self._remember()
-
-    def _remembered(self) -> list[Told]:
-        """The border to the memory: without it, what stands is told again."""
-        try:
-            data = None if self._memory is None else self._memory.read()
-            return [] if data is None else _told(data)
-        except (OSError, msgspec.MsgspecError) as error:
-            _log.warning("what the webhook was told cannot be read, it is told again: %s", error)
-            return []
-
-    def _remember(self) -> None:
-        """The same border: what cannot be kept is told again by the next life."""
-        if self._memory is None:
-            return
-        try:
-            self._memory.write(msgspec.json.encode(self._notices.told))
-        except OSError as error:
-            self._account.trouble(f"what was told cannot be kept: {error.strerror or error}")
-
-    def _post(self, body: bytes) -> tuple[str, float | None]:
-        """What went wrong, empty when nothing did, and how long to wait at least for another try, if any."""
+    def deliver(self, notice: Notice) -> tuple[str, float | None]:
+        """Post one message; see `Carrier`."""
         headers = {"content-type": "application/json", **self._hook.headers}
+        body = notice.body(self._hook.shape)
         request = urllib.request.Request(self._hook.url, body, headers, method="POST")  # noqa: S310 checked
         try:
             with self._opener.open(request, timeout=self._hook.timeout_s):

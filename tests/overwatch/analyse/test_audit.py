@@ -30,6 +30,21 @@ def test_a_run_with_critical_findings_fails(storm: Path, calm: Path) -> None:
     assert (ok.exit_code, ok.stdout.splitlines()[-1].split(":")[0]) == (0, "ok")
 
 
+def test_a_line_names_what_it_is_about_and_when(storm: Path, story: Story) -> None:
+    """The env, its lane, the time of the run and of the day, in text and in JUnit."""
+    lines = overwatch("audit", storm).stdout.splitlines()
+    junit_lines = overwatch("audit", storm, "--format", "junit").stdout
+    counted = audit([story], AuditConfig()).counted
+
+    assert {row.env is None for row in counted} == {True, False}
+    for row, line in zip(counted, lines, strict=False):
+        about = f"{row.gpu}" if row.env is None else f"env {row.env} {row.gpu}"
+        said = f"{row.kind} {about}: {row.text}"
+        assert line.split()[:4] == ["critical", row.clock, row.time, "storm"]
+        assert said in line
+        assert f"{row.time}  {row.clock}  critical  {said}" in junit_lines
+
+
 def test_what_is_ignored_or_allowed_does_not_fail(storm: Path, story: Story) -> None:
     """By code, or by number; one fewer is too few."""
     counted = audit([story], AuditConfig()).counted

@@ -1,14 +1,18 @@
 """`overwatch compare`: settings, divergence, verdicts; as text, JSON and a page."""
 
+import html
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from overwatch.analyse.compare import CompareConfig, compare, partings
+from overwatch.analyse.compare_page import compare_page
 from overwatch.analyse.curves import AXES, Axis
 from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import Story, read_story
+from overwatch.catalog.durations import duration
 from tests.overwatch.analyse.browser import opened
 from tests.overwatch.simulate.runs import overwatch, record
 
@@ -109,6 +113,20 @@ def test_more_than_two_runs_are_compared_with_the_first(both: tuple[Story, Story
     for metric in told.metrics:
         assert [one.place for one in metric.against] == [1, 2]
         assert metric.against[1].effect.verdict == "same"
+
+
+def test_each_cell_of_the_runs_stands_under_its_heading(both: tuple[Story, Story]) -> None:
+    """Recording, outcome and numbers of each run, by the words above them."""
+    told = compare(both, CompareConfig())
+    part = compare_page(both, told).split("<h2>Runs")[1].split("</section>")[0]
+    head, *rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in part.split("<tr")[1:]]
+
+    assert len(rows) == len(told.runs)
+    for run, cells in zip(told.runs, rows, strict=True):
+        found = dict(zip(head, (html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in cells), strict=True))
+        assert (found["run"], found["recording"], found["outcome"]) == (run.run, run.path, run.ending)
+        assert (found["updates"], found["steps"]) == (f"{run.updates:,.0f}", f"{run.steps:,.0f}")
+        assert found["took"] == duration(run.seconds)
 
 
 def test_a_page_shows_the_curves_of_all(logs: tuple[Path, Path], tmp_path: Path) -> None:

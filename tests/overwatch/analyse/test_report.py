@@ -9,9 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from overwatch.analyse.groups import foremost, groups
+from overwatch.analyse.found import SEVERITIES
+from overwatch.analyse.groups import foremost, groups, subject_of
+from overwatch.analyse.page import table, text
 from overwatch.analyse.report import report
 from overwatch.analyse.story import Story, read_story
+from overwatch.catalog.runbooks import runbook
+from overwatch.catalog.titles import title
 from overwatch.snapshot import Snapshot
 from tests.overwatch.analyse.browser import opened
 from tests.overwatch.simulate.runs import overwatch
@@ -64,7 +68,7 @@ def page(storm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_needs_nothing_but_itself(page: Path) -> None:
     """No address, no script, nothing that loads; and a policy that would refuse it."""
     seen = _seen(page.read_text())
-    text = page.read_text()
+    whole = page.read_text()
 
     assert {tag for tag, _ in seen.tags} & {
         "script",
@@ -77,8 +81,8 @@ def test_it_needs_nothing_but_itself(page: Path) -> None:
     } == set()
     assert not any(name in ("src", "href", "srcset") for _, told in seen.tags for name in told)
     assert not any(name.startswith("on") for _, told in seen.tags for name in told)
-    assert "url(" not in text
-    assert "@import" not in text
+    assert "url(" not in whole
+    assert "@import" not in whole
     policy = next(told["content"] for tag, told in seen.tags if told.get("http-equiv"))
     assert str(policy).startswith("default-src 'none'")
 
@@ -100,9 +104,85 @@ def test_every_part_is_there(page: Path) -> None:
     headings = re.findall(r"<h2>([^<]+)", page.read_text())
 
     assert headings == [
-        "When", "Findings", "Policy", "Machines", "Worst environments", "Seed lifecycles",
+        "What stood at the end", "When", "Findings", "Policy", "Machines", "Worst environments",
+        "Seed lifecycles",
         "Identity and configuration",
     ]  # fmt: skip
+
+
+def _text_of(part: str) -> str:
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", part))).strip()
+
+
+def test_titles_are_words_and_codes_stand_beside_them(page: Path, story: Story) -> None:
+    """Headings of cards, names in the figure, the table: a code is only in small beside its words."""
+    whole = page.read_text()
+    cards = re.findall(r"<h3>(.*?)</h3>", whole)
+    figure = re.findall(r'class="name">([^<]*)', whole)
+    listing = whole[whole.index('id="findings"') :].split("<details")[0]
+    banner = whole[whole.index('class="card banner') :].split("</div>")[0]
+    small = re.findall(r"<small>([^<]*)</small>", "".join(cards))
+    words = "".join(re.sub(r"<small>.*?</small>", "", card) for card in cards)
+
+    assert set(small) == {one.finding.code for one in story.findings} != set()
+    for part in (words, "".join(figure), listing, banner):
+        assert not [code for code in set(small) if code in part]
+    for group in groups(story):
+        assert title(group.code) in words
+
+
+def test_what_stood_at_the_end_is_listed_the_worst_first(page: Path, story: Story) -> None:
+    """What was open then and nothing else, each with its words, its subject and its beginning."""
+    part = page.read_text()
+    part = part[part.index('id="standing"') :].split("</section>")[0]
+    rows = [_text_of(f"<tr{row}") for row in part.split("<tr")[2:]]
+    stood = [one for one in story.findings if one.open and one.severity != "info"]
+    levels = [SEVERITIES.index(row.split()[0]) for row in rows]
+
+    assert len(rows) == len(stood) > 1
+    assert levels == sorted(levels, reverse=True)
+    for one in stood:
+        assert any(title(one.finding.code) in row and one.finding.message in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "heading"), [("completed", "What stood at the end"), (None, "What stands")]
+)
+def test_nothing_that_cleared_stood(storm: Path, outcome: str | None, heading: str) -> None:
+    """A run that got well again says that nothing was open; one that goes on has no end yet."""
+    story = read_story(storm)
+    story.last = msgspec.structs.replace(story.last, run=msgspec.structs.replace(story.run, outcome=outcome))
+    for key, found in story.found.by_key.items():
+        story.found.by_key[key] = replace(found, open=False)
+    part = _text_of(report(story).partition('id="standing">')[2].split("</section>")[0])
+
+    assert part == f"{heading} Nothing was open."
+
+
+def test_evidence_is_no_cause_and_is_told_of_each(page: Path, story: Story) -> None:
+    """What a kind means and what it was concluded from have headings of their own; envs are not mixed."""
+    begin = _text_of(page.read_text().split("<h2")[0])
+
+    for group in foremost([one for one in groups(story) if one.severity == "critical"], 6):
+        book = runbook(group.code)
+        assert book is not None
+        assert f"means {book.means}" in begin
+        for one in group.found[:3]:
+            own = [factor for factor in one.finding.factors if factor != one.finding.message]
+            about = f"{subject_of(one)}: " if len(group.found) > 1 else "evidence "
+            assert not own or about + own[0] in begin
+    assert " why " not in begin
+
+
+def test_every_row_of_a_table_has_a_cell_for_each_heading() -> None:
+    """One too few would put all that follows under a wrong heading: it is an error, not a page."""
+    cells = (text("a"), text("b"))
+
+    assert "<th>second</th>" in table(("first", "second"), [cells])
+    assert "<th>first</th>" in table(("first", "second"), [])
+    for wrong in (("first",), ("first", "second", "third")):
+        with pytest.raises(ValueError, match="a row of 2 cells"):
+            table(wrong, [cells])
 
 
 def test_a_browser_shows_it_without_a_complaint(page: Path, tmp_path: Path) -> None:
@@ -121,9 +201,9 @@ def test_text_of_telemetry_stays_text(storm: Path, tmp_path: Path) -> None:
     run = msgspec.structs.replace(story.run, run_id=HOSTILE, task=HOSTILE, reason=HOSTILE)
     story.last = msgspec.structs.replace(story.last, run=run)
     story.facts.config[HOSTILE] = HOSTILE
-    for key, found in story.found.items():
+    for key, found in story.found.by_key.items():
         finding = msgspec.structs.replace(found.finding, message=HOSTILE, hint=HOSTILE, factors=(HOSTILE,))
-        story.found[key] = replace(found, finding=finding)
+        story.found.by_key[key] = replace(found, finding=finding)
     for seed in story.facts.seeds.values():
         seed.blueprint = HOSTILE
     out = tmp_path / "hostile.html"
@@ -139,10 +219,10 @@ def test_text_of_telemetry_stays_text(storm: Path, tmp_path: Path) -> None:
 
 def test_a_calm_run_says_so(calm: Path) -> None:
     """Without cards of findings."""
-    text = report(read_story(calm))
+    whole = report(read_story(calm))
 
-    assert "Nothing was found wrong" in text
-    assert 'class="found"' not in text
+    assert "Nothing was found wrong" in whole
+    assert 'class="found"' not in whole
 
 
 def test_a_run_of_one_snapshot_has_a_report(storm: Path, tmp_path: Path) -> None:

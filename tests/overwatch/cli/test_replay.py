@@ -34,6 +34,31 @@ def test_the_recorded_lines_are_printed(folder: Path) -> None:
         assert (result.exit_code, result.stdout, result.stderr) == (0, live, "")
 
 
+@pytest.mark.parametrize("more", [(), ("--run", "small")])
+def test_the_first_snapshot_at_an_update(folder: Path, more: tuple[str, ...]) -> None:
+    """That of the recording itself, from batches and from snapshots; by a run's name too."""
+    recorded = _snapshots((folder / "snapshots.jsonl").read_text())
+    for update in (1, 7):
+        wanted = next(one for one in recorded if one.run.update is not None and one.run.update >= update)
+        for path in (folder, folder / "snapshots.jsonl"):
+            shown = _snapshots(overwatch("replay", path, "--update", str(update), *more).stdout)
+            assert shown == [wanted]
+
+
+def test_an_update_of_the_newest_run_where_there_are_several(folder: Path, tmp_path: Path) -> None:
+    """Without `--run` the run that was recorded last; with it that run, and no update of another."""
+    lines = (folder / "snapshots.jsonl").read_text().splitlines()
+    older = [line.replace('"small"', '"older"') for line in lines if "1767225612" not in line]
+    (tmp_path / "both.jsonl").write_text("\n".join([*older, *lines]) + "\n")
+
+    (newest,) = _snapshots(overwatch("replay", tmp_path / "both.jsonl", "--update", "3").stdout)
+    (named,) = _snapshots(
+        overwatch("replay", tmp_path / "both.jsonl", "--update", "3", "--run", "older").stdout
+    )
+    assert (newest.run.run_id, named.run.run_id) == ("small", "older")
+    assert newest.run.update == named.run.update == 3
+
+
 def test_one_line_every_so_many_seconds(folder: Path) -> None:
     """Each is the recorded line of its second."""
     shown = _snapshots(overwatch("replay", folder, "--every", "3").stdout)
@@ -134,6 +159,8 @@ def test_a_recording_with_nothing_readable_is_exit_code_one(tmp_path: Path) -> N
         (("--every", "2", "--at", "3"), "--every and --at exclude one another"),
         (("--digest", "--at", "3"), "--at and --digest exclude one another"),
         (("--digest", "--run", "small"), "leave --run out"),
+        (("--at", "3", "--update", "3"), "--at and --update exclude one another"),
+        (("--update", "99"), "--update 99 is not in run small, which ends at update 12"),
         (("--at", "14"), "--at 14 is beyond the recording's 13"),
         (("--every", "0"), "0.0 is not in the range"),
         (("--format", "xml"), "'xml' is not"),

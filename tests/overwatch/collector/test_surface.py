@@ -30,7 +30,11 @@ ROUTES = {
 """What may be asked for: telemetry comes in, snapshots and numbers go out. A route that is added is listed
 here by whoever answers the question what it could do to a training run."""
 
-CALLERS = {"overwatch.serve.webhook", "overwatch.collector.exporters.otlp_forward"}
+CALLERS = {
+    "overwatch.serve.mail",
+    "overwatch.serve.webhook",
+    "overwatch.collector.exporters.otlp_forward",
+}
 """Modules of the collector that open connections by themselves, to addresses of the configuration only."""
 
 OUTWARD = {
@@ -40,6 +44,8 @@ OUTWARD = {
     "insecure_channel",
     "secure_channel",
     "create_connection",
+    "SMTP",
+    "SMTP_SSL",
     "outlet",
 }
 

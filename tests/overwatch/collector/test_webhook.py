@@ -1,5 +1,6 @@
 """A collector with a webhook tells a crash that an OTLP client reported."""
 
+import re
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from overwatch.collector.service import Service
 from overwatch.config import load
 from tests import fakes
 from tests.overwatch.collector import running as collecting
+from tests.overwatch.serve.test_mail import Postbox, server
 from tests.overwatch.serve.test_webhook import receiver
 
 
@@ -55,6 +57,49 @@ def test_what_became_of_messages_is_on_the_collectors_page(tmp_path: Path) -> No
             assert collecting.eventually(lambda: counted("lost", "webhook/pager"))
             assert not counted("lost", "webhook")
             assert not counted("sent", "webhook/pager")
+
+
+def test_a_crash_is_told_by_mail_and_to_a_command(tmp_path: Path) -> None:
+    """Beside one another, each with series and a note of its own."""
+    box, got = Postbox(), tmp_path / "got"
+    with server(box) as port:
+        sets = (
+            "service.pipelines.snapshots.exporters=[email, command/page]",
+            f"exporters.email={{host: 127.0.0.1, port: {port}, encryption: none}}",
+            "exporters.email={from: a@b.example, to: [c@d.example]}",
+            f"exporters.command/page.argv=[sh, -c, 'cat >> {got}']",
+        )
+        with collecting.running(tmp_path / "data", *sets) as service:
+            _crash(service)
+            box.wait(1)
+            tally = service.context.tally
+            for name in ("email", "command/page"):
+                assert collecting.eventually(
+                    lambda n=name: tally.get("overwatch_exporter_sent_notices", exporter=n)
+                )
+    assert "run crashing" in str(box.mails[0]["subject"])
+    assert b'"run_id":"crashing"' in got.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (("email.from=a@b.c", "email.to=[d@e.f]"), "exporters.email.host: "),
+        (("email.host=h", "email.to=[d@e.f]"), "exporters.email.from: "),
+        (("email.host=h", "email.from=a@b.c"), "exporters.email.to: "),
+        (("email={host: h, from: a@b.c, to: [nobody]}",), "'nobody' is no address"),
+        (("email={host: h, from: a@b.c, to: [d@e.f], encryption: ssl}",), "exporters.email.encryption"),
+        (("command.timeout_s=5",), "exporters.command.argv: "),
+        (("command={argv: [x], timeout_s: 100}",), "not 100"),
+        (("command/page.argv=[]",), "exporters.command/page.argv: "),
+    ],
+)
+def test_what_a_notifier_lacks_is_named_before_it_starts(sets: tuple[str, ...], said: str) -> None:
+    """By path, with an example; unlisted ones may be unfinished."""
+    name = "command/page" if "/" in sets[0] else sets[0].partition(".")[0].partition("=")[0]
+    given = [f"exporters.{one}" for one in sets]
+    with pytest.raises(ValueError, match=re.escape(said)):
+        load(None, [*given, f"service.pipelines.snapshots.exporters=[{name}]"])
 
 
 def test_a_crash_that_stands_is_told_once_in_two_lives(tmp_path: Path) -> None:

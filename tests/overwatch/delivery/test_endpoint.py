@@ -56,3 +56,21 @@ def test_an_unknown_protocol_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """`http/json` is not spoken: said, and protobuf is sent."""
     assert target("logs", None, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}).protocol == "http/protobuf"
     assert "http/json" in caplog.text
+
+
+def test_the_precedence_of_the_manual() -> None:
+    """Argument, a signal's variable, the shared one, the announced collector, the default."""
+    discovery.write(FOUND)
+    shared, own = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+    env = {own: "http://own", shared: "http://shared", "OTEL_CONFIG_FILE": "/etc/otel/sdk.yaml"}
+
+    assert target("metrics", "http://argument", env).shown == "http://argument"
+    assert [target(signal, None, env).shown for signal in ("metrics", "logs")] == [
+        "http://own",
+        "http://shared",
+    ]
+    assert target("metrics", None, {**env, own: ""}).shown == "http://shared"
+    only_file = {**env, own: "", shared: ""}
+    assert target("metrics", None, only_file).shown == FOUND.otlp_http
+    discovery.remove(os.getpid())
+    assert target("metrics", None, only_file).shown == "http://127.0.0.1:4318"

@@ -76,6 +76,16 @@ def test_the_run_is_on_the_page() -> None:
     assert one(frame, "overwatch_policy_custom", name="my_own") == 7
 
 
+@pytest.mark.parametrize(("dirty", "label"), [(True, "true"), (False, "false"), (None, "")])
+def test_whether_the_revision_was_changed_is_on_run_info(*, dirty: bool | None, label: str) -> None:
+    """Empty where the producer did not send it: unknown is not clean."""
+    frames = Frames()
+    frame = frames.tell("run-1", [fakes.started(frames.now, git_sha="4f2a91c", dirty=dirty)])
+    found = [dict(labels) for name, labels in samples(frame) if name == "overwatch_run_info"]
+
+    assert [(one["vcs_ref_head_revision"], one["dirty"]) for one in found] == [("4f2a91c", label)]
+
+
 def test_a_removed_env_has_no_series_at_the_next_tick() -> None:
     """Neither among the outliers nor in a count; without any env the fleet's series are gone."""
     frames = Frames()

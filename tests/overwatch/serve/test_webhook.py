@@ -16,6 +16,7 @@ import pytest
 
 from overwatch.fold import FAST_NS, Frame
 from overwatch.serve.notices import Notice, Notices
+from overwatch.serve.notifier import Notifier
 from overwatch.serve.webhook import Hook, Webhook
 from overwatch.snapshot import Finding, Subject
 from tests.overwatch.serve.framed import Frames, busy_run
@@ -131,9 +132,9 @@ class Kept:
 
 
 @contextmanager
-def sending(hook: Hook, books: Books, memory: Kept | None = None) -> Iterator[Webhook]:
-    """A webhook that is closed in the end."""
-    webhook = Webhook(hook, books, memory=memory)
+def sending(hook: Hook, books: Books, memory: Kept | None = None) -> Iterator[Notifier]:
+    """A notifier to a webhook that is closed in the end."""
+    webhook = Notifier(Webhook(hook), books, memory=memory)
     webhook.start()
     try:
         yield webhook
@@ -260,14 +261,14 @@ def test_without_a_memory_that_works_it_is_told_again(caplog: pytest.LogCaptureF
                 books.wait(lambda books: books.arrived)
             assert said(received) == [("started", "env-crashed:env:1")]
         assert ("cannot be kept" in "".join(books.errors)) is (memory.error is not None)
-    assert caplog.text.count("cannot be read, it is told again") == 3
+    assert caplog.text.count("cannot be read, it is sent again") == 3
 
 
 def test_an_error_of_ours_is_said_and_does_not_end_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it kept from being told is told once it is over."""
-    monkeypatch.setattr("overwatch.serve.webhook._LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr("overwatch.serve.notifier._LONGEST_PAUSE_S", 0.01)
     real, looked = Notices.due, []
 
     def due(self: Notices, frame: Frame) -> list[Notice]:

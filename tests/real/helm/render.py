@@ -21,7 +21,8 @@ GROUPS = {
     "apps/v1": {"StatefulSet": "statefulsets", "Deployment": "deployments", "DaemonSet": "daemonsets"},
     "batch/v1": {"Job": "jobs"},
     "policy/v1": {"PodDisruptionBudget": "poddisruptionbudgets"},
-    "networking.k8s.io/v1": {"NetworkPolicy": "networkpolicies"},
+    "networking.k8s.io/v1": {"NetworkPolicy": "networkpolicies", "Ingress": "ingresses"},
+    "gateway.networking.k8s.io/v1": {"HTTPRoute": "httproutes"},
     "monitoring.coreos.com/v1": {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"},
 }
 

@@ -30,6 +30,9 @@ from tests.real.helm.charts import (
 VERSIONS = ("1.27", "1.37")
 """The oldest Kubernetes that the chart allows, and the newest there are schemas of."""
 
+OTHERS = ("monitoring.coreos.com/", "gateway.networking.k8s.io/")
+"""Groups of kinds that Kubernetes itself does not bring."""
+
 needs_helm = pytest.mark.skipif(engine() is None, reason=NO_ENGINE)
 each_file = pytest.mark.parametrize("values", CI, ids=lambda path: path.stem)
 
@@ -89,7 +92,7 @@ def test_manifests_are_valid_by_kubernetes_own_schemas(values: Path) -> None:
 
     assert len(found) > 4
     for one in found:
-        if not one["apiVersion"].startswith("monitoring.coreos.com/"):
+        if not one["apiVersion"].startswith(OTHERS):
             for version in VERSIONS:
                 kubernetes_validate.validate(one, version, strict=True)
 
@@ -111,7 +114,7 @@ def test_pods_are_restricted(values: Path) -> None:
     for name, pod in pods:
         security = pod["securityContext"]
         assert security["runAsNonRoot"] is True, name
-        assert security["runAsUser"] > 0, name
+        assert security.get("runAsUser", 10001) > 0, name
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
         assert all(
@@ -297,10 +300,78 @@ def test_a_router_keeps_each_run_at_one_collector() -> None:
     assert env["OTEL_EXPORTER_OTLP_ENDPOINT"] == "https://tower-overwatch-router:4318"
 
 
+def test_users_groups_and_volumes_can_be_left_to_the_cluster() -> None:
+    """As OpenShift needs: no user, no group, no claim; the data is in an emptyDir of the size that was given."""
+    found = _kept(CHART / "ci/openshift-values.yaml")
+    (collector,) = _of(found, "StatefulSet")
+    volumes = {one["name"]: one for one in collector["spec"]["template"]["spec"]["volumes"]}
+
+    for name, pod in _pods(found):
+        assert not {"runAsUser", "runAsGroup", "fsGroup"} & pod["securityContext"].keys(), name
+    assert "volumeClaimTemplates" not in collector["spec"]
+    assert "persistentVolumeClaimRetentionPolicy" not in collector["spec"]
+    assert volumes["data"]["emptyDir"] == {"sizeLimit": "4Gi"}
+
+
+def test_all_listeners_are_at_the_address_that_was_given() -> None:
+    """IPv6 for the collector and the router, whose own settings win."""
+    found = _kept(CHART / "ci/openshift-values.yaml")
+    (text,) = [one["data"]["router.yaml"] for one in _of(found, "ConfigMap") if "router.yaml" in one["data"]]
+    doors = yaml.safe_load(text)["receivers"]["otlp"]["protocols"]
+
+    assert (doors["grpc"]["endpoint"], doors["grpc"]["max_recv_msg_size_mib"]) == ("0.0.0.0:4317", 16)
+    assert doors["grpc"]["auth"] == {"authenticator": "bearertokenauth"}
+    assert doors["http"]["endpoint"] == "[::]:4318"
+    assert ".svc.cluster.example" in text
+    (own,) = [
+        one["data"]["collector.yaml"] for one in _of(found, "ConfigMap") if "collector.yaml" in one["data"]
+    ]
+    assert own.count("'[::]:") + own.count('"[::]:') == 6
+
+
+def test_hosts_from_outside_lead_to_the_view_and_to_where_trainers_send() -> None:
+    """By an Ingress and by routes of a Gateway; the collector answers to those names."""
+    found = _kept(CHART / "ci/openshift-values.yaml")
+    (ingress,) = _of(found, "Ingress")
+    leads = {
+        rule["host"]: rule["http"]["paths"][0]["backend"]["service"] for rule in ingress["spec"]["rules"]
+    }
+    (route,) = _of(found, "HTTPRoute")
+    (own,) = [
+        one["data"]["collector.yaml"] for one in _of(found, "ConfigMap") if "collector.yaml" in one["data"]
+    ]
+
+    assert leads == {
+        "overwatch.apps.example.org": {"name": "tower-overwatch-view", "port": {"number": 4380}},
+        "otlp.apps.example.org": {"name": "tower-overwatch-router", "port": {"number": 4318}},
+    }
+    assert set(ingress["spec"]["tls"][0]["hosts"]) == set(leads)
+    assert route["spec"]["hostnames"] == ["overwatch.example.org"]
+    assert route["spec"]["rules"][0]["backendRefs"] == [{"name": "tower-overwatch-view", "port": 4380}]
+    allowed = yaml.safe_load(own)["service"]["security"]["allowed_hosts"]
+    assert {"overwatch.example.org", *leads} <= set(allowed)
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("given", "shown"), [("", None), ("fast", "fast"), ("-", "")], ids=["the cluster's", "named", "none"]
+)
+def test_a_storage_class_is_the_clusters_a_named_one_or_none(
+    given: str, shown: str | None, tmp_path: Path
+) -> None:
+    """`storageClassName: ""` asks for a volume that an administrator made."""
+    (collector,) = _of(objects(render({"persistence": {"storageClass": given}}, tmp_path)), "StatefulSet")
+
+    assert collector["spec"]["volumeClaimTemplates"][0]["spec"].get("storageClassName") == shown
+
+
 @needs_helm
 @pytest.mark.parametrize(
     ("values", "said"),
     [
+        ({"ingress": {"enabled": True}}, "ingress.viewHost"),
+        ({"httpRoute": {"enabled": True, "viewHost": "a.b"}}, "httpRoute.parentRefs"),
+        ({"network": {"listen": "::"}}, "/network/listen"),
         ({"replicas": 2}, "would split a run's requests over pods"),
         ({"autoscaling": {"enabled": True}}, "the only writer of its runs"),
         ({"security": {"plaintextInCluster": False}}, "how telemetry travels"),

@@ -22,6 +22,9 @@ VARIABLES: Final = frozenset(
 )  # fmt: skip
 """Names that Overwatch reads; others with its prefix may be named by a configuration's `${env:...}`."""
 
+UNREAD: Final = frozenset({"OTEL_CONFIG_FILE", "OTEL_EXPERIMENTAL_CONFIG_FILE"})
+"""Files of OpenTelemetry's SDKs; one with an endpoint in it looks as if trainers would send there."""
+
 
 def files(
     path: Path | None, config: CollectorConfig | str, env: Mapping[str, str], texts: Sequence[str]
@@ -46,6 +49,12 @@ def files(
             near = difflib.get_close_matches(name, VARIABLES, n=1)
             fix = f"did you mean {near[0]}?" if near else "unset it, or name it in the configuration"
             yield warning(AREA, f"nothing reads the variable {name}", fix)
+    for name in sorted(UNREAD & {name for name, value in env.items() if value}):
+        yield warning(
+            AREA,
+            f"{name} is set, and Overwatch reads no such file: {env[name]}",
+            "set OTEL_EXPORTER_OTLP_* for trainers; the collector's file is --config",
+        )
 
 
 def _settings() -> Iterator[Verdict]:

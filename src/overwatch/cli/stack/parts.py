@@ -28,6 +28,8 @@ class Spot:
     folder: Path
     """Its own folder, for configuration and data."""
     port: int
+    home: str | None = None
+    """Where what comes with it lies; looked for without."""
 
     @property
     def address(self) -> str:
@@ -48,6 +50,12 @@ class Part:
     get: str
     """How to get it."""
     command: Callable[[Spot], list[str]]
+    image: str
+    """Its container image, with a version."""
+    inside: str
+    """Its program in that image."""
+    inside_home: str | None = None
+    """What `Spot.home` is in that image."""
     environment: Callable[[Spot], dict[str, str]] = lambda _: {}
     rereads: bool = False
     """Whether it reads its configuration again on SIGHUP."""
@@ -82,9 +90,10 @@ def _alertmanager(spot: Spot) -> list[str]:
 
 
 def _grafana(spot: Spot) -> list[str]:
-    home = next((str(one) for one in _GRAFANA_HOMES if one.is_dir()), None)
+    found = next((str(one) for one in _GRAFANA_HOMES if one.is_dir()), None)
+    home = spot.home or (None if found is None else os.environ.get("GF_PATHS_HOME", found))
     words = [spot.binary] if Path(spot.binary).name == "grafana-server" else [spot.binary, "server"]
-    return words if home is None else [*words, "--homepath", os.environ.get("GF_PATHS_HOME", home)]
+    return words if home is None else [*words, "--homepath", home]
 
 
 def _grafana_settings(spot: Spot) -> dict[str, str]:
@@ -117,6 +126,8 @@ PROMETHEUS: Final = Part(
     ready="/-/ready",
     get="apt-get install prometheus, brew install prometheus, or https://prometheus.io/download",
     command=_prometheus,
+    image="docker.io/prom/prometheus:v3.5.0",
+    inside="/bin/prometheus",
     rereads=True,
 )
 ALERTMANAGER: Final = Part(
@@ -126,6 +137,8 @@ ALERTMANAGER: Final = Part(
     ready="/-/ready",
     get="apt-get install prometheus-alertmanager, or https://prometheus.io/download",
     command=_alertmanager,
+    image="docker.io/prom/alertmanager:v0.28.1",
+    inside="/bin/alertmanager",
     rereads=True,
 )
 GRAFANA: Final = Part(
@@ -135,6 +148,9 @@ GRAFANA: Final = Part(
     ready="/api/health",
     get="https://grafana.com/grafana/download, or brew install grafana",
     command=_grafana,
+    image="docker.io/grafana/grafana:11.6.0",
+    inside="/usr/share/grafana/bin/grafana",
+    inside_home="/usr/share/grafana",
     environment=_grafana_settings,
 )
 PARTS: Final = (PROMETHEUS, ALERTMANAGER, GRAFANA)

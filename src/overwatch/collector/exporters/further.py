@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from overwatch.collector.exporters.command import CommandConfig
+from overwatch.collector.exporters.email import EmailConfig
 from overwatch.collector.exporters.forward_config import OtlpExporterConfig, OtlpHttpExporterConfig
 from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
@@ -34,6 +36,10 @@ class Further(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One more `otlp_file`, to a folder of its own."""
     webhook: dict[str, WebhookConfig] = {}
     """One more `webhook`."""
+    email: dict[str, EmailConfig] = {}
+    """One more `email`."""
+    command: dict[str, CommandConfig] = {}
+    """One more `command`."""
     snapshots: dict[str, SnapshotsConfig] = {}
     """One more `snapshots`, to a file of its own."""
     prometheus: dict[str, PrometheusConfig] = {}
@@ -45,6 +51,8 @@ TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "otlphttp": OtlpHttpExporterConfig,
     "otlp_file": OtlpFileConfig,
     "webhook": WebhookConfig,
+    "email": EmailConfig,
+    "command": CommandConfig,
     "snapshots": SnapshotsConfig,
     "prometheus": PrometheusConfig,
 }

@@ -14,6 +14,8 @@ import msgspec
 
 from overwatch.journal import CursorFile, Log, Place, Reader, Record, Signal
 from overwatch.journal.cursors import MAX_NOTE_BYTES
+from overwatch.journal.durable import KINDS
+from overwatch.journal.spooled import LOGS, before, parted
 from overwatch.sdk.exporter.request import Request
 
 LOST: Final = "spool_lost"
@@ -21,9 +23,7 @@ LOST: Final = "spool_lost"
 _OTHER: Final = "other"
 _MOST_REASONS: Final = 32
 _LONGEST_REASON: Final = 64
-_KINDS: Final = {Signal.LOGS: 1, Signal.METRICS: 2, Signal.TRACES: 3}
-_SIGNALS: Final = {kind: signal for signal, kind in _KINDS.items()}
-_LENGTH_BYTES: Final = 4
+_SIGNALS: Final = {kind: signal for signal, kind in KINDS.items() if signal is not Signal.START}
 
 
 class Books(msgspec.Struct, array_like=True):
@@ -109,7 +109,7 @@ class Shelf:
 
     def __init__(self, *, is_fact: bool) -> None:
         self.is_fact = is_fact
-        self.name = "facts" if is_fact else "numbers"
+        self.name = LOGS[0] if is_fact else LOGS[1]
         self.books = Books(dropped={})
         self.memory: deque[Entry] = deque()
         self.memory_bytes = 0
@@ -198,9 +198,8 @@ class Shelf:
         books = Books(entry.accepted, self.books.delivered, self.books.dropped)
         meta = _Meta(request.order, request.records, request.last_seq, self._stored, books, mark)
         head = msgspec.msgpack.encode(meta)
-        length = len(head).to_bytes(_LENGTH_BYTES, "little")
         self._log.check()
-        self._log.append(_KINDS[request.signal], time.time_ns(), length, head, request.body)
+        self._log.append(KINDS[request.signal], time.time_ns(), before(head), head, request.body)
         self._stored += request.records
 
     def hold(self, entry: Entry) -> None:
@@ -293,11 +292,12 @@ def merged(*marks: Mark) -> Mark:
 
 def _decoded(record: Record) -> tuple[_Meta, bytes] | None:
     """What a record of the spool holds, `None` for one that is not the spool's."""
-    start = _LENGTH_BYTES + int.from_bytes(record.payload[:_LENGTH_BYTES], "little")
-    if record.kind not in _SIGNALS or start > len(record.payload):
+    found = parted(record.payload)
+    if record.kind not in _SIGNALS or found is None:
         return None
+    head, start = found
     try:
-        meta = _meta(record.payload[_LENGTH_BYTES:start])
+        meta = _meta(head)
     except msgspec.MsgspecError:
         return None
     return meta, record.payload[start:]

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from overwatch.cli import main
 from overwatch.cli.doctor import _safely, clocks, disks, files, gpus, ports, reach, screens, versions
 from overwatch.cli.doctor.verdict import State, Verdict
 from overwatch.cli.listening import Heard, listen
+from overwatch.collector.service import Service
 from tests.real.fake_nvml.machine import (
     DRIVER_NOT_LOADED,
     NO_PERMISSION,
@@ -80,6 +82,64 @@ def test_a_busy_port_of_the_defaults_is_a_warning() -> None:
 
     assert [one.state for one in found] == [State.WARNING]
     assert "`collect` would take" in str(found[0].fix)
+
+
+def _in_a_row(wanted: int) -> int:
+    """The first of some ports in a row that are free at this moment."""
+    for first in range(20_000, 30_000, wanted):
+        with ExitStack() as held, suppress(OSError):
+            for port in range(first, first + wanted):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+    raise AssertionError("no ports in a row are free")
+
+
+@pytest.mark.parametrize(
+    ("busy", "grpc", "http"), [((0,), 0, 1), ((0, 1), 0, 1), ((1,), 0, 1), ((0,), 1, 0), ((0, 2), 0, 0)]
+)
+def test_the_port_named_is_the_one_that_collect_takes(busy: tuple[int, ...], grpc: int, http: int) -> None:
+    """With neighbours that are busy or that another listener of the same configuration takes first."""
+    first = _in_a_row(8)
+    sets = [
+        f"receivers.otlp.protocols.grpc.endpoint=127.0.0.1:{first + grpc}",
+        f"receivers.otlp.protocols.http.endpoint=127.0.0.1:{first + http}",
+        "exporters.prometheus.endpoint=127.0.0.1:0", "extensions.view.endpoint=127.0.0.1:0",
+        "extensions.health_check.endpoint=127.0.0.1:0", "service.telemetry.metrics.address=127.0.0.1:0",
+        "service.extensions=[health_check, view]", "service.pipelines.snapshots=null",
+    ]  # fmt: skip
+    config = configuration.load(None, sets)
+    with ExitStack() as held:
+        for port in busy:
+            held.enter_context(socket.create_server(("127.0.0.1", first + port)))
+        named = {
+            protocol: fix.partition("would take ")[2].partition(" ")[0] or found.partition(" ")[0]
+            for protocol in ("grpc", "http")
+            for found, fix in [
+                (one.found, one.fix or "")
+                for one in ports.ports(config)
+                if f".{protocol}.endpoint)" in one.found
+            ]
+        }
+        service = Service(config)
+        service.start()
+        try:
+            taken = service.endpoints
+        finally:
+            service.stop()
+
+    assert named == {
+        "grpc": str(taken.otlp_grpc).removeprefix("http://"),
+        "http": str(taken.otlp_http).removeprefix("http://"),
+    }
+
+
+def test_a_listener_that_the_service_does_not_list_is_not_looked_at() -> None:
+    """The collector never opens it, so a busy port of it harms nothing."""
+    sets = ["service.extensions=[file_storage]", "service.pipelines.snapshots=null"]
+    looked = [one.found for one in ports.ports(configuration.load(None, sets))]
+
+    assert len(looked) == 3
+    assert not [found for found in looked if "extensions." in found or "exporters." in found]
 
 
 def test_the_running_collectors_own_port_is_well(tmp_path: Path) -> None:
@@ -332,3 +392,17 @@ def test_everything_together_is_one_report() -> None:
     assert all(one["fix"] for one in report["verdicts"] if one["state"] != "ok")
     worst = max((State(one["state"]).rank for one in report["verdicts"]), default=0)
     assert result.exit_code == worst
+
+
+@pytest.mark.parametrize("name", ["OTEL_CONFIG_FILE", "OTEL_EXPERIMENTAL_CONFIG_FILE"])
+def test_a_file_that_only_other_sdks_read_is_a_warning(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint in it goes nowhere; the variables that count are named. An empty one is unset."""
+    monkeypatch.setenv(name, "/etc/otel/sdk.yaml")
+    result = _run("--only", "config")
+    monkeypatch.setenv(name, "")
+
+    assert result.exit_code == 1
+    assert f"{name} is set" in result.output
+    assert "/etc/otel/sdk.yaml" in result.output
+    assert "OTEL_EXPORTER_OTLP_*" in result.output
+    assert name not in _run("--only", "config").output

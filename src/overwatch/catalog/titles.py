@@ -1,0 +1,56 @@
+"""Kinds of findings in words: what a person reads in place of a code.
+
+Owns the phrases of codes whose own words do not read as a noun. Pure; must not know how findings are made.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from overwatch.catalog import Scope, find
+from overwatch.catalog.runbooks import RUNBOOKS
+
+PHRASES: Final[Mapping[str, str]] = MappingProxyType({
+    "checkpoints-stopped": "no more checkpoints",
+    "clock-low": "low clock",
+    "critic-diverged": "diverged critic",
+    "critic-failing": "failing critic",
+    "disk-full": "full disk",
+    "ecc-uncorrectable": "uncorrectable memory errors",
+    "env-crashed-many": "many crashed envs",
+    "env-degraded": "degraded envs",
+    "env-non-finite-many": "non-finite values of many envs",
+    "env-stalled-many": "many stalled envs",
+    "factor-off": "failed factors",
+    "gpu-fault": "GPU fault",
+    "gpu-lost": "GPU loss",
+    "gradient-spikes": "gradient spikes",
+    "host-memory": "short host memory",
+    "kl-spike": "KL spike",
+    "learning-rate-zero": "zero learning rate",
+    "non-finite": "non-finite values",
+    "oom-forecast": "memory about to run out",
+    "policy-frozen": "frozen policy",
+    "producer-gone": "lost producers",
+    "queue-starved": "starved queue",
+    "rank-diverged": "diverged numbers",
+    "reward-collapse": "reward collapse",
+    "steps-too-large": "too large steps",
+    "training-stalled": "stalled training",
+    "weights-slow": "slow weights",
+    "zero-gradients": "zero gradients",
+})  # fmt: skip
+"""By code a finding in a few words, where those of the code do not read as a noun, or imply the row."""
+_TITLES: Final = {**PHRASES, "io-starvation": "I/O starvation"}
+
+
+def title(code: str) -> str:
+    """A kind of finding as a heading.
+
+    >>> title("policy-kl-divergence"), title("weights-slow"), title("thermal-throttle")
+    ('KL beyond its limit', 'Slow weights', 'Thermal throttle')
+    """
+    of_row = code.startswith("policy-") and code not in RUNBOOKS
+    row = find(code.removeprefix("policy-").replace("-", "_"), Scope.POLICY) if of_row else None
+    words = _TITLES.get(code, code.replace("-", " ")) if row is None else f"{row.label} beyond its limit"
+    return words[:1].upper() + words[1:]
