@@ -301,7 +301,7 @@ def test_a_router_keeps_each_run_at_one_collector() -> None:
 
 
 def test_users_groups_and_volumes_can_be_left_to_the_cluster() -> None:
-    """As OpenShift needs: no user, no group, no claim; the data is in an emptyDir of the size that was given."""
+    """As OpenShift needs: no user, group or claim; the data is in an emptyDir of the size that was given."""
     found = _kept(CHART / "ci/openshift-values.yaml")
     (collector,) = _of(found, "StatefulSet")
     volumes = {one["name"]: one for one in collector["spec"]["template"]["spec"]["volumes"]}
