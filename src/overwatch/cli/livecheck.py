@@ -16,6 +16,7 @@ from typing import IO, Any, Final
 import click
 
 from overwatch.cli.listening import Heard, ListeningError, listen
+from overwatch.cli.streams import until_unread
 from overwatch.conventions import Advice, LiveCheck, Report, registry
 from overwatch.journal import Signal
 from overwatch.os_signals import heard
@@ -65,7 +66,10 @@ def live_check(places: tuple[str, ...], seconds: float | None, fmt: str, fail_on
             f"no OTLP was found in {', '.join(places)}"
             + (f"; {unread} lines or batches could not be read" if unread else "; send some while it listens")
         )
-    click.echo(json.dumps(_as_json(report, unread), indent=2) if fmt == "json" else _as_text(report, unread))
+    with until_unread():
+        click.echo(
+            json.dumps(_as_json(report, unread), indent=2) if fmt == "json" else _as_text(report, unread)
+        )
     sys.exit(1 if _fails(report, fail_on) else 0)
 
 
