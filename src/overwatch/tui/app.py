@@ -29,7 +29,7 @@ from textual.worker import Worker
 
 from overwatch import discovery
 from overwatch.feeds.live import Connection, Update
-from overwatch.feeds.towers import AckError, Listed
+from overwatch.feeds.towers import AckError, Listed, Towers
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.tui import pointing
 from overwatch.tui.canvas import Canvas
@@ -347,9 +347,12 @@ class OverwatchApp(App[int]):
         ):
             endpoint = announced.otlp_http
         state = f"down: {connection.reason}" if connection.reason else connection.state
+        tried = self._feed.addresses if isinstance(self._feed, Towers) else (self._address,)
         return welcome.Waiting(
-            collector=where.netloc, state=state, endpoint=endpoint, run_id=self._feed.run_id
-        )
+            collector=where.netloc, state=state, endpoint=endpoint, run_id=self._feed.run_id,
+            tried=tried if connection.reason else (),
+            unannounced=None if announced else str(discovery.path()),
+        )  # fmt: skip
 
 
 def _terminal_is_there() -> bool:

@@ -1,6 +1,7 @@
 """The application under Textual's pilot: every key, the cursor, what it shows when nothing comes any more."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
@@ -115,7 +116,12 @@ def test_before_the_first_run_it_says_what_to_do() -> None:
         desk.say(Connection(state="up"))
         await _shows(pilot, "no run yet", "collector 127.0.0.1:4380 up", "overwatch demo")
         desk.say(Connection(state="down", reason="connection refused"))
-        await _shows(pilot, "down: connection refused")
+        text = await _shows(pilot, "down: connection refused", "No collector answers", "overwatch collect")
+        assert re.search(r"Tried: +ws://127\.0\.0\.1:4380 ", text)
+        assert "none is announced in" in text
+        desk.say(Connection(state="up"))
+        await _shows(pilot, "collector 127.0.0.1:4380 up")
+        assert "Tried" not in _screen(pilot)
 
     _run(steps)
 
