@@ -167,7 +167,8 @@ class OverwatchApp(App[int]):
             await super().on_event(event)
             return
         if self.session.leaving:
-            self.exit(0)
+            is_interrupt = isinstance(event, events.Key) and event.key == "ctrl+c"
+            self.exit(128 + signal.SIGINT if is_interrupt else 0)
             return
         self._tell()
         self._select_soon()

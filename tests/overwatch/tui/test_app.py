@@ -209,15 +209,16 @@ def test_help_shows_every_key_and_the_stages(opens: str, closes: str) -> None:
     _run(steps)
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-def test_q_quits_with_success(key: str) -> None:
-    """Exit code 0, from the overview and from help."""
+@pytest.mark.parametrize("before", ["question_mark", "slash", "l"])
+@pytest.mark.parametrize(("key", "code"), [("q", 0), ("ctrl+c", 130)])
+def test_q_quits_with_success_and_ctrl_c_as_interrupted(before: str, key: str, code: int) -> None:
+    """From help, from a prompt, where q is a letter, and from the feed."""
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk)
-        await pilot.press("question_mark", key)
+        await pilot.press(before, *(("escape",) if (before, key) == ("slash", "q") else ()), key)
 
-    assert _run(steps) == 0
+    assert _run(steps) == code
 
 
 _INTO: dict[Mode, tuple[str, ...]] = {
