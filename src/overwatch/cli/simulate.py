@@ -1,7 +1,7 @@
 """`overwatch simulate`: a scripted run into a folder at once, or to a collector in its own time.
 
-Owns pacing and what is printed. Exit code 1 when the collector did not get everything, else that of the
-signal which ended it, if one did. A recording is there whole or not at all.
+Owns pacing and what is printed. Exit code 1 when the collector did not get everything, or that of the signal
+which ended it, if one did. A recording is there whole or not at all.
 """
 
 import shutil
@@ -152,9 +152,9 @@ def send(settings: Settings, endpoint: str | None) -> int:
         why = "; ".join(f"{count} {reason}" for reason, count in sender.lost.items())
         last = f" (last: {sender.trouble})" if sender.trouble else ""
         warn(f"not delivered to {address}: {why}{last}")
-    if sender.lost:
-        return 1
-    return 128 + interrupts[0] if interrupts else 0
+    if interrupts:
+        return 128 + interrupts[0]
+    return 1 if sender.lost else 0
 
 
 def _play(settings: Settings, sender: Sender, interrupts: list[int]) -> None:

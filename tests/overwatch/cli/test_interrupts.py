@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from unittest.mock import Mock
@@ -13,9 +14,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from overwatch.cli import main
+from overwatch import sdk
+from overwatch.cli import agent, livecheck, main
 from overwatch.collector import process
-from tests.overwatch.simulate.runs import record
+from overwatch.sdk import Report
+from tests.overwatch.simulate.runs import overwatch, record
 
 HOOK = """
 import os, signal, sys
@@ -115,6 +118,28 @@ def test_an_output_that_is_no_longer_read_is_no_error(
         os.close(writer)
 
     assert (done.returncode, done.stderr) == (status, b"")
+
+
+@pytest.mark.parametrize(
+    ("number", "listens", "samples"), [(signal.SIGINT, 130, 130), (signal.SIGTERM, 2, 1)]
+)
+def test_a_command_that_waits_for_a_signal_has_its_status(
+    number: int, listens: int, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C is no failure of what had nothing to do yet; SIGTERM leaves the status to what was done."""
+
+    @contextmanager
+    def heard(_: tuple[int, ...], tell: Callable[[int], None]) -> Iterator[None]:
+        tell(number)
+        yield
+
+    run = Mock(**{"close.return_value": Report(delivered=False, accepted=1, dropped={"unconfirmed": 1})})
+    monkeypatch.setattr(livecheck, "heard", heard)
+    monkeypatch.setattr(agent, "heard", heard)
+    monkeypatch.setattr(sdk, "start", Mock(return_value=run))
+
+    assert overwatch("catalog", "live-check", "http://127.0.0.1:0").exit_code == listens
+    assert overwatch("agent", "--run", "r").exit_code == samples
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
