@@ -1,13 +1,15 @@
 """The collector's configuration: the shipped file, a user's file over it, the environment, `--set`.
 
-Rules: an unknown key fails with its path and the nearest known one; nothing is guessed. Assembles; knows
-the collector's types and nothing of how they work.
+Rules: an unknown key fails with its path and the nearest known one; nothing is guessed. All that is wrong is
+named at once: a value that cannot be used is left out, and what only its absence makes wrong is not named.
+Assembles; knows the collector's types and nothing of how they work.
 """
 
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -33,6 +35,12 @@ _TEXTS: Final = (msgspec.inspect.StrType, msgspec.inspect.CustomType)
 _MOST: Final = 2**53
 """The largest number that a file and every program that reads it agree on."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+"""One step of a path: the place in a list, or a key."""
+_MISSING: Final = "missing"
+"""A word of the message where a section lacks a key."""
+_LEFT_OUT: Final = object()
+"""What stands for a value that cannot be used."""
 
 
 class ConfigError(ValueError):
@@ -46,20 +54,70 @@ def load(path: Path | None, sets: Sequence[str]) -> CollectorConfig:
 
 def load_named(path: Path | None, sets: Sequence[str]) -> tuple[CollectorConfig, frozenset[str]]:
     """As `load`, with the endpoints that a person named, be it as they are shipped."""
+    config, given, wrong = looked_at(path, sets)
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return config, frozenset(one.endpoint for one in listeners(config) if _names(given, one.path))
+
+
+def looked_at(path: Path | None, sets: Sequence[str]) -> tuple[CollectorConfig, dict[str, Any], list[str]]:
+    """The configuration without what cannot be used, what a person gave of it, and all that is wrong."""
+    faults = _Faults()
     data, given = _parse(shipped(), "the shipped configuration"), dict[str, Any]()
     if path is not None:
-        given = _by_our_names(_read(path))
+        given = _by_our_names(_tried(faults, partial(_read, path)), faults)
         data = _merge(data, given, "")
     for item in sets:
-        one = _by_our_names(_one(item))
+        one = _by_our_names(_tried(faults, partial(_one, item)), faults)
         data, given = _merge(data, one, "", replace=False), _merge(given, one, "", replace=False)
     kind = msgspec.inspect.type_info(CollectorConfig)
-    _known(data, kind, "")
-    config = _made(_expand_all(data, kind, ""))
-    found = [f"{where}: {what}" for where, what in problems(config)]
-    if found:
-        raise ConfigError("\n".join(found))
-    return config, frozenset(one.endpoint for one in listeners(config) if _names(given, one.path))
+    spare = _expand_all(_parse(shipped(), "the shipped configuration"), kind, "", _Faults())
+    data = _expand_all(_known(data, kind, "", faults), kind, "", faults)
+    config = _made(data, spare, faults)
+    for where, what in problems(config):
+        faults.add_of_several(where, f"{where}: {what}")
+    return config, given, faults.texts
+
+
+def _tried(faults: "_Faults", make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `make` gives; nothing, and a fault, where it cannot be read."""
+    try:
+        return make()
+    except ConfigError as error:
+        faults.add("", str(error))
+        return {}
+
+
+class _Faults:
+    """What is wrong, in the order it was found, and the paths of what was left out for it."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._gone: dict[str, bool] = {}
+        """Whether it was a whole section, by its path."""
+
+    def add(self, path: str, text: str) -> None:
+        """Name what is wrong with a value, which is left out."""
+        self.texts.append(text)
+        self.leave_out(path)
+
+    def leave_out(self, path: str, *, is_section: bool = False) -> None:
+        """Keep in mind that what is at a path is not looked at any further."""
+        self._gone[path] = is_section
+
+    def add_of_several(self, path: str, text: str) -> None:
+        """Name what is wrong with values as they stand together, unless one that was left out explains it."""
+        words = set(re.findall(r"\w+", text))
+        if not any(self._explains(gone, path, words) for gone in self._gone):
+            self.texts.append(text)
+
+    def _explains(self, gone: str, path: str, words: set[str]) -> bool:
+        if f"{path}.".startswith(f"{gone}."):
+            return True
+        section, _, name = gone.rpartition(".")
+        if path == section and _MISSING in words:
+            return True
+        return name in words and (self._gone[gone] or gone.startswith(f"{path}."))
 
 
 def _names(given: Any, path: str) -> bool:
@@ -69,16 +127,18 @@ def _names(given: Any, path: str) -> bool:
     return given is not None
 
 
-def _by_our_names(data: dict[str, Any]) -> dict[str, Any]:
-    """The same with each exporter by our name for it; raises `ConfigError` for one that is there twice."""
+def _by_our_names(data: dict[str, Any], faults: _Faults) -> dict[str, Any]:
+    """The same with each exporter by our name for it; one that is there twice is a fault."""
     found = dict(data)
     if isinstance(exporters := data.get("exporters"), dict):
         found["exporters"] = {}
         for key, section in exporters.items():
             own = _our_name(key)
             if own in found["exporters"]:
-                raise ConfigError(f"exporters.{key}: {own} is the same exporter; leave one of the two out")
-            found["exporters"][own] = section
+                text = f"exporters.{key}: {own} is the same exporter; leave one of the two out"
+                faults.add(f"exporters.{own}", text)
+            else:
+                found["exporters"][own] = section
     service = data.get("service")
     if isinstance(service, dict) and isinstance(lines := service.get("pipelines"), dict):
         found["service"] = {**service, "pipelines": {name: _line(line) for name, line in lines.items()}}
@@ -97,25 +157,96 @@ def _our_name(name: Any) -> Any:
     return f"{NEWER[kind]}{slash}{own}" if kind in NEWER else name
 
 
-def _made(data: Any) -> CollectorConfig:
-    """The configuration of plain values; raises `ConfigError`."""
+def _made(data: Any, spare: Any, faults: _Faults) -> CollectorConfig:
+    """The configuration of plain values, with a spare one for each that is no setting."""
     given = data.get("exporters")
     exporters = given if isinstance(given, dict) else {}
     plain = {key: value for key, value in exporters.items() if "/" not in str(key)}
-    config = _converted({**data, "exporters": plain} if exporters else data, CollectorConfig, "")
+    config = _converted(
+        {**data, "exporters": plain} if exporters else data, spare, CollectorConfig, "", faults
+    )
+    if config is None:
+        raise ConfigError("\n".join(faults.texts))
     named: dict[str, dict[str, Any]] = {}
     for key in [key for key in exporters if key not in plain]:
-        section = _converted(exporters[key] or {}, section_of(key), f"exporters.{key}")
-        named.setdefault(type_of(key), {})[key] = section
+        section = _converted(exporters[key] or {}, {}, section_of(key), f"exporters.{key}", faults)
+        if section is not None:
+            named.setdefault(type_of(key), {})[key] = section
     replace = msgspec.structs.replace
     return replace(config, exporters=replace(config.exporters, further=Further(**named)))
 
 
-def _converted(data: Any, kind: type[_S], path: str) -> _S:
+def _converted(data: Any, spare: Any, kind: type[_S], path: str, faults: _Faults) -> _S | None:
+    """The settings of plain values, without those that are none: faults. `None` where too few are left."""
+    while True:
+        made, where, what = _attempt(data, spare, kind)
+        if made is not None:
+            return made
+        here = _joined(path, where)
+        faults.add_of_several(here, f"{here or 'the top'}: {what}")
+        less, gone = _without_cause(data, spare, kind, (where, what))
+        if less == data:
+            return None
+        faults.leave_out(_joined(path, gone), is_section=isinstance(_at(data, _steps(gone)), dict))
+        data = less
+
+
+def _attempt(data: Any, spare: Any, kind: type[_S]) -> tuple[_S | None, str, str]:
+    """The settings, with spare values where none are, or where what is wrong with them."""
     try:
-        return msgspec.convert(data, kind, strict=True, dec_hook=_typed)
+        return msgspec.convert(_merge(spare, data, ""), kind, strict=True, dec_hook=_typed), "", ""
     except msgspec.ValidationError as error:
-        raise ConfigError(_said(str(error), path)) from error
+        return None, *_said(str(error))
+
+
+def _without_cause(
+    data: Any, spare: Any, kind: type[msgspec.Struct], wrong: tuple[str, str]
+) -> tuple[Any, str]:
+    """The same without what is wrong at a place, be it one value of a section; and where that was."""
+    where, steps = wrong[0], _steps(wrong[0])
+    found = _at(data, steps)
+    below = found if isinstance(found, dict) else ()
+    tried = [(_put(data, (*steps, key), _LEFT_OUT), f"{where}.{key}".lstrip(".")) for key in below]
+    if steps and isinstance(steps[-1], int):  # another item of the list stands in for it: the others stay
+        steps = steps[:-1]
+        tried += [(_put(data, _steps(where), other), where) for other in _at(data, steps)]
+    for less, gone in tried:
+        if _attempt(less, spare, kind)[1:] != wrong:
+            return less, gone
+    return _put(data, steps, _LEFT_OUT), where
+
+
+def _steps(path: str) -> tuple[object, ...]:
+    return tuple(int(place) if place else key for place, key in _STEP.findall(path))
+
+
+def _joined(section: str, path: str) -> str:
+    return section + path if path.startswith("[") else ".".join(step for step in (section, path) if step)
+
+
+def _at(data: Any, steps: tuple[object, ...]) -> Any:
+    """The value at a place; `None` where there is none."""
+    for step in steps:
+        if isinstance(data, dict):
+            data = data.get(step)
+        else:
+            data = data[step] if isinstance(data, list) and isinstance(step, int) else None
+    return data
+
+
+def _put(data: Any, steps: tuple[object, ...], value: Any) -> Any:
+    """The same with another value at a place, or with none where it is left out."""
+    if not steps:
+        return {} if value is _LEFT_OUT else value
+    first, below = steps[0], steps[1:]
+    if isinstance(data, list):
+        return [_put(one, below, value) if at == first else one for at, one in enumerate(data)]
+    if not isinstance(data, dict):
+        return data
+    changed = {key: _put(one, below, value) if key == first else one for key, one in data.items()}
+    if value is _LEFT_OUT and not below:
+        changed.pop(first, None)
+    return changed
 
 
 def as_yaml(config: CollectorConfig) -> str:
@@ -189,37 +320,62 @@ def _merge(base: Any, over: Any, path: str, *, replace: bool = True) -> Any:
     return merged
 
 
-def _known(data: Any, kind: msgspec.inspect.Type, path: str) -> None:
-    """Check that every key below `data` is a field of its type."""
+def _known(data: Any, kind: msgspec.inspect.Type, path: str, faults: _Faults) -> Any:
+    """`data` with those keys alone that are fields of its type."""
     kind = _plain(kind)
     if isinstance(data, list):
-        for at, value in enumerate(data):
-            _known(value, _below(kind, at), f"{path}[{at}]")
+        return [_known(value, _below(kind, at), f"{path}[{at}]", faults) for at, value in enumerate(data)]
     if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(data, dict):
-        return
-    fields = {field.encode_name: field.type for field in kind.fields}
+        return data
+    fields, known = {field.encode_name: field.type for field in kind.fields}, dict[Any, Any]()
     for key, value in data.items():
         here = f"{path}.{key}" if path else str(key)
         if kind.cls is Exporters and "/" in str(key):
             try:
                 fields[key] = msgspec.inspect.type_info(section_of(str(key)))
             except ValueError as error:
-                raise ConfigError(f"{here}: {error}") from error
+                faults.add(here, f"{here}: {error}")
+                continue
         elif key not in fields:
             near = difflib.get_close_matches(str(key), fields, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted(fields))}"
-            raise ConfigError(f"{here}: unknown key; {hint}")
-        _known(value, fields[key], here)
+            faults.add(here, f"{here}: unknown key; {hint}")
+            continue
+        known[key] = _known(value, fields[key], here, faults)
+    return known
 
 
-def _expand_all(data: Any, kind: msgspec.inspect.Type, path: str) -> Any:
+def _expand_all(data: Any, kind: msgspec.inspect.Type, path: str, faults: _Faults) -> Any:
+    """`data` with what its variables stand for, without the values that have none."""
     if isinstance(data, dict):
-        return {
-            _sayable(key, path): _expand_all(value, _below(kind, key), f"{path}.{key}" if path else str(key))
+        expanded = {
+            key: _expand_all(value, _below(kind, key), f"{path}.{key}" if path else str(key), faults)
             for key, value in data.items()
+            if _named(key, path, faults)
         }
+        return {key: value for key, value in expanded.items() if value is not _LEFT_OUT}
     if isinstance(data, list):
-        return [_expand_all(value, _below(kind, at), f"{path}[{at}]") for at, value in enumerate(data)]
+        items = [_expand_all(one, _below(kind, at), f"{path}[{at}]", faults) for at, one in enumerate(data)]
+        return _LEFT_OUT if _LEFT_OUT in items else items
+    try:
+        return _leaf(data, kind, path)
+    except ConfigError as error:
+        faults.add(path, str(error))
+        return _LEFT_OUT
+
+
+def _named(key: Any, path: str, faults: _Faults) -> bool:
+    """Whether a key can be written into files and logs; a fault where it cannot."""
+    try:
+        _sayable(key, path)
+    except ConfigError as error:
+        faults.add(path, str(error))
+        return False
+    return True
+
+
+def _leaf(data: Any, kind: msgspec.inspect.Type, path: str) -> Any:
+    """The value that a text, a number or another leaf stands for; raises `ConfigError`."""
     if isinstance(data, Number):
         return data.text if _is_word(kind) else _finite(data.value, path)
     if not isinstance(data, str):
@@ -242,7 +398,7 @@ def _of_variable(text: str, kind: msgspec.inspect.Type, path: str) -> Any:
         return text
     if value is not None and isinstance(_plain(kind), _TEXTS):
         return text
-    return _expand_all(value, kind, path) if isinstance(value, Number) else _plain_numbers(value)
+    return _leaf(value, kind, path) if isinstance(value, Number) else _plain_numbers(value)
 
 
 def _plain_numbers(value: Any) -> Any:
@@ -357,12 +513,10 @@ def _typed(kind: type, value: Any) -> Any:
     raise TypeError(f"{value!r} is not a path")
 
 
-def _said(message: str, path: str) -> str:
-    """The message of msgspec with the path first, as in the file; `path` is where its `$` stands."""
+def _said(message: str) -> tuple[str, str]:
+    """The path of a message of msgspec, as in the file, and what it says of it."""
     what, found, where = message.rpartition(" - at `$")
     if not found and message.endswith("`") and " - at `key` in `$" in message:
         what, found, where = message.rpartition(" - at `key` in `$")
         what = f"{what} for a key"
-    if not found:
-        return f"{path}: {message}" if path else message
-    return f"{(path + where.rstrip('`')).lstrip('.') or 'the top'}: {what}"
+    return (where.rstrip("`").lstrip("."), what) if found else ("", message)

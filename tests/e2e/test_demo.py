@@ -73,7 +73,7 @@ def test_the_demo_ends_well_and_says_so(demo: Demo) -> None:
 
     assert summary["ok"] is True
     assert summary["updates"] >= 3
-    assert (summary["outcome"], summary["trainer_exit"], summary["collector_exit"]) == ("interrupted", 0, 0)
+    assert (summary["outcome"], summary["trainer_exit"], summary["collector_exit"]) == ("completed", 0, 0)
     assert demo.result.stdout.count("LIVE") >= 2
 
 

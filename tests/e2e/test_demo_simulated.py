@@ -45,4 +45,5 @@ def test_the_demo_without_torch_is_marked_as_simulated(tmp_path: Path) -> None:
     assert "*** SIMULATED ***" in result.stdout
     assert summary["run_id"].startswith("SIMULATED-")
     assert summary["updates"] >= 3
+    assert summary["outcome"] == "completed"
     assert codec.decode(lines[-1]).run.n_envs == 4

@@ -1,6 +1,7 @@
 """The command line: each command assembles parts that know nothing of each other.
 
-Exit codes: 0 done, 1 failed with the reason said, 2 bad usage. Every user error names the value and the fix.
+Exit codes: 0 done, 1 failed with the reason printed, 2 bad usage, 130 ended by Ctrl-C. Every user error
+names the value and the fix.
 """
 
 import gc
@@ -12,6 +13,9 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # Imports make a hundred thousand objects that stay: to look for garbage among them takes a fifth of the time.
 gc.set_threshold(100_000, 20, 50)
 
-from overwatch.cli.main import main  # noqa: E402 only what comes after is faster
+from overwatch.cli import interrupts  # noqa: E402 only what comes after is faster
+
+with interrupts.ending_at_once():
+    from overwatch.cli.main import main
 
 __all__ = ["main"]

@@ -7,30 +7,33 @@ import os
 import signal
 import socket
 import sys
-import threading
+from queue import SimpleQueue
 from typing import Final
 
 import click
 
 from overwatch.cli.errors import warn
+from overwatch.cli.interrupts import STATUS
 from overwatch.os_signals import heard
 
 CLOSE_S: Final = 10.0
 
 
 def agent(run_id: str, endpoint: str | None) -> int:
-    """Sample until SIGTERM or SIGINT; 1 where not everything was delivered."""
+    """Sample until SIGTERM or SIGINT; 1 where not everything was delivered, 130 where SIGINT came."""
     import overwatch.sdk
 
-    over = threading.Event()
-    with heard((signal.SIGTERM, signal.SIGINT), lambda _: over.set()):
+    over: SimpleQueue[int] = SimpleQueue()
+    with heard((signal.SIGTERM, signal.SIGINT), over.put):
         host = os.environ.get("K8S_NODE_NAME") or socket.gethostname()
         run = overwatch.sdk.start(run_id=run_id, role=f"agent-{host}"[:64], rank=0, endpoint=endpoint)
         warn(f"telling run {run_id} about {host}; stop with SIGTERM or ctrl-c")
-        over.wait()
+        number = over.get()
         ended = run.close(CLOSE_S)
     if not ended.delivered:
         click.echo("not everything was delivered; `overwatch sync` does that later", err=True)
+    if number == signal.SIGINT:
+        return STATUS
     return 0 if ended.delivered else 1
 
 

@@ -26,13 +26,25 @@ def config() -> None:
 
 
 @config.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @file_option
 @sets_option
-def validate(path: Path | None, sets: tuple[str, ...]) -> None:
-    """Say what is wrong with a configuration, with the files that it names; status 1 if anything is."""
+def validate(file: Path | None, path: Path | None, sets: tuple[str, ...]) -> None:
+    """Print all that is wrong with a configuration and the files that it names; status 1 if anything is.
+
+    FILE is the same as --config FILE.
+    """
+    from overwatch import config as configuration
     from overwatch.collector.checks import unusable
 
-    wrong = list(unusable(_load(path, sets)))
+    if file is not None and path is not None:
+        raise click.UsageError("there can be one file; leave FILE or --config out")
+    path = path or file
+    try:
+        config, _, wrong = configuration.looked_at(path, sets)
+    except configuration.ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    wrong += unusable(config)
     if wrong:
         raise click.ClickException("\n".join(wrong))
     click.echo(f"{path or 'the shipped configuration'} is valid")

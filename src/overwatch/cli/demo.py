@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,8 @@ HEADLESS_SECONDS: Final = 60.0
 STATUS_EVERY_S: Final = 5.0
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
+LATE_S: Final = 60.0
+"""How much longer than it was asked to a trainer may take, for its start and its last step."""
 UPDATES: Final = 1000
 LONG_S: Final = 3600.0
 """Length of a simulated run that ends when the user quits."""
@@ -66,6 +68,8 @@ def run_demo(options: DemoOptions) -> int:
         click.echo(SIMULATED)
     out = _folder(options.out)
     headless = options.headless or not _has_screen()
+    if headless and options.seconds is None:
+        options = replace(options, seconds=HEADLESS_SECONDS)
     run_id = f"{'digits' if _has_trainer() else 'SIMULATED'}-{datetime.now().astimezone():%m%d-%H%M%S}"
     collector = Child(
         "collector", _collector_command(out), out, {"OVERWATCH_READY_FILE": str(out / "ready.json")}
@@ -75,9 +79,11 @@ def run_demo(options: DemoOptions) -> int:
         endpoints = _wait_ready(collector, out)
         _announce(endpoints, out)
         trainer = Child("trainer", _trainer_command(options, endpoints, run_id, out), out, {})
-        last = _headless(options, endpoints, trainer) if headless else _screen(endpoints, run_id)
-        # The numbers of a run are on the page while it lives.
-        (out / "metrics.prom").write_bytes(fetch(f"{endpoints.metrics}/metrics"))
+        if headless:
+            last = _headless(options, endpoints, trainer, out)
+        else:
+            last = _screen(endpoints, run_id)
+            _keep_page(endpoints, out)
         trainer.stop(STOP_S)
         last = _snapshot(endpoints) or last
     finally:
@@ -141,10 +147,12 @@ def _words(flags: Mapping[str, object]) -> list[str]:
 
 
 def _train(options: DemoOptions, endpoints: Endpoints, run_id: str, out: Path) -> list[str]:
-    flags = {
+    flags: dict[str, object] = {
         "world": "morphogenesis", "envs": options.envs, "slots": options.slots, "updates": UPDATES,
         "seed": options.seed, "endpoint": endpoints.otlp_http, "run-id": run_id, "out": out / "trainer",
     }  # fmt: skip
+    if options.seconds is not None:
+        flags["seconds"] = options.seconds
     return [sys.executable, "-m", "overwatch_rl.cli", "train", *_words(flags)]
 
 
@@ -167,17 +175,25 @@ def _announce(endpoints: Endpoints, out: Path) -> None:
     click.echo(f"  overwatch tui --connect {endpoints.view}")
 
 
-def _headless(options: DemoOptions, endpoints: Endpoints, trainer: Child) -> Snapshot | None:
+def _headless(options: DemoOptions, endpoints: Endpoints, trainer: Child, out: Path) -> Snapshot | None:
+    """Until the trainer ends by itself, which it does when its time is over."""
     began = time.monotonic()
-    seconds = options.seconds or HEADLESS_SECONDS
+    seconds = (options.seconds or HEADLESS_SECONDS) + LATE_S
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     last: Snapshot | None = None
     while (left := began + seconds - time.monotonic()) > 0:
         if trainer.wait(min(STATUS_EVERY_S, left)) is not None:
             break
         last = _snapshot(endpoints) or last
+        if last is None or last.run.outcome is None:
+            _keep_page(endpoints, out)
         click.echo(status_line(time.monotonic() - began, last)[:width])
     return last
+
+
+def _keep_page(endpoints: Endpoints, out: Path) -> None:
+    """Keep the numbers of a run, which are on the page while it lives."""
+    (out / "metrics.prom").write_bytes(fetch(f"{endpoints.metrics}/metrics"))
 
 
 def _screen(endpoints: Endpoints, run_id: str) -> Snapshot | None:

@@ -9,11 +9,23 @@ from typing import Any
 
 import click
 
-from overwatch.cli.streams import ensure
+from overwatch.cli import interrupts
+from overwatch.cli.streams import ensure, until_unread
 
 
 class Commands(click.Group):
-    """A group whose commands' errors are safe to print, and whose standard streams are open."""
+    """A group whose commands' errors are safe to print, and whose standard streams are open.
+
+    Ctrl-C is status 130 without a word, and a reader that ended, as in `| head`, is no error.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run as the program that this process is."""
+        interrupts.raise_where_it_is_seen()
+        try:
+            return super().__call__(*args, **kwargs)
+        finally:
+            interrupts.end_at_once()
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Open them, then run as every group does."""
@@ -27,10 +39,10 @@ class Commands(click.Group):
         with _visible_errors():
             return super().make_context(info_name, args, parent, **extra)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> None:
         """Run the command."""
-        with _visible_errors():
-            return super().invoke(ctx)
+        with _visible_errors(), until_unread():
+            super().invoke(ctx)
 
 
 def warn(line: str) -> None:
@@ -49,3 +61,5 @@ def _visible_errors() -> Iterator[None]:
 
         error.message = visible(error.message)  # type: ignore[misc]  # click reads it from here
         raise
+    except KeyboardInterrupt:
+        raise SystemExit(interrupts.STATUS) from None

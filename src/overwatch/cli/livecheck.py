@@ -1,7 +1,8 @@
 """`overwatch catalog live-check`: is what is told what the registry says.
 
 Rules: any mixture of recordings, files of OTLP JSON lines, standard input and addresses to listen at. Status
-0 when nothing reaches `--fail-on`, 1 when something does, 2 when nothing could be read.
+0 when nothing reaches `--fail-on`, 1 when something does, 2 when nothing could be read, 130 when Ctrl-C came
+before anything did.
 """
 
 import json
@@ -9,13 +10,16 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import IO, Any, Final
 
 import click
 
+from overwatch.cli.interrupts import STATUS
 from overwatch.cli.listening import Heard, ListeningError, listen
+from overwatch.cli.streams import until_unread
 from overwatch.conventions import Advice, LiveCheck, Report, registry
 from overwatch.journal import Signal
 from overwatch.os_signals import heard
@@ -58,14 +62,19 @@ def live_check(places: tuple[str, ...], seconds: float | None, fmt: str, fail_on
     for place in places:
         if not place.startswith(_SCHEMES):
             unread += _file(check, place)
-    _stream(check, [place for place in places if place.startswith(_SCHEMES)], seconds)
+    number = _stream(check, [place for place in places if place.startswith(_SCHEMES)], seconds)
     report = check.report
+    if not report.items and number == signal.SIGINT:
+        sys.exit(STATUS)
     if not report.items:
         raise NothingReadError(
             f"no OTLP was found in {', '.join(places)}"
             + (f"; {unread} lines or batches could not be read" if unread else "; send some while it listens")
         )
-    click.echo(json.dumps(_as_json(report, unread), indent=2) if fmt == "json" else _as_text(report, unread))
+    with until_unread():
+        click.echo(
+            json.dumps(_as_json(report, unread), indent=2) if fmt == "json" else _as_text(report, unread)
+        )
     sys.exit(1 if _fails(report, fail_on) else 0)
 
 
@@ -128,11 +137,11 @@ def _batches(recording: Any) -> Iterator[Iterable[Any]]:
             yield recording.read(segment.entries[first : first + _AT_ONCE])
 
 
-def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> None:
-    """Listen until the time is over, or until told to end."""
+def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> int | None:
+    """Listen until the time is over, or until a signal comes, whose number this is."""
     if not places:
-        return
-    lock, over = threading.Lock(), threading.Event()
+        return None
+    lock, over = threading.Lock(), SimpleQueue[int]()
 
     def take(heard: Heard) -> None:
         with lock:
@@ -144,8 +153,10 @@ def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> None:
                 click.echo(f"listening at {stack.enter_context(listen(place, take))}", err=True)
         except ListeningError as error:
             raise NothingReadError(str(error)) from error
-        stack.enter_context(heard((signal.SIGINT, signal.SIGTERM), lambda _: over.set()))
-        over.wait(seconds)
+        stack.enter_context(heard((signal.SIGINT, signal.SIGTERM), over.put))
+        with suppress(Empty):
+            return over.get(timeout=seconds)
+    return None
 
 
 def _fails(report: Report, fail_on: str) -> bool:

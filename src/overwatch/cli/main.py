@@ -15,7 +15,7 @@ from overwatch.cli.catalog import catalog
 from overwatch.cli.compare import compare
 from overwatch.cli.completion import completion
 from overwatch.cli.configuration import config
-from overwatch.cli.configured import file_option, sets_option
+from overwatch.cli.configured import data_option, file_option, placed, port_base_option, sets_option
 from overwatch.cli.doctor import doctor
 from overwatch.cli.errors import Commands
 from overwatch.cli.export import export
@@ -42,8 +42,17 @@ def main() -> None:
 @main.command()
 @file_option
 @sets_option
+@data_option
+@port_base_option
 @_baseline
-def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> None:
+def collect(
+    path: Path | None,
+    sets: tuple[str, ...],
+    *,
+    data: Path | None,
+    port_base: int | None,
+    baseline: Path | None,
+) -> None:
     """Receive OTLP, diagnose, expose: run a collector until it is told to stop."""
     from overwatch import config as configuration
     from overwatch.collector import run
@@ -52,7 +61,7 @@ def collect(path: Path | None, sets: tuple[str, ...], baseline: Path | None) -> 
     if baseline is not None:
         sets = (*sets, f"exporters.aggregator.baseline={json.dumps(str(baseline.absolute()))}")
     try:
-        settings, fixed = configuration.load_named(path, sets)
+        settings, fixed = configuration.load_named(path, placed(path, sets, data, port_base))
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     sys.exit(run(settings, fixed))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from overwatch.cli.errors import warn
+from overwatch.cli.streams import until_unread
 
 if TYPE_CHECKING:
     from overwatch.analyse.story import Story
@@ -81,7 +82,8 @@ def patience(path: Path, recorded: "Input") -> Iterator[None]:
 def write(text: str, out: Path | None) -> None:
     """Print, or write a file whole."""
     if out is None:
-        click.echo(text)
+        with until_unread():
+            click.echo(text)
         return
     from overwatch.analyse.whole import whole
 

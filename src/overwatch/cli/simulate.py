@@ -1,8 +1,10 @@
 """`overwatch simulate`: a scripted run into a folder at once, or to a collector in its own time.
 
-Owns pacing and what is said to the user. Exit code 1 when the collector did not get everything.
+Owns pacing and what is printed. Exit code 1 when the collector did not get everything, or that of the signal
+which ended it, if one did. A recording is there whole or not at all.
 """
 
+import shutil
 import signal
 import time
 import uuid
@@ -32,6 +34,8 @@ DELAY_NS: Final = 5_000_000
 DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
 DRAIN_S: Final = 10.0
 SLICE_S: Final = 0.1
+PART: Final = ".unfinished"
+"""Folder, beside what it becomes, that a recording is written to."""
 
 
 def settings_of(
@@ -62,7 +66,7 @@ def record(settings: Settings, out: Path) -> int:
         raise click.UsageError(f"--out {out} holds a recording already; name another folder")
     began = time.monotonic()
     try:
-        records, snapshots = _write(settings, out)
+        records, snapshots = _write_whole(settings, out)
     except OSError as error:
         raise click.ClickException(f"--out {out} cannot be written: {error.strerror or error}") from error
     took = time.monotonic() - began
@@ -72,6 +76,19 @@ def record(settings: Settings, out: Path) -> int:
     )
     click.echo(f"  overwatch replay {out}")
     return 0
+
+
+def _write_whole(settings: Settings, out: Path) -> tuple[int, int]:
+    """Write beside, and put all in its place once it is whole: an interrupted one leaves no recording."""
+    part = out / PART
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        counts = _write(settings, part)
+        (part / "snapshots.jsonl").replace(out / "snapshots.jsonl")
+        (part / "otlp").replace(out / "otlp")
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return counts
 
 
 def _write(settings: Settings, out: Path) -> tuple[int, int]:
@@ -135,6 +152,8 @@ def send(settings: Settings, endpoint: str | None) -> int:
         why = "; ".join(f"{count} {reason}" for reason, count in sender.lost.items())
         last = f" (last: {sender.trouble})" if sender.trouble else ""
         warn(f"not delivered to {address}: {why}{last}")
+    if interrupts:
+        return 128 + interrupts[0]
     return 1 if sender.lost else 0
 
 

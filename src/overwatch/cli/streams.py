@@ -1,11 +1,15 @@
-"""The standard streams of a command that was started without some of them, as by `2>&-`.
+"""The standard streams of a command that was started without some of them, as by `2>&-`, or loses a reader.
 
-Rules: a closed stream is the null device, so that no file of ours gets its number and no write to it fails.
+Rules: a closed stream is the null device, so that no file of ours gets its number and no write to it fails. A
+pipe whose reader has ended, as in `| head`, becomes the null device too: nothing that follows is an error.
 Must not know commands.
 """
 
 import os
+import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def ensure() -> None:
@@ -26,3 +30,32 @@ def log_to_stdout_without_stderr() -> None:
     # The interpreter's own stream has a name; one of `ensure` has a number.
     if sys.stderr.name == 2:
         sys.stderr = sys.stdout
+
+
+@contextmanager
+def until_unread() -> Iterator[None]:
+    """Leave this context where a write fails since what reads standard output or error has ended."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_of_pipe(error) or not drop_unread():
+            raise
+
+
+def drop_unread() -> bool:
+    """Put the null device where the reader of an output has ended; whether there was such a one."""
+    poll = select.poll()
+    for number in (1, 2):
+        poll.register(number, 0)
+    unread = [number for number, event in poll.poll(0) if event & select.POLLERR]
+    for number in unread:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, number)
+        os.close(null)
+    return bool(unread)
+
+
+def _is_of_pipe(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, BrokenPipeError):
+        error = error.__cause__
+    return error is not None

@@ -27,7 +27,10 @@ def unusable(config: CollectorConfig) -> Iterator[str]:
         except (OSError, ValueError) as error:
             found[f"tls: {error}"] = None
     for name, forward in forwards(config).items():
-        targets = forward.destinations(config.exporting(name)).values()
+        try:
+            targets = forward.destinations(config.exporting(name)).values()
+        except ValueError:  # what cannot work by itself: `settings.problems`
+            continue
         for tls in [to.origin.tls for to in targets if to.origin.tls is not None]:
             try:
                 context(tls)

@@ -27,6 +27,8 @@ from overwatch.os_signals import heard
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_S: Final = 1.0
 """Time between two looks at who must go on, in seconds."""
+_ENDED: Final = 3
+"""Exit status where a part ended that only a restart brings back."""
 _SWITCH_S: Final = 0.0001
 """Longest time that a thread which computes keeps others waiting, in seconds: an answer takes some turns."""
 _YOUNG: Final = (50_000, 20, 50)
@@ -40,8 +42,8 @@ _log = logging.getLogger("overwatch.collector")
 def run(config: CollectorConfig, fixed: frozenset[str] = frozenset()) -> int:
     """Run a collector until SIGTERM or SIGINT; a port of a `fixed` endpoint that is busy is an error.
 
-    Returns 0 after a clean stop, 1 when a part did not stop cleanly, 2 when the collector cannot start, 3
-    when a part ended by an error of ours. A second signal ends the process at once.
+    Returns 0 after a clean stop, 130 where that was SIGINT's, 1 when a part did not stop cleanly, 2 when the
+    collector cannot start, 3 when a part ended by an error of ours. A second signal ends the process at once.
     """
     return_memory_soon()
     service = Service(config, fixed=fixed)
@@ -62,33 +64,34 @@ def _serve(service: Service, asked: SimpleQueue[int]) -> int:
         # What is here stays: it is not looked at again for garbage.
         gc.freeze()
         _log.info("overwatch %s accepts; stop with SIGTERM or ctrl-c", __version__)
-        ended = _wait(service, asked)
+        status = _wait(service, asked)
         _log.info("stopping: refusing new data, writing what was accepted")
     except StartError as error:
         _log.error("cannot start: %s", error)
         return 2
     finally:
         service.stop()
-    if ended:
-        return 3
+    if status == _ENDED:
+        return status
     if service.failed_stops:
         return 1
     _log.info("stopped; everything that was accepted is written")
-    return 0
+    return status
 
 
-def _wait(service: Service, asked: SimpleQueue[int]) -> bool:
-    """Until it is to stop; whether that is because a part ended that only a restart brings back."""
+def _wait(service: Service, asked: SimpleQueue[int]) -> int:
+    """Until it is to stop; the exit status where all stops cleanly."""
     while True:
         try:
-            if asked.get(timeout=_LOOK_S) != signal.SIGHUP:
-                return False
+            number = asked.get(timeout=_LOOK_S)
+            if number != signal.SIGHUP:
+                return 128 + number if number == signal.SIGINT else 0
             service.reload()
         except Empty:
             ended = service.context.health.ended
             if ended:
                 _log.error("%s ended; the collector has to be started again", ", ".join(ended))
-                return True
+                return _ENDED
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from textual.worker import Worker
 
 from overwatch import discovery
 from overwatch.feeds.live import Connection, Update
-from overwatch.feeds.towers import AckError, Listed
+from overwatch.feeds.towers import AckError, Listed, Towers
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui import pointing
@@ -188,7 +188,8 @@ class OverwatchApp(App[int]):
             await super().on_event(event)
             return
         if self.session.leaving:
-            self.exit(0)
+            is_interrupt = isinstance(event, events.Key) and event.key == "ctrl+c"
+            self.exit(128 + signal.SIGINT if is_interrupt else 0)
             return
         self._tell()
         self._ask_past()
@@ -401,9 +402,12 @@ class OverwatchApp(App[int]):
         ):
             endpoint = announced.otlp_http
         state = f"down: {connection.reason}" if connection.reason else connection.state
+        tried = self._feed.addresses if isinstance(self._feed, Towers) else (self._address,)
         return welcome.Waiting(
-            collector=where.netloc, state=state, endpoint=endpoint, run_id=self._feed.run_id
-        )
+            collector=where.netloc, state=state, endpoint=endpoint, run_id=self._feed.run_id,
+            tried=tried if connection.reason else (),
+            unannounced=None if announced else str(discovery.path()),
+        )  # fmt: skip
 
 
 def _terminal_is_there() -> bool:

@@ -180,3 +180,65 @@ def test_two_files_are_refused(command: tuple[str, ...], tmp_path: Path) -> None
 
     assert result.exit_code == 2
     assert "one file" in result.stderr
+
+
+FAULTS = {
+    "receivers.otlp.protocols.grpc.endpont": ("'127.0.0.1:1'", "unknown key; did you mean 'endpoint'?"),
+    "receivers.otlp.protocols.http.endpoint": ("7", "Expected `str`, got `int`"),
+    "receivers.otlp.protocols.http.max_request_body_size": ("0", "max_request_body_size 0 is not in"),
+    "exporters.otlp.endpoint": ("'${env:NOT_THERE_AT_ALL}'", "NOT_THERE_AT_ALL is not set"),
+    "exporters.otlp.timeout": ("'5'", "timeout '5' is no duration"),
+    "exporters.otlp.compression": ("zstd", "Invalid enum value 'zstd'"),
+    "exporters.otlp/x y": ("{}", "'x y' is no name"),
+    "exporters.webhook/chat.url": ("5", "exporters.webhook/chat.url: a secret is a text"),
+    "service.security.allowed_hosts": ("[a.example, 8, 9]", "allowed_hosts[2]: Expected `str`, got `int`"),
+    "service.security.tls.cert_file": ("5", "service.security.tls.cert_file: "),
+    "service.telemetry.logs.level": ("loud", "Invalid enum value 'loud'"),
+    "extensions.health_check.endpoint": ("nowhere", "extensions.health_check.endpoint: "),
+}
+
+
+@pytest.mark.parametrize("least", [1, 2, len(FAULTS)])
+def test_all_that_is_wrong_is_named_at_once(least: int, tmp_path: Path) -> None:
+    """Each fault of a file has its line, whatever else is wrong, and no line is there without a fault."""
+    for first in range(len(FAULTS)):
+        names = (list(FAULTS) * 2)[first : first + least]
+        data: dict[str, object] = {}
+        for name in names:
+            section = data
+            *path, last = name.split(".")
+            for key in path:
+                section = section.setdefault(key, {})  # type: ignore[assignment]
+            section[last] = yaml.safe_load(FAULTS[name][0])
+        file = tmp_path / "c.yaml"
+        file.write_text(yaml.safe_dump(data))
+        result = cli("validate", str(file))
+        lines = result.output.removeprefix("Error: ").splitlines()
+
+        assert result.exit_code == 1
+        for name in names:
+            assert [line for line in lines if FAULTS[name][1] in line], (name, lines)
+        several = "service.security.allowed_hosts" in names
+        assert len(lines) == len(names) + several, lines
+
+
+def test_what_is_given_beside_a_file_is_named_too(tmp_path: Path) -> None:
+    """Faults of `--set`, of the file, and of the files that it names are in one answer."""
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "service: {security: {tokens: {read: {filename: /no/where}}}, telemetry: {logs: {level: x}}}"
+    )
+    result = cli("validate", str(file), "--set", "a.b", "--set", "exporters.prometheus.endpoint=7")
+
+    for part in ("--set 'a.b'", "exporters.prometheus.endpoint: ", "logs.level: ", "/no/where"):
+        assert part in result.output
+    assert cli("validate", str(file), "--config", str(file)).exit_code == 2
+
+
+def test_a_file_is_named_by_itself(tmp_path: Path) -> None:
+    """As with `--config`."""
+    file = tmp_path / "c.yaml"
+    file.write_text("service: {telemetry: {logs: {level: warn}}}")
+
+    assert cli("validate", str(file)).output == cli("validate", "--config", str(file)).output
+    assert cli("validate", str(file)).exit_code == 0

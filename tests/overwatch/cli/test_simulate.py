@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -109,6 +110,31 @@ def test_a_folder_with_a_recording_is_left_alone(tmp_path: Path) -> None:
     assert _files(folder) == before
 
 
+def test_a_recording_that_was_interrupted_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written until then is no recording, and the second time leaves what one time leaves."""
+    whole = record(tmp_path / "whole", *SMALL)
+    log, calls = simulation._log, iter(range(1_000))
+
+    def interrupted(*arguments: Any) -> int:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+        return log(*arguments)
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "_log", interrupted)
+        first = overwatch("simulate", *SMALL, "--out", out)
+    left = [path.name for path in out.iterdir()]
+    (out / simulation.PART).mkdir()
+    (out / simulation.PART / "snapshots.jsonl").write_text("of one that was killed\n")
+    second = overwatch("simulate", *SMALL, "--out", out)
+
+    assert (first.exit_code, left, second.exit_code) == (130, [], 0)
+    assert _files(out) == _files(whole)
+
+
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     """A file stands where the folder should be: exit code 1 and the reason."""
     (tmp_path / "out").mkdir()
@@ -145,7 +171,7 @@ def test_a_collector_sees_the_run_as_it_happens(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_the_run_as_interrupted(tmp_path: Path) -> None:
-    """The end is said to the collector, and the command ends well."""
+    """The end is sent to the collector, and the status is that of Ctrl-C."""
     with running(tmp_path) as service:
         command = [
             sys.executable, "-m", "overwatch.cli", "simulate", "--gpus", "1", "--envs", "2", "--slots", "1",
@@ -157,7 +183,7 @@ def test_ctrl_c_ends_the_run_as_interrupted(tmp_path: Path) -> None:
             said, _ = process.communicate(timeout=30)
         last = eventually(lambda: (s := _seen(service, "cut")) and s.run.outcome and s)
 
-    assert process.returncode == 0, said
+    assert process.returncode == 130, said
     assert (last.run.outcome, last.run.reason) == ("interrupted", "ended by the user")
 
 

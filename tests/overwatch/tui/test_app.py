@@ -1,6 +1,7 @@
 """The application under Textual's pilot: every key, the cursor, what it shows when nothing comes any more."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
@@ -137,7 +138,12 @@ def test_before_the_first_run_it_says_what_to_do() -> None:
         desk.say(Connection(state="up"))
         await _shows(pilot, "no run yet", "collector 127.0.0.1:4380 up", "overwatch demo")
         desk.say(Connection(state="down", reason="connection refused"))
-        await _shows(pilot, "down: connection refused")
+        text = await _shows(pilot, "down: connection refused", "No collector answers", "overwatch collect")
+        assert re.search(r"Tried: +ws://127\.0\.0\.1:4380 ", text)
+        assert "none is announced in" in text
+        desk.say(Connection(state="up"))
+        await _shows(pilot, "collector 127.0.0.1:4380 up")
+        assert "Tried" not in _screen(pilot)
 
     _run(steps)
 
@@ -235,21 +241,22 @@ def test_ctrl_c_is_for_the_program_beside_while_it_runs() -> None:
         await _shows(pilot, "SIGINT sent")
         beside.ended = "train.py ended with status 3"
         await _shows(pilot, "train.py ended with status 3", "q leaves")
-        await pilot.press("ctrl+c")
+        await pilot.press("q")
 
     assert _run(steps, attended=beside) == 0
     assert beside.interrupted == 1
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-def test_q_quits_with_success(key: str) -> None:
-    """Exit code 0, from the overview and from help."""
+@pytest.mark.parametrize("before", ["question_mark", "slash", "l"])
+@pytest.mark.parametrize(("key", "code"), [("q", 0), ("ctrl+c", 130)])
+def test_q_quits_with_success_and_ctrl_c_as_interrupted(before: str, key: str, code: int) -> None:
+    """From help, from a prompt, where q is a letter, and from the feed."""
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk)
-        await pilot.press("question_mark", key)
+        await pilot.press(before, *(("escape",) if (before, key) == ("slash", "q") else ()), key)
 
-    assert _run(steps) == 0
+    assert _run(steps) == code
 
 
 _INTO: dict[Mode, tuple[str, ...]] = {

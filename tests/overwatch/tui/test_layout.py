@@ -132,7 +132,8 @@ def test_the_other_screens_fit_too(width: int, height: int) -> None:
     for run_id in (None, *WORDS):
         waiting = welcome.Waiting(
             collector="127.0.0.1:4380", state="down: connection refused", endpoint="http://127.0.0.1:4318",
-            run_id=run_id,
+            run_id=run_id, tried=tuple(f"ws://host-{number}:4380" for number in range(height)),
+            unannounced="/run/user/1000/overwatch/collector.json",
         )  # fmt: skip
         ctx = _context(_bare(), width, height)
         assert _faults(welcome.render(waiting, ctx), width, height) == []

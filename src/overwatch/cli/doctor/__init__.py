@@ -17,6 +17,7 @@ import msgspec
 
 from overwatch.cli.configured import file_option, sets_option
 from overwatch.cli.doctor.verdict import State, Verdict, failure
+from overwatch.cli.streams import until_unread
 
 if TYPE_CHECKING:
     from overwatch.collector.settings import CollectorConfig
@@ -48,7 +49,8 @@ def doctor(
         if not areas or area in areas
         for verdict in _safely(area, check)
     ]
-    click.echo(_json(verdicts) if fmt == "json" else _text(verdicts))
+    with until_unread():
+        click.echo(_json(verdicts) if fmt == "json" else _text(verdicts))
     sys.exit(max((verdict.state.rank for verdict in verdicts), default=0))
 
 

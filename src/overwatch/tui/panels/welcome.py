@@ -19,6 +19,10 @@ class Waiting:
     """Where a trainer sends its telemetry to; absent for a recording."""
     run_id: str | None = None
     """The run that was asked for."""
+    tried: tuple[str, ...] = ()
+    """The view APIs of collectors that were tried, where none answers."""
+    unannounced: str | None = None
+    """The file in which no running collector of this machine is announced."""
 
 
 def render(waiting: Waiting, ctx: Context) -> list[Line]:
@@ -32,11 +36,27 @@ def render(waiting: Waiting, ctx: Context) -> list[Line]:
     else:
         lines = [spread(title, [Span(state, Role.MUTED)], ctx.width), blank(ctx.width)]
     if small.fits(ctx):
-        lines += [fit(spans, ctx.width) for spans in _advice(waiting, compact=ctx.compact)]
+        advice = [*_no_collector(waiting, compact=ctx.compact), *_advice(waiting, compact=ctx.compact)]
+        lines += [fit(spans, ctx.width) for spans in advice[: ctx.height - len(lines) - 1]]
         filler = [blank(ctx.width)] * (ctx.height - len(lines) - 1)
         return [*lines, *filler, keyline.render(None, ctx)]
     above = (lines + [blank(ctx.width)] * ctx.height)[: max(0, ctx.height - 1)]
     return [*above, small.needed(ctx)]
+
+
+def _no_collector(waiting: Waiting, *, compact: bool) -> list[list[Span]]:
+    """What starts a collector, and where none answered."""
+    if not waiting.tried:
+        return []
+    rows = [("No collector answers:", "overwatch collect")]
+    rows += [("" if at else "Tried:", clean(address)) for at, address in enumerate(waiting.tried)]
+    if waiting.unannounced is not None:
+        rows.append(("", f"none is announced in {clean(waiting.unannounced)}"))
+    wide = 14 if compact else 28
+    lines = [[Span(f"   {label:<{wide}}", Role.MUTED), Span(text)] for label, text in rows]
+    if compact:
+        lines[0:1] = [[Span(f"   {rows[0][0]}", Role.MUTED)], [Span(f"     {rows[0][1]}")]]
+    return [*lines, []]
 
 
 def _advice(waiting: Waiting, *, compact: bool) -> list[list[Span]]:
