@@ -32,6 +32,7 @@ _QUEUE: Final = 1024
 """Runs that may wait for an exporter to take them, as many as the system allows."""
 _SELF: Final = platform.PROC / "self"
 _LIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_CPU", "RLIMIT_NPROC")
+_PF_EXITING: Final = 0x4
 Start = Callable[[int, int, tuple[str, ...], dict[str, str]], int]
 """Starts an exporter with a socket to listen at, a file for its errors, arguments and environment."""
 
@@ -56,6 +57,8 @@ class Meeting:
             line.setblocking(False)
             pid = self._pid(lock)
             try:
+                if _is_ending(pid):
+                    raise ConnectionRefusedError  # noqa: TRY301 as its socket does in a moment
                 line.connect(self._path(".sock"))
             except (FileNotFoundError, ConnectionRefusedError):
                 pid = self._start(lock, start)
@@ -64,7 +67,10 @@ class Meeting:
             return pid
 
     def leave(self, is_waited_for: Callable[[], bool]) -> bool:
-        """Take the exporter that this process is out of its place, unless a run waits for it."""
+        """Take the exporter that this process is out of its place, unless a run waits for it.
+
+        A place that is gone, with its folder or otherwise, is left: no run can come any more.
+        """
         try:
             with self._locked() as lock:
                 if is_waited_for():
@@ -72,8 +78,10 @@ class Meeting:
                 if self._pid(lock) == os.getpid():  # else its place was tidied away, and is another's now
                     self._remove()
                 return True
-        except OSError:
+        except TimeoutError:
             return False
+        except OSError:
+            return True
 
     def _start(self, lock: int, start: Start) -> int:
         os.ftruncate(lock, 0)
@@ -153,6 +161,15 @@ def here() -> Meeting:
         if folder == below_tmp:
             raise
         return Meeting(below_tmp, name)
+
+
+def _is_ending(pid: int) -> bool:
+    """Whether a process was killed and has only files left to close, its socket perhaps the last."""
+    try:
+        fields = (platform.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return bool(int(fields[6]) & _PF_EXITING)
 
 
 def common_name() -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -354,6 +355,35 @@ def test_a_lock_that_is_never_given_back_is_not_waited_for(
         with pytest.raises(TimeoutError, match=r"e\.lock is held"):
             place.join(b"", [], lambda *_: 0)
         assert not place.leave(lambda: False)
+
+
+def test_an_exporter_whose_folder_was_removed_ends_all_the_same() -> None:
+    """A session's runtime folder goes when its user logs out; no run can come there any more."""
+    with http_sink() as sink:
+        run = begin(sink, 0)
+        assert run.flush(30.0)
+        pid = run.exporter_pid
+        shutil.rmtree(discovery.path().parent)
+        assert run.close(30.0).delivered
+    wait_for(lambda: is_gone(pid))
+
+
+def test_a_run_does_not_come_to_an_exporter_that_is_dying(tmp_path: Path) -> None:
+    """A process that was killed closes its files one by one: its socket may still take what nothing reads."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+    started = list[socket.socket]()
+
+    def start(stdin: int, *_: object) -> int:
+        started.append(socket.socket(fileno=os.dup(stdin)))
+        return dead.pid if len(started) == 1 else os.getpid()
+
+    with contextlib.closing(Meeting(tmp_path, "e")) as place:
+        pids = [place.join(b"run", [], start) for _ in range(3)]
+    assert pids == [dead.pid, os.getpid(), os.getpid()]
+    for one in started:
+        one.close()
+    dead.wait()
 
 
 def test_what_is_logged_of_a_run_is_for_its_own_trainer() -> None:
