@@ -28,6 +28,7 @@ from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
 from overwatch.tracked import Tracked
 
+AS_IT_WAS: Final = "archived: shown as it was"
 _SUFFIX: Final = ".run"
 _LEVEL: Final = 3
 _MOST_WAITING: Final = 64
@@ -58,6 +59,12 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 _head: Final = msgspec.json.Decoder(_Head).decode
 _kept: Final = msgspec.msgpack.Decoder(_Kept).decode
+
+
+def as_it_was(snapshot: Snapshot) -> Snapshot:
+    """The last picture of a run that made room, which tells that it is one."""
+    verdict = msgspec.structs.replace(snapshot.verdict, note=AS_IT_WAS)
+    return msgspec.structs.replace(snapshot, verdict=verdict)
 
 
 class ArchiveError(ValueError):
@@ -146,7 +153,8 @@ class Archive:
             self._opened.move_to_end(run_id)
             while len(self._opened) > _OPEN:
                 self._opened.popitem(last=False)
-            return run.project((view,)).get(view)
+            shown = run.project((view,)).get(view)
+            return None if shown is None else as_it_was(shown)
 
     def _open(self, run_id: str, head: _Head) -> Tracked:
         hint = "its recording still shows it: overwatch replay"
