@@ -196,6 +196,10 @@ class Fold:
         """The run with the newest stamp."""
         return max(self._runs, key=lambda run_id: self._runs[run_id].state.last_stamp, default=None)
 
+    def knows(self, run_id: str) -> bool:
+        """Whether a run is in it, or was and made room."""
+        return run_id in self._runs or run_id in self._ended
+
     def advance(
         self,
         tick: int,

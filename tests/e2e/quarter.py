@@ -113,13 +113,14 @@ class Watch:
         while not self._stopping.wait(_LOOK_S):
             process = self._collector._process
             if process is not None:
-                self.most.rss = max(self.most.rss, _resident(process.pid))
+                self.most.rss = max(self.most.rss, resident(process.pid))
             looks += 1
             if looks % 20 == 0:
                 self.most.disk = max(self.most.disk, on_disk(self._collector.folder))
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
+    """Bytes that a process has in memory; 0 of one that is gone."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):

@@ -27,7 +27,7 @@ from overwatch.recordings.checkpoints import FOLDER, left_in, read_left
 from overwatch.snapshot import Finding, Snapshot, View
 from tests import fakes
 from tests.e2e.collecting import until
-from tests.e2e.fast_collector import EVERY_NS, its_time
+from tests.e2e.fast_collector import EVERY_NS, SPEED, its_time
 from tests.overwatch.collector.running import http
 
 RUNS = ("run-a", "run-b")
@@ -45,38 +45,50 @@ THINNING = (*ROTATING, "exporters.otlp_file.thinning.whole_minutes=0.1")
 class Told:
     """A run that emits to whatever collector there is, in that one's time."""
 
-    def __init__(self, run_id: str, began: int) -> None:
+    def __init__(self, run_id: str, began: int, speed: int = SPEED) -> None:
         self.run_id = run_id
-        self._began = began
+        self.speed = speed
+        self.began = began
+        self.updates = 0
         self._seq = 1
-        self._update = 0
 
     @property
     def now(self) -> int:
         """The collector's time."""
-        return its_time(self._began)
+        return its_time(self.began, self.speed)
 
     def emit(self, endpoints: Endpoints, *events: Event) -> None:
         """One request."""
         origin = Origin(run_id=self.run_id, epoch=f"epoch-{self.run_id}", ours=True)
         records = [Record(origin=origin, event=event, seq=self._seq + i) for i, event in enumerate(events)]
         self._seq += len(events)
+        self.deliver(endpoints, request(records, {}))
+
+    def deliver(self, endpoints: Endpoints, body: bytes) -> None:
+        """Send a request, which must be accepted at once."""
         url, kind = f"{endpoints.otlp_http}/v1/logs", "application/x-protobuf"
-        assert http(url, request(records, {}), "POST", content_type=kind).status == 200
+        assert http(url, body, "POST", content_type=kind).status == 200
 
     def train(self, endpoints: Endpoints, seconds: float, kl: float = 0.01) -> None:
         """Updates and env steps for so many of the collector's seconds."""
         until_ns = self.now + round(seconds * SLOW_NS)
         while (at := self.now) < until_ns:
-            self._update += 1
-            envs = fakes.envs(at, [0, 1], self._update, reward=[1.0, kl], step_time=[0.1, 0.1])
-            self.emit(endpoints, fakes.policy(at, self._update, kl_divergence=kl, entropy=0.5), envs)
+            self.updates += 1
+            envs = fakes.envs(at, [0, 1], self.updates, reward=[1.0, kl], step_time=[0.1, 0.1])
+            self.emit(endpoints, fakes.policy(at, self.updates, kl_divergence=kl, entropy=0.5), envs)
             time.sleep(0.02)
 
 
 @contextmanager
-def living(folder: Path, began: int, *sets: str, killed: bool = False) -> Iterator[Endpoints]:
-    """One life of a collector process."""
+def living(
+    folder: Path,
+    began: int,
+    *sets: str,
+    killed: bool = False,
+    every: int | None = EVERY_NS,
+    speed: int = SPEED,
+) -> Iterator[Endpoints]:
+    """One life of a collector process; `every` is its time between two checkpoints, or as shipped."""
     ready = folder / "ready.json"
     ready.unlink(missing_ok=True)
     script = Path(__file__).parent / "fast_collector.py"
@@ -84,7 +96,7 @@ def living(folder: Path, began: int, *sets: str, killed: bool = False) -> Iterat
         **os.environ, "OVERWATCH_READY_FILE": str(ready), "XDG_RUNTIME_DIR": str(folder),
         "PYTHONPATH": str(script.parents[2]),
     }  # fmt: skip
-    command = [sys.executable, str(script), str(folder), str(began), *sets]
+    command = [sys.executable, str(script), str(folder), str(began), str(every or 0), str(speed), *sets]
     with (
         (folder / "collector.log").open("ab") as log,
         subprocess.Popen(

@@ -30,9 +30,13 @@ class Source:
         """Whether it holds what producers told, not only snapshots made of it."""
         return isinstance(self.recorded, Recording)
 
-    def snapshots(self) -> Iterator[Snapshot]:
-        """One a second of each run, in order of time."""
-        return self.recorded.recorded()
+    def snapshots(self, run_id: str | None = None) -> Iterator[Snapshot]:
+        """One a second of each run, or of one that is named, in order of time."""
+        if run_id is None:
+            return self.recorded.recorded()
+        recorded = self.recorded
+        told = recorded.recorded(run_id) if isinstance(recorded, Recording) else recorded.recorded()
+        return (snapshot for snapshot in told if snapshot.run.run_id == run_id)
 
     def records(self) -> Iterator[Record]:
         """All that producers told, in order; of ranks that waited for their run's id, under that id."""

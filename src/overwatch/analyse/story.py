@@ -94,10 +94,10 @@ class Story:
         self.found.take(snapshot, self.began)
 
 
-def stories(source: Source, *, facts: bool = True) -> dict[str, Story]:
-    """The story of every run, by id, in the order of their first snapshots."""
+def stories(source: Source, run_id: str | None = None, *, facts: bool = True) -> dict[str, Story]:
+    """The story of every run, by id, in the order of their first snapshots; of one alone if it is there."""
     told: dict[str, Story] = {}
-    for snapshot in source.snapshots():
+    for snapshot in source.snapshots(run_id):
         run = snapshot.run
         story = told.get(run.run_id)
         if story is None:
@@ -106,6 +106,8 @@ def stories(source: Source, *, facts: bool = True) -> dict[str, Story]:
         story.take(snapshot)
         if not source.tells:
             story.facts.take_feed(snapshot.feed)
+    if run_id is not None and not told:
+        return stories(source, facts=facts)
     for record in source.records() if facts else ():
         of_run = told.get(record.origin.run_id)
         if of_run is not None:
@@ -119,7 +121,7 @@ def read_story(path: Path, run_id: str | None = None, *, facts: bool = True) -> 
     Raises `AnalyseError` where there is none.
     """
     source = open_source(path)
-    return one_of(source, stories(source, facts=facts).values(), run_id)
+    return one_of(source, stories(source, run_id, facts=facts).values(), run_id)
 
 
 def one_of(source: Source, told: Iterable[Story], run_id: str | None) -> Story:

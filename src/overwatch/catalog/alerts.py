@@ -184,7 +184,9 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
         hold_s=120,
         summary="A run is much slower than at its best.",
     ),
-    FindingAlert(code="too-many-names", area=_RUN, summary="A run brings more names than there is room for."),
+    FindingAlert(
+        code="too-many-names", area=_RUN, summary="A run brings more envs or names than there is room for."
+    ),
     FindingAlert(
         code="overlapping-writers", area=_RUN, summary="Two processes claim to be one rank of a run."
     ),

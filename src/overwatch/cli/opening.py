@@ -47,7 +47,7 @@ def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: 
 
     source = open_source(path)
     with patience(path, source.recorded):
-        told = stories(source, facts=facts)
+        told = stories(source, run_id, facts=facts)
     for line in source.remarks():
         warn(line)
     if every and run_id is None and told:

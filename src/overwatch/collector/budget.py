@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.collector.health import Health
-from overwatch.recordings.budget import Part, Volume, budget, fitted, room, shares
+from overwatch.recordings.division import Part, Volume, budget, fitted, room, shares
 
 EVERY_S: Final = 2.0
 """Time between two looks."""

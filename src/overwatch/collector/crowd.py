@@ -111,7 +111,7 @@ class Crowd:
         self.displaced = 0
         """Connections that were given up for those of other addresses."""
         self.cut = 0
-        """Connections that took too long."""
+        """Connections that took too long, or broke the rules of their protocol in a way that costs others."""
 
     @property
     def is_short_of_files(self) -> bool:

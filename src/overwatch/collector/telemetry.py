@@ -86,7 +86,7 @@ def connections(crowds: Mapping[str, Crowd]) -> Iterator[Family]:
     cut = Family(
         "overwatch_listener_cut_connections",
         FamilyKind.COUNTER,
-        "How many connections took too long?",
+        "How many connections took too long, or broke the rules of HTTP/2?",
         labels=["listener"],
     )
     for name, crowd in sorted(crowds.items()):

@@ -10,7 +10,7 @@ from typing import Final
 from overwatch.collector.budget import Row, Written
 from overwatch.collector.extensions.file_storage import JOURNAL_MIB
 from overwatch.collector.settings import CollectorConfig
-from overwatch.recordings.budget import Part
+from overwatch.recordings.division import Part
 
 _MIB: Final = 1 << 20
 JOURNAL: Final = "journal"

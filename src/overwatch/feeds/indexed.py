@@ -8,6 +8,7 @@ import msgspec
 from overwatch.feeds.source import Account
 from overwatch.otlp.jsonl import MalformedJson
 from overwatch.otlp.jsonreader import JsonReader
+from overwatch.recordings.compaction import runs_in
 from overwatch.recordings.files import LIVE, RecordingFiles
 from overwatch.recordings.index import Entry, Located, RecordingError, read_entry
 from overwatch.recordings.pieces import Piece
@@ -45,6 +46,13 @@ class Indexed:
                 if stored[key] != entry.file:
                     entry = msgspec.structs.replace(entry, file=stored[key])
             yield entry
+
+    def may_name(self, run_id: str, entry: Located) -> bool:
+        """Whether an entry may hold something of a run: it names that run, or none."""
+        try:
+            return not {run_id, ""}.isdisjoint(runs_in(self._files.line(entry)))
+        except OSError:
+            return False
 
     def body(self, entry: Located) -> bytes:
         """The request of an entry."""

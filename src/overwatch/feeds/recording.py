@@ -5,8 +5,10 @@ ticks, same fold; where its numbers were thinned, to what is left of them. What 
 passed over. Must not know who shows the frames.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -17,7 +19,7 @@ from overwatch.feeds.lasting import Lasting, cache_folder
 from overwatch.feeds.left import LeftBehind
 from overwatch.feeds.segments import Lives, Segment
 from overwatch.feeds.source import Source
-from overwatch.fold import SLOW_NS, Fold, Frame
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded
 from overwatch.otlp.jsonl import MalformedJson
@@ -138,9 +140,12 @@ class Recording:
         for fold, tick, batches in self.ticks():
             yield fold.advance(tick, batches, (), self.notes.hushed(tick))
 
-    def recorded(self) -> Iterator[Snapshot]:
-        """Every snapshot that was recorded, in order, one a second of each run; quicker than `frames`."""
-        for fold, tick, batches in self.ticks():
+    def recorded(self, run_id: str | None = None) -> Iterator[Snapshot]:
+        """Every snapshot that was recorded, in order, one a second of each run; quicker than `frames`.
+
+        Of others than the run that is named, if one is, some at the begin are left out.
+        """
+        for fold, tick, batches in self.ticks(run_id):
             yield from fold.skip(tick, batches, self.notes.hushed(tick))
 
     def left(self) -> LeftBehind:
@@ -173,23 +178,78 @@ class Recording:
                 told.update(batch.body)
         return told.hexdigest()
 
-    def ticks(self) -> Iterator[tuple[Fold, int, list[Batch]]]:
-        """Every tick that was live, in order, with the fold that is to take it and what came up to it."""
+    def ticks(self, run_id: str | None = None) -> Iterator[tuple[Fold, int, list[Batch]]]:
+        """Every tick that was live, in order, with the fold that is to take it and what came up to it.
+
+        Where a run is named those may be left out that were before it.
+        """
         segments = self.segments()
         left = self.left()
         self.look_for(left, segments)
-        fold, root, lasting = self.fold(), None, self.lasting(segments, left)
-        taken = 0
+        lasting = self.lasting(segments, left)
+        root, fold, taken = None, self.fold(), 0
+        if run_id is not None:
+            root, fold, taken = self._before(run_id, segments, left, lasting)
+        began = taken
         for segment in segments:
+            if segment.last <= began:
+                continue
             if segment.root is not root:
                 fold, root, taken = self.fold(), segment.root, 0
-            for tick, entries in segment.each():
+            for tick, entries in segment.each(began):
                 fold, taken = left.going_on(fold, taken), tick
                 yield fold, tick, self.read(entries)
                 if lasting.is_due(tick):
                     lasting.keep(tick, fold.dump())
                 if tick % SLOW_NS == 0:
                     self.advanced((tick - segments[0].first) / (segments[-1].last + 1 - segments[0].first))
+
+    def _before(
+        self, run_id: str, segments: Sequence[Segment], left: LeftBehind, lasting: Lasting
+    ) -> tuple[Segment | None, Fold, int]:
+        """The newest place before a run was in any fold: a life, its fold, and the last tick in that."""
+        first = self._first_of(run_id, segments)
+        if first is None:
+            return None, self.fold(), 0
+        for adopted in left.adopted(first - 1):
+            # A collector may have known it when it left this one, and what it emitted has gone since.
+            fold = left.fold(adopted)
+            if fold is not None and fold.knows(run_id):
+                first = adopted
+                break
+        begun = [segment.root for segment in segments if segment.first <= first]
+        root = begun[-1] if begun else None
+        while root is not None:
+            near = left.nearest(first, root.first)
+            tick = max(near or 0, lasting.nearest(first, root.first) or 0)
+            if not tick:
+                return root, self.fold(), root.first - FAST_NS
+            kept = left.fold(tick) if tick == near else self._kept(lasting, tick)
+            if kept is not None and not kept.knows(run_id):
+                return root, kept, tick
+            first = tick
+        return None, self.fold(), 0
+
+    def _first_of(self, run_id: str, segments: Sequence[Segment]) -> int | None:
+        """No batch of a run was folded before this tick; `None` where that is not known."""
+        source, first = self.source, self.notes.first_of(run_id)
+        is_in_order = all(one.last < following.first for one, following in pairwise(segments))
+        if not isinstance(source, Indexed) or first is None or not is_in_order:
+            return None
+        for segment in segments:
+            for tick, entry in segment.since(first):
+                if isinstance(entry, Located) and source.may_name(run_id, entry):
+                    return tick
+        return None
+
+    def _kept(self, lasting: Lasting, tick: int) -> Fold | None:
+        """A fold of an earlier replay; `None` where it cannot be read."""
+        saved = lasting.read(tick)
+        # Whatever is wrong with it, an earlier one or the begin will do.
+        with contextlib.suppress(Exception):
+            return None if saved is None else self.fold(saved)
+        lasting.forget(tick)
+        return None
 
     def read(self, entries: Iterable[Located | Started]) -> list[Batch]:
         """The batches of these entries; those that the files do not hold are counted and left out."""

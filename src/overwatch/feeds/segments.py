@@ -58,10 +58,10 @@ class Entries:
     __hash__ = None  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[Located | Started]:
-        return (self._at(place) for place in range(len(self)))
+        return (self.at(place) for place in range(len(self)))
 
     def __getitem__(self, which: slice) -> list[Located | Started]:
-        return [self._at(place) for place in range(*which.indices(len(self)))]
+        return [self.at(place) for place in range(*which.indices(len(self)))]
 
     def begins_with(self, other: "Entries") -> bool:
         """Whether these are the others and perhaps more, whatever their files are called now."""
@@ -93,7 +93,8 @@ class Entries:
         self._lengths.append(min(length, _LONGEST))
         self._files.append(file)
 
-    def _at(self, place: int) -> Located | Started:
+    def at(self, place: int) -> Located | Started:
+        """One entry."""
         started = self._starts.get(place)
         if started is not None:
             return started
@@ -149,10 +150,10 @@ class Segment:
             for tick in range(max(life.first, after + FAST_NS), life.last + 1, FAST_NS):
                 yield life, tick
 
-    def each(self) -> Iterator[tuple[int, list[Located | Started]]]:
-        """Every tick of this life, and the entries that are folded at it."""
-        due, start = self.due, 0
-        for tick in range(self.first, self.last + 1, FAST_NS):
+    def each(self, after: int = 0) -> Iterator[tuple[int, list[Located | Started]]]:
+        """Every tick of this life after one, and the entries that are folded at it."""
+        due, start = self.due, bisect_right(self.due, after)
+        for tick in range(max(self.first, after + FAST_NS), self.last + 1, FAST_NS):
             stop = start
             while stop < len(due) and due[stop] <= tick:
                 stop += 1
@@ -163,6 +164,11 @@ class Segment:
         """How many entries were folded up to a tick, and the last of them."""
         stop = bisect_right(self.due, tick)
         return stop, self.entries[max(0, stop - most) : stop]
+
+    def since(self, tick: int) -> Iterator[tuple[int, Located | Started]]:
+        """The entries that are folded at a tick or later, each with its tick."""
+        places = range(bisect_left(self.due, tick), len(self.due))
+        return ((self.due[place], self.entries.at(place)) for place in places)
 
     def at(self, tick: int) -> list[Located | Started]:
         """The entries that are folded at a tick."""

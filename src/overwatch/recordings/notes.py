@@ -33,12 +33,15 @@ class Notes:
         """From each of these stamps on, the runs that are thinned."""
         self._is_whole = False
         """The piece that is read tells its first stamp by its first line."""
+        self._pieces: list[tuple[int, frozenset[str] | None]] = []
+        """First stamp of each piece, and the runs in it, the empty id for what names none; `None`: any."""
 
     def piece(self, header: Header) -> None:
         """A piece begins."""
         self._is_whole = header.first_stamp is None
         if header.first_stamp is None:
             return
+        self._pieces.append((header.first_stamp, frozenset(header.runs)))
         thinned = set()
         for run_id, share in header.runs.items():
             if share.grain not in (Grain.WHOLE, Grain.GONE):
@@ -51,7 +54,13 @@ class Notes:
         """A batch or a start."""
         if self._is_whole:
             self._is_whole = False
+            self._pieces.append((entry.stamp, None))
             self._begin(entry.stamp, frozenset())
+
+    def first_of(self, run_id: str) -> int | None:
+        """No batch of a run is in a piece that begins before this stamp; `None` where none can be of it."""
+        wanted = {run_id, ""}
+        return min((first for first, runs in self._pieces if runs is None or wanted & runs), default=None)
 
     def hushed(self, tick: int) -> dict[str, frozenset[str]]:
         """By run whose numbers are thinned at a tick: the findings that may be found there."""

@@ -2,7 +2,8 @@
 
 Owns the rules and their order. What was rotated is packed; numbers are thinned by age, whole pieces at a
 time; where a run or the folder is beyond its budget, the oldest numbers are thinned before their time, and
-where even facts are too many, the oldest go. Neighbours that are alike become one piece, so that there are
+where even facts are too many, the oldest go. Where batches come faster than all this is done, the oldest
+pieces go first of all, and whole. Neighbours that are alike become one piece, so that there are
 never many. Must not know how a piece is rewritten.
 """
 
@@ -22,6 +23,8 @@ _DAY_NS: Final = 24 * _HOUR_NS
 _MIB: Final = 1 << 20
 _ALIKE: Final = 8
 """Pieces that become one."""
+_BEHIND: Final = 2
+"""Full pieces that come while one clean-up is at work: it is slower than what is written."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,17 +94,35 @@ class Job:
     """Runs that are to be coarser."""
 
 
-def next_job(held: Sequence[Held], rules: Rules, now: int, other_bytes: int) -> Job | None:
+def next_job(
+    held: Sequence[Held], rules: Rules, now: int, other_bytes: int, fresh_bytes: int = 0
+) -> Job | None:
     """The next thing to do, `None` where all is well.
 
-    `held` is in order; `other_bytes` is what the folder holds besides, e.g. what is written to.
+    `held` is in order; `other_bytes` is what the folder holds besides, e.g. what is written to, and
+    `fresh_bytes` those of them that were rotated since this clean-up began.
     """
     return (
-        _packing(held, rules, now)
+        _catching_up(held, rules, other_bytes, fresh_bytes)
+        or _packing(held, rules, now)
         or _thinning(held, rules, now)
         or _making_room(held, rules, now, other_bytes)
         or _joining(held, rules)
     )
+
+
+def _catching_up(held: Sequence[Held], rules: Rules, other_bytes: int, fresh_bytes: int) -> Job | None:
+    """Where the clean-up falls behind, and the folder is beyond its budget: the oldest piece goes at once."""
+    if fresh_bytes < _BEHIND * rules.piece_mib * _MIB or not _is_beyond(held, rules, other_bytes):
+        return None
+    for one in held:
+        if one.piece.generation == 0 or any(grain is not Grain.GONE for grain in one.grains.values()):
+            return Job(pieces=(one,), floor=Grain.GONE)
+    return None
+
+
+def _is_beyond(held: Sequence[Held], rules: Rules, other_bytes: int) -> bool:
+    return other_bytes + sum(one.size for one in held) > rules.folder_mib * _MIB
 
 
 def _packing(held: Sequence[Held], rules: Rules, now: int) -> Job | None:
@@ -137,7 +158,7 @@ def _making_room(held: Sequence[Held], rules: Rules, now: int, other_bytes: int)
             if found is not None:
                 one, grain = found
                 return Job(pieces=(one,), grains={run_id: grain.coarser})
-    if other_bytes + sum(one.size for one in held) > rules.folder_mib * _MIB:
+    if _is_beyond(held, rules, other_bytes):
         finest = [(one, min(one.grains.values(), key=_step)) for one in held if one.shares]
         found = _oldest(finest, rules, now)
         if found is not None:

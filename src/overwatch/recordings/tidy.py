@@ -90,7 +90,9 @@ class _Tidying:
             held = self._look()
             if jobs and self._orders.parent not in (None, os.getppid()):
                 break
-            job = next_job(held, self._orders.rules, self._orders.now, self._live_bytes())
+            fresh = sum(one.size for one in self._held.values() if one.piece.last > self._orders.through)
+            other = self._live_bytes() + fresh
+            job = next_job(held, self._orders.rules, self._orders.now, other, fresh)
             if job is None:
                 break
             try:

@@ -30,6 +30,7 @@ from overwatch.state import load as load_state
 from overwatch.state.past import Past
 from overwatch.tracked import Tracked
 
+AS_IT_WAS: Final = "archived: shown as it was"
 _SUFFIX: Final = ".run"
 _LEVEL: Final = 3
 _MOST_WAITING: Final = 64
@@ -61,6 +62,12 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 _head: Final = msgspec.json.Decoder(_Head).decode
 _kept: Final = msgspec.msgpack.Decoder(_Kept).decode
+
+
+def as_it_was(snapshot: Snapshot) -> Snapshot:
+    """The last picture of a run that made room, which tells that it is one."""
+    verdict = msgspec.structs.replace(snapshot.verdict, note=AS_IT_WAS)
+    return msgspec.structs.replace(snapshot, verdict=verdict)
 
 
 class ArchiveError(ValueError):
@@ -142,7 +149,8 @@ class Archive:
         if run is None:
             return None
         with self._lock:
-            return run.project((view,)).get(view)
+            shown = run.project((view,)).get(view)
+        return None if shown is None else as_it_was(shown)
 
     def history(self, run_id: str, ask: Ask) -> History | None:
         """The past of a run, `None` where it is not kept. Raises as `snapshot`."""

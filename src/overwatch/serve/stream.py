@@ -21,7 +21,7 @@ from overwatch.projection.runs import aged, run_list
 from overwatch.projection.selection import SORTS
 from overwatch.serve.acknowledge import PATH, AckRoute, Keep, latest
 from overwatch.serve.answers import BadRequest, answer, only, problem
-from overwatch.serve.archive import Archive, ArchiveError
+from overwatch.serve.archive import Archive, ArchiveError, as_it_was
 from overwatch.serve.past import PATH as HISTORY
 from overwatch.serve.past import PastRoute
 from overwatch.snapshot import Snapshot, View
@@ -237,6 +237,11 @@ class ViewApi:
         except ArchiveError as error:
             raise BadRequest(404, str(error), "run") from error
 
+    async def _last_picture(self, ask: Ask, sent: Snapshot | None) -> Snapshot | None:
+        """Of a run that made room while it was watched: as archived, or as sent where nothing is kept."""
+        kept = await self._archived(ask)
+        return as_it_was(sent) if kept is None and sent is not None else kept
+
     def _missing(self, ask: Ask) -> str:
         if ask.run_id is None:
             return "no run has reported yet"
@@ -245,7 +250,8 @@ class ViewApi:
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         ask = _ask(request.query)
-        archived = await self._archived(ask) if self._is_missing(ask) else None
+        if self._is_missing(ask):
+            await self._archived(ask)  # One that cannot be opened is refused before there is a socket.
         with self._reading(ask):
             socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=1 << 16)
             if not socket.can_prepare(request):
@@ -254,8 +260,6 @@ class ViewApi:
             self._sockets[socket] = request
             listener = asyncio.create_task(_until_closed(socket))
             try:
-                if archived is not None:
-                    await socket.send_frame(codec.encode(archived), WSMsgType.TEXT)
                 await self._send_all(ask, socket, listener)
             except ConnectionError:
                 pass  # The reader went away in the middle of a snapshot: nothing is owed to it.
@@ -268,13 +272,20 @@ class ViewApi:
         self, ask: Ask, socket: web.WebSocketResponse, listener: "asyncio.Task[None]"
     ) -> None:
         sent: Snapshot | None = None
+        is_live = True
         while not socket.closed:
             coming = self._bell.next()
             snapshot = self._pick(ask)
             if snapshot is not None and snapshot is not sent:
                 await socket.send_frame(self._encode(ask, snapshot), WSMsgType.TEXT)
-                sent = snapshot
+                sent, is_live = snapshot, True
                 continue
+            if snapshot is None and is_live and self._is_missing(ask):
+                kept = await self._last_picture(ask, sent)
+                if kept is not None:
+                    await socket.send_frame(codec.encode(kept), WSMsgType.TEXT)
+                    is_live = False
+                    continue
             waiter = asyncio.create_task(coming.wait())
             await asyncio.wait({waiter, listener}, return_when=asyncio.FIRST_COMPLETED)
             waiter.cancel()

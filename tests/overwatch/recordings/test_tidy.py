@@ -136,6 +136,33 @@ def test_a_run_beyond_its_budget_gives_numbers_first_then_its_oldest_pieces(tmp_
         assert opened.notes.gone == []
 
 
+def test_where_the_clean_up_falls_behind_the_oldest_pieces_go_before_anything_else(tmp_path: Path) -> None:
+    """What is rotated while it is at work counts too, and the folder is within its budget."""
+    rules = Rules(whole_minutes=0.1)
+    recorder = recorded(tmp_path, rules, pieces=8, each_s=8)
+    whole = batches(tmp_path)
+    mib = sum(one.stat().st_size for one in tmp_path.glob("*-0.jsonl")) / 8 / (1 << 20)
+    behind = msgspec.structs.replace(rules, folder_mib=mib * 5, piece_mib=mib * 0.9)
+    report = recorder.tidy(through=6, rules=behind)
+    left = batches(tmp_path)
+
+    assert left[-1] == whole[-1]
+    assert report.gone["run-1"] > 0
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.jsonl*")) <= mib * 5 * (1 << 20)
+
+
+def test_a_clean_up_that_keeps_up_loses_no_fact_to_the_folders_budget(tmp_path: Path) -> None:
+    """The same budget and nothing that came meanwhile: numbers go, and facts stay."""
+    rules = Rules(whole_minutes=0.1)
+    recorder = recorded(tmp_path, rules, pieces=8, each_s=8)
+    whole = batches(tmp_path)
+    mib = sum(one.stat().st_size for one in tmp_path.glob("*-0.jsonl")) / 8 / (1 << 20)
+    report = recorder.tidy(rules=msgspec.structs.replace(rules, folder_mib=mib * 5, piece_mib=mib * 0.9))
+
+    assert report.gone == {}
+    assert facts(batches(tmp_path)) == facts(whole)
+
+
 def test_when_even_facts_are_too_many_the_oldest_pieces_go_and_it_is_said(tmp_path: Path) -> None:
     """A budget of next to nothing leaves the newest, says what went, and the recording plays."""
     recorder = recorded(tmp_path, Rules(whole_minutes=0.1), pieces=5)

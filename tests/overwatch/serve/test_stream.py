@@ -14,7 +14,7 @@ from overwatch import codec
 from overwatch.aggregator import Frame
 from overwatch.events import FindingAcknowledged
 from overwatch.serve.acknowledge import Keep
-from overwatch.serve.archive import Archive
+from overwatch.serve.archive import AS_IT_WAS, Archive
 from overwatch.serve.stream import Bell, ViewApi
 from overwatch.snapshot import View
 from overwatch.snapshot.history import Ask as HistoryAsk
@@ -363,6 +363,33 @@ def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> N
         answer = await client.get("/api/v1/snapshot?run=nobody")
         assert answer.status == 404
         assert "overwatch replay" in (await answer.json())["error"]
+
+    scenario(work, archive)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_run_that_makes_room_while_it_is_watched_is_shown_as_it_was(tmp_path: Path, *, keeps: bool) -> None:
+    """The same stream tells so, once, with or without an archive, and goes on when the run comes back."""
+    archive = archived(tmp_path) if keeps else None
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames, "a"))
+        async with client.ws_connect("/api/v1/stream?run=a") as socket:
+            live = codec.decode((await socket.receive()).data.encode())
+            others = HandDrivenTower(tower._bell)
+            others.update("other", 1)
+            tower.frame = others.frame
+            others.update("other", 2)
+            tower.frame = others.frame
+            kept = codec.decode((await socket.receive()).data.encode())
+            tower.update("a", 7)
+            back = codec.decode((await socket.receive()).data.encode())
+
+        assert live.verdict.note != AS_IT_WAS
+        assert kept.run.run_id == "a"
+        assert kept.verdict.note == AS_IT_WAS
+        assert kept.run.outcome == ("failed" if keeps else live.run.outcome)
+        assert (back.run.update, back.verdict.note) == (7, None)
 
     scenario(work, archive)
 

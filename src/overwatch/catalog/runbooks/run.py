@@ -93,12 +93,17 @@ ENTRIES: Final = (
     Runbook(
         code="too-many-names",
         means=(
-            "The run brought more envs, lanes, slots or names than there is room for. The rest is left out."
+            "The run brought more envs, lanes, slots or names than there is room for: envs that are silent "
+            "for long are evicted, and what is new is left out."
         ),
-        confirm="The message names the kind, how often, and some of the offenders.",
+        confirm=(
+            "The message names the kind, how often, and some of the offenders; "
+            "`overwatch_tower_capped_total` counts by kind, and whether it still rises."
+        ),
         act=(
-            "Names and ids must not carry values such as step numbers or file names: give them a fixed name "
-            "and put the value beside it."
+            "Names and ids must not carry values such as step numbers, episodes or file names: give them a "
+            "fixed name and put the value beside it. Where all envs are real, raise "
+            "`exporters.aggregator.max_state_mib` and the memory limit."
         ),
     ),
     Runbook(

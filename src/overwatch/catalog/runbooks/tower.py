@@ -102,17 +102,6 @@ ENTRIES: Final = (
         ),
     ),
     Runbook(
-        code="run-capped",
-        means="The run has as many envs as there is memory for: silent ones are evicted, new ones left out.",
-        confirm=(
-            "See `overwatch_tower_capped_total` by kind, and the env ids in `overwatch_tower_offender_total`."
-        ),
-        act=(
-            "Ids that rise with every episode are the usual mistake: give each env a fixed id. Where all "
-            "envs are real, raise `exporters.aggregator.max_state_mib` and the memory limit."
-        ),
-    ),
-    Runbook(
         code="checkpoint-stale",
         means="A run that saved checkpoints has saved none for long: a crash now would cost all since then.",
         confirm="The age beside the checkpoint in the header; free space where the newest one lies.",

@@ -52,8 +52,6 @@ class Front:
         self.refused = asyncio.Event()
         """Set when the server behind it takes no connection."""
         self._idle_frames: WeakValueDictionary[str, IdleFrames] = WeakValueDictionary()
-        self.cut = 0
-        """Connections that broke the rules of HTTP/2 in a way that costs others."""
 
     @property
     def secure(self) -> bool:
@@ -174,7 +172,7 @@ class _Client(asyncio.Protocol):
         try:
             passing = self._watch.feed(data)
         except Http2Error:
-            self._front.cut += 1
+            self._front.crowd.cut += 1
             transport.abort()
             return
         if self._watch.asked and not asked:

@@ -21,7 +21,7 @@ from overwatch.catalog.alerts import (
 )
 from overwatch.catalog.describe import limits_text
 from overwatch.generate.rules.alert import Alert
-from overwatch.generate.rules.series import BY_RUN, Input, finding, in_state, of_job, own, risen, told
+from overwatch.generate.rules.series import BY_RUN, finding, in_state, of_job, own, risen, told
 from overwatch.generate.rules.windows import Plan, span
 
 LOOK_BACK_S: Final = 600
@@ -42,7 +42,6 @@ def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
         _storage(plan),
         _certificate(plan),
         *_lost(plan),
-        _capped(plan),
         *_states(plan),
         *_counters(plan),
         *(_of_finding(alert, plan) for alert in FINDINGS),
@@ -192,23 +191,6 @@ def _lost(plan: Plan) -> Iterator[Alert]:
             good=(of_job(name, "0", "losing", **more),),
             lead=1,
         )
-
-
-def _capped(plan: Plan) -> Alert:
-    name = "overwatch_tower_capped_total"
-    envs = f'{name}{{kind=~"env|silent env"}}'
-    before = f'{name}{{kind=~"env|silent env"}} offset {span(plan.at_least(LOOK_BACK_S))}'
-    now = f"sum {BY_RUN} ({envs})"
-    labels = 'job="t",instance="a",rl_run_id="RUN",kind="env"'
-    return Alert(
-        code="run-capped",
-        area=Area.RUN,
-        expr=f"{now} > (sum {BY_RUN} ({before}) or 0 * {now})",
-        hold_s=plan.hold(15),
-        summary="A run has as many envs as there is memory for, and others of it are left out.",
-        bad=(Input(f"{name}{{{labels}}}", "5"),),
-        good=(Input(f"{name}{{{labels}}}", "0"),),
-    )
 
 
 def _states(plan: Plan) -> Iterator[Alert]:

@@ -4,8 +4,10 @@ import contextlib
 import http.client
 import resource
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -18,6 +20,7 @@ from tests.e2e.collecting import collecting, until
 from tests.overwatch.collector import raw_http2 as h2
 from tests.overwatch.collector.receivers.fuzz_grpc import method
 from tests.overwatch.collector.receivers.test_fuzz_wire import port_of
+from tests.overwatch.collector.running import http
 from tests.overwatch.collector.test_crowd import is_cut
 
 LOGS = method(Signal.LOGS)
@@ -131,15 +134,9 @@ def test_a_body_that_stops_midway_is_let_go(tmp_path: Path) -> None:
 
 def test_calls_that_are_taken_back_at_once_cost_nothing(endpoints: Endpoints) -> None:
     """Calls begun and reset, by the hundred a connection, leave no call behind and others are served."""
-    opening = h2.whole_call(LOGS, b"")
-    head = opening[len(h2.PREFACE) + 9 :]
-    begin = head[: 9 + int.from_bytes(head[:3])]
+    said = resets(1200)
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", port_of(endpoints.otlp_grpc)), timeout=30) as rapid:
-            said = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"")
-            for number in range(1, 2400, 2):
-                stream = number.to_bytes(4)
-                said += begin[:5] + stream + begin[9:] + h2.frame(h2.RST_STREAM, 0, number, bytes(4))
             with contextlib.suppress(ConnectionError):
                 rapid.sendall(said)
             while not is_cut(rapid):
@@ -149,6 +146,65 @@ def test_calls_that_are_taken_back_at_once_cost_nothing(endpoints: Endpoints) ->
     process = psutil.Process(endpoints.pid)
     process.cpu_percent()
     until(lambda: time.sleep(1) or process.cpu_percent() < 50, "an idle processor", 15)
+
+
+def resets(count: int) -> bytes:
+    """Calls of one connection that are begun and taken back."""
+    opening = h2.whole_call(LOGS, b"")
+    head = opening[len(h2.PREFACE) + 9 :]
+    begin = head[: 9 + int.from_bytes(head[:3])]
+    said = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"")
+    for stream in range(1, 2 * count, 2):
+        said += begin[:5] + stream.to_bytes(4) + begin[9:] + h2.frame(h2.RST_STREAM, 0, stream, bytes(4))
+    return said
+
+
+def continuations(count: int) -> bytes:
+    """A head that does not end."""
+    said = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"") + h2.frame(h2.HEADERS, 0, 1, b"")
+    return said + h2.frame(h2.CONTINUATION, 0, 1, bytes(1 << 10)) * count
+
+
+def attack(port: int, said: bytes, stop: threading.Event) -> int:
+    """Connections one after another that say it; how many were cut."""
+    cut = 0
+    while not stop.is_set():
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as bad:
+            with contextlib.suppress(ConnectionError):
+                bad.sendall(said)
+            while not is_cut(bad):
+                pass
+            cut += 1
+    return cut
+
+
+MOST_GROWN = 256 << 20
+"""What gRPC keeps of thousands of connections a second that came and went: 140 MiB, however long it lasts."""
+
+
+@pytest.mark.parametrize("said", [resets(1200), continuations(200)], ids=["resets", "continuations"])
+def test_a_flood_costs_a_good_client_no_request(endpoints: Endpoints, said: bytes) -> None:
+    """One connection that was there before, and one that comes amid it; each attack is cut and counted."""
+    process, stop = psutil.Process(endpoints.pid), threading.Event()
+    target = str(endpoints.otlp_grpc).removeprefix("http://")
+    with ThreadPoolExecutor(2) as pool, grpc.insecure_channel(target) as old:
+        assert old.unary_unary(LOGS)(b"", timeout=60) == b""
+        before = process.memory_info().rss
+        attacks = [pool.submit(attack, port_of(endpoints.otlp_grpc), said, stop) for _ in range(2)]
+        try:
+            for number in range(60):
+                assert old.unary_unary(LOGS)(b"", timeout=60) == b""
+                if number % 20 == 0:
+                    with grpc.insecure_channel(target) as new:
+                        assert new.unary_unary(LOGS)(b"", timeout=60) == b""
+        finally:
+            stop.set()
+        cut = sum(one.result(120) for one in attacks)
+
+    page = http(f"{endpoints.telemetry}/metrics").body.decode()
+    assert cut >= 2
+    assert f'overwatch_listener_cut_connections_total{{listener="otlp_grpc"}} {cut}' in page
+    assert process.memory_info().rss - before < MOST_GROWN
 
 
 def test_a_connection_that_is_old_enough_is_asked_to_come_anew(tmp_path: Path) -> None:
