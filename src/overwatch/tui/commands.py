@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from overwatch.projection.filtering import FilterError
 from overwatch.projection.filtering import parse as parse_filter
 from overwatch.tui.completion import Candidate, Vocabulary, begun, of_filter, word_at
+from overwatch.tui.playback import PLACES
 from overwatch.tui.settings import THEME_NAMES
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ COMMANDS: Final = (
             choices=_words(lambda known: known.runs)),
     Command(name="play", does="play or pause the recording", run=_act("play"), replay=True),
     Command(name="seek", argument="PLACE", run=_seek, replay=True, choices=_places,
-            does="go to 12:41:07, +30s, 40%, update 312, finding CODE or event WORDS"),
+            does=f"go to {PLACES}"),
     Command(name="speed", argument="TIMES", does="play 0.1 to 1000 times as fast", run=_speed, replay=True,
             choices=_words(lambda _: ("0.1", "0.5", "1", "10", "100", "1000"))),
     Command(name="replay", does="replay this run from its recording", run=_act("replay"), live=True),

@@ -218,6 +218,21 @@ _LABELS: Final = {
 }  # fmt: skip
 
 
+_TYPED: Final = {
+    "plus": "+", "minus": "-", "equals_sign": "=", "at": "@", "percent_sign": "%", "exclamation_mark": "!",
+    "underscore": "_", "left_parenthesis": "(", "right_parenthesis": ")",
+}  # fmt: skip
+
+
+def spelt(key: str) -> tuple[str, str | None]:
+    """Textual's name of a key, and what it types, from either: `/` and `slash` are the same."""
+    typed = {name: label for name, label in (*_LABELS.items(), *_TYPED.items()) if len(label) == 1}
+    typed |= {"space": " ", "up": "", "down": ""}
+    names = {label: name for name, label in typed.items() if label}
+    name = names.get(key, key)
+    return name, key if len(key) == 1 else typed.get(name) or None
+
+
 def keymap(changes: Mapping[str, Sequence[str]]) -> tuple[Key, ...]:
     """The table with a user's keys; raises `KeymapError` for what is unknown, empty or said twice."""
     names = {key.name for key in KEYS}

@@ -13,7 +13,7 @@ from overwatch.tui import commands
 from overwatch.tui.completion import Vocabulary
 from overwatch.tui.context import COMPACT_BELOW, Ui
 from overwatch.tui.inspected import SlotOf
-from overwatch.tui.keys import Mode, find, keymap
+from overwatch.tui.keys import Key, Mode, find, keymap
 from overwatch.tui.paging import Page, Paging
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.playback import Transport
@@ -118,9 +118,13 @@ class Session(Paging):
         if mode is Mode.PROMPT:
             self._type(key, character)
             return
-        found = find(key, mode, self.keys, slots=self.slots, replay=self.transport is not None)
+        found = self.key(key)
         if found is not None:
             self.act(found.action, found.argument)
+
+    def key(self, name: str) -> Key | None:
+        """What a key does now, by Textual's name."""
+        return find(name, self.mode, self.keys, slots=self.slots, replay=self.transport is not None)
 
     def touched(self, now: float) -> None:
         """The user does something: what was said to them goes, and rows stand still for a while."""
@@ -219,7 +223,9 @@ class Session(Paging):
 
     def do_back(self, _: int | str) -> None:
         """Out of what was opened last."""
-        if self._helping:
+        if self.cancel_seek():
+            self.notice = "seek cancelled"
+        elif self._helping:
             self._helping, self._scroll = False, 0
         elif self.page is not None:
             self.page = None

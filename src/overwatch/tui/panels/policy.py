@@ -40,7 +40,7 @@ def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> pic
         lines.append(picking.marked(row, ctx.width, here=place == ctx.ui.picked))
     lines += [blank(ctx.width)] * (rows - tall - 1 - len(lines))
     name = found[min(ctx.ui.picked, len(found) - 1)]
-    lines += _chart(name, snapshot.policy[name], history, ctx, tall)
+    lines += chart(name, snapshot.policy[name], history, ctx, tall)
     return picking.Page(lines=lines[:rows], targets=picking.targets(1, shown))
 
 
@@ -58,9 +58,9 @@ def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Sp
     ]
 
 
-def _chart(name: str, reading: Reading, history: History, ctx: Context, rows: int) -> list[Line]:
+def chart(name: str, reading: Reading, history: History, ctx: Context, rows: int) -> list[Line]:
     """A title and `rows` lines; the limit in use is a line of its own where it is in sight."""
-    values = history.of(name)
+    values = history.of(name) or reading.history
     limit = None if reading.limit is None else reading.limit.value
     low, high = scale(values, limit)
     wide = max(4, ctx.width - _AXIS - 2)

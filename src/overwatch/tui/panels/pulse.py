@@ -36,6 +36,10 @@ CELLS: Final = (
     Cell(name="update_time", label="update", tiny="upd"),
     Cell(name="value_loss", label="val loss", tiny=""),
 )
+BARS: Final = 10
+"""Updates of a sparkline at 120 cells."""
+_BESIDE_BARS: Final = 30
+"""Cells of everything else of a reading."""
 _ARROWS: Final = {"up": "↑", "down": "↓", "flat": "→"}
 _WORDS: Final = {"ok": ("OK", Role.TEXT), "warning": ("WARN", Role.WARN), "critical": ("CRIT", Role.CRIT)}
 _NONE: Final = Reading()
@@ -50,7 +54,10 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     pitch = ctx.width // 3
     lines = [rule("POLICY PULSE", _note(snapshot, ctx), ctx.width)]
     for row in range(ROWS):
-        drawn = [_full(cell, _reading(cell, snapshot), old, pitch) for cell in CELLS[3 * row : 3 * row + 3]]
+        drawn = [
+            _full(cell, _reading(cell, snapshot), _past(cell, ctx, pitch), old, pitch)
+            for cell in CELLS[3 * row : 3 * row + 3]
+        ]
         lines.append(fit([span for cell in drawn for span in cell], ctx.width))
     return lines
 
@@ -73,6 +80,12 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     return [Span(text, Role.MUTED)]
 
 
+def _past(cell: Cell, ctx: Context, pitch: int) -> tuple[float | None, ...]:
+    """As many updates as there are bars, where this terminal has seen more than a snapshot carries."""
+    bars = pitch - _BESIDE_BARS
+    return ctx.ui.history.of(cell.name)[-bars:] if bars > BARS else ()
+
+
 def judged(reading: Reading, *, old: bool, width: int = 7) -> list[Span]:
     """Value in `width` cells, arrow and status, 7 cells more."""
     word, role = _WORDS.get(reading.status, ("", Role.TEXT))
@@ -82,12 +95,18 @@ def judged(reading: Reading, *, old: bool, width: int = 7) -> list[Span]:
 
 
 @kept
-def _full(cell: Cell, reading: Reading, old: bool, width: int) -> Line:  # noqa: FBT001 (kept by position)
+def _full(
+    cell: Cell,
+    reading: Reading,
+    past: tuple[float | None, ...],
+    old: bool,  # noqa: FBT001 (kept by position)
+    width: int,
+) -> Line:
     limit = clean(reading.limit.text) if reading.limit and reading.status != "absent" else ""
     spans = [
         Span(left(cell.label, 9), Role.MUTED),
         *judged(reading, old=old),
-        *sparkline(reading.history, 10, reading.scale),
+        *sparkline(past or reading.history, max(10, width - _BESIDE_BARS), reading.scale),
         Span(" " + left(limit, 5), Role.MUTED),
     ]
     return fit(spans, width)

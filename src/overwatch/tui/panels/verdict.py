@@ -12,6 +12,10 @@ from overwatch.tui.text import Line, Role, Span, cells, clean, cut, spread, widt
 
 _COUNTED = (("critical", "crit"), ("warning", "warn"))
 _BETWEEN = " · "
+LEAST_COUNTED: Final = 80
+"""Narrower terminals list the findings and have no room for their number."""
+LEAST_CAUSE: Final = 45
+"""No cause of several is cut to less, as long as others can be counted instead."""
 _CLAUSE: Final = re.compile("; |, (?=last |catching up )")
 """Where the sentence about a silent or late run may end."""
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -40,7 +44,10 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
 
 
 def _causes(text: str, room: int) -> str:
-    """Whole causes as long as they fit; a single one loses its last clauses, and is then cut at its end."""
+    """Whole where it fits; else the longest causes are cut, and then the last ones counted.
+
+    A single one loses its last clauses, and is then cut at its end.
+    """
     if cells(text) <= room:
         return text
     clauses = [found.start() for found in _CLAUSE.finditer(text)] if _BETWEEN not in text else []
@@ -48,10 +55,12 @@ def _causes(text: str, room: int) -> str:
         if cells(text[:end]) <= room:
             return text[:end]
     causes = text.split(_BETWEEN)
-    for keep in range(len(causes) - 1, 0, -1):
-        shown = f"{_BETWEEN.join(causes[:keep])} +{len(causes) - keep}"
-        if cells(shown) <= room:
-            return shown
+    for keep in range(len(causes), 0, -1):
+        more = f" +{len(causes) - keep}" if keep < len(causes) else ""
+        for most in range(room, LEAST_CAUSE - 1, -1):
+            shown = _BETWEEN.join(cut(cause, most) for cause in causes[:keep]) + more
+            if cells(shown) <= room:
+                return shown
     return cut(text, room)
 
 
@@ -63,7 +72,7 @@ def _ending(verdict: Verdict, ctx: Context) -> list[Span]:
         return [Span("overwatch tui --replay DIR", Role.INFO)]
     if verdict.note is not None:
         return [Span(clean(verdict.note), Role.STALE if ctx.fresh.old else Role.MUTED)]
-    return _counts(verdict, compact=ctx.compact)
+    return [] if ctx.width < LEAST_COUNTED else _counts(verdict, compact=ctx.compact)
 
 
 def _local(moment: str, now: float, ctx: Context) -> str:

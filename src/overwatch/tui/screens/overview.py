@@ -22,6 +22,7 @@ from overwatch.tui.panels import (
     small,
     system,
     verdict,
+    wide,
 )
 from overwatch.tui.text import Line, Span
 
@@ -95,13 +96,17 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
         *system.render(snapshot, ctx, share.lanes),
     ]
     rail = alarms.render(snapshot, ctx, share.alarms)
-    rows = ctx.height - len(top) - len(rail) - 1
-    drawn = (
-        _with_drawer(snapshot, ctx, rows) if ctx.ui.opened else _board_and_feed(snapshot, ctx, rows, share)
-    )
-    lines = [*top, *rail, *drawn.lines, keyline.render(snapshot, ctx)]
-    numbers = (AlarmAt(number) for number in range(1, len(rail)))
-    return replace(drawn, lines=lines, targets=(*[None] * (len(top) + 1), *numbers, *drawn.targets))
+    rows = ctx.height - len(top) - len(rail.lines) - 1
+    if ctx.ui.opened:
+        drawn = _with_drawer(snapshot, ctx, rows)
+    elif wide.fits(snapshot, ctx):
+        drawn = _with_charts(snapshot, ctx, rows, share)
+    else:
+        drawn = _board_and_feed(snapshot, ctx, rows, share)
+    lines = [*top, *rail.lines, *drawn.lines, keyline.render(snapshot, ctx)]
+    numbers = (AlarmAt(number) for number in range(1, rail.num_rows + 1))
+    names = [None] * (len(rail.lines) - rail.num_rows - 1)
+    return replace(drawn, lines=lines, targets=(*[None] * (len(top) + 1), *numbers, *names, *drawn.targets))
 
 
 def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
@@ -121,6 +126,15 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
         lines=[*drawn.lines, *fleet, *said.lines], walk=drawn.walk, cursor=drawn.cursor,
         targets=(*drawn.targets, *[None] * len(fleet), *said.targets),
     )  # fmt: skip
+
+
+def _with_charts(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
+    """Board and feed as wide as they need to be, and charts at their right."""
+    left = replace(ctx, width=wide.board_width(snapshot, ctx))
+    drawn = _board_and_feed(snapshot, left, rows, share)
+    charts = wide.render(snapshot, replace(ctx, width=ctx.width - left.width - 1), rows)
+    lines = [(*one, Span(" "), *other) for one, other in zip(drawn.lines, charts, strict=True)]
+    return replace(drawn, lines=lines, edge=left.width)
 
 
 def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
