@@ -46,7 +46,8 @@ class Boarding(Feeding):
         self.heat = Heat()
         self.past = Past()
         self._heat_step = 1
-        self._mapped = False
+        self._mapped: str | None = None
+        """What the heatmap in the board's place is of: `env`, `gpu`, or there is none."""
         self.copying = False
         """The user wants what is open, or the row under the cursor, in the clipboard."""
         self._full = False
@@ -73,8 +74,10 @@ class Boarding(Feeding):
 
     @property
     def feed(self) -> tuple[FeedLine, ...]:
-        """The feed's lines that are shown, oldest first; with an env open only its own."""
-        lines = super().feed
+        """The feed's lines that are shown, oldest first; with an env open all of its own."""
+        if self._env_id is None:
+            return super().feed
+        lines = self.scrollback.lines(self._toggles, self._search)
         if self._env_id is not None:
             lines = tuple(line for line in lines if line.env_id == self._env_id)
         return lines
@@ -327,10 +330,11 @@ class Boarding(Feeding):
         else:
             self.notice = "nothing is marked; m marks the environment under the cursor"
 
-    def do_map(self, _: int | str) -> None:
-        """The board as a heatmap, or back."""
+    def do_map(self, of: int | str) -> None:
+        """The board as a heatmap of environments or of GPUs, or back."""
         self._close()
-        self._mapped = not self._mapped
+        wanted = "gpu" if of == "gpu" else "env"
+        self._mapped = None if self._mapped == wanted else wanted
 
     def do_zoom(self, by: int | str) -> None:
         """More or less time in a cell of the heatmap."""

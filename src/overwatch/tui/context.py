@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from overwatch.catalog.durations import duration
 from overwatch.feeds.towers import Listed
-from overwatch.snapshot import Finding, Link, Snapshot
+from overwatch.snapshot import FeedLine, Finding, Link, Snapshot
 from overwatch.tui.beside import Beside
 from overwatch.tui.grammar import age
 from overwatch.tui.heat import Heat
@@ -187,6 +187,14 @@ class Ui:
     """What the board shows as a heatmap, where it is one."""
     history: History = field(default_factory=History)
     """The policy's numbers over more updates than a snapshot carries."""
+    heat_of: str = "env"
+    """What the heatmap has rows of: `env` or `gpu`."""
+    facts: bool | None = None
+    """The feed leaves out what comes too fast to be read; absent where nobody chose."""
+    logs: tuple[FeedLine, ...] = ()
+    """The trainer's own lines, newest first, for their page."""
+    topic: int = 0
+    """The page of help."""
     heat_step: int = 1
     """Seconds in a cell of it."""
     keys: tuple[Key, ...] = KEYS

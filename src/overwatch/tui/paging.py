@@ -7,7 +7,7 @@ drawing or the network.
 from enum import Enum
 
 from overwatch.feeds.towers import Listed
-from overwatch.snapshot import Finding
+from overwatch.snapshot import FeedLine, Finding
 from overwatch.tui import moments
 from overwatch.tui.beside import Beside
 from overwatch.tui.boarding import Boarding
@@ -23,6 +23,7 @@ class Page(Enum):
     FINDINGS = "findings"
     POLICY = "policy"
     COMPARE = "compare"
+    LOGS = "logs"
 
 
 class Paging(Boarding):
@@ -53,9 +54,16 @@ class Paging(Boarding):
             return len(self.runs)
         if self.snapshot is None:
             return 0
+        if self.page is Page.LOGS:
+            return len(self.logs)
         if self.page is Page.COMPARE:
             return 0 if self.beside is None else len(self.beside.rows)
         return len(self.snapshot.findings if self.page is Page.FINDINGS else names(self.snapshot))
+
+    @property
+    def logs(self) -> tuple[FeedLine, ...]:
+        """The lines of the trainer's own log and console, newest first."""
+        return self.scrollback.lines(frozenset({"log"}))[::-1]
 
     def do_page(self, name: int | str) -> None:
         """Open a page, or close it."""
@@ -140,6 +148,7 @@ class Paging(Boarding):
         self.page = None
         self._close()
         self._toggles, self._search, self._feed_has_keys, self._line = frozenset(), "", True, None
+        self._facts = False
         if self.transport is not None:
             self.transport.seek(finding.since)
             return

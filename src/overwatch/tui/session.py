@@ -16,6 +16,7 @@ from overwatch.tui.inspected import SlotOf
 from overwatch.tui.keys import Key, Mode, find, keymap
 from overwatch.tui.paging import Page, Paging
 from overwatch.tui.panels.alarms import on_rail
+from overwatch.tui.panels.help import TOPICS
 from overwatch.tui.playback import Transport
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.settings import Settings
@@ -33,6 +34,8 @@ class Session(Paging):
         self.saving: str | None = None
         """The file that a picture of the screen is wanted in, until it is written."""
         self._helping = False
+        self._topic = 0
+        """The page of help."""
         self._prompt: Prompt | None = None
 
     @property
@@ -50,7 +53,7 @@ class Session(Paging):
         if self.page is not None:
             return {
                 Page.RUNS: Mode.RUNS, Page.FINDINGS: Mode.FINDINGS, Page.POLICY: Mode.POLICY,
-                Page.COMPARE: Mode.COMPARE,
+                Page.COMPARE: Mode.COMPARE, Page.LOGS: Mode.LOGS,
             }[self.page]  # fmt: skip
         if self.opened:
             if self._full or self.width < COMPACT_BELOW:
@@ -79,7 +82,11 @@ class Session(Paging):
             inspected=self._inspected,
             pinned=self._pinned,
             history=self.history,
-            heat=self.heat if self._mapped else None,
+            heat=None if self._mapped is None else self.heat,
+            heat_of=self._mapped or "env",
+            facts=self._facts,
+            logs=self.logs if self.page is Page.LOGS else (),
+            topic=self._topic,
             heat_step=self._heat_step,
             keys=self.keys,
             runs=self.runs,
@@ -219,7 +226,11 @@ class Session(Paging):
     def do_help(self, _: int | str) -> None:
         """Help, or back from it."""
         self._helping = not self._helping
-        self._scroll = 0
+        self._scroll = self._topic = 0
+
+    def do_topic(self, by: int | str) -> None:
+        """The next page of help, or the one before; round at the ends."""
+        self._topic, self._scroll = (self._topic + int(by)) % len(TOPICS), 0
 
     def do_back(self, _: int | str) -> None:
         """Out of what was opened last."""
@@ -238,8 +249,8 @@ class Session(Paging):
             self._inspected = None
         elif self.opened:
             self._close()
-        elif self._mapped:
-            self._mapped = False
+        elif self._mapped is not None:
+            self._mapped = None
         elif self._filter:
             self.filter_by("")
 

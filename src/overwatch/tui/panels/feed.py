@@ -81,7 +81,10 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     state = "following" if ui.line is None else f"{ui.line:,} newer below"
     rate = "" if snapshot.feed_rate is None else f" · {short(snapshot.feed_rate)}/s"
     focus = [Span("focus", Role.ACCENT), Span(" · ", Role.MUTED)] if ui.mode is Mode.FEED else []
-    return [*focus, *spans, Span(f"· {state}{rate}", Role.MUTED)]
+    level = {None: "", True: "facts and warnings, v all · ", False: "every line, v fewer · "}[ui.facts]
+    if ui.toggles or ui.search:
+        level = ""
+    return [*focus, *spans, Span(f"· {level}{state}{rate}", Role.MUTED)]
 
 
 class _Shape(NamedTuple):

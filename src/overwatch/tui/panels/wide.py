@@ -3,13 +3,14 @@
 Owns which charts there are, and how wide the board is beside them. Pure. Draws what this terminal has seen.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from overwatch.snapshot import Snapshot, Trend
 from overwatch.tui.chart import braille, scale
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import number
-from overwatch.tui.panels import policy, pulse
+from overwatch.tui.panels import columns, policy, pulse
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, fit, right, rule
 
 LEAST_WIDTH: Final = 180
@@ -20,8 +21,6 @@ _CHARTS: Final = 58
 """Cells of the charts at the least."""
 _STEP: Final = 10
 """The board grows by so many cells at a time, so that it does not move with every reason."""
-_WHY: Final = 40
-"""Cells for the reasons that a board of the least width has."""
 _TALLEST: Final = 14
 _AXIS: Final = 9
 _RANK: Final = {"critical": 0, "warning": 1}
@@ -35,7 +34,8 @@ def fits(snapshot: Snapshot, ctx: Context) -> bool:
 def board_width(snapshot: Snapshot, ctx: Context) -> int:
     """As wide as its longest reasons need it; the rest goes to the charts."""
     reasons = (" · ".join(map(clean, env.anomaly.reasons)) for env in snapshot.envs)
-    more = max(0, max(map(cells, reasons), default=0) - _WHY)
+    room = columns.layout(snapshot, replace(ctx, width=_BOARD)).why
+    more = max(0, max(map(cells, reasons), default=0) - room)
     return min(_BOARD + -(-more // _STEP) * _STEP, ctx.width - _CHARTS - 1)
 
 

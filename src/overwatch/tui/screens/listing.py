@@ -11,6 +11,7 @@ from overwatch.tui.panels import (
     findings,
     header,
     keyline,
+    logs,
     picking,
     policy,
     runs,
@@ -54,5 +55,7 @@ def _page(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> pic
         case Page.COMPARE:
             both = ctx.ui.beside
             return picking.Page(lines=[]) if both is None else beside.render(both, snapshot, ctx, rows)
+        case Page.LOGS:
+            return logs.render(ctx, rows)
         case _:
             assert_never(page)

@@ -112,8 +112,9 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
 def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
     """`rows` lines: board, rollups, and the feed, which has half of them while it has the keys."""
     fleet = rollups.render(snapshot, ctx)
-    if ctx.ui.heat is not None and snapshot.envs:
-        drawn = heatmap.render(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
+    lanes = ctx.ui.heat_of == "gpu"
+    if ctx.ui.heat is not None and (snapshot.system.gpus if lanes else snapshot.envs):
+        drawn = (heatmap.lanes if lanes else heatmap.render)(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
         return Frame(
             lines=[*drawn.lines, *fleet], walk=drawn.walk, cursor=drawn.cursor, targets=drawn.targets
         )
