@@ -174,6 +174,7 @@ COMMANDS: Final = (
     Command(name="set", argument="SETTING VALUE", does="theme, glyphs or clock, until you leave", run=_set,
             choices=_settings),
     Command(name="heatmap", does="the board as a heatmap over time, or back", run=_act("map")),
+    Command(name="host", does="the host and its five busiest processes", run=_act("host")),
     Command(name="gpus", does="the board as a heatmap of GPUs over time, or back", run=_act("map", "gpu")),
     Command(name="log", does="the trainer's own log and console", run=_act("page", "logs")),
     Command(name="verbose", does="every line of the feed, or only facts and warnings", run=_act("level")),

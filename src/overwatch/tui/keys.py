@@ -162,6 +162,8 @@ KEYS: Final = (
         modes=_BOARD),
     Key(keys="H,shift+h", action="map", shown="H", does="the board as a heatmap over time, or back",
         modes=_SHOWN),
+    Key(keys="B,shift+b", action="host", shown="B",
+        does="the host and its five busiest processes, or back", modes=_SHOWN),
     Key(keys="G,shift+g", action="map", argument="gpu", shown="G",
         does="the board as a heatmap of GPUs over time, or back", modes=_SHOWN),
     Key(keys="O,shift+o", action="page", argument="logs", shown="O",

@@ -13,6 +13,7 @@ TOGGLES: Final = ("errors", "seeds", "policy", "log")
 _SEEDS: Final = frozenset({"seed_stage_changed", "gate_evaluated"})
 _FREQUENT: Final = _SEEDS | {"measured"}
 _ALARMS: Final = frozenset({"warning", "critical"})
+_ENDS: Final = (">FOSSILIZED", ">PRUNED")
 _DEBUG: Final = frozenset({"debug", "trace"})
 _POLICY: Final = frozenset({"early_stopped", "curriculum_changed", "non_finite_seen", "measured"})
 
@@ -60,8 +61,8 @@ class Scrollback:
 
 
 def _is_fact(line: FeedLine) -> bool:
-    """Warnings and all that happens now and then; not each move of a seed, nor lines for who debugs."""
-    if line.severity in _ALARMS:
+    """Warnings and all that happens now and then; of a seed only its end, and no lines for who debugs."""
+    if line.severity in _ALARMS or line.message.endswith(_ENDS):
         return True
     return line.kind not in _FREQUENT and line.severity not in _DEBUG
 

@@ -223,6 +223,7 @@ _INTO: dict[Mode, tuple[str, ...]] = {
     Mode.FINDINGS: ("A",),
     Mode.POLICY: ("P",),
     Mode.COMPARE: (),
+    Mode.LOGS: ("O",),
     Mode.HELP: ("question_mark",),
 }
 

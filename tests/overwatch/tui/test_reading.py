@@ -9,7 +9,8 @@ from overwatch.tui.panels.help import TOPICS
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.pressing import Terminal
 
-MOVES = ("BLENDING>PRUNED", "HOLDING>FOSSILIZED")
+MOVES = ("DORMANT>GERMINATED", "gate=G0 passed=yes")
+ENDS = ("BLENDING>PRUNED", "HOLDING>FOSSILIZED")
 
 
 def _said(severity: str, message: str, kind: str = "log_line") -> FeedLine:
@@ -21,12 +22,11 @@ def _said(severity: str, message: str, kind: str = "log_line") -> FeedLine:
 
 def _storm() -> Snapshot:
     full = scenario.storm()
-    feed = tuple(
-        msgspec.structs.replace(line, kind="seed_stage_changed") if line.message in MOVES else line
-        for line in full.feed
-    )
-    more = (_said("info", "epoch 3 done"), _said("debug", "cache miss"))
-    return msgspec.structs.replace(full, feed=(*feed, *more))
+    more = (
+        _said("info", MOVES[0], "seed_stage_changed"), _said("info", MOVES[1], "gate_evaluated"),
+        _said("info", "epoch 3 done"), _said("debug", "cache miss"),
+    )  # fmt: skip
+    return msgspec.structs.replace(full, feed=(*full.feed, *more))
 
 
 def _feed(terminal: Terminal) -> str:
@@ -40,6 +40,7 @@ def test_the_feed_has_facts_and_warnings_until_all_of_it_is_asked_for() -> None:
     assert "crashed" in _feed(terminal)
     assert "epoch 3 done" in _feed(terminal)
     assert "cache miss" not in _feed(terminal)
+    assert all(end in _feed(terminal) for end in ENDS)
     assert not any(move in _feed(terminal) for move in MOVES)
     assert "facts and warnings, v all" in _feed(terminal)
     terminal.press("v")
@@ -52,7 +53,7 @@ def test_what_is_asked_for_by_name_has_no_level() -> None:
     """Seeds, a search and an open environment show their lines whatever the level is."""
     terminal = Terminal(_storm())
     terminal.press("l", "2")
-    assert "BLENDING>PRUNED" in _feed(terminal)
+    assert MOVES[0] in _feed(terminal)
     terminal.press("2", "slash", "c", "a", "c", "h", "e", "enter")
     assert "cache miss" in _feed(terminal)
     other = Terminal(_storm())

@@ -7,14 +7,20 @@ by one process of this machine for each run. Must not know how samples are sent.
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 from overwatch.catalog import Scope
-from overwatch.events import Event, Measured, scalars
+from overwatch.catalog.processes import SUBSYSTEM, Busy, fields_of
+from overwatch.events import Event, LogLine, Measured, Severity, scalars
 from overwatch.sdk.exporter.disk import Disk
 from overwatch.sdk.exporter.gpus import Gpus, SampleLimits, Trainer
 from overwatch.sdk.exporter.host import Host
 from overwatch.sdk.exporter.locks import SampleLock
 from overwatch.sdk.exporter.probe import Probe
+from overwatch.sdk.exporter.processes import Processes
+
+PROCESSES_EVERY: Final = 10
+"""Looks from one list of processes to the next: to read them all costs more than the rest of a look."""
 
 
 class Sampler:
@@ -34,6 +40,8 @@ class Sampler:
         self._stopped = threading.Event()
         self._host_lock = SampleLock(run, "host")
         self._host = Probe("host", Host().read, self._bell)
+        self._processes = Probe("processes", Processes().read, self._bell)
+        self._looks = 0
         trainer = trainer or Trainer()
         disk = Disk(trainer.pid)
         self.saved = disk.saved
@@ -50,6 +58,7 @@ class Sampler:
         """End; a sample that is being taken is not waited for."""
         self._stopped.set()
         self._host.stop()
+        self._processes.stop()
         self._disk.stop()
         self._gpus.stop()
         self._host_lock.release()
@@ -67,6 +76,9 @@ class Sampler:
         asked: list[Probe[object]] = list(self._gpus.ask())
         if self._host_lock.held():
             asked += [probe for probe in (self._host, self._disk) if probe.ask()]
+            if self._looks % PROCESSES_EVERY == 0:
+                self._processes.ask()
+            self._looks += 1
         with self._bell:
             self._bell.wait_for(lambda: not any(probe.busy for probe in asked), self._limits.gather_s)
         host = self._host.take()
@@ -74,10 +86,20 @@ class Sampler:
         if host is not None and host[1]:
             disk = self._disk.take()
             said.append(_of_host(at, (host[0], host[1] if disk is None else {**host[1], **disk[1]})))
+        busy = self._processes.take()
+        if busy is not None and busy[1]:
+            said.append(_of_processes(at, busy))
         said += self._gpus.take(at)
         for event in said:
             if not self._stopped.is_set():
                 self._say(event)
+
+
+def _of_processes(at: int, answer: tuple[int, tuple[Busy, ...]]) -> LogLine:
+    return LogLine(
+        at=min(at, answer[0]), severity=Severity.INFO, subsystem=SUBSYSTEM, message="busiest processes",
+        fields=fields_of(answer[1]),
+    )  # fmt: skip
 
 
 def _of_host(at: int, answer: tuple[int, dict[str, float]]) -> Measured:

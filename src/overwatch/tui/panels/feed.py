@@ -70,7 +70,8 @@ def _title(snapshot: Snapshot, ctx: Context) -> Line:
 
 def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     ui = ctx.ui
-    words = [name for name in TOGGLES if name != "seeds" or snapshot.run.slots_enabled]
+    known = {"seeds": snapshot.run.slots_enabled, "log": ui.mode is Mode.FEED or "log" in ui.toggles}
+    words = [name for name in TOGGLES if known.get(name, True)]
     spans = []
     for word in ("all", *words):
         active = not ui.toggles if word == "all" else word in ui.toggles

@@ -66,6 +66,7 @@ _SICK: Final = (
     ("t", "Go to the moment at which it began. In a recording, everything on the screen goes there."),
     ("P", "See the policy's numbers, with charts and limits, and what each of them answers."),
     ("n and p", "With an environment open: the next one that is not OK, and the one before."),
+    ("B", "The host's CPU and memory, and the five processes that take most of them."),
     ("H and G", "See environments, or GPUs, over time: when did it begin, and which were affected?"),
     ("a", "Acknowledge an alarm: it leaves the list, and others see that it is known."),
     ("A", "List all findings, also those that have cleared."),

@@ -17,7 +17,7 @@ LEAST_WIDTH: Final = 180
 LEAST_HEIGHT: Final = 40
 _BOARD: Final = 120
 """Cells of the board at the least."""
-_CHARTS: Final = 58
+_CHARTS: Final = 48
 """Cells of the charts at the least."""
 _STEP: Final = 10
 """The board grows by so many cells at a time, so that it does not move with every reason."""

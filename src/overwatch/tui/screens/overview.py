@@ -96,17 +96,20 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
         *system.render(snapshot, ctx, share.lanes),
     ]
     rail = alarms.render(snapshot, ctx, share.alarms)
+    named = len(rail.lines) - rail.num_rows - 1
+    if ctx.short:
+        share = replace(share, feed=max(1, share.feed - named))
     rows = ctx.height - len(top) - len(rail.lines) - 1
     if ctx.ui.opened:
         drawn = _with_drawer(snapshot, ctx, rows)
-    elif wide.fits(snapshot, ctx):
+    elif ctx.ui.heat is None and wide.fits(snapshot, ctx):
         drawn = _with_charts(snapshot, ctx, rows, share)
     else:
         drawn = _board_and_feed(snapshot, ctx, rows, share)
     lines = [*top, *rail.lines, *drawn.lines, keyline.render(snapshot, ctx)]
     numbers = (AlarmAt(number) for number in range(1, rail.num_rows + 1))
-    names = [None] * (len(rail.lines) - rail.num_rows - 1)
-    return replace(drawn, lines=lines, targets=(*[None] * (len(top) + 1), *numbers, *names, *drawn.targets))
+    above = (*[None] * (len(top) + 1), *numbers, *[None] * named)
+    return replace(drawn, lines=lines, targets=(*above, *drawn.targets))
 
 
 def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
