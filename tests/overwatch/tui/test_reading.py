@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from overwatch.catalog import Scope, of_scope
-from overwatch.snapshot import FeedLine, Snapshot
+from overwatch.snapshot import FeedLine, Process, Snapshot
 from overwatch.tui.panels.help import TOPICS
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.pressing import Terminal
@@ -135,3 +135,21 @@ def test_help_has_no_word_about_slots_where_there_are_none() -> None:
     for _ in TOPICS:
         assert not any(word in terminal.screen.lower() for word in ("seed", "slot", "blueprint"))
         terminal.press("tab")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_one_key_shows_the_hosts_busiest_processes(size: tuple[int, int]) -> None:
+    """Beside CPU and memory; again, and they are gone; without any it is said where they come from."""
+    full = scenario.storm()
+    assert full.system.host is not None
+    busy = (Process(pid=4242, name="python", cpu=3.98, ram_bytes=4 * 2**30),)
+    host = msgspec.structs.replace(full.system.host, processes=busy)
+    system = msgspec.structs.replace(full.system, host=host)
+    terminal = Terminal(msgspec.structs.replace(full, system=system), *size)
+    terminal.press("B")
+    assert all(word in terminal.screen for word in ("4242", "398%", "4.0G", "python", "cpu", "ram"))
+    terminal.press("B")
+    assert "4242" not in terminal.screen
+    other = Terminal(full, *size)
+    other.press("B")
+    assert "no process was seen" in other.screen

@@ -19,8 +19,8 @@ from overwatch.sdk.exporter.locks import SampleLock
 from overwatch.sdk.exporter.probe import Probe
 from overwatch.sdk.exporter.processes import Processes
 
-PROCESSES_EVERY: Final = 10
-"""Looks from one list of processes to the next: to read them all costs more than the rest of a look."""
+PROCESSES_S: Final = 10.0
+"""From one list of processes to the next: to read them all costs more than the rest of a look."""
 
 
 class Sampler:
@@ -41,7 +41,7 @@ class Sampler:
         self._host_lock = SampleLock(run, "host")
         self._host = Probe("host", Host().read, self._bell)
         self._processes = Probe("processes", Processes().read, self._bell)
-        self._looks = 0
+        self._processes_due = 0.0
         trainer = trainer or Trainer()
         disk = Disk(trainer.pid)
         self.saved = disk.saved
@@ -76,9 +76,8 @@ class Sampler:
         asked: list[Probe[object]] = list(self._gpus.ask())
         if self._host_lock.held():
             asked += [probe for probe in (self._host, self._disk) if probe.ask()]
-            if self._looks % PROCESSES_EVERY == 0:
-                self._processes.ask()
-            self._looks += 1
+            if time.monotonic() >= self._processes_due and self._processes.ask():
+                self._processes_due = time.monotonic() + PROCESSES_S
         with self._bell:
             self._bell.wait_for(lambda: not any(probe.busy for probe in asked), self._limits.gather_s)
         host = self._host.take()
