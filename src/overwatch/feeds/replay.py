@@ -101,13 +101,16 @@ class Replay:
         return self._player.frame.newest or next(iter(self._player.survey.runs), None)
 
     def find(self, kind: str, what: str) -> float | None:
-        """When an `update` with a number, a `finding` or an `event` with words was; the next one from here.
+        """When an `update` with a number, a `finding` or `event` with words, or an `alarm` is; the next one.
 
         `None` where there is none in what was looked through so far.
         """
         survey, run_id = self._player.survey, self._shown
         if kind == "update":
             return survey.update(run_id, int(what)) if what.isdecimal() else None
+        if kind == "alarm":
+            later = (mark.place for mark in survey.marks(run_id) if mark.place > self.time + 0.05)
+            return min(later, default=None)
         if kind == "finding":
             return survey.finding(run_id, what, self.time + 0.05)
         return survey.event(run_id, what, self.time + 0.05)
@@ -179,7 +182,7 @@ class Replay:
             self._advance(self._player.looked)
             self._is_surveyed = not self._player.look_ahead(max(1, int(_SLICE_S / self._tick_s)))
         if found is None:
-            self._answer = f"{kind} {what} is not in this recording"
+            self._answer = f"{kind} {what}".rstrip() + " is not in this recording from here"
         else:
             self._player.seek(int(found * _NS))
 

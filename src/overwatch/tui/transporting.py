@@ -80,8 +80,10 @@ class Transporting:
         if self.transport is None:
             return
         time = next_mark(self.transport.playback, int(way))
-        if time is None:
-            known = self.transport.playback.surveyed
-            self.notice = "no alarm there" if known else "no alarm found there so far"
+        surveyed = self.transport.playback.surveyed
+        if time is None and int(way) > 0 and not surveyed:
+            self.transport.search("alarm", "")
+        elif time is None:
+            self.notice = "no alarm there" if surveyed else "no alarm found there so far"
         else:
             self.transport.seek(time)

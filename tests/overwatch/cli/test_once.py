@@ -45,6 +45,19 @@ def test_keys_move_the_recording_as_they_do_on_the_screen(recording: Path) -> No
     assert "update 9" in _once(recording, "--press", ": s e e k space @ u p d a t e space 9 enter").output
 
 
+def test_from_the_begin_to_the_moment_the_env_and_the_curve_in_four_keys(recording: Path) -> None:
+    """The next alarm, what it is about, its curve: each key has its answer on the screen."""
+    moment = _once(recording, "--at", "1", "--press", "]").output
+    env = _once(recording, "--at", "1", "--press", "] 1").output
+    curve = _once(recording, "--at", "1", "--press", "] 1 P").output
+
+    assert "CRIT" in moment
+    assert "crashed" in moment
+    assert "┌ env " in env
+    assert "POLICY" in curve
+    assert "the last " in curve
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

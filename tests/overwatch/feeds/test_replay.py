@@ -111,7 +111,7 @@ def test_a_search_looks_through_what_was_not_seen_yet(folder: Path) -> None:
         await _next(updates)
         answer = await anext(updates)
         assert isinstance(answer, Connection)
-        assert answer.reason == "finding no-such-code is not in this recording"
+        assert answer.reason == "finding no-such-code is not in this recording from here"
         assert replay.time == found.time
 
     _run(folder, steps)

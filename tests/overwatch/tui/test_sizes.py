@@ -3,7 +3,6 @@
 `python -m tests.overwatch.tui.test_sizes` draws the files of `frames/sizes` anew: look at what changed.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
@@ -19,6 +18,8 @@ from overwatch.tui.playback import Playback
 from overwatch.tui.screens import overview
 from overwatch.tui.text import plain, width_of
 from tests.overwatch.tui import drawers, scenario, states
+from tests.overwatch.tui.pressing import Terminal
+from tests.overwatch.tui.test_paging import _runs
 
 FRAMES = Path(__file__).parent / "frames" / "sizes"
 SIZES = ((40, 12), (60, 20), (80, 24), (120, 40), (200, 60))
@@ -44,6 +45,14 @@ def _frame(scene: str, size: tuple[int, int]) -> str:
     return "\n".join(plain(line).rstrip() for line in lines) + "\n"
 
 
+def _runs_frame(size: tuple[int, int]) -> str:
+    """The list of two runs, one of them sick."""
+    terminal = Terminal(scenario.storm(), *size)
+    terminal.session.runs = _runs()[:2]
+    terminal.press("R")
+    return "\n".join(line.rstrip() for line in terminal.lines) + "\n"
+
+
 def _name(scene: str, size: tuple[int, int]) -> Path:
     return FRAMES / f"{scene}-{size[0]}x{size[1]}.txt"
 
@@ -64,6 +73,25 @@ def _with(snapshot: Snapshot, *codes: str) -> Snapshot:
 def test_the_frame_of_each_size_is_the_drawn_one(scene: str, size: tuple[int, int]) -> None:
     """Every cell."""
     assert _frame(scene, size) == _name(scene, size).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_list_of_two_runs_is_the_drawn_one(size: tuple[int, int]) -> None:
+    """Pages have their place on small terminals too."""
+    assert _runs_frame(size) == _name("two_runs", size).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("size", [(40, 8), (40, 12), (60, 20), (79, 40), (200, 23)])
+@pytest.mark.parametrize("page", ["A", "P", "R", "O", "B", "1", "question_mark"])
+def test_every_page_is_whole_on_a_small_terminal(page: str, size: tuple[int, int]) -> None:
+    """Exactly the terminal's lines and cells, and something to read."""
+    terminal = Terminal(drawers.opened(), *size)
+    terminal.session.runs = _runs()
+    terminal.press(page)
+
+    assert len(terminal.frame.lines) == size[1]
+    assert {width_of(line) for line in terminal.frame.lines} == {size[0]}
+    assert any(line.strip() for line in terminal.lines[2:])
 
 
 @pytest.mark.parametrize("size", [(40, 12), (60, 20), (80, 24), (100, 26), (120, 40), (200, 60)])
@@ -176,4 +204,5 @@ if __name__ == "__main__":
     for one in SCENES:
         for of in SIZES:
             _name(one, of).write_text(_frame(one, of), encoding="utf-8")
-            sys.stdout.write(f"{_name(one, of)}\n")
+    for of in SIZES:
+        _name("two_runs", of).write_text(_runs_frame(of), encoding="utf-8")

@@ -30,6 +30,11 @@ def fits(ctx: Context) -> bool:
     return ctx.width >= LEAST_WIDTH and ctx.height >= LEAST_HEIGHT
 
 
+def is_bare(ctx: Context) -> bool:
+    """Whether there is room for the verdict and the findings alone."""
+    return ctx.width < _BARE_WIDTH or ctx.height < _BARE_HEIGHT
+
+
 def needed(ctx: Context) -> Line:
     """What can be done here, and what is missing for the full layout; the latter where both have no room."""
     text = f"{LEAST_WIDTH}x{LEAST_HEIGHT} needed, {ctx.width}x{ctx.height} here"
@@ -41,9 +46,9 @@ def needed(ctx: Context) -> Line:
 
 def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """Exactly `ctx.height` lines."""
-    top = [_identity(snapshot.run, ctx)] if ctx.height > 1 else []
+    top = [identity(snapshot.run, ctx)] if ctx.height > 1 else []
     top += verdict.render(snapshot, ctx)
-    bare = ctx.width < _BARE_WIDTH or ctx.height < _BARE_HEIGHT
+    bare = is_bare(ctx)
     typing = ctx.ui.prompt is not None or ctx.ui.notice is not None
     last = [keyline.render(snapshot, ctx) if typing else needed(ctx)] if ctx.height > len(top) else []
     room = max(0, ctx.height - len(top) - len(last))
@@ -65,7 +70,7 @@ def _panels(snapshot: Snapshot, ctx: Context) -> list[list[Line]]:
     ]  # fmt: skip
 
 
-def _identity(run: Run, ctx: Context) -> Line:
+def identity(run: Run, ctx: Context) -> Line:
     """Which run, how far, and how fresh."""
     text = ctx.fresh.text if ctx.width >= _BARE_WIDTH + 8 else ctx.fresh.brief
     state = [Span(text, ctx.fresh.role)]

@@ -24,10 +24,12 @@ from overwatch.tui.text import Line, blank
 
 def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> picking.Page:
     """One frame; without a snapshot the list of runs alone."""
-    if not small.fits(ctx):
+    if small.is_bare(ctx):
         return picking.Page(lines=[] if snapshot is None else small.render(snapshot, ctx))
     head: list[Line] = []
-    if snapshot is not None:
+    if snapshot is not None and not small.fits(ctx):
+        head = [small.identity(snapshot.run, ctx), *verdict.render(snapshot, ctx)]
+    elif snapshot is not None:
         head = [header.identity(snapshot.run, ctx)]
         if page is Page.COMPARE and ctx.ui.playback is not None:
             head.append(transport.render(ctx.ui.playback, ctx))

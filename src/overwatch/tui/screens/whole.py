@@ -30,7 +30,7 @@ def draw(
     if session.mode is Mode.HELP:
         session.clamp(help_panel.most_scroll(shown, ctx))
         return Frame(lines=help_panel.render(shown, context()))
-    if session.page is not None and (shown is not None or small.fits(ctx)):
+    if session.page is not None and (shown is not None or not small.is_bare(ctx)):
         page = listing.render(session.page, shown, ctx)
         return Frame(lines=page.lines, targets=page.targets)
     if shown is None:
