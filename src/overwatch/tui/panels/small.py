@@ -10,7 +10,7 @@ from overwatch.catalog.durations import duration
 from overwatch.projection.verdict import titled
 from overwatch.snapshot import Env, Finding, Lane, Run, Snapshot
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import reasons, severity, sparkline, status, status_counts
+from overwatch.tui.grammar import clock, reasons, severity, sparkline, status, status_counts
 from overwatch.tui.panels import drawer, keyline, pulse, verdict
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.panels.plan import worst_first
@@ -20,6 +20,8 @@ LEAST_WIDTH = 80
 LEAST_HEIGHT = 24
 _BARE_WIDTH, _BARE_HEIGHT = 40, 8
 """Below either, the verdict and the findings alone."""
+_VERDICT_LINES = 2
+_FEED_LINES = 8
 _MARKS = {"!!": Role.CRIT, "!": Role.WARN}
 _CALM = ("", "?")
 """Marks of lanes that nothing is wrong with, as far as is known."""
@@ -47,8 +49,8 @@ def needed(ctx: Context) -> Line:
 def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """Exactly `ctx.height` lines."""
     top = [identity(snapshot.run, ctx)] if ctx.height > 1 else []
-    top += verdict.render(snapshot, ctx)
     bare = is_bare(ctx)
+    top += verdict.render(snapshot, ctx) if bare else verdict.wrapped_lines(snapshot, ctx, _VERDICT_LINES)
     typing = ctx.ui.prompt is not None or ctx.ui.notice is not None
     last = [keyline.render(snapshot, ctx) if typing else needed(ctx)] if ctx.height > len(top) else []
     room = max(0, ctx.height - len(top) - len(last))
@@ -66,7 +68,7 @@ def _panels(snapshot: Snapshot, ctx: Context) -> list[list[Line]]:
     bad, calm = _policy(snapshot, ctx)
     return [
         _findings(snapshot, ctx), bad, _lanes(snapshot.system.gpus, ctx), _fleet(snapshot, ctx),
-        _envs(snapshot.envs, ctx), calm, _host(snapshot, ctx),
+        _envs(snapshot.envs, ctx), calm, _host(snapshot, ctx), _feed(snapshot, ctx),
     ]  # fmt: skip
 
 
@@ -176,3 +178,20 @@ def _host(snapshot: Snapshot, ctx: Context) -> list[Line]:
         if lane.utilization is not None
     ]
     return _packed(words, ctx.width)
+
+
+def _feed(snapshot: Snapshot, ctx: Context) -> list[Line]:
+    """The newest lines, newest first."""
+    return [
+        fit(
+            [Span(f" {clock(line.time, ctx.zone, millis=False)} ", Role.MUTED), severity(line.severity),
+             Span(cut(f" {env_word(line.env_id)}{clean(line.message)}", ctx.width - 15))],
+            ctx.width,
+        )
+        for line in snapshot.feed[: -_FEED_LINES - 1 : -1]
+    ]  # fmt: skip
+
+
+def env_word(env_id: int | None) -> str:
+    """`env=9 ` of a line that is about an env."""
+    return "" if env_id is None else f"env={env_id} "

@@ -8,7 +8,7 @@ from overwatch.catalog.durations import duration
 from overwatch.snapshot import Snapshot, Verdict
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import clock, date, severity
-from overwatch.tui.text import Line, Role, Span, cells, clean, cut, spread, width_of
+from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, spread, width_of, wrapped
 
 _COUNTED = (("critical", "crit"), ("warning", "warn"))
 _BETWEEN = " · "
@@ -33,7 +33,7 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     else:
         ending = _ending(snapshot.verdict, ctx)
         word = severity(snapshot.verdict.severity)
-        text = _MOMENT.sub(lambda said: _local(said[0], snapshot.time, ctx), clean(snapshot.verdict.text))
+        text = _text(snapshot, ctx)
     start = [Span(" "), word, Span(gap)]
     gives_way = snapshot.verdict.note is not None or (ctx.fresh.state == "lost" and not ctx.ui.recorded)
     alone = ctx.width - width_of(start) - 1
@@ -41,6 +41,25 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     if room < 24 or (ctx.compact and not ctx.fresh.cut_off and gives_way and cells(text) > room):
         ending, room = [], alone
     return [spread([*start, Span(_causes(text, room))], ending, ctx.width)]
+
+
+def wrapped_lines(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
+    """The same on narrow terminals: the text goes on in at most so many lines, before a cause is left out."""
+    text, word = _text(snapshot, ctx), severity(snapshot.verdict.severity)
+    indent = width_of([word]) + 2
+    room = ctx.width - indent
+    rows = [] if ctx.fresh.cut_off else wrapped(text, room)
+    if len(rows) > most:
+        rows = wrapped(_causes(text, most * room - room // 3), room)
+    if not 1 < len(rows) <= most:
+        return render(snapshot, ctx)
+    first = fit([Span(" "), word, Span(f" {rows[0]}")], ctx.width)
+    return [first, *(fit([Span(" " * indent + row)], ctx.width) for row in rows[1:])]
+
+
+def _text(snapshot: Snapshot, ctx: Context) -> str:
+    """The snapshot's words, with moments in the terminal's zone."""
+    return _MOMENT.sub(lambda said: _local(said[0], snapshot.time, ctx), clean(snapshot.verdict.text))
 
 
 def _causes(text: str, room: int) -> str:
