@@ -195,12 +195,10 @@ def _open_for(finding: Finding) -> str:
 
 
 def _named(state: RunState, finding: Finding) -> str:
-    """A finding in a few words: a row and an env as a cause, all else by a phrase for its code."""
+    """A finding in a few words: a row as a cause, all else by its name."""
     subject = finding.subject
     if finding.code.startswith("policy-") and subject.id is not None:
         return _policy_cause(state, subject.id)
-    if subject.scope == "env":
-        return f"env {subject.id} {finding.message}"
     return titled(finding)
 
 

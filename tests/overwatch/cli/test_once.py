@@ -1,5 +1,6 @@
 """`overwatch tui --once`: what a recording's frame says it is, keys, settings and the exit code."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,22 @@ def test_settings_hold_for_one_frame(recording: Path, tmp_path: Path) -> None:
 
     assert text.isascii()
     assert "FINDINGS" in text
+
+
+def test_the_snapshot_has_causes_whole_and_the_frame_as_much_as_fits(tmp_path: Path) -> None:
+    """With two causes too; a narrow frame still has both."""
+    faults = (parse_fault("env-crash@6"), parse_fault("gpu-off-bus@7"))
+    simulate.record(
+        Settings(gpus=2, envs=4, slots=0, seconds=14, faults=faults, run_id="two"), tmp_path / "two"
+    )
+    told = _once(tmp_path / "two", "--at", "12", "--format", "json").output
+    text = json.loads(told)["verdict"]["text"]
+
+    assert " · " in text
+    assert "…" not in text
+    assert any(len(cause) > 45 for cause in text.split(" · "))
+    assert text in _once(tmp_path / "two", "--at", "12", "--size", "200x60").output
+    assert "crashed" in _once(tmp_path / "two", "--at", "12", "--size", "60x20").output
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def _fleet(snapshot: Snapshot, ctx: Context) -> list[Line]:
 def _envs(envs: Sequence[Env], ctx: Context) -> list[Line]:
     """Those that are not OK, the worst first, each with its reasons."""
     lines = []
-    for env in worst_first(tuple(env for env in envs if env.status != "ok")):
+    for env in worst_first(tuple(env for env in envs if env.status not in ("ok", "unknown"))):
         word = status(env.status, compact=ctx.width < _BARE_WIDTH + 20)
         start = [Span(f" {env.env_id:>5} "), word, Span(" ")]
         why = reasons(env.anomaly.reasons, max(0, ctx.width - 1 - width_of(start)))
