@@ -95,6 +95,7 @@ def collect(
 )
 @click.option("--size", default="120x40", show_default=True, metavar="COLUMNSxROWS", help="Of that frame.")
 @click.option("--press", "keys", default="", metavar="KEYS", help="Keys pressed before, e.g. 'j enter'.")
+@click.option("--exit-code", is_flag=True, help="End with 10 for a warning, 20 for a critical verdict.")
 @click.option(
     "--seen", type=click.IntRange(0, 3600), default=0, metavar="SECONDS",
     help="So much of the recording was on it before, for its charts.",
@@ -109,7 +110,9 @@ def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Opt
     from overwatch.cli import watch
 
     chosen, shape = watch.source_of(options, run_id), watch.shape_of(options)
-    sys.exit(watch.print_once(chosen, shape) if once else watch.watch(chosen, settings))
+    if (shape.exit_code or shape.keys) and not once:
+        raise click.UsageError("--exit-code and --press are for one frame; add --once")
+    sys.exit(watch.print_once(chosen, shape, settings) if once else watch.watch(chosen, settings))
 
 
 @main.command()

@@ -25,11 +25,15 @@ from overwatch.snapshot.history import History
 
 if TYPE_CHECKING:
     from overwatch.tui.beside import Beside
+    from overwatch.tui.session import Session
+    from overwatch.tui.settings import Settings
 
 NO_RUN_YET: Final = 3
 """Exit code of `--once` while there is no run."""
 _NOBODY: Final = "the collector is up and has heard of no run"
 _NS: Final = 1_000_000_000
+BY_SEVERITY: Final = {"warning": 10, "critical": 20}
+"""Exit codes of `--once --exit-code`, apart from those of errors; 0 for the others."""
 Option = Path | tuple[str, ...] | str | float | None
 """What an option on the command line may be."""
 
@@ -84,54 +88,73 @@ def watch(source: Source, settings_file: Path | None = None) -> int:
     """Show the screen until the user quits. A recording plays; one that begins at a given second waits."""
     need_textual()
     from overwatch.tui import run_replay, run_tui
-    from overwatch.tui.settings import SettingsError, read
 
-    try:
-        settings = read(settings_file)
-    except SettingsError as error:
-        raise click.ClickException(str(error)) from error
+    settings = _settings(settings_file)
     if source.recording is None:
         return run_tui([_address(one) for one in source.connect or (None,)], source.run_id, settings)
     player = _player(source, source.recording)
     if source.recording == STDIN:
         _keys_from_terminal()
+    if source.at_s is None:
+        player.begin(source.run_id)
     player.paused = source.at_s is not None
     return run_replay(player, source.run_id, settings, _beside(source))
 
 
-def print_once(source: Source, shape: "Shape") -> int:
-    """Print one snapshot as text, JSON or SVG: the latest, or the recording's at its place."""
-    before: list[Snapshot] = []
-    ask, past = _latest(source) if source.recording is None else _recorded(source, shape.seen_s, before)
-    if shape.fmt == "json":
-        snapshot = ask(View())
-        text = None if snapshot is None else codec.encode(snapshot).decode()
-    else:
-        need_textual()
-        from overwatch.tui import Known, shot
+def _settings(file: Path | None) -> "Settings":
+    """The user's settings; raises `ClickException` where they cannot be used."""
+    from overwatch.tui.settings import SettingsError, read
 
-        fmt: Literal["svg", "text"] = "svg" if shape.fmt == "svg" else "text"
-        known = Known(before=before, beside=_beside(source), past=past)
-        text = shot(ask, fmt, shape.size, shape.keys, known)
-    if text is None:
+    try:
+        return read(file)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def print_once(source: Source, shape: "Shape", settings_file: Path | None = None) -> int:
+    """Print one snapshot as text, JSON or SVG: the latest, or the recording's at its place.
+
+    The exit code is 0, or by severity where the shape asks for that.
+    """
+    if shape.fmt != "json":
+        need_textual()
+    from overwatch.tui import Known, PressError, shot
+    from overwatch.tui.session import Session
+
+    settings, before = _settings(settings_file), list[Snapshot]()
+    if source.recording is None:
+        (ask, past), session = _latest(source), Session(None, settings)
+    else:
+        ask, past, session = _recorded(source, shape.seen_s, settings, before)
+    try:
+        if shape.fmt == "json":
+            text = _json(ask, session)
+        else:
+            known = Known(before=before, beside=_beside(source), past=past, session=session)
+            text = shot(ask, shape.fmt, shape.size, shape.keys, known)
+    except PressError as error:
+        raise click.UsageError(f"--press: {error}") from error
+    if text is None or session.snapshot is None:
         where = "the recording has no run at this place" if source.recording else _NOBODY
         warn(f"no run yet: {where}")
         return NO_RUN_YET
     click.echo(text)
-    return 0
+    return BY_SEVERITY.get(session.snapshot.verdict.severity, 0) if shape.exit_code else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """What a printed frame looks like."""
 
-    fmt: str = "text"
+    fmt: Literal["text", "json", "svg"] = "text"
     size: tuple[int, int] = (120, 40)
     """Cells across and down."""
     keys: tuple[str, ...] = ()
     """Pressed first, by Textual's names."""
     seen_s: int = 0
     """Seconds of a recording that the screen has seen already, for charts and the heatmap."""
+    exit_code: bool = False
+    """The worst severity is the exit code."""
 
 
 def shape_of(options: Mapping[str, Option]) -> Shape:
@@ -144,12 +167,27 @@ def shape_of(options: Mapping[str, Option]) -> Shape:
     seen_s = int(str(options.get("seen") or 0))
     if seen_s and options.get("recording") is None:
         raise click.UsageError("--seen is for a recording; name it with --replay")
-    fmt = str(options.get("fmt") or "text")
-    return Shape(fmt=fmt, size=(int(found[1]), int(found[2])), keys=keys, seen_s=seen_s)
+    formats: dict[str, Literal["text", "json", "svg"]] = {"text": "text", "json": "json", "svg": "svg"}
+    if keys and options.get("fmt") == "json":
+        raise click.UsageError(
+            "--press is for a frame; JSON is the snapshot itself, so leave one of them out"
+        )
+    return Shape(
+        fmt=formats[str(options.get("fmt") or "text")], size=(int(found[1]), int(found[2])), keys=keys,
+        seen_s=seen_s, exit_code=bool(options.get("exit_code")),
+    )  # fmt: skip
 
 
 Ask = Callable[[View], Snapshot | None]
 Past = Callable[[str, HistoryAsk], History | None]
+
+
+def _json(ask: Ask, session: "Session") -> str | None:
+    snapshot = ask(View())
+    if snapshot is None:
+        return None
+    session.take(snapshot)
+    return codec.encode(snapshot).decode()
 
 
 def _latest(source: Source) -> tuple[Ask, Past]:
@@ -166,8 +204,14 @@ def _latest(source: Source) -> tuple[Ask, Past]:
     return ask, lambda run_id, wanted: fetch_history(address, run_id, wanted)
 
 
-def _recorded(source: Source, seen_s: int, before: list[Snapshot]) -> tuple[Ask, Past]:
-    """The recording at its place; what the screen saw of the seconds before it goes to `before`."""
+def _recorded(
+    source: Source, seen_s: int, settings: "Settings", before: list[Snapshot]
+) -> "tuple[Ask, Past, Session]":
+    """The recording at its place, its past, and a session; what was seen before goes to `before`."""
+    from overwatch.feeds.replay import Replay
+    from overwatch.tui.playback import Deck
+    from overwatch.tui.session import Session
+
     player = _player(source, source.recording or Path())
     if source.at_s is None:
         player.seek(player.last)
@@ -180,7 +224,13 @@ def _recorded(source: Source, seen_s: int, before: list[Snapshot]) -> tuple[Ask,
     player.seek(place)
     while isinstance(player, LogPlayer) and player.look_ahead(_NS):
         pass
-    return lambda view: player.look(source.run_id, view), player.history
+    replay = Replay(player, source.run_id)
+
+    def ask(view: View) -> Snapshot | None:
+        replay.view = view
+        return replay.settled()
+
+    return ask, player.history, Session(Deck(replay, still=True), settings)
 
 
 def _beside(source: Source) -> "Beside | None":

@@ -49,6 +49,11 @@ class LogPlayer(Timeline):
         """What is played."""
         return self._log
 
+    @property
+    def looked(self) -> float:
+        """By what was read for the survey."""
+        return self._looked / len(self._ticks)
+
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
         """The snapshot of the current tick, with no more envs than the view wants; `None` without one."""
         frame = self.frame

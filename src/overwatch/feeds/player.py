@@ -13,6 +13,7 @@ from overwatch.feeds.recording import Recording, RecordingError, Segment
 from overwatch.feeds.survey import Survey
 from overwatch.feeds.timeline import Timeline
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
+from overwatch.recordings.index import Located
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
 
@@ -62,6 +63,17 @@ class Player(Timeline):
     def recording(self) -> Recording:
         """What is played; says how much of it could not be read."""
         return self._recording
+
+    @property
+    def looked(self) -> float:
+        """By the last tick that was looked at ahead."""
+        taken = self.first if self._ahead is None else self._ahead[1]
+        return min(1.0, max(0.0, (taken - self.first) / max(1, self.last - self.first)))
+
+    @property
+    def begun(self) -> int:
+        """By the first batch of the first life: it may have waited long for a run."""
+        return next((one.stamp for one in self._segments[0].entries if isinstance(one, Located)), self.first)
 
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
         """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""

@@ -14,6 +14,7 @@ from overwatch.feeds.live import Connection, Update
 from overwatch.feeds.playing import AnyPlayer
 from overwatch.feeds.recording import RecordingError
 from overwatch.feeds.survey import Mark
+from overwatch.feeds.timeline import Cancelled
 from overwatch.feeds.towers import AckError, Listed
 from overwatch.projection.runs import run_list
 from overwatch.snapshot import Snapshot, View
@@ -49,6 +50,9 @@ class Replay:
         """A step or seek is under way."""
         self.part = 0.0
         """How much of a step or seek is done, while it takes long."""
+        self._cancelling = False
+        self._word: str | None = None
+        """What is to be known of the last search."""
         player.recording.advanced = self._advance
         self._tick_s = 1e-3
         """What a tick takes, as measured."""
@@ -94,16 +98,22 @@ class Replay:
 
     @property
     def _shown(self) -> str | None:
-        return self._player.frame.newest if self.run_id is None else self.run_id
+        """The run that is shown; before the first one of the recording, that one as far as it is known."""
+        if self.run_id is not None:
+            return self.run_id
+        return self._player.frame.newest or next(iter(self._player.survey.runs), None)
 
     def find(self, kind: str, what: str) -> float | None:
-        """When an `update` with a number, a `finding` or an `event` with words was; the next one from here.
+        """When an `update` with a number, a `finding` or `event` with words, or an `alarm` is; the next one.
 
         `None` where there is none in what was looked through so far.
         """
         survey, run_id = self._player.survey, self._shown
         if kind == "update":
             return survey.update(run_id, int(what)) if what.isdecimal() else None
+        if kind == "alarm":
+            later = (mark.place for mark in survey.marks(run_id) if mark.place > self.time + 0.05)
+            return min(later, default=None)
         if kind == "finding":
             return survey.finding(run_id, what, self.time + 0.05)
         return survey.event(run_id, what, self.time + 0.05)
@@ -167,13 +177,43 @@ class Replay:
         """Go to a Unix time."""
         self._ask(lambda: self._player.seek(int(time * _NS)))
 
+    def search(self, kind: str, what: str) -> None:
+        """Go to the next update, finding or event of that name; looks through what was not seen yet."""
+        self._ask(lambda: self._search(kind, what))
+
+    def cancel(self) -> None:
+        """Give up the step, seek or search that is under way; the place stays what it was."""
+        self._wanted.clear()
+        self._cancelling = self.busy
+
+    def _search(self, kind: str, what: str) -> None:
+        """In the worker thread, until it is found, all was looked through, or it is cancelled."""
+        while (found := self.find(kind, what)) is None and not self._is_surveyed:
+            self._advance(self._player.looked)
+            self._is_surveyed = not self._player.look_ahead(max(1, int(_SLICE_S / self._tick_s)))
+        if found is None:
+            self._word = f"{kind} {what}".rstrip() + " is not in this recording from here"
+        else:
+            self._player.seek(int(found * _NS))
+
     def _ask(self, action: Callable[[], object]) -> None:
         self._wanted.append(action)
-        self.busy, self.part = True, 0.0
+        self.busy, self.part, self._cancelling = True, 0.0, False
         self._wake.set()
 
     def _advance(self, part: float) -> None:
+        """In the worker thread: raises `Cancelled` where the way there is given up."""
+        if self._cancelling:
+            self._cancelling = False
+            raise Cancelled
         self.part = part
+
+    def settled(self) -> Snapshot | None:
+        """What was asked for is done, and its snapshot; for who has no event loop yet, or none at all."""
+        wanted, self._wanted = self._wanted, []
+        snapshot = self._move(wanted, 0.0)
+        self.busy = False
+        return snapshot
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """The snapshot of every place on the way, until the caller stops; never raises."""
@@ -186,6 +226,9 @@ class Replay:
             await self._answer()
             self.busy = bool(self._wanted)
             yield self.connection if snapshot is None else snapshot
+            if self._answer is not None:
+                answer, self._word = self._answer, None
+                yield Connection(state="up", reason=answer)
             await self._rest()
             if not self.playing:
                 last = self._clock()
@@ -231,8 +274,10 @@ class Replay:
 
     def _move(self, wanted: list[Callable[[], object]], elapsed_s: float) -> Snapshot | None:
         """In the worker thread: do what was asked for, else play on."""
-        for action in wanted:
-            action()
+        with contextlib.suppress(Cancelled):
+            for action in wanted:
+                action()
+        self._cancelling = False
         if not wanted and self.playing:
             self._play_on(int(elapsed_s * _NS))
         return self._player.look(self.run_id, self.view)

@@ -77,6 +77,11 @@ class Survey:
                 ((line.time, _said(line)), None) for line in snapshot.feed if line.kind not in _QUIET
             )
 
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """By id, in the order in which they were met."""
+        return tuple(self._runs)
+
     def marks(self, run_id: str | None) -> tuple[Mark, ...]:
         """The alarms of a run, in the order of time."""
         told = self._runs.get(run_id or "")

@@ -13,8 +13,14 @@ from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
 
 SLOWEST: Final = 0.1
+_OPENING_TICKS: Final = 60
+"""A run is shown so many seconds after its first record at the latest."""
 FASTEST: Final = 1000.0
 """Recording seconds a second."""
+
+
+class Cancelled(Exception):  # noqa: N818 what happened, as `asyncio.CancelledError`
+    """The way to another place is given up; raised by whoever is asked how far it is."""
 
 
 class Span(Protocol):
@@ -76,12 +82,35 @@ class Timeline(ABC):
         self._speed = speed
 
     def seek(self, time: int) -> Frame:
-        """Go to the last tick at or before a Unix time in nanoseconds; beyond the ends, to the end."""
+        """Go to the last tick at or before a Unix time in nanoseconds; beyond the ends, to the end.
+
+        What is `Cancelled` on the way leaves the place as it was.
+        """
         tick = self._settle(time)[1]
+        before, clock = self._frame, self._clock
+        if before is None or before.tick != tick:
+            try:
+                self._frame = self._show(tick)
+            except Cancelled:
+                self._frame = None if before is None else self._show(before.tick)
+                self._clock = clock
+                raise
         self._clock = max(time, self.first)
-        if self._frame is None or self._frame.tick != tick:
-            self._frame = self._show(tick)
-        return self._frame
+        return self.frame
+
+    def begin(self, run_id: str | None) -> None:
+        """Go to where a run, or with `None` any, is shown first; to the first tick where that is far."""
+        self.seek(self.begun)
+        for _ in range(_OPENING_TICKS):
+            if self.look(run_id, View()) is not None:
+                return
+            self.step()
+        self.seek(self.first)
+
+    @property
+    def begun(self) -> int:
+        """When the first record came, Unix nanoseconds."""
+        return self.first
 
     def step(self, by: int = 1) -> Frame:
         """Go `by` recorded ticks (whole seconds) on, or back when negative; stays at the ends."""
@@ -108,6 +137,11 @@ class Timeline(ABC):
         if most_ticks is not None:
             clock = min(clock, max(self._clock, self._reachable(clock, most_ticks)))
         return self.seek(clock)
+
+    @property
+    @abstractmethod
+    def looked(self) -> float:
+        """Which part of it was looked through, for what is known of the whole."""
 
     @abstractmethod
     def look(self, run_id: str | None, view: View) -> Snapshot | None:

@@ -10,9 +10,9 @@ from overwatch.diagnose.lanes import rank_of
 from overwatch.diagnose.spreads import Spread
 from overwatch.projection.rows import lane_anomaly
 from overwatch.projection.text import safe, safe_or_none
-from overwatch.snapshot import Bound, Host, Lane, System
+from overwatch.snapshot import Bound, Host, Lane, Process, System
 from overwatch.snapshot import Spread as SpreadView
-from overwatch.state.machines import Gauge
+from overwatch.state.machines import Gauge, processes
 from overwatch.state.run import RunState
 
 GAUGE_LIMIT_S: Final = 50.0
@@ -47,6 +47,15 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """Sort key in which gpu2 comes before gpu10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", name)
     return tuple((len(part), part) if part.isdigit() else (0, part) for part in parts)
+
+
+def _processes(readings: dict[str, Gauge], tick: int) -> tuple[Process, ...]:
+    """The busiest, as long as they are not too old."""
+    return tuple(
+        Process(pid=one.pid, name=safe(one.name), cpu=one.cpu, ram_bytes=one.ram_bytes)
+        for one, gauge in processes(readings)
+        if (tick - gauge.stamp) / 1e9 <= GAUGE_LIMIT_S
+    )
 
 
 def _fresh(readings: dict[str, Gauge], name: str, tick: int) -> float | None:
@@ -122,5 +131,6 @@ def _host(readings: dict[str, Gauge], tick: int) -> Host:
         loader_capacity=_fresh(readings, "loader_capacity", tick),
         queue_depth=_fresh(readings, "queue_depth", tick),
         queue_capacity=_fresh(readings, "queue_capacity", tick),
+        processes=_processes(readings, tick),
         age_s=_age_s(readings, tick),
     )

@@ -22,14 +22,29 @@ from overwatch.state.run import RunState
 
 CAUSES: Final = 3
 CAUSE_CELLS: Final = 45
-ALONE_CELLS: Final = 90
-"""Room of a cause that is the only one."""
+"""Room of a cause of which there is a longer and a shorter way to write it."""
+MOST_CELLS: Final = 160
+"""A cause is kept so long: what it is drawn in cuts it further, and a recording stays bounded."""
 FEW_UPDATES: Final = 3
 """Updates after which what matters has come, if it comes at all."""
 NAMED: Final = 4
 """Names that a verdict lists."""
 GAP: Final = "no alarm is raised for the gap itself"
 _RANK: Final = {"critical": 0, "warning": 1, "info": 2}
+
+
+def titled(finding: Finding) -> str:
+    """A finding by its name in words, with what it is about: `thermal throttle on gpu1`, `env 17 crashed`."""
+    subject, phrase = finding.subject, PHRASES.get(finding.code)
+    row = find(subject.id or "", Scope.POLICY) if subject.scope == "policy" else None
+    if row is not None and finding.code.startswith("policy-"):
+        return f"{row.label} beyond its limit"
+    name = finding.code.replace("-", " ") if phrase is None else phrase
+    if subject.id is None or (subject.scope == "policy" and phrase is not None):
+        return name
+    if subject.scope == "env":
+        return f"env {subject.id} {name.removeprefix('env ')}"
+    return f"{name} on {subject.id}" if row is None else f"{name} of {row.label}"
 
 
 def findings_view(state: RunState, judged: Judged) -> tuple[Finding, ...]:
@@ -96,8 +111,7 @@ def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int
         warming = not is_warm(state)
         return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)
     waiting = [name for name, bound in judged.bounds.items() if bound.state == "SYNC-BOUND"]
-    cells = ALONE_CELLS if len(open_now) == 1 else CAUSE_CELLS
-    said = " · ".join(_cut(_cause(state, finding, waiting), cells) for finding in open_now[:CAUSES])
+    said = " · ".join(_cut(_cause(state, finding, waiting)) for finding in open_now[:CAUSES])
     return Verdict(severity=open_now[0].severity, text=said, counts=counts)
 
 
@@ -131,7 +145,7 @@ def _at_the_end(state: RunState, judged: Judged, open_now: list[Finding], counts
     severity = "critical" if head else stood[0].severity if stood else "ok"
     if not stood:
         return Verdict(severity=severity, text=head or _ended(state, whole=True), counts=counts)
-    named = (f"{_cut(_named(state, one), CAUSE_CELLS)} (open {_open_for(one)})" for one in stood[:CAUSES])
+    named = (f"{_cut(_named(state, one))} (open {_open_for(one)})" for one in stood[:CAUSES])
     text = f"{head or _ended(state)}; ended in {' · '.join(named)}"
     return Verdict(severity=severity, text=text, counts=counts)
 
@@ -149,18 +163,11 @@ def _open_for(finding: Finding) -> str:
 
 
 def _named(state: RunState, finding: Finding) -> str:
-    """A finding in a few words: a row and an env as a cause, all else by a phrase for its code."""
+    """A finding in a few words: a row as a cause, all else by its name."""
     subject = finding.subject
     if finding.code.startswith("policy-") and subject.id is not None:
         return _policy_cause(state, subject.id)
-    if subject.scope == "env":
-        return f"env {subject.id} {finding.message}"
-    phrase = PHRASES.get(finding.code)
-    name = finding.code.replace("-", " ") if phrase is None else phrase
-    if subject.id is None or (subject.scope == "policy" and phrase is not None):
-        return name
-    row = find(subject.id, Scope.POLICY) if subject.scope == "policy" else None
-    return f"{name} on {subject.id}" if row is None else f"{name} of {row.label}"
+    return titled(finding)
 
 
 def _cause(state: RunState, finding: Finding, waiting: list[str]) -> str:
@@ -176,8 +183,8 @@ def _cause(state: RunState, finding: Finding, waiting: list[str]) -> str:
     return text
 
 
-def _cut(text: str, cells: int) -> str:
-    return text if len(text) <= cells else text[: cells - 1] + "…"
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CELLS else text[: MOST_CELLS - 1] + "…"
 
 
 def _lane_cause(code: str, lane: str, waiting: list[str]) -> str | None:

@@ -14,6 +14,7 @@ from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured, Origin,
 from overwatch.otlp import wire
 from overwatch.otlp.encode import request
 from overwatch.simulate.script import ALGO, TASK, Moment
+from overwatch.snapshot.run import SIMULATOR
 
 GROUP_NS: Final = 100_000_000
 MAX_BYTES: Final = 2 << 20
@@ -35,7 +36,7 @@ class Teller:
 
     def __init__(self, run_id: str, epoch: str) -> None:
         self._origin = Origin(run_id=run_id, epoch=epoch, ours=True, task=TASK, algo=ALGO)
-        self._resource = {wire.SERVICE: "overwatch-simulate", "telemetry.distro.version": __version__}
+        self._resource = {wire.SERVICE: SIMULATOR, "telemetry.distro.version": __version__}
         self._seq = 0
 
     def tell(self, moments: Iterable[Moment]) -> Iterator[Told]:

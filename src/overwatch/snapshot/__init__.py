@@ -37,7 +37,7 @@ from overwatch.snapshot.run import (
     Verdict,
 )
 from overwatch.snapshot.runs import RunLine, RunList
-from overwatch.snapshot.system import Anomaly, Bound, Host, Lane, Spread, System
+from overwatch.snapshot.system import Anomaly, Bound, Host, Lane, Process, Spread, System
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -61,6 +61,7 @@ __all__ = [
     "Metric",
     "Modes",
     "PhaseTimes",
+    "Process",
     "Reading",
     "Reason",
     "Run",

@@ -1,6 +1,11 @@
 """Identity, progress, freshness and the one-line verdict of a run, as a view may know them."""
 
+from typing import Final
+
 import msgspec
+
+SIMULATOR: Final = "overwatch-simulate"
+"""`service.name` of the producer of scripted runs."""
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +126,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """`service.name` of its producers, with its namespace before it."""
     instance: str | None = None
     """`service.instance.id` of the life that leads it: the newest of the trainer's rank 0, else of any."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a script wrote it and nothing was trained."""
+        return self.service == SIMULATOR
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,6 +70,16 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """How far it is from the other lanes."""
 
 
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of the host."""
+
+    pid: int
+    name: str
+    cpu: float
+    """Cores that it keeps busy."""
+    ram_bytes: float
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The machine that the trainer runs on."""
 
@@ -90,6 +100,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     queue_depth: float | None = None
     """Batches of experience that wait for the learner."""
     queue_capacity: float | None = None
+    processes: tuple[Process, ...] = ()
+    """The five that keep most cores busy, the busiest first."""
     age_s: float | None = None
 
 

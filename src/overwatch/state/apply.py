@@ -12,6 +12,7 @@ import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.policy import RETURN, VALUE_LOSS
+from overwatch.catalog.processes import SUBSYSTEM
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
@@ -38,7 +39,7 @@ from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
 from overwatch.state.ending import end_of, holder_of
 from overwatch.state.feed import begin, entry_of, measured, score_text
-from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth
+from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth, note_processes
 from overwatch.state.measure import MARK_NS, codes, hand_over, measure
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
@@ -166,6 +167,8 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _save(state, source, event)
         case LogLine() if event.subsystem == GPU_SUBSYSTEM:
             _note_gpu(state, event)
+        case LogLine() if event.subsystem == SUBSYSTEM:
+            note_processes(state.host, event, stamp)
         case LogLine() | FindingAcknowledged():
             pass
         case _:

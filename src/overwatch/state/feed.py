@@ -6,6 +6,7 @@ from typing import Final, assert_never
 import msgspec
 
 from overwatch.catalog.judging import STOPPED_WITHIN
+from overwatch.catalog.processes import SUBSYSTEM
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
@@ -101,6 +102,8 @@ def _entry_of(event: Event) -> Entry | None:
             return _checkpoint(event)
         case FindingAcknowledged():
             return _acknowledged(event)
+        case LogLine() if event.subsystem == SUBSYSTEM:
+            return None
         case LogLine():
             return Entry(
                 at=event.at, severity=event.severity.value, subsystem=event.subsystem, kind="log_line",

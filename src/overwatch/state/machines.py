@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.catalog.processes import Busy, read_fields
 from overwatch.catalog.xids import XIDS, Kind
 from overwatch.events import LogLine
 from overwatch.state.ring import Ring
@@ -15,6 +16,9 @@ from overwatch.state.usage import Peaks
 
 READINGS = 10
 HOSTS: Final = 1024
+_CPU_OF: Final = "process_cpu "
+_RAM_OF: Final = "process_ram "
+"""A process's readings are named so, then by its pid and name."""
 GPU_SUBSYSTEM: Final = "gpu"
 """Of the lines that a sampler logs about GPUs."""
 
@@ -102,3 +106,27 @@ class LaneHealth(msgspec.Struct, kw_only=True):
         self.lost_at = self.memory_at = self.fault_at = 0
         self.lost = self.memory = self.fault = ""
         self.errors, self.newest_errors = None, 0.0
+
+
+def note_processes(readings: dict[str, Gauge], event: LogLine, stamp: int) -> None:
+    """The busiest processes of the run's host in the place of those before; an older line changes nothing."""
+    known = [name for name in readings if name.startswith((_CPU_OF, _RAM_OF))]
+    if any(readings[name].at > event.at for name in known):
+        return
+    for name in known:
+        del readings[name]
+    for one in read_fields(event.fields):
+        of = f"{one.pid} {one.name}"
+        readings[_CPU_OF + of] = Gauge(value=one.cpu, at=event.at, stamp=stamp)
+        readings[_RAM_OF + of] = Gauge(value=one.ram_bytes, at=event.at, stamp=stamp)
+
+
+def processes(readings: dict[str, Gauge]) -> list[tuple[Busy, Gauge]]:
+    """Those processes, the busiest first, each with its reading."""
+    found = []
+    for name, gauge in readings.items():
+        if name.startswith(_CPU_OF):
+            pid, _, called = name.removeprefix(_CPU_OF).partition(" ")
+            ram = readings[_RAM_OF + name.removeprefix(_CPU_OF)].value
+            found.append((Busy(int(pid), called, gauge.value, ram), gauge))
+    return sorted(found, key=lambda pair: (-pair[0].cpu, pair[0].pid))

@@ -3,10 +3,12 @@
 A renderer shows; it never sorts, sums or judges. Nothing that came from telemetry is parsed as markup.
 """
 
+import difflib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -20,7 +22,8 @@ from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.beside import Beside
-from overwatch.tui.context import Context, Freshness, freshness
+from overwatch.tui.context import Context, freshness, freshness_of
+from overwatch.tui.keys import Mode, spelt
 from overwatch.tui.panels import welcome
 from overwatch.tui.screens import overview
 from overwatch.tui.screens.overview import Frame
@@ -34,7 +37,7 @@ from overwatch.tui.theme import Look
 if TYPE_CHECKING:
     from overwatch.tui.app import Attended, OverwatchApp
 
-__all__ = ["Known", "once", "recording_of", "run_replay", "run_tui", "shot"]
+__all__ = ["Known", "PressError", "once", "recording_of", "run_replay", "run_tui", "shot"]
 
 Format = Literal["text", "json", "svg"]
 
@@ -96,6 +99,9 @@ def run_replay(
     app = OverwatchApp(feed, where, settings, Deck(feed))
     app.session.compare_with(beside)
     app.session.notice = first_word(player.recording.remarks())
+    first = feed.settled()
+    if first is not None:
+        app.session.take(first)
     return _show(app)
 
 
@@ -142,6 +148,8 @@ class Known:
     beside: Beside | None = None
     past: Callable[[str, Ask], History | None] = lambda _run_id, _ask: None
     """The past of a run."""
+    session: Session | None = None
+    """The user at it; a new one if left out."""
 
 
 def _remember(session: Session, known: Known) -> None:
@@ -160,12 +168,13 @@ def shot(
     keys: Sequence[str] = (),
     known: Known | None = None,
 ) -> str | None:
-    """One frame after some keys (Textual's names), as a terminal of `size` cells shows it.
+    """One frame after some keys (Textual's names, or what they type), as a terminal of `size` cells shows it.
 
-    `ask` gives the snapshot of a view, `None` where there is none.
+    `ask` gives the snapshot of a view, `None` where there is none. Raises `PressError` for a key that does
+    nothing at its place.
     """
     known = known or Known()
-    session = Session()
+    session = known.session or Session()
     session.compare_with(known.beside)
     session.width, session.height = size
     for snapshot in known.before:
@@ -174,22 +183,37 @@ def shot(
     drawn = Frame(lines=[])
     for key in (None, *keys):
         if key is not None:
-            session.press(key, key if len(key) == 1 else None, 0.0)
+            _press(session, key)
         now = ask(session.view)
         if now is None:
             return None
         session.take(now)
         _remember(session, known)
         shown = msgspec.structs.replace(now, feed=session.feed)
-
-        def context(fresh: Freshness = freshness(now.link, 0.0)) -> Context:  # noqa: B008 of this turn
-            return Context(
-                width=size[0], height=size[1], fresh=fresh, cursor=session.cursor, ui=session.ui, zone=zone
-            )
-
+        context = partial(_context, session, shown, size, zone)
         drawn = draw(session, shown, context, lambda: welcome.Waiting(collector="", state=""))
     look = Look.of(session.settings, {"TERM": "xterm-256color"}, "utf8")
     return _written(drawn.lines, fmt, size[0], look)
+
+
+def _context(session: Session, shown: Snapshot, size: tuple[int, int], zone: tzinfo | None) -> Context:
+    fresh = freshness_of(shown, session.playback)
+    return Context(
+        width=size[0], height=size[1], fresh=fresh, cursor=session.cursor, ui=session.ui, zone=zone
+    )  # fmt: skip
+
+
+class PressError(ValueError):
+    """A key that does nothing where it is pressed; the message names it, and the place."""
+
+
+def _press(session: Session, key: str) -> None:
+    name, character = spelt(key)
+    if session.mode is not Mode.PROMPT and session.key(name) is None:
+        near = difflib.get_close_matches(name, sorted({one for row in session.keys for one in row.names}), 1)
+        hint = f"did you mean {near[0]}?" if near else "? lists the keys"
+        raise PressError(f"{key!r} is no key of the {session.mode.value.lower()}; {hint}")
+    session.press(name, character, 0.0)
 
 
 def _written(lines: list[Line], fmt: Format, width: int, look: Look) -> str:

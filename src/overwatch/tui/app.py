@@ -35,7 +35,7 @@ from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui import pointing
 from overwatch.tui.canvas import Canvas
-from overwatch.tui.context import Context, Freshness, freshness, replayed
+from overwatch.tui.context import Context, Freshness, freshness_of
 from overwatch.tui.keys import Mode
 from overwatch.tui.mouse import ClickDriver
 from overwatch.tui.paging import Page
@@ -369,11 +369,9 @@ class OverwatchApp(App[int]):
         waited_s = 0.0 if session.transport is not None else self._feed.age_s or 0.0
         playback = session.playback
         fresh = Freshness(state="live", age_s=None)
-        if snapshot is not None and playback is not None:
-            fresh = replayed(snapshot.link, playback)
-        elif snapshot is not None:
+        if snapshot is not None:
             connected = self._feed.connection.state == "up"
-            fresh = freshness(snapshot.link, waited_s, connected=connected)
+            fresh = freshness_of(snapshot, playback, waited_s, connected=connected)
         return Context(
             width=width, height=height, fresh=fresh, waited_s=waited_s, cursor=session.cursor, ui=session.ui,
             zone=UTC if session.settings.clock == "utc" else None,

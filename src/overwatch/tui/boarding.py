@@ -11,7 +11,7 @@ from overwatch.tui.context import COMPACT_BELOW, LaneAt, Place
 from overwatch.tui.feeding import Feeding
 from overwatch.tui.heat import Heat
 from overwatch.tui.hold import Hold
-from overwatch.tui.inspected import Inspected, LaneOf, SlotOf
+from overwatch.tui.inspected import HostOf, Inspected, LaneOf, SlotOf
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.panels.heatmap import zoomed
 from overwatch.tui.past import Past
@@ -46,7 +46,8 @@ class Boarding(Feeding):
         self.heat = Heat()
         self.past = Past()
         self._heat_step = 1
-        self._mapped = False
+        self._mapped: str | None = None
+        """What the heatmap in the board's place is of: `env`, `gpu`, or there is none."""
         self.copying = False
         """The user wants what is open, or the row under the cursor, in the clipboard."""
         self._full = False
@@ -73,8 +74,10 @@ class Boarding(Feeding):
 
     @property
     def feed(self) -> tuple[FeedLine, ...]:
-        """The feed's lines that are shown, oldest first; with an env open only its own."""
-        lines = super().feed
+        """The feed's lines that are shown, oldest first; with an env open all of its own."""
+        if self._env_id is None:
+            return super().feed
+        lines = self.scrollback.lines(self._toggles, self._search)
         if self._env_id is not None:
             lines = tuple(line for line in lines if line.env_id == self._env_id)
         return lines
@@ -295,6 +298,13 @@ class Boarding(Feeding):
         place = names.index(here) + 1 if here in names else 0
         self._inspected, self._scroll = SlotOf(env_id, names[place % len(names)]), 0
 
+    def do_host(self, _: int | str) -> None:
+        """The host with its busiest processes, or back."""
+        shown = isinstance(self._inspected, HostOf)
+        self._close_but_size()
+        self._feed_has_keys = False
+        self._inspected = None if shown else HostOf()
+
     def _inspect_lane(self) -> None:
         place = self.cursor if self.cursor is not None else next(iter(self.walk), None)
         envs = () if self.shown is None else self.shown.envs
@@ -327,10 +337,13 @@ class Boarding(Feeding):
         else:
             self.notice = "nothing is marked; m marks the environment under the cursor"
 
-    def do_map(self, _: int | str) -> None:
-        """The board as a heatmap, or back."""
+    def do_map(self, of: int | str) -> None:
+        """The board as a heatmap of environments or of GPUs, or back."""
         self._close()
-        self._mapped = not self._mapped
+        if of == "gpu":
+            self._mapped = None if self._mapped == "gpu" else "gpu"
+        else:
+            self._mapped = "env" if self._mapped is None else None
 
     def do_zoom(self, by: int | str) -> None:
         """More or less time in a cell of the heatmap."""

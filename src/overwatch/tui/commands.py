@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from overwatch.projection.filtering import FilterError
 from overwatch.projection.filtering import parse as parse_filter
 from overwatch.tui.completion import Candidate, Vocabulary, begun, of_filter, word_at
+from overwatch.tui.playback import PLACES
 from overwatch.tui.settings import THEME_NAMES
 
 if TYPE_CHECKING:
@@ -177,6 +178,10 @@ COMMANDS: Final = (
     Command(name="set", argument="SETTING VALUE", does="theme, glyphs or clock, until you leave", run=_set,
             choices=_settings),
     Command(name="heatmap", does="the board as a heatmap over time, or back", run=_act("map")),
+    Command(name="host", does="the host and its five busiest processes", run=_act("host")),
+    Command(name="gpus", does="the board as a heatmap of GPUs over time, or back", run=_act("map", "gpu")),
+    Command(name="log", does="the trainer's own log and console", run=_act("page", "logs")),
+    Command(name="verbose", does="every line of the feed, or only facts and warnings", run=_act("level")),
     Command(name="mark", does="mark the environment under the cursor", run=_act("pin")),
     Command(name="copy", does="what is open, or the row, into the clipboard", run=_act("copy")),
     Command(name="screenshot", argument="[FILE]", does="write the screen as SVG",
@@ -190,7 +195,7 @@ COMMANDS: Final = (
             choices=_words(lambda known: known.runs)),
     Command(name="play", does="play or pause the recording", run=_act("play"), replay=True),
     Command(name="seek", argument="PLACE", run=_seek, replay=True, choices=_places,
-            does="go to 12:41:07, +30s, 40%, update 312, finding CODE or event WORDS"),
+            does=f"go to {PLACES}"),
     Command(name="speed", argument="TIMES", does="play 0.1 to 1000 times as fast", run=_speed, replay=True,
             choices=_words(lambda _: ("0.1", "0.5", "1", "10", "100", "1000"))),
     Command(name="replay", does="replay this run from its recording", run=_act("replay"), live=True),

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from overwatch.catalog.durations import duration
 from overwatch.feeds.towers import Listed
-from overwatch.snapshot import Finding, Link
+from overwatch.snapshot import FeedLine, Finding, Link, Snapshot
 from overwatch.tui.beside import Beside
 from overwatch.tui.charts import Charts
 from overwatch.tui.grammar import age
@@ -24,6 +24,7 @@ from overwatch.tui.prompt import Prompt
 from overwatch.tui.text import Role, clean
 
 COMPACT_BELOW: Final = 120
+WIDE_FROM: Final = 160
 SHORT_BELOW: Final = 30
 SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
@@ -42,6 +43,8 @@ class Freshness:
     """The data stopped coming to this terminal, whatever the collector last said of it."""
     was_old: bool = False
     """In a recording: what is shown was old when it was live."""
+    simulated: bool = False
+    """In a recording: a script wrote it."""
 
     @property
     def old(self) -> bool:
@@ -60,11 +63,25 @@ class Freshness:
         return roles.get(self.state, Role.CRIT)
 
     @property
+    def brief(self) -> str:
+        """One word, where there is no room for more: `LIVE`, `REPLAY (SIMULATED)`."""
+        if self.state.startswith("replay"):
+            return f"REPLAY{' (SIMULATED)' if self.simulated else ''}"
+        return clean(self.state).upper().replace("_", " ")
+
+    @property
     def text(self) -> str:
         """`LIVE 0.3s`, `STALE 14s`."""
         word = clean(self.state).upper().replace("_", " ")
         if self.state.startswith("replay"):
-            return self.state.replace("replay", "REPLAY")
+            shown = self.state.replace("replay", "REPLAY")
+            return (
+                shown
+                if not self.simulated
+                else f"SIMULATED {shown}"
+                if " " in shown
+                else f"{shown} (SIMULATED)"
+            )
         if self.age_s is None:
             return word
         return f"{word} {duration(self.age_s, coarse=True) if self.state == 'ended' else age(self.age_s)}"
@@ -84,11 +101,21 @@ def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshne
     return Freshness(state=here if cut_off else link.state, age_s=total, cut_off=cut_off and here == "stale")
 
 
-def replayed(link: Link, playback: Playback) -> Freshness:
+def replayed(link: Link, playback: Playback, *, simulated: bool = False) -> Freshness:
     """In a recording nothing grows old while it is looked at."""
     way = f"replay seeking {playback.part:.0%}" if playback.part else "replay seeking"
-    word = "replay" if playback.playing else way if playback.busy else "replay paused"
-    return Freshness(state=word, age_s=None, was_old=link.state in _OLD)
+    still = "replay" if playback.playing or playback.still else "replay paused"
+    word = way if playback.busy and not playback.playing else still
+    return Freshness(state=word, age_s=None, was_old=link.state in _OLD, simulated=simulated)
+
+
+def freshness_of(
+    shown: Snapshot, playback: Playback | None, waited_s: float = 0.0, *, connected: bool = True
+) -> Freshness:
+    """Of a live run by its link, of a recorded one by the place in the recording."""
+    if playback is None:
+        return freshness(shown.link, waited_s, connected=connected)
+    return replayed(shown.link, playback, simulated=shown.run.simulated)
 
 
 class LaneAt(NamedTuple):
@@ -161,6 +188,14 @@ class Ui:
     """What the board shows as a heatmap, where it is one."""
     history: History = field(default_factory=History)
     """The policy's numbers over more updates than a snapshot carries."""
+    heat_of: str = "env"
+    """What the heatmap has rows of: `env` or `gpu`."""
+    facts: bool | None = None
+    """The feed leaves out what comes too fast to be read; absent where nobody chose."""
+    logs: tuple[FeedLine, ...] = ()
+    """The trainer's own lines, newest first, for their page."""
+    topic: int = 0
+    """The page of help."""
     heat_step: int = 1
     """Seconds in a cell of it."""
     keys: tuple[Key, ...] = KEYS

@@ -18,13 +18,15 @@ class Feeding(Transporting):
         self._feed_has_keys = False
         self._toggles: frozenset[str] = frozenset()
         self._search = ""
+        self._facts = True
+        """Only what can be read as it comes: facts and warnings."""
         self._line: int | None = None
         """The line under the cursor, counted back from the newest; `None` follows."""
 
     @property
     def feed(self) -> tuple[FeedLine, ...]:
         """The lines that are shown, oldest first."""
-        return self.scrollback.lines(self._toggles, self._search)
+        return self.scrollback.lines(self._toggles, self._search, facts=self._facts)
 
     def search_for(self, text: str) -> None:
         """Show only lines with all of these words; all without."""
@@ -39,6 +41,10 @@ class Feeding(Transporting):
         """Only that kind of lines, or no longer."""
         self._toggles = self._toggles ^ {str(kind)}
         self._line = None
+
+    def do_level(self, _: int | str) -> None:
+        """Every line, or only facts and warnings again."""
+        self._facts, self._line = not self._facts, None
 
     def do_pause(self, _: int | str) -> None:
         """Stop following at the newest line, or follow again."""

@@ -28,12 +28,14 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
 class _While:
     """The envs that were on the board in one while."""
 
-    __slots__ = ("number", "worst")
+    __slots__ = ("lanes", "number", "worst")
 
     def __init__(self, number: int) -> None:
         self.number = number
         """How many of its length there were before it, since 1970."""
         self.worst: dict[int, Sample] = {}
+        self.lanes: dict[str, Sample] = {}
+        """Lanes at their least utilization, from 0 to 1, with the mark of what holds them back."""
 
 
 class Heat:
@@ -53,6 +55,11 @@ class Heat:
             return
         self._run, self._second = snapshot.run.run_id, second
         samples = [(env.env_id, Sample(env.anomaly.score, env.status)) for env in snapshot.envs]
+        lanes = [
+            (lane.gpu_id, Sample(lane.utilization, "" if lane.bound is None else lane.bound.mark))
+            for lane in snapshot.system.gpus
+            if lane.utilization is not None
+        ]
         for step, whiles in self._whiles.items():
             if not whiles or whiles[-1].number != second // step:
                 whiles.append(_While(second // step))
@@ -61,6 +68,10 @@ class Heat:
                 before = worst.get(env_id)
                 if (len(worst) < MOST_ENVS) if before is None else before.score < sample.score:
                     worst[env_id] = sample
+            for gpu_id, sample in lanes:
+                known = whiles[-1].lanes.setdefault(gpu_id, sample)
+                if sample.score < known.score:
+                    whiles[-1].lanes[gpu_id] = sample
 
     def of(self, env_id: int, now: int, cells: int, step: int = 1) -> tuple[Sample | None, ...]:
         """An env's worst in each of the last `cells` whiles of `step` seconds, oldest first; a gap is `None`.
@@ -68,5 +79,11 @@ class Heat:
         `step` is one of `STEPS`.
         """
         seen = {one.number: one.worst.get(env_id) for one in self._whiles.get(step, ())}
+        last = now // step
+        return tuple(seen.get(number) for number in range(last - cells + 1, last + 1))
+
+    def of_lane(self, gpu_id: str, now: int, cells: int, step: int = 1) -> tuple[Sample | None, ...]:
+        """A lane at its least utilization in each of the last `cells` whiles, likewise."""
+        seen = {one.number: one.lanes.get(gpu_id) for one in self._whiles.get(step, ())}
         last = now // step
         return tuple(seen.get(number) for number in range(last - cells + 1, last + 1))

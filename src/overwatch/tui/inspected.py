@@ -18,4 +18,8 @@ class SlotOf(NamedTuple):
     slot: str
 
 
-Inspected: TypeAlias = LaneOf | SlotOf | FeedLine
+class HostOf(NamedTuple):
+    """The host, with its busiest processes."""
+
+
+Inspected: TypeAlias = LaneOf | SlotOf | HostOf | FeedLine

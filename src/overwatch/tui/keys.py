@@ -23,6 +23,7 @@ class Mode(Enum):
     COMPARE = "Compare"
     CURVES = "Curves"
     CONFIG = "Configuration"
+    LOGS = "Log"
     HELP = "Help"
     PROMPT = "Prompt"
 
@@ -70,7 +71,7 @@ _ROWS: Final = (Mode.BOARD, Mode.DRAWER)
 _FEED: Final = (Mode.FEED,)
 _OPEN: Final = (Mode.DRAWER, Mode.FULL)
 _TEXT: Final = (Mode.FULL, Mode.HELP)
-_LISTS: Final = (Mode.RUNS, Mode.FINDINGS, Mode.POLICY, Mode.COMPARE, Mode.CONFIG)
+_LISTS: Final = (Mode.RUNS, Mode.FINDINGS, Mode.POLICY, Mode.COMPARE, Mode.CONFIG, Mode.LOGS)
 _CURVES: Final = (Mode.CURVES,)
 _PAGES: Final = (*_LISTS, *_CURVES)
 _SHOWN: Final = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL)
@@ -98,6 +99,10 @@ KEYS: Final = (
         modes=_FEED, hint="2 seeds", tiny="2 seeds", slots=True),
     Key(keys="3", action="toggle", argument="policy", shown="3", does="only policy updates, or no longer",
         modes=_FEED, hint="3 policy", tiny="3 policy"),
+    Key(keys="4", action="toggle", argument="log", shown="4", does="only the trainer's own log, or no longer",
+        modes=_FEED, hint="4 log", tiny="4 log"),
+    Key(keys="v", action="level", shown="v", does="every line of the feed, or only facts and warnings",
+        modes=(*_ROWS, Mode.FEED), hint="v level", hinted=_FEED),
     Key(keys="slash", action="search", shown="/", does="search the feed: words, or env=9", modes=_FEED,
         hint="/ search", tiny="/ search"),
     Key(keys="enter", action="close", shown="Enter", does="close the drawer", modes=_OPEN,
@@ -193,6 +198,16 @@ KEYS: Final = (
         modes=_BOARD),
     Key(keys="H,shift+h", action="map", shown="H", does="the board as a heatmap over time, or back",
         modes=_SHOWN),
+    Key(keys="B,shift+b", action="host", shown="B",
+        does="the host and its five busiest processes, or back", modes=_SHOWN),
+    Key(keys="G,shift+g", action="map", argument="gpu", shown="G",
+        does="the board as a heatmap of GPUs over time, or back", modes=_SHOWN),
+    Key(keys="O,shift+o", action="page", argument="logs", shown="O",
+        does="the trainer's own log and console, or back", modes=(*_SHOWN, Mode.LOGS)),
+    Key(keys="tab,right", action="topic", argument=1, shown="Tab →", does="the next page of help",
+        modes=(Mode.HELP,), hint="Tab next page", tiny="Tab page"),
+    Key(keys="shift+tab,left", action="topic", argument=-1, shown="⇧Tab ←", does="the page of help before",
+        modes=(Mode.HELP,)),
     Key(keys="plus", action="zoom", argument=-1, shown="+", does="heatmap: less time in a cell",
         modes=_BOARD),
     Key(keys="minus", action="zoom", argument=1, shown="-", does="heatmap: more time in a cell",
@@ -252,6 +267,21 @@ _LABELS: Final = {
     "left_square_bracket": "[", "escape": "Esc", "enter": "Enter", "up": "↑", "down": "↓", "tab": "Tab",
     "pageup": "PgUp", "pagedown": "PgDn", "home": "Home",
 }  # fmt: skip
+
+
+_TYPED: Final = {
+    "plus": "+", "minus": "-", "equals_sign": "=", "at": "@", "percent_sign": "%", "exclamation_mark": "!",
+    "underscore": "_", "left_parenthesis": "(", "right_parenthesis": ")",
+}  # fmt: skip
+
+
+def spelt(key: str) -> tuple[str, str | None]:
+    """Textual's name of a key, and what it types, from either: `/` and `slash` are the same."""
+    typed = {name: label for name, label in (*_LABELS.items(), *_TYPED.items()) if len(label) == 1}
+    typed |= {"space": " ", "up": "", "down": ""}
+    names = {label: name for name, label in typed.items() if label}
+    name = names.get(key, key)
+    return name, key if len(key) == 1 else typed.get(name) or None
 
 
 def keymap(changes: Mapping[str, Sequence[str]]) -> tuple[Key, ...]:

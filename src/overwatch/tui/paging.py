@@ -7,7 +7,7 @@ drawing or the network.
 from enum import Enum
 
 from overwatch.feeds.towers import Listed
-from overwatch.snapshot import Finding
+from overwatch.snapshot import FeedLine, Finding
 from overwatch.tui import moments
 from overwatch.tui.beside import Beside
 from overwatch.tui.boarding import Boarding
@@ -25,6 +25,7 @@ class Page(Enum):
     COMPARE = "compare"
     CURVES = "curves"
     CONFIG = "config"
+    LOGS = "logs"
 
 
 class Paging(Boarding):
@@ -57,9 +58,16 @@ class Paging(Boarding):
             return 0
         if self.page is Page.CONFIG:
             return 1 << 16
+        if self.page is Page.LOGS:
+            return len(self.logs)
         if self.page is Page.COMPARE:
             return 0 if self.beside is None else len(self.beside.rows)
         return len(self.snapshot.findings if self.page is Page.FINDINGS else names(self.snapshot))
+
+    @property
+    def logs(self) -> tuple[FeedLine, ...]:
+        """The lines of the trainer's own log and console, newest first."""
+        return self.scrollback.lines(frozenset({"log"}))[::-1]
 
     def do_page(self, name: int | str) -> None:
         """Open a page, or close it."""
@@ -144,6 +152,7 @@ class Paging(Boarding):
         self.page = None
         self._close()
         self._toggles, self._search, self._feed_has_keys, self._line = frozenset(), "", True, None
+        self._facts = False
         if self.transport is not None:
             self.transport.seek(finding.since)
             return

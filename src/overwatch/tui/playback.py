@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
+from overwatch.catalog.durations import duration
 from overwatch.feeds.replay import Replay
 from overwatch.feeds.survey import Mark
 
@@ -33,6 +34,8 @@ class Playback:
     """All alarms are known: the whole recording was looked through."""
     following: bool = False
     """The recording grows."""
+    still: bool = False
+    """One frame of it is shown, which neither plays nor takes keys."""
 
 
 class Transport(Protocol):
@@ -51,11 +54,14 @@ class Transport(Protocol):
     def seek(self, time: float) -> None:
         """Go to a Unix time."""
 
+    def search(self, kind: str, what: str) -> None:
+        """Go to the next update, finding or event of that name, however far that is to look for."""
+
+    def cancel(self) -> None:
+        """Stay where it was before the step or seek that is under way."""
+
     def set_speed(self, speed: float) -> None:
         """Recording seconds a second; raises `ValueError` for one that does not play."""
-
-    def find(self, kind: str, what: str) -> float | None:
-        """When the next update, finding or event of that name is; `None` where none is known."""
 
 
 def next_speed(speed: float, way: int) -> float:
@@ -73,50 +79,80 @@ def next_mark(playback: Playback, way: int) -> float | None:
 
 
 def named(text: str) -> tuple[str, str] | None:
-    """`update 312`, `finding stall` or `event crash` as what and which; `None` for anything else."""
-    kind, _, what = text.strip().partition(" ")
+    """`update 312`, `@update 312`, `finding stall` or `event crash` as what and which; else `None`."""
+    kind, _, what = text.strip().removeprefix("@").partition(" ")
     return (kind, what.strip()) if kind in _KINDS and what.strip() else None
 
 
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
-_AMOUNT: Final = re.compile(r"([+-]?)(\d+(?:\.\d+)?)(s|m|h|%)")
-_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_AMOUNT: Final = re.compile(r"([+-]?)(\d+(?:\.\d+)?)(s|m|h|%|)")
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+PLACES: Final = "84, 1:24, 12:41:07, +30s, -5m, 40%, update 312, finding CODE or event WORDS"
+"""What a place may be, by examples."""
 
 
 def when(text: str, playback: Playback) -> float:
-    """`12:41:07` (local time of the recording's day), `+30s`, `-5m`, `90s` or `40%` as Unix seconds.
+    """A place in a recording as Unix seconds.
 
-    Raises `ValueError` for anything else, and for a time outside of the recording.
+    `84` and `90s` are counted from its begin, `+30s` and `-5m` from here, `40%` is a share of it. `1:24` is
+    counted from the begin where it is that long, else a time of day; `12:41:07` is a local time of day where
+    it is one in the recording, else counted from the begin. Raises `ValueError` for anything else, and for
+    what is outside of the recording.
     """
     if amount := _AMOUNT.fullmatch(text):
         sign, number, unit = amount[1], float(amount[2]), amount[3]
-        if unit == "%":
-            return playback.first + (playback.last - playback.first) * min(number, 100.0) / 100
-        seconds = number * _SECONDS[unit]
-        base = playback.time if sign else playback.first
-        return min(max(playback.first, base + (-seconds if sign == "-" else seconds)), playback.last)
+        length = playback.last - playback.first
+        if unit == "%" and not sign:
+            return playback.first + length * min(number, 100.0) / 100
+        if unit != "%":
+            seconds = number * _SECONDS[unit]
+            base = playback.time if sign else playback.first
+            return min(max(playback.first, base + (-seconds if sign == "-" else seconds)), playback.last)
     if clock := _CLOCK.fullmatch(text):
-        day = datetime.fromtimestamp(playback.first).astimezone()
-        hours, minutes, seconds = int(clock[1]), int(clock[2]), float(clock[3] or 0)
-        if hours < 24 and minutes < 60 and seconds < 60:
-            begun = day.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-            found = begun + hours * 3600 + minutes * 60 + seconds
-            found += 86_400 if found < playback.first - 1 else 0
-            if playback.first - 1 <= found <= playback.last + 1:
-                return found
-            raise ValueError(f"{text} is not in this recording")
-    raise ValueError(
-        f"{text!r} is no place; write 12:41:07, +30s, -5m, 40%, update 312, finding CODE or event WORDS"
-    )
+        of_day, offset = _of_day(clock, playback), _offset(clock, playback)
+        found = of_day if offset is None or (clock[3] and of_day is not None) else offset
+        if found is None:
+            raise ValueError(f"{text} is not in this recording, which is {_length(playback)} long")
+        return found
+    raise ValueError(f"{text!r} is no place; write {PLACES}")
+
+
+def _of_day(clock: re.Match[str], playback: Playback) -> float | None:
+    """A time of day on the recording's day, or on the next one; `None` where it is not in the recording."""
+    hours, minutes, seconds = int(clock[1]), int(clock[2]), float(clock[3] or 0)
+    if hours >= 24 or minutes >= 60 or seconds >= 60:
+        return None
+    day = datetime.fromtimestamp(playback.first).astimezone()
+    begun = day.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    found = begun + hours * 3600 + minutes * 60 + seconds
+    found += 86_400 if found < playback.first - 1 else 0
+    return found if playback.first - 1 <= found <= playback.last + 1 else None
+
+
+def _offset(clock: re.Match[str], playback: Playback) -> float | None:
+    """`m:ss` or `h:mm:ss` from the begin; `None` where the recording is not that long."""
+    parts = [float(part) for part in clock.groups() if part is not None]
+    if any(part >= 60 for part in parts[1:]):
+        return None
+    seconds = 0.0
+    for part in parts:
+        seconds = seconds * 60 + part
+    found = playback.first + seconds
+    return found if found <= playback.last + 1 else None
+
+
+def _length(playback: Playback) -> str:
+    return duration(playback.last - playback.first)
 
 
 class Deck:
     """A replayed recording as a transport."""
 
-    def __init__(self, replay: Replay) -> None:
-        self._replay = replay
+    def __init__(self, replay: Replay, *, still: bool = False) -> None:
+        self._replay, self._still = replay, still
         self.play, self.step = replay.play, replay.step
-        self.seek, self.set_speed, self.find = replay.seek, replay.set_speed, replay.find
+        self.seek, self.search, self.cancel = replay.seek, replay.search, replay.cancel
+        self.set_speed = replay.set_speed
 
     @property
     def playback(self) -> Playback:
@@ -126,5 +162,5 @@ class Deck:
         return Playback(
             time=replay.time, first=first, last=last, playing=replay.playing, speed=replay.speed,
             busy=replay.busy, part=replay.part, marks=replay.marks, surveyed=replay.surveyed,
-            following=replay.following,
+            following=replay.following, still=self._still,
         )  # fmt: skip

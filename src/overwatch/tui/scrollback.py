@@ -9,8 +9,12 @@ from typing import Final
 from overwatch.snapshot import FeedLine, Snapshot
 
 KEPT: Final = 2000
-TOGGLES: Final = ("errors", "seeds", "policy")
+TOGGLES: Final = ("errors", "seeds", "policy", "log")
 _SEEDS: Final = frozenset({"seed_stage_changed", "gate_evaluated"})
+_FREQUENT: Final = _SEEDS | {"measured"}
+_ALARMS: Final = frozenset({"warning", "critical"})
+_ENDS: Final = (">FOSSILIZED", ">PRUNED")
+_DEBUG: Final = frozenset({"debug", "trace"})
 _POLICY: Final = frozenset({"early_stopped", "curriculum_changed", "non_finite_seen", "measured"})
 
 
@@ -38,11 +42,16 @@ class Scrollback:
         self._lines.extend(fresh)
         return len(fresh)
 
-    def lines(self, toggles: frozenset[str] = frozenset(), search: str = "") -> tuple[FeedLine, ...]:
-        """Oldest first: of any of the toggled kinds (all without), with every word of the search."""
+    def lines(
+        self, toggles: frozenset[str] = frozenset(), search: str = "", *, facts: bool = False
+    ) -> tuple[FeedLine, ...]:
+        """Oldest first: of any of the toggled kinds (all without), with every word of the search.
+
+        With neither, `facts` leaves out what comes too fast to be read.
+        """
         words = search.lower().split()
         if not toggles and not words:
-            return tuple(self._lines)
+            return tuple(line for line in self._lines if _is_fact(line)) if facts else tuple(self._lines)
         return tuple(
             line
             for line in self._lines
@@ -51,9 +60,18 @@ class Scrollback:
         )
 
 
+def _is_fact(line: FeedLine) -> bool:
+    """Warnings and all that happens now and then; of a seed only its end, and no lines for who debugs."""
+    if line.severity in _ALARMS or line.message.endswith(_ENDS):
+        return True
+    return line.kind not in _FREQUENT and line.severity not in _DEBUG
+
+
 def _is(line: FeedLine, toggle: str) -> bool:
     if toggle == "errors":
         return line.severity == "critical" or (line.severity == "warning" and line.kind not in _SEEDS)
+    if toggle == "log":
+        return line.kind == "log_line"
     if toggle == "seeds":
         return line.kind in _SEEDS
     return line.kind in _POLICY or "update" in line.fields or line.message.startswith("update=")

@@ -14,9 +14,10 @@ from overwatch.tui.charting import Charting
 from overwatch.tui.completion import Vocabulary
 from overwatch.tui.context import COMPACT_BELOW, Ui
 from overwatch.tui.inspected import SlotOf
-from overwatch.tui.keys import Mode, find, keymap
+from overwatch.tui.keys import Key, Mode, find, keymap
 from overwatch.tui.paging import Page
 from overwatch.tui.panels.alarms import on_rail
+from overwatch.tui.panels.help import TOPICS
 from overwatch.tui.playback import Transport
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.settings import Settings
@@ -34,6 +35,8 @@ class Session(Charting):
         self.saving: str | None = None
         """The file that a picture of the screen is wanted in, until it is written."""
         self._helping = False
+        self._topic = 0
+        """The page of help."""
         self._prompt: Prompt | None = None
 
     @property
@@ -52,6 +55,7 @@ class Session(Charting):
             return {
                 Page.RUNS: Mode.RUNS, Page.FINDINGS: Mode.FINDINGS, Page.POLICY: Mode.POLICY,
                 Page.COMPARE: Mode.COMPARE, Page.CURVES: Mode.CURVES, Page.CONFIG: Mode.CONFIG,
+                Page.LOGS: Mode.LOGS,
             }[self.page]  # fmt: skip
         if self.opened:
             if self._full or self.width < COMPACT_BELOW:
@@ -80,7 +84,11 @@ class Session(Charting):
             inspected=self._inspected,
             pinned=self._pinned,
             history=self.history,
-            heat=self.heat if self._mapped else None,
+            heat=None if self._mapped is None else self.heat,
+            heat_of=self._mapped or "env",
+            facts=self._facts,
+            logs=self.logs if self.page is Page.LOGS else (),
+            topic=self._topic,
             heat_step=self._heat_step,
             keys=self.keys,
             runs=self.runs,
@@ -120,9 +128,13 @@ class Session(Charting):
         if mode is Mode.PROMPT:
             self._type(key, character)
             return
-        found = find(key, mode, self.keys, slots=self.slots, replay=self.transport is not None)
+        found = self.key(key)
         if found is not None:
             self.act(found.action, found.argument)
+
+    def key(self, name: str) -> Key | None:
+        """What a key does now, by Textual's name."""
+        return find(name, self.mode, self.keys, slots=self.slots, replay=self.transport is not None)
 
     def touched(self, now: float) -> None:
         """The user does something: what was said to them goes, and rows stand still for a while."""
@@ -221,11 +233,17 @@ class Session(Charting):
     def do_help(self, _: int | str) -> None:
         """Help, or back from it."""
         self._helping = not self._helping
-        self._scroll = 0
+        self._scroll = self._topic = 0
+
+    def do_topic(self, by: int | str) -> None:
+        """The next page of help, or the one before; round at the ends."""
+        self._topic, self._scroll = (self._topic + int(by)) % len(TOPICS), 0
 
     def do_back(self, _: int | str) -> None:
         """Out of what was opened last."""
-        if self._helping:
+        if self.cancel_seek():
+            self.notice = "seek cancelled"
+        elif self._helping:
             self._helping, self._scroll = False, 0
         elif self.page is not None:
             self.page = None
@@ -238,8 +256,8 @@ class Session(Charting):
             self._inspected = None
         elif self.opened:
             self._close()
-        elif self._mapped:
-            self._mapped = False
+        elif self._mapped is not None:
+            self._mapped = None
         elif self._filter:
             self.filter_by("")
 

@@ -52,11 +52,14 @@ class Transporting:
         kind, what = wanted
         if kind == "update" and not what.isdecimal():
             raise ValueError(f"an update is a number, not {what!r}; e.g. seek update 312")
-        found = transport.find(kind, what)
-        if found is None:
-            missing = "is not in this recording" if transport.playback.surveyed else "was not found so far"
-            raise ValueError(f"{kind} {what} {missing}")
-        transport.seek(found)
+        transport.search(kind, what)
+
+    def cancel_seek(self) -> bool:
+        """Give up the step or seek that is under way; whether there was one."""
+        if self.transport is None or not self.transport.playback.busy:
+            return False
+        self.transport.cancel()
+        return True
 
     def set_speed(self, text: str) -> None:
         """Play at a speed as a person writes it, `8` or `0.5x`; raises `ValueError` for what is none."""
@@ -77,8 +80,10 @@ class Transporting:
         if self.transport is None:
             return
         time = next_mark(self.transport.playback, int(way))
-        if time is None:
-            known = self.transport.playback.surveyed
-            self.notice = "no alarm there" if known else "no alarm found there so far"
+        surveyed = self.transport.playback.surveyed
+        if time is None and int(way) > 0 and not surveyed:
+            self.transport.search("alarm", "")
+        elif time is None:
+            self.notice = "no alarm there" if surveyed else "no alarm found there so far"
         else:
             self.transport.seek(time)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from overwatch.cli import simulate
-from overwatch.feeds.live import Update
+from overwatch.feeds.live import Connection, Update
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import open_recording
 from overwatch.feeds.replay import Replay
+from overwatch.feeds.timeline import Cancelled
 from overwatch.simulate import Settings, parse_fault
 from overwatch.snapshot import Snapshot, View
 
@@ -97,3 +98,60 @@ def test_a_speed_that_does_not_play_is_refused(folder: Path) -> None:
 
     with pytest.raises(ValueError, match=r"speed 0 does not play; use 0\.1 to 1000"):
         replay.set_speed(0)
+
+
+def test_a_search_looks_through_what_was_not_seen_yet(folder: Path) -> None:
+    """The last update is found though nothing has passed there, and what is nowhere is reported."""
+
+    async def steps(replay: Replay, updates: AsyncGenerator[Update, None]) -> None:
+        replay.search("update", "10")
+        found = await _next(updates)
+        assert found.run.update == 10
+        replay.search("finding", "no-such-code")
+        await _next(updates)
+        answer = await anext(updates)
+        assert isinstance(answer, Connection)
+        assert answer.reason == "finding no-such-code is not in this recording from here"
+        assert replay.time == found.time
+
+    _run(folder, steps)
+
+
+@pytest.mark.parametrize("way", ["seek", "search"])
+def test_what_is_cancelled_on_its_way_leaves_the_place_as_it_was(folder: Path, way: str) -> None:
+    """The snapshot is the one from before, and the next seek goes where it is asked to."""
+
+    async def steps(replay: Replay, updates: AsyncGenerator[Update, None]) -> None:
+        replay.seek(replay.span[0] + 3.0)
+        before = await _next(updates)
+        if way == "seek":
+            replay.seek(replay.span[1])
+        else:
+            replay.search("update", "12")
+        replay.cancel()
+        assert await _next(updates) == before
+        assert not replay.busy
+        replay.seek(replay.span[1])
+        assert (await _next(updates)).time == replay.span[1]
+
+    _run(folder, steps)
+
+
+def test_a_seek_is_cancelled_while_it_folds(folder: Path) -> None:
+    """Whoever is asked for the part that is done can end it; what was shown is shown again."""
+    player = Player(open_recording(folder))
+    player.seek(player.first + 3 * 10**9)
+    before = player.look("sim", View())
+
+    def advanced(part: float) -> None:
+        if part > 0.3:
+            player.recording.advanced = lambda _: None
+            raise Cancelled
+
+    player.recording.advanced = advanced
+    with pytest.raises(Cancelled):
+        player.seek(player.last)
+
+    assert player.look("sim", View()) == before
+    player.seek(player.last)
+    assert player.position == player.last

@@ -6,7 +6,7 @@ from datetime import UTC
 import msgspec
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.context import Context, Place, freshness
+from overwatch.tui.context import Context, Place, freshness, freshness_of
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Mark, Playback, Transport
 from overwatch.tui.screens.overview import Frame
@@ -35,6 +35,14 @@ class Deck:
     def seek(self, time: float) -> None:
         """Go to a time."""
         self.told.append(("seek", time))
+
+    def search(self, kind: str, what: str) -> None:
+        """Go to something by its name."""
+        self.told.append((f"{kind} {what}", 0.0))
+
+    def cancel(self) -> None:
+        """Stay."""
+        self.told.append(("cancel", 0.0))
 
     def set_speed(self, speed: float) -> None:
         """Play so fast."""
@@ -87,7 +95,9 @@ class Terminal:
         self.lines = [plain(line) for line in frame.lines]
 
     def _context(self, shown: Snapshot) -> Context:
-        fresh = freshness(shown.link, 0.0)
+        playback = self.session.playback
+        busy = playback is not None and playback.busy
+        fresh = freshness_of(shown, playback) if busy else freshness(shown.link, 0.0)
         return Context(
             width=self.width, height=self.height, fresh=fresh, cursor=self.session.cursor, zone=UTC,
             ui=self.session.ui,

@@ -270,6 +270,7 @@ _INTO: dict[Mode, tuple[str, ...]] = {
     Mode.COMPARE: (),
     Mode.CURVES: ("c",),
     Mode.CONFIG: (),
+    Mode.LOGS: ("O",),
     Mode.HELP: ("question_mark",),
 }
 

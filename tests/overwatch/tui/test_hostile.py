@@ -23,8 +23,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "overview": (), "drawer": ("enter",), "full": ("enter", "f"), "alarm": ("1",), "lane": ("i",),
     "slot": ("enter", "i"), "line": ("l", "k", "i"), "feed": ("l",), "findings": ("A",),
     "policy": ("P",), "runs": ("R",), "heatmap": ("H",), "help": ("question_mark",),
-    "palette": ("colon",), "filter": ("slash",), "compare": (), "curves": ("c",),
-    "config": ("colon", *"config", "enter"),
+    "gpus": ("G",), "log": ("O",), "topic": ("question_mark", "tab"), "palette": ("colon",),
+    "filter": ("slash",), "compare": (), "curves": ("c",), "config": ("colon", *"config", "enter"),
 }  # fmt: skip
 _OWN = re.compile(
     rb"\x1b\[[0-9;:?<>=$]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]|\x1b\\"

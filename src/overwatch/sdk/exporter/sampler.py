@@ -8,14 +8,20 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 from overwatch.catalog import Scope
-from overwatch.events import Event, Measured, scalars
+from overwatch.catalog.processes import SUBSYSTEM, Busy, fields_of
+from overwatch.events import Event, LogLine, Measured, Severity, scalars
 from overwatch.sdk.exporter.disk import Disk
 from overwatch.sdk.exporter.gpus import Gpus, SampleLimits, Trainer
 from overwatch.sdk.exporter.host import Host
 from overwatch.sdk.exporter.locks import SampleLock
 from overwatch.sdk.exporter.probe import Probe
+from overwatch.sdk.exporter.processes import Processes
+
+PROCESSES_S: Final = 10.0
+"""From one list of processes to the next: to read them all costs more than the rest of a look."""
 
 
 class Sampler:
@@ -35,6 +41,8 @@ class Sampler:
         self._stopped = threading.Event()
         self._host_lock = SampleLock(run, "host")
         self._host = Probe("host", Host().read, self._bell)
+        self._processes = Probe("processes", Processes().read, self._bell)
+        self._processes_due = 0.0
         trainer = trainer or Trainer()
         disk = Disk(trainer.pid)
         self.saved = disk.saved
@@ -54,6 +62,7 @@ class Sampler:
         """End; a sample that is being taken is not waited for."""
         self._stopped.set()
         self._host.stop()
+        self._processes.stop()
         self._disk.stop()
         self._gpus.stop()
         self._host_lock.release()
@@ -71,6 +80,8 @@ class Sampler:
         asked: list[Probe[object]] = list(self._gpus.ask())
         if self._host_lock.held():
             asked += [probe for probe in (self._host, self._disk) if probe.ask()]
+            if time.monotonic() >= self._processes_due and self._processes.ask():
+                self._processes_due = time.monotonic() + PROCESSES_S
         with self._bell:
             self._bell.wait_for(lambda: not any(probe.busy for probe in asked), self._limits.gather_s)
         host = self._host.take()
@@ -78,10 +89,20 @@ class Sampler:
         if host is not None and host[1]:
             disk = self._disk.take()
             said.append(_of_host(at, (host[0], host[1] if disk is None else {**host[1], **disk[1]})))
+        busy = self._processes.take()
+        if busy is not None and busy[1]:
+            said.append(_of_processes(at, busy))
         said += self._gpus.take(at)
         for event in said:
             if not self._stopped.is_set():
                 self._say(event)
+
+
+def _of_processes(at: int, answer: tuple[int, tuple[Busy, ...]]) -> LogLine:
+    return LogLine(
+        at=min(at, answer[0]), severity=Severity.INFO, subsystem=SUBSYSTEM, message="busiest processes",
+        fields=fields_of(answer[1]),
+    )  # fmt: skip
 
 
 def _of_host(at: int, answer: tuple[int, dict[str, float]]) -> Measured:

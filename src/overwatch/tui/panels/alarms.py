@@ -1,20 +1,37 @@
 """Alarm rail: open findings, causes first, each with its age and the next step."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from overwatch.catalog.durations import duration
+from overwatch.projection.verdict import titled
 from overwatch.snapshot import Finding, Snapshot, Subject
-from overwatch.tui.context import COMPACT_BELOW, Context
+from overwatch.tui.context import COMPACT_BELOW, WIDE_FROM, Context
 from overwatch.tui.grammar import severity
 from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut_middle, fit, left, right, rule, width_of
 
 _HINT_AT = 79
 """Column of the next step at 120 cells; wider terminals share what they gain between the two texts."""
+_START: Final = 23
+"""Cells before the message in the standard layout."""
+_NAME_LINES: Final = 3
+"""Lines of names at the most."""
+_MARKS: Final = {"critical": "!! ", "warning": "! "}
 
 _NO_ALARMS: Final = frozenset({"collector-away"})
 """What the verdict line says in whole, and nobody has to do anything about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rail:
+    """The rail's lines."""
+
+    lines: list[Line]
+    """The title first."""
+    num_rows: int
+    """Findings that have a line of their own, under the title."""
 
 
 def on_rail(snapshot: Snapshot) -> tuple[Finding, ...]:
@@ -26,18 +43,54 @@ def on_rail(snapshot: Snapshot) -> tuple[Finding, ...]:
     )
 
 
-def render(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
-    """Title, then at most `most` lines."""
+def render(snapshot: Snapshot, ctx: Context, most: int) -> Rail:
+    """Title, then at most `most` lines of one finding each, then the names of all that have no line."""
     findings = on_rail(snapshot)
+    now = snapshot.time + ctx.waited_s
+    shown = findings[:most]
     lines = [_title(findings, ctx)]
-    hidden = len(findings) - most
-    for place, finding in enumerate(findings[:most], start=1):
-        now = snapshot.time + ctx.waited_s
+    at = _hint_at(shown, ctx.width)
+    for place, finding in enumerate(shown, start=1):
         gone = None if finding.cleared_at is None else _since(now - finding.cleared_at)
-        more = hidden if place == most else 0
         open_s = (finding.ended_at or now) - finding.since
-        lines.append(_row(place, finding, (_since(open_s), gone), more, ctx.width))
-    return lines
+        lines.append(_row(place, finding, (_since(open_s), gone), at, ctx.width))
+    lines += _names(findings[most:], most + 1, ctx.width)
+    return Rail(lines=lines, num_rows=len(shown))
+
+
+def _names(findings: Sequence[Finding], first: int, width: int) -> list[Line]:
+    """By number and name, several on a line; what does not fit on the last line is counted."""
+    lines: list[list[Span]] = []
+    for place, finding in enumerate(findings):
+        gap = [] if not lines else [Span(" · ", Role.MUTED)]
+        number = first + place
+        words = [
+            Span(f"{number} " if number <= 9 else ""),
+            Span(_MARKS.get(finding.severity, ""), severity(finding.severity).role),
+            Span(clean(titled(finding)), Role.TEXT if finding.cleared_at is None else Role.MUTED),
+        ]
+        rest = len(findings) - place - 1
+        room = width - 1 - (len(f"  +{rest}") if rest and len(lines) == _NAME_LINES else 0)
+        if lines and width_of([*lines[-1], *gap, *words]) <= room:
+            lines[-1] += [*gap, *words]
+        elif len(lines) < _NAME_LINES:
+            lines.append(words)
+        else:
+            lines[-1].append(Span(f"  +{rest + 1}", Role.MUTED))
+            break
+    return [fit(_ellipsis(line, width - 1), width) for line in lines]
+
+
+def _hint_at(findings: Sequence[Finding], width: int) -> int:
+    """The column of the next step: after the longest message, as long as the longest step fits behind it.
+
+    Below the wide layout it never moves.
+    """
+    if width < WIDE_FROM:
+        return _HINT_AT + (width - COMPACT_BELOW) // 2
+    messages = max((cells(clean(one.message)) for one in findings), default=0)
+    hints = max((cells(clean(one.hint)) for one in findings), default=0)
+    return max(_HINT_AT, min(_START + messages + 2, width - hints - 4))
 
 
 def _since(seconds: float) -> str:
@@ -45,12 +98,12 @@ def _since(seconds: float) -> str:
 
 
 def _title(findings: Sequence[Finding], ctx: Context) -> Line:
-    num_open = len(findings)
+    num_open = sum(finding.cleared_at is None for finding in findings)
     if ctx.compact:
-        most = min(9, num_open)
+        most = min(9, len(findings))
         opens = [Span("1 opens" if most == 1 else f"1-{most} open", Role.MUTED)] if most else []
         return rule(f"ALARMS {num_open}" if num_open else "ALARMS none", opens, ctx.width)
-    note = "causes first, symptoms counted" if num_open else "none"
+    note = "causes first, symptoms counted" if findings else "none"
     if any(finding.ended_at is not None for finding in findings):
         note = "as they stood at the end, with the time that each was open"
     return rule("ALARMS", [Span(note, Role.MUTED)], ctx.width)
@@ -66,8 +119,8 @@ def subject(of: Subject) -> str:
 
 
 @kept
-def _row(place: int, finding: Finding, ages: tuple[str, str | None], more: int, width: int) -> Line:
-    """One finding: how old it is, and since when its cause is gone; `more` have no room on the rail."""
+def _row(place: int, finding: Finding, ages: tuple[str, str | None], hint_at: int, width: int) -> Line:
+    """One finding: how old it is, since when its cause is gone, and what to do, in that column."""
     ago, gone = ages
     word = severity(finding.severity)
     about = subject(finding.subject)
@@ -78,14 +131,13 @@ def _row(place: int, finding: Finding, ages: tuple[str, str | None], more: int, 
         texts = [Span(message)]
     else:
         start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 8), 9)}{left(ago, 5)}  ")]
-        room = _HINT_AT + (width - 120) // 2 - width_of(start)
+        room = hint_at - width_of(start)
         hint = [Span("› ", Role.INFO), Span(clean(finding.hint))] if finding.hint else []
         texts = [Span(left(message, room - 1) + " "), *hint] if hint else [Span(message)]
     line = [*start, *texts]
-    ending = [Span(f"+{more} more", Role.MUTED)] if more > 0 else []
+    ending = []
     if gone is not None:
-        cleared = f"cleared {gone}"
-        ending = [Span(f"{cleared}  " if ending else cleared), *ending]
+        ending = [Span(f"cleared {gone}", Role.MUTED)]
         line = [Span(span.text, Role.MUTED) for span in line]
     room = width - 1 - width_of(ending)
     return fit((*fit(_ellipsis(line, room - bool(ending)), room), *ending), width)

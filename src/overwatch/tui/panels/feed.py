@@ -70,7 +70,8 @@ def _title(snapshot: Snapshot, ctx: Context) -> Line:
 
 def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     ui = ctx.ui
-    words = [name for name in TOGGLES if name != "seeds" or snapshot.run.slots_enabled]
+    known = {"seeds": snapshot.run.slots_enabled, "log": ui.mode is Mode.FEED or "log" in ui.toggles}
+    words = [name for name in TOGGLES if known.get(name, True)]
     spans = []
     for word in ("all", *words):
         active = not ui.toggles if word == "all" else word in ui.toggles
@@ -81,7 +82,10 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     state = "following" if ui.line is None else f"{ui.line:,} newer below"
     rate = "" if snapshot.feed_rate is None else f" · {short(snapshot.feed_rate)}/s"
     focus = [Span("focus", Role.ACCENT), Span(" · ", Role.MUTED)] if ui.mode is Mode.FEED else []
-    return [*focus, *spans, Span(f"· {state}{rate}", Role.MUTED)]
+    level = {None: "", True: "facts and warnings, v all · ", False: "every line, v fewer · "}[ui.facts]
+    if ui.toggles or ui.search:
+        level = ""
+    return [*focus, *spans, Span(f"· {level}{state}{rate}", Role.MUTED)]
 
 
 class _Shape(NamedTuple):

@@ -17,6 +17,13 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     return [identity(snapshot.run, ctx), second]
 
 
+def _update(run: Run, ctx: Context) -> str:
+    """Where the transport has the place of the progress: the update, where no other panel has it."""
+    if run.update is None or not ctx.compact or ctx.ui.playback is None:
+        return ""
+    return f"u {_of(run.update, run.updates)}"
+
+
 def identity(run: Run, ctx: Context) -> Line:
     """Which run, and how fresh.
 
@@ -27,13 +34,14 @@ def identity(run: Run, ctx: Context) -> Line:
     room = ctx.width - 2 - width_of(state)
     title = f" OVERWATCH{gap}"
     name = cut_middle(clean(run.run_id), max(8, room - len(title)))
-    parts = _parts(run, compact=ctx.compact)
+    parts = [("update", _update(run, ctx)), *_parts(run, compact=ctx.compact)]
     for leave in (
         (),
         ("node",),
         ("node", "modes"),
         ("node", "modes", "git"),
         ("node", "modes", "git", "counts"),
+        ("node", "modes", "git", "counts", "task"),
         None,
     ):
         kept = [] if leave is None else [text for key, text in parts if key not in leave and text]

@@ -3,7 +3,7 @@
 Must not know where samples come from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import groupby
 
 from overwatch.catalog.durations import duration
@@ -13,19 +13,51 @@ from overwatch.tui.grammar import BARS, lane_word, status
 from overwatch.tui.heat import STEPS, Heat, Sample
 from overwatch.tui.panels.board import Drawn
 from overwatch.tui.panels.plan import worst_first
-from overwatch.tui.text import Role, Span, blank, fit, left, right, rule
+from overwatch.tui.text import Line, Role, Span, blank, clean, cut_middle, fit, left, right, rule
 
+_START = 17
+"""Cells before the first of a row."""
 _FULL = 10.0
 """Anomaly of a full cell: a crash."""
 _ROLES = {"crashed": Role.CRIT, "diverging": Role.CRIT, "stalled": Role.WARN, "degraded": Role.WARN}
 
 
+def lanes(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
+    """The same of GPUs: the shade is the least utilization of each while, the colour what held them back."""
+    wide, step = max(10, ctx.width - _START - 1), ctx.ui.heat_step
+    note = f"least utilization, one cell {step}s, newest right · +/- zoom · G board"
+    lines = [rule("HEATMAP GPU", [Span(note, Role.MUTED)], ctx.width)]
+    gpus = snapshot.system.gpus
+    shown = gpus[: max(0, rows - 2)]
+    for lane in shown:
+        bound = "" if lane.bound is None else lane.bound.state
+        head = Span(f" {left(cut_middle(clean(lane.gpu_id), 6), 7)}{left(clean(bound), _START - 9)} ")
+        samples = heat.of_lane(lane.gpu_id, int(snapshot.time), wide, step)
+        lines.append(fit([head, *_drawn(map(_share, samples))], ctx.width))
+    if len(gpus) > len(shown) and len(lines) > 1:
+        lines[-1] = fit([Span(f"  +{len(gpus) - len(shown) + 1} more lanes", Role.MUTED)], ctx.width)
+    lines += [blank(ctx.width)] * (rows - 1 - len(lines))
+    lines.append(_axis(wide * step, ctx))
+    return Drawn(lines=lines[:rows], walk=(), cursor=None, targets=(None,) * rows)
+
+
+def _share(sample: Sample | None) -> tuple[str, Role]:
+    """A cell that says how busy a lane was at its least."""
+    if sample is None:
+        return " ", Role.MUTED
+    level = min(len(BARS) - 1, max(0, int(sample.score * len(BARS))))
+    return BARS[level], {"!!": Role.CRIT, "!": Role.WARN}.get(sample.status, Role.TEXT)
+
+
+def _axis(seconds: int, ctx: Context) -> Line:
+    text = f"{'':{_START}}{duration(seconds)} ago"
+    return fit([Span(left(text, ctx.width - 5), Role.MUTED), Span("now", Role.MUTED)], ctx.width)
+
+
 def render(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
     """Exactly `rows` lines with title and axis; the places of the cursor, and where it is."""
-    start = 17
-    wide = max(10, ctx.width - start - 1)
+    wide = max(10, ctx.width - _START - 1)
     step = ctx.ui.heat_step
-    seconds = wide * step
     note = f"anomaly, one cell {step}s, newest right · +/- zoom · H board"
     lines = [rule("HEATMAP", [Span(note, Role.MUTED)], ctx.width)]
     room = max(0, rows - 2)
@@ -44,18 +76,16 @@ def render(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
             Span(left(status(env.status, compact=True).text, 4), status(env.status, compact=True).role),
             Span(" "),
         ]
-        lines.append(fit([*head, *_cells(heat.of(env.env_id, now, wide, step))], ctx.width))
+        lines.append(fit([*head, *_drawn(map(_cell, heat.of(env.env_id, now, wide, step)))], ctx.width))
     lines += [blank(ctx.width)] * (rows - 1 - len(lines))
-    axis = f"{'':{start}}{duration(seconds)} ago"
-    lines.append(fit([Span(left(axis, ctx.width - 5), Role.MUTED), Span("now", Role.MUTED)], ctx.width))
+    lines.append(_axis(wide * step, ctx))
     targets = (None, *(env.env_id for env in shown), *[None] * rows)
     return Drawn(lines=lines[:rows], walk=walk, cursor=cursor, targets=targets[:rows])
 
 
-def _cells(samples: Sequence[Sample | None]) -> list[Span]:
-    """One cell a sample; blank where there was none."""
-    drawn = (_cell(sample) for sample in samples)
-    return [Span("".join(bar for bar, _ in run), role) for role, run in groupby(drawn, lambda cell: cell[1])]
+def _drawn(cells: Iterable[tuple[str, Role]]) -> list[Span]:
+    """Cells of one colour together."""
+    return [Span("".join(bar for bar, _ in run), role) for role, run in groupby(cells, lambda cell: cell[1])]
 
 
 def _cell(sample: Sample | None) -> tuple[str, Role]:

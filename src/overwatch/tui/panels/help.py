@@ -1,4 +1,10 @@
-"""Help: the keys, from the key table; the legend of statuses, stages and marks; sort and filter now."""
+"""Help, a page a topic: the keys, from the key table, with the legend; then how to read and use the screen.
+
+Owns the words of the topics. Pure.
+"""
+
+from dataclasses import dataclass
+from typing import Final
 
 from overwatch.catalog import Stage
 from overwatch.snapshot import Snapshot
@@ -6,7 +12,8 @@ from overwatch.tui.context import Context
 from overwatch.tui.grammar import STATUS_WORDS, severity, stage_role, status
 from overwatch.tui.keys import Key, Mode, known
 from overwatch.tui.panels import keyline
-from overwatch.tui.text import Line, Role, Span, blank, clean, fit, left, rule
+from overwatch.tui.playback import PLACES
+from overwatch.tui.text import Line, Role, Span, blank, clean, fit, left, rule, wrapped
 
 _MARKS = (
     (">", "the cursor"),
@@ -32,8 +39,71 @@ _HEADINGS = {
     Mode.BOARD: "Board and everywhere", Mode.FEED: "With the feed", Mode.DRAWER: "In the drawer",
     Mode.CURVES: "On the page of curves",
     Mode.RUNS: "In the list of runs", Mode.FINDINGS: "In the list of findings", Mode.POLICY: "In the policy",
-    Mode.COMPARE: "Beside another run", Mode.CONFIG: "Configuration",
+    Mode.COMPARE: "Beside another run", Mode.CONFIG: "Configuration", Mode.LOGS: "In the log",
+    Mode.HELP: "In help",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One page of help."""
+
+    title: str
+    terms: tuple[tuple[str, str], ...] = ()
+    """What is explained, and the explanation."""
+
+
+_SCREEN: Final = (
+    ("first line", "Which run this is; at the right how fresh its data is: LIVE, STALE, LOST, ENDED."),
+    ("second line", "How far the run is: updates, time left, age of the last checkpoint, steps a second."),
+    ("verdict", "OK, or what is wrong now, the worst first. Of a run that is over: how it ended."),
+    ("policy pulse", "The numbers of the learning algorithm, with the limit in use. P explains each."),
+    ("system", "Each GPU, and the host: how busy it is, and what holds it back."),
+    ("alarms", "What is wrong, each with severity, age and the next step. Press its number to open it."),
+    ("flight board", "Environments, the worst first, with the reason in words. Enter opens one."),
+    ("feed", "What happened, newest at the bottom."),
+)  # fmt: skip
+_SICK: Final = (
+    ("1 to 9", "Open an alarm: what was measured, what it means, what to do next."),
+    ("t", "Go to the moment at which it began. In a recording, everything on the screen goes there."),
+    ("P", "See the policy's numbers, with charts and limits, and what each of them answers."),
+    ("n and p", "With an environment open: the next one that is not OK, and the one before."),
+    ("B", "The host's CPU and memory, and the five processes that take most of them."),
+    ("H and G", "See environments, or GPUs, over time: when did it begin, and which were affected?"),
+    ("a", "Acknowledge an alarm: it leaves the list, and others see that it is known."),
+    ("A", "List all findings, also those that have cleared."),
+)  # fmt: skip
+_FEED: Final = (
+    ("l", "Give the keys to the feed; Esc takes them back."),
+    ("v", "Show every line, or only facts and warnings. The title has how many lines come in a second."),
+    ("1 3 4", "Show only errors, only policy updates, or only the trainer's own log."),
+    ("/", "Search: every word must be in the line; env=9 and gpu=1 are compared whole."),
+    ("i", "Open a line: everything it says."),
+    ("O", "The trainer's own log and console on a page of their own."),
+)  # fmt: skip
+_RECORDING: Final = (
+    ("r", "Leave a live run for its recording; overwatch tui --replay DIR opens one from the shell."),
+    ("Space", "Play, or pause. < and > change the speed."),
+    (", and .", "A second back, or on."),
+    ("[ and ]", "To the alarm before, or the next one."),
+    (":seek", f"Go to a place: {PLACES}. Esc cancels a seek that takes long."),
+    ("SIMULATED", "A script wrote this run: nothing was trained."),
+)  # fmt: skip
+_WORDS: Final = (
+    ("lane", "A device that environments run on, usually a GPU."),
+    ("anomaly", "How far an environment is from the others, 0 to 10; the reasons stand beside it."),
+    ("bound", "What limits the speed of a GPU: its own work, memory, input, other GPUs, heat."),
+    ("finding", "Something that is wrong for long enough to be told about; an alarm is one that is open."),
+    ("status", "OK, STALLED (no progress), DEGRADED, DIVERGING (numbers run away), CRASHED."),
+    ("update", "One step of the optimiser on what was collected."),
+)  # fmt: skip
+TOPICS: Final = (
+    Topic(title="KEYS"), Topic(title="THE SCREEN", terms=_SCREEN), Topic(title="A SICK RUN", terms=_SICK),
+    Topic(title="FEED AND LOG", terms=_FEED), Topic(title="RECORDINGS", terms=_RECORDING),
+    Topic(title="WORDS", terms=_WORDS),
+)  # fmt: skip
+"""In the order in which Tab goes through them."""
+_TERM: Final = 14
 _TWO_COLUMNS = 120
 """Cells from which on texts stand side by side."""
 
@@ -58,9 +128,14 @@ def most_scroll(snapshot: Snapshot | None, ctx: Context) -> int:
 
 
 def text(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
-    """All lines."""
+    """All lines of the topic."""
+    at = ctx.ui.topic % len(TOPICS)
+    following = TOPICS[(at + 1) % len(TOPICS)].title.capitalize()
+    note = [Span(f"{at + 1} of {len(TOPICS)} · Tab: {following} · Esc back", Role.MUTED)]
+    if at:
+        return _explained(TOPICS[at], note, ctx.width)
     slots = snapshot is not None and snapshot.run.slots_enabled
-    lines = [rule("KEYS", [Span("Esc back", Role.MUTED)], ctx.width)]
+    lines = [rule(TOPICS[0].title, note, ctx.width)]
     if snapshot is not None:
         lines.append(_current(snapshot, ctx))
     keys = known(ctx.ui.keys, slots=slots, replay=ctx.ui.playback is not None)
@@ -73,6 +148,17 @@ def text(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
     if slots:
         note = [Span("the fuller the circle, the further the seed", Role.MUTED)]
         lines += [rule("STAGES", note, ctx.width), *_stages(ctx.width)]
+    return lines
+
+
+def _explained(topic: Topic, note: list[Span], width: int) -> list[Line]:
+    """Each term, and its explanation in as many lines as it needs."""
+    lines = [rule(topic.title, note, width)]
+    for term, meaning in topic.terms:
+        for place, part in enumerate(wrapped(meaning, max(10, min(100, width - _TERM - 3)))):
+            head = term if place == 0 else ""
+            lines.append(fit([Span(f" {left(head, _TERM)} ", Role.TITLE), Span(part)], width))
+        lines.append(blank(width))
     return lines
 
 

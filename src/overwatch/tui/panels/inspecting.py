@@ -21,7 +21,7 @@ from overwatch.tui.grammar import (
     status,
     status_counts,
 )
-from overwatch.tui.inspected import Inspected, LaneOf, SlotOf
+from overwatch.tui.inspected import HostOf, Inspected, LaneOf, SlotOf
 from overwatch.tui.panels import alarm, detail
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, wrapped
 
@@ -39,6 +39,8 @@ def heading(of: Inspected) -> str:
             return f"lane {clean(of.gpu_id)}"
         case SlotOf():
             return f"env {of.env_id} · {clean(of.slot)}"
+        case HostOf():
+            return "host"
         case FeedLine():
             return f"line · {severity(of.severity).text} · {clean(of.subsystem)}"
         case _:
@@ -52,6 +54,8 @@ def content(snapshot: Snapshot, of: Inspected, width: int, ctx: Context) -> list
             return _lane(snapshot, of.gpu_id, width)
         case SlotOf():
             return _slot(snapshot, of, width, ctx)
+        case HostOf():
+            return _host(snapshot, width)
         case FeedLine():
             return _lines(_line(of, ctx), width)
         case _:
@@ -64,6 +68,29 @@ def _lines(parts: Parts, width: int) -> list[Line]:
         for place, row in enumerate(wrapped(text, max(8, width - _LABEL)) if text else []):
             word = Span(left(label if place == 0 else "", _LABEL), Role.MUTED)
             lines.append(fit([word, Span(row)], width))
+    return lines
+
+
+def _host(snapshot: Snapshot, width: int) -> list[Line]:
+    """CPU and memory, and the processes that take most of them."""
+    host = snapshot.system.host
+    if host is None:
+        return [fit([Span("no readings of the host yet", Role.MUTED)], width)]
+    used, total = host.ram_used_bytes, host.ram_total_bytes
+    parts: Parts = []
+    if host.cpu_utilization is not None:
+        busiest = "" if host.cpu_busiest is None else f", busiest core {host.cpu_busiest:.0%}"
+        parts.append(("cpu", f"{host.cpu_utilization:.0%}{busiest}"))
+    if used is not None:
+        parts.append(("ram", f"{used / _GIB:.1f}G" + ("" if total is None else f" of {total / _GIB:.1f}G")))
+    lines = [*_lines(parts, width), fit([], width)]
+    if not host.processes:
+        text = "no process was seen: the trainer's exporter lists the busiest every 10 s"
+        return [*lines, *(fit([Span(part, Role.MUTED)], width) for part in wrapped(text, width))]
+    lines.append(fit([Span(f"{'pid':>8}  {'cpu':>6}  {'ram':>7}  busiest processes", Role.MUTED)], width))
+    for one in host.processes:
+        numbers = f"{one.pid:>8}  {one.cpu:>6.0%}  {one.ram_bytes / _GIB:>6.1f}G  "
+        lines.append(fit([Span(numbers), Span(clean(one.name))], width))
     return lines
 
 

@@ -2,17 +2,21 @@
 
 import re
 
+from overwatch.catalog import Scope, find
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui.chart import NO_DOT, braille, scale
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import short, sparkline
 from overwatch.tui.history import History
 from overwatch.tui.panels import picking, pulse
-from overwatch.tui.text import Line, Role, Span, blank, clean, cut_middle, fit, left, right, rule
+from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, cut_middle, fit, left, right, rule
 
 _NAME = 20
 _VALUE = 9
 _AXIS = 9
+_QUESTION = 64
+_ASKED_FROM = 120
+"""Cells from which on every row has its question; narrower, the one under the cursor has it."""
 _APART = 16
 """Dots from one update to the next while there are few."""
 
@@ -40,13 +44,15 @@ def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> pic
         lines.append(picking.marked(row, ctx.width, here=place == ctx.ui.picked))
     lines += [blank(ctx.width)] * (rows - tall - 1 - len(lines))
     name = found[min(ctx.ui.picked, len(found) - 1)]
-    lines += _chart(name, snapshot.policy[name], history, ctx, tall)
+    question = fit([Span(f" {asks(name)}", Role.INFO)], ctx.width)
+    tall -= 1
+    lines += [question, *chart(name, snapshot.policy[name], history, ctx, tall)]
     return picking.Page(lines=lines[:rows], targets=picking.targets(1, shown))
 
 
 def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Span]:
     """Wide terminals show more updates than a snapshot carries."""
-    bars = max(10, min(60, ctx.width - _NAME - _VALUE - 40))
+    bars = max(10, min(60, ctx.width - _NAME - _VALUE - 40 - (_QUESTION if ctx.width >= _ASKED_FROM else 0)))
     values = history.of(name)
     limit = "" if reading.limit is None else clean(reading.limit.text)
     spread = "" if reading.spread is None else f"  ranks differ by {short(reading.spread)}"
@@ -55,12 +61,27 @@ def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Sp
         *pulse.judged(reading, old=ctx.fresh.old, width=_VALUE),
         *sparkline(values if len(values) > len(reading.history) else reading.history, bars, reading.scale),
         Span(f" {left(limit, 8)}{spread}", Role.MUTED),
+        *_question(name, spread, bars, ctx),
     ]
 
 
-def _chart(name: str, reading: Reading, history: History, ctx: Context, rows: int) -> list[Line]:
+def _question(name: str, spread: str, bars: int, ctx: Context) -> list[Span]:
+    """What the row answers, as far as there is room for it beside the row."""
+    room = ctx.width - 1 - _NAME - _VALUE - 19 - bars - cells(spread)
+    return (
+        [Span(f"  {cut(asks(name), room - 2)}", Role.MUTED)] if ctx.width >= _ASKED_FROM and room > 20 else []
+    )
+
+
+def asks(name: str) -> str:
+    """What a row answers, in the catalogue's words; nothing for numbers that are not in it."""
+    row = find(name, Scope.POLICY)
+    return "" if row is None else row.asks
+
+
+def chart(name: str, reading: Reading, history: History, ctx: Context, rows: int) -> list[Line]:
     """A title and `rows` lines; the limit in use is a line of its own where it is in sight."""
-    values = history.of(name)
+    values = history.of(name) or reading.history
     limit = None if reading.limit is None else reading.limit.value
     low, high = scale(values, limit)
     wide = max(4, ctx.width - _AXIS - 2)

@@ -41,6 +41,8 @@ CELLS: Final = (
     Cell(name="update_time", label="update", tiny="upd"),
     Cell(name="value_loss", label="val loss", tiny=""),
 )
+BARS: Final = 10
+"""Updates of a sparkline at 120 cells."""
 _ARROWS: Final = {"up": "↑", "down": "↓", "flat": "→"}
 _WORDS: Final = {"ok": ("OK", Role.TEXT), "warning": ("WARN", Role.WARN), "critical": ("CRIT", Role.CRIT)}
 _NONE: Final = Reading()

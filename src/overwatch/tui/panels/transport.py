@@ -8,18 +8,28 @@ from overwatch.tui.playback import Playback
 from overwatch.tui.text import Line, Role, Span, spread, width_of
 
 _KEYS: Final = "Space {play}  , . step  < > speed  [ ] alarm  : seek"
+_BUSY: Final = "Esc cancels"
 _SHORT_KEYS: Final = "Space , . < > [ ]"
 _ROLES: Final = {"c": Role.CRIT, "w": Role.WARN, "┃": Role.TITLE}
 
 
 def render(playback: Playback, ctx: Context) -> Line:
     """One line."""
-    state = "> " if playback.playing else "||"
+    state = "> " if playback.playing else "  " if playback.still else "||"
     tenths = int(playback.time * 10) % 10
     now = f"{clock(playback.time, ctx.zone, millis=False)}.{tenths}"
     start = [Span(f" {state} {now} of {clock(playback.last, ctx.zone, millis=False)}  ")]
     speed = f"{playback.speed:g}x" if playback.speed < 1 else f"{playback.speed:.1f}x"
-    keys = _SHORT_KEYS if ctx.compact else _KEYS.format(play="pause" if playback.playing else "play")
+    speed = "" if playback.still else speed
+    keys = (
+        ""
+        if playback.still
+        else _BUSY
+        if playback.busy
+        else _SHORT_KEYS
+        if ctx.compact
+        else _KEYS.format(play="pause" if playback.playing else "play")
+    )
     room = ctx.width - width_of(start) - len(speed) - len(keys) - 10
     return spread(
         [*start, *_timeline(playback, max(8, min(60, room))), Span(f"  {speed}")],

@@ -8,10 +8,14 @@ from overwatch.catalog.durations import duration
 from overwatch.snapshot import Snapshot, Verdict
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import clock, date, severity
-from overwatch.tui.text import Line, Role, Span, cells, clean, cut, spread, width_of
+from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, spread, width_of, wrapped
 
 _COUNTED = (("critical", "crit"), ("warning", "warn"))
 _BETWEEN = " · "
+LEAST_COUNTED: Final = 80
+"""Narrower terminals list the findings and have no room for their number."""
+LEAST_CAUSE: Final = 45
+"""No cause of several is cut to less, as long as others can be counted instead."""
 _CLAUSE: Final = re.compile("; |, (?=last |catching up )")
 """Where the sentence about a silent or late run may end."""
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -29,7 +33,7 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     else:
         ending = _ending(snapshot.verdict, ctx)
         word = severity(snapshot.verdict.severity)
-        text = _MOMENT.sub(lambda said: _local(said[0], snapshot.time, ctx), clean(snapshot.verdict.text))
+        text = _text(snapshot, ctx)
     start = [Span(" "), word, Span(gap)]
     gives_way = snapshot.verdict.note is not None or (ctx.fresh.state == "lost" and not ctx.ui.recorded)
     alone = ctx.width - width_of(start) - 1
@@ -39,8 +43,30 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     return [spread([*start, Span(_causes(text, room))], ending, ctx.width)]
 
 
+def wrapped_lines(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
+    """The same on narrow terminals: the text goes on in at most so many lines, before a cause is left out."""
+    text, word = _text(snapshot, ctx), severity(snapshot.verdict.severity)
+    indent = width_of([word]) + 2
+    room = ctx.width - indent
+    rows = [] if ctx.fresh.cut_off else wrapped(text, room)
+    if len(rows) > most:
+        rows = wrapped(_causes(text, most * room - room // 3), room)
+    if not 1 < len(rows) <= most:
+        return render(snapshot, ctx)
+    first = fit([Span(" "), word, Span(f" {rows[0]}")], ctx.width)
+    return [first, *(fit([Span(" " * indent + row)], ctx.width) for row in rows[1:])]
+
+
+def _text(snapshot: Snapshot, ctx: Context) -> str:
+    """The snapshot's words, with moments in the terminal's zone."""
+    return _MOMENT.sub(lambda said: _local(said[0], snapshot.time, ctx), clean(snapshot.verdict.text))
+
+
 def _causes(text: str, room: int) -> str:
-    """Whole causes as long as they fit; a single one loses its last clauses, and is then cut at its end."""
+    """Whole where it fits; else the longest causes are cut, and then the last ones counted.
+
+    A single one loses its last clauses, and is then cut at its end.
+    """
     if cells(text) <= room:
         return text
     clauses = [found.start() for found in _CLAUSE.finditer(text)] if _BETWEEN not in text else []
@@ -48,10 +74,12 @@ def _causes(text: str, room: int) -> str:
         if cells(text[:end]) <= room:
             return text[:end]
     causes = text.split(_BETWEEN)
-    for keep in range(len(causes) - 1, 0, -1):
-        shown = f"{_BETWEEN.join(causes[:keep])} +{len(causes) - keep}"
-        if cells(shown) <= room:
-            return shown
+    for keep in range(len(causes), 0, -1):
+        more = f" +{len(causes) - keep}" if keep < len(causes) else ""
+        for most in range(room, LEAST_CAUSE - 1, -1):
+            shown = _BETWEEN.join(cut(cause, most) for cause in causes[:keep]) + more
+            if cells(shown) <= room:
+                return shown
     return cut(text, room)
 
 
@@ -63,7 +91,7 @@ def _ending(verdict: Verdict, ctx: Context) -> list[Span]:
         return [Span("overwatch tui --replay DIR", Role.INFO)]
     if verdict.note is not None:
         return [Span(clean(verdict.note), Role.STALE if ctx.fresh.old else Role.MUTED)]
-    return _counts(verdict, compact=ctx.compact)
+    return [] if ctx.width < LEAST_COUNTED else _counts(verdict, compact=ctx.compact)
 
 
 def _local(moment: str, now: float, ctx: Context) -> str:

@@ -13,6 +13,7 @@ from overwatch.tui.panels import (
     findings,
     header,
     keyline,
+    logs,
     picking,
     policy,
     runs,
@@ -29,10 +30,12 @@ _LEAST: Final = 8
 
 def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> picking.Page:
     """One frame; without a snapshot the list of runs alone."""
-    if not small.fits(ctx) and (page not in _AT_ANY_SIZE or ctx.height <= _LEAST):
+    if small.is_bare(ctx) and (page not in _AT_ANY_SIZE or ctx.height <= _LEAST):
         return picking.Page(lines=[] if snapshot is None else small.render(snapshot, ctx))
     head: list[Line] = []
-    if snapshot is not None:
+    if snapshot is not None and not small.fits(ctx):
+        head = [small.identity(snapshot.run, ctx), *verdict.render(snapshot, ctx)]
+    elif snapshot is not None:
         head = [header.identity(snapshot.run, ctx)]
         if page is Page.COMPARE and ctx.ui.playback is not None:
             head.append(transport.render(ctx.ui.playback, ctx))
@@ -64,5 +67,7 @@ def _page(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> pic
             return picking.Page(lines=curves.render(snapshot, ctx, rows))
         case Page.CONFIG:
             return picking.Page(lines=configured.render(snapshot, ctx, rows))
+        case Page.LOGS:
+            return logs.render(ctx, rows)
         case _:
             assert_never(page)

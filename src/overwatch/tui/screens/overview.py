@@ -6,7 +6,6 @@ The same lines are the live screen, `--format text` and the SVG: what a test com
 from dataclasses import dataclass, replace
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.charts import Charts
 from overwatch.tui.context import AlarmAt, Context, Place, Target
 from overwatch.tui.keys import Mode
 from overwatch.tui.panels import (
@@ -24,14 +23,11 @@ from overwatch.tui.panels import (
     small,
     system,
     verdict,
+    wide,
 )
 from overwatch.tui.text import Line, Span
 
 LEAST_BOARD = 4
-_WIDE = 180
-"""Cells from which on charts stand beside the board."""
-_CHARTS = 70
-"""Cells of those charts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,20 +97,28 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
         *system.render(snapshot, ctx, share.lanes),
     ]
     rail = alarms.render(snapshot, ctx, share.alarms)
-    rows = ctx.height - len(top) - len(rail) - 1
-    drawn = (
-        _with_drawer(snapshot, ctx, rows) if ctx.ui.opened else _board_and_feed(snapshot, ctx, rows, share)
-    )
-    lines = [*top, *rail, *drawn.lines, keyline.render(snapshot, ctx)]
-    numbers = (AlarmAt(number) for number in range(1, len(rail)))
-    return replace(drawn, lines=lines, targets=(*[None] * (len(top) + 1), *numbers, *drawn.targets))
+    named = len(rail.lines) - rail.num_rows - 1
+    if ctx.short:
+        share = replace(share, feed=max(1, share.feed - named))
+    rows = ctx.height - len(top) - len(rail.lines) - 1
+    if ctx.ui.opened:
+        drawn = _with_drawer(snapshot, ctx, rows)
+    elif ctx.ui.heat is None and wide.fits(snapshot, ctx):
+        drawn = _with_charts(snapshot, ctx, rows, share)
+    else:
+        drawn = _board_and_feed(snapshot, ctx, rows, share)
+    lines = [*top, *rail.lines, *drawn.lines, keyline.render(snapshot, ctx)]
+    numbers = (AlarmAt(number) for number in range(1, rail.num_rows + 1))
+    above = (*[None] * (len(top) + 1), *numbers, *[None] * named)
+    return replace(drawn, lines=lines, targets=(*above, *drawn.targets))
 
 
 def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
     """`rows` lines: board, rollups, and the feed, which has half of them while it has the keys."""
     fleet = rollups.render(snapshot, ctx)
-    if ctx.ui.heat is not None and snapshot.envs:
-        drawn = heatmap.render(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
+    lanes = ctx.ui.heat_of == "gpu"
+    if ctx.ui.heat is not None and (snapshot.system.gpus if lanes else snapshot.envs):
+        drawn = (heatmap.lanes if lanes else heatmap.render)(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
         return Frame(
             lines=[*drawn.lines, *fleet], walk=drawn.walk, cursor=drawn.cursor, targets=drawn.targets
         )
@@ -123,8 +127,6 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
         lines = learning.render(snapshot, ctx, rows - len(said.lines))
         targets = (*[None] * len(lines), *said.targets)
         return Frame(lines=[*lines, *said.lines], targets=targets)
-    if ctx.width >= _WIDE and snapshot.run.run_id in ctx.ui.charts.histories:
-        return _with_charts(snapshot, ctx, rows, share)
     asked = share.feed
     if ctx.ui.mode is Mode.FEED:
         asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
@@ -137,12 +139,12 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
 
 
 def _with_charts(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
-    """`rows` lines: board and feed, and at their right the past of the return and of what is worst."""
-    place = replace(ctx, width=ctx.width - _CHARTS - 1, ui=replace(ctx.ui, charts=Charts()))
-    drawn = _board_and_feed(snapshot, place, rows, share)
-    charts = learning.beside(snapshot, replace(ctx, width=_CHARTS), rows)
+    """Board and feed as wide as they need to be, and at their right the past of what matters most."""
+    left = replace(ctx, width=wide.board_width(snapshot, ctx))
+    drawn = _board_and_feed(snapshot, left, rows, share)
+    charts = wide.render(snapshot, replace(ctx, width=ctx.width - left.width - 1), rows)
     lines = [(*one, Span(" "), *other) for one, other in zip(drawn.lines, charts, strict=True)]
-    return replace(drawn, lines=lines, edge=place.width)
+    return replace(drawn, lines=lines, edge=left.width)
 
 
 def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:

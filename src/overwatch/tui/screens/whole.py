@@ -9,7 +9,7 @@ from dataclasses import replace
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.keys import Mode
-from overwatch.tui.panels import drawer, welcome
+from overwatch.tui.panels import drawer, small, welcome
 from overwatch.tui.panels import help as help_panel
 from overwatch.tui.screens import listing, overview
 from overwatch.tui.screens.overview import Frame
@@ -30,7 +30,7 @@ def draw(
     if session.mode is Mode.HELP:
         session.clamp(help_panel.most_scroll(shown, ctx))
         return Frame(lines=help_panel.render(shown, context()))
-    if session.page is not None:
+    if session.page is not None and (shown is not None or not small.is_bare(ctx)):
         page = listing.render(session.page, shown, ctx)
         return Frame(lines=page.lines, targets=page.targets)
     if shown is None:
