@@ -226,8 +226,8 @@ class Replay:
             await self._answer()
             self.busy = bool(self._wanted)
             yield self.connection if snapshot is None else snapshot
-            if self._answer is not None:
-                answer, self._word = self._answer, None
+            if self._word is not None:
+                answer, self._word = self._word, None
                 yield Connection(state="up", reason=answer)
             await self._rest()
             if not self.playing:
