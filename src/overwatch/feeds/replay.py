@@ -209,7 +209,7 @@ class Replay:
         self.part = part
 
     def settled(self) -> Snapshot | None:
-        """What was asked for is done, and its snapshot; for who has no event loop yet, or none at all."""
+        """What was asked for is done, and its snapshot; needs no event loop."""
         wanted, self._wanted = self._wanted, []
         snapshot = self._move(wanted, 0.0)
         self.busy = False

@@ -20,7 +20,7 @@ FASTEST: Final = 1000.0
 
 
 class Cancelled(Exception):  # noqa: N818 what happened, as `asyncio.CancelledError`
-    """The way to another place is given up; raised by whoever is asked how far it is."""
+    """The way to another place is given up; raised by what is called with the part that is done."""
 
 
 class Span(Protocol):

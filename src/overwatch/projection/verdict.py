@@ -111,8 +111,8 @@ def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int
         warming = not is_warm(state)
         return Verdict(severity="ok", text=_healthy(state, judged), note="warm-up" if warming else None)
     waiting = [name for name, bound in judged.bounds.items() if bound.state == "SYNC-BOUND"]
-    said = " · ".join(_cut(_cause(state, finding, waiting)) for finding in open_now[:CAUSES])
-    return Verdict(severity=open_now[0].severity, text=said, counts=counts)
+    causes = " · ".join(_cut(_cause(state, finding, waiting)) for finding in open_now[:CAUSES])
+    return Verdict(severity=open_now[0].severity, text=causes, counts=counts)
 
 
 def _about_the_line(

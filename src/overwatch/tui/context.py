@@ -191,7 +191,7 @@ class Ui:
     heat_of: str = "env"
     """What the heatmap has rows of: `env` or `gpu`."""
     facts: bool | None = None
-    """The feed leaves out what comes too fast to be read; absent where nobody chose."""
+    """The feed leaves out what comes too fast to be read; absent where no level was chosen."""
     logs: tuple[FeedLine, ...] = ()
     """The trainer's own lines, newest first, for their page."""
     topic: int = 0

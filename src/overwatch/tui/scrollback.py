@@ -61,7 +61,7 @@ class Scrollback:
 
 
 def _is_fact(line: FeedLine) -> bool:
-    """Warnings and all that happens now and then; of a seed only its end, and no lines for who debugs."""
+    """Warnings and all that happens now and then; of a seed only its end, and no lines for debugging."""
     if line.severity in _ALARMS or line.message.endswith(_ENDS):
         return True
     return line.kind not in _FREQUENT and line.severity not in _DEBUG

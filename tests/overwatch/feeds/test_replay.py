@@ -138,7 +138,7 @@ def test_what_is_cancelled_on_its_way_leaves_the_place_as_it_was(folder: Path, w
 
 
 def test_a_seek_is_cancelled_while_it_folds(folder: Path) -> None:
-    """Whoever is asked for the part that is done can end it; what was shown is shown again."""
+    """What is called with the part that is done can end it; what was shown is shown again."""
     player = Player(open_recording(folder))
     player.seek(player.first + 3 * 10**9)
     before = player.look("sim", View())

@@ -93,7 +93,7 @@ _WORDS: Final = (
     ("lane", "A device that environments run on, usually a GPU."),
     ("anomaly", "How far an environment is from the others, 0 to 10; the reasons stand beside it."),
     ("bound", "What limits the speed of a GPU: its own work, memory, input, other GPUs, heat."),
-    ("finding", "Something that is wrong for long enough to be told about; an alarm is one that is open."),
+    ("finding", "Something that is wrong for long enough to be reported; an alarm is one that is open."),
     ("status", "OK, STALLED (no progress), DEGRADED, DIVERGING (numbers run away), CRASHED."),
     ("update", "One step of the optimiser on what was collected."),
 )  # fmt: skip
