@@ -6,6 +6,7 @@ gap. Pure. Must not know snapshots, pages or keys.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -141,8 +142,7 @@ def _values(curve: Curve, within: Plot | None) -> Iterator[float]:
 
 def reading(curve: Curve, at: float) -> int | None:
     """The place of the column that a time falls into: the first that ends at or after it."""
-    later = (place for place, end in enumerate(curve.at) if end >= at - 1e-6)
-    return next(later, len(curve.at) - 1) if curve.at else None
+    return min(bisect_left(curve.at, at - 1e-6), len(curve.at) - 1) if curve.at else None
 
 
 def formatted(curve: Curve, value: float | None, width: int = 9) -> str:

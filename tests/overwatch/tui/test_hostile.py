@@ -12,6 +12,7 @@ from rich.console import Console
 from textual.strip import Strip
 
 from overwatch.feeds.towers import Listed
+from overwatch.snapshot.history import Curve
 from overwatch.tui.text import Span, clean, fit, width_of
 from overwatch.tui.theme import Look
 from tests.overwatch.tui import drawers, hostile, pasts
@@ -24,13 +25,19 @@ PAGES: dict[str, tuple[str, ...]] = {
     "slot": ("enter", "i"), "line": ("l", "k", "i"), "feed": ("l",), "findings": ("A",),
     "policy": ("P",), "runs": ("R",), "heatmap": ("H",), "help": ("question_mark",),
     "gpus": ("G",), "log": ("O",), "topic": ("question_mark", "tab"), "palette": ("colon",),
-    "filter": ("slash",), "compare": (), "curves": ("c",), "config": ("colon", *"config", "enter"),
+    "filter": ("slash",), "compare": (), "curves": ("c",), "config": ("colon", *"con", "enter"),
 }  # fmt: skip
 _OWN = re.compile(
     rb"\x1b\[[0-9;:?<>=$]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]|\x1b\\"
     rb"|\x1bP[^\x1b]*\x1b\\|\x1b\]22;[a-z-]*\x07"
 )
 """The sequences that Textual itself writes: CSI, character sets, modes, the shape of the pointer."""
+
+
+def _few(curve: Curve) -> Curve:
+    """A few columns of a curve: only its words are foreign."""
+    rows = {name: getattr(curve, name)[::24] for name in ("at", "update", "low", "high")}
+    return msgspec.structs.replace(curve, fmt=".3f", **rows)
 
 
 def _shown(page: str, text: str, width: int) -> list[str]:
@@ -41,7 +48,7 @@ def _shown(page: str, text: str, width: int) -> list[str]:
     )
     if page in ("curves", "config"):
         past = hostile.poisoned(pasts.of(drawers.opened()), text)
-        curves = tuple(msgspec.structs.replace(one, fmt=".3f") for one in past.curves)
+        curves = tuple(_few(one) for one in past.curves)
         run_id = terminal.session.snapshot.run.run_id if terminal.session.snapshot else text
         terminal.session.remember(msgspec.structs.replace(past, run_id=run_id, curves=curves))
     if page == "compare":
