@@ -16,7 +16,7 @@ from tests.overwatch.sdk.sink import http_sink
 
 
 def test_importing_the_sdk_loads_nothing_heavy() -> None:
-    """Only the standard library, msgspec (and what that loads), catalogue, events and discovery."""
+    """Only the standard library, msgspec (and what that loads), catalogue, events, discovery and platform."""
     script = """
 import json, sys
 before = set(sys.modules)
@@ -31,7 +31,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
         "typing_extensions",
         "overwatch",
     }
-    allowed = ("overwatch.catalog", "overwatch.events", "overwatch.discovery", "overwatch.sdk")
+    allowed = tuple(f"overwatch.{part}" for part in ("catalog", "events", "discovery", "platform", "sdk"))
     ours = [name for name in loaded if name.startswith("overwatch.")]
     assert [name for name in ours if not name.startswith(allowed)] == []
     assert [name for name in ours if name.startswith("overwatch.sdk.exporter")] == []
