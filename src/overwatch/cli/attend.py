@@ -27,7 +27,7 @@ from overwatch.cli.viewclient import ViewUnreachableError, fetch_snapshot
 from overwatch.discovery import Endpoints
 from overwatch.endcard import card
 from overwatch.sdk.terminal import VARIABLE as QUIET
-from overwatch.sdk.terminal import look
+from overwatch.sdk.terminal import best_return, look
 from overwatch.snapshot import Snapshot
 
 _READY_S: Final = 30.0
@@ -183,8 +183,13 @@ def _print_end(program: Program, last: Snapshot | None) -> None:
     if program.console is not None:
         warn(f"console: {program.console}")
     nothing = ATTACH.format(program=program.shown).splitlines()
-    for line in nothing if last is None else card(last, look(last.run.run_id)):
+    for line in nothing if last is None else _card(last):
         warn(line)
+
+
+def _card(last: Snapshot) -> list[str]:
+    run_id = last.run.run_id
+    return card(last, look(run_id), best_return(run_id, _END_S))
 
 
 def _leave(program: Program, collector: Child | None) -> None:

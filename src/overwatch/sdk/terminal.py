@@ -73,9 +73,11 @@ class Terminal:
         """Print how it ended; the collector of this machine is asked what stood, for so long at most."""
         from overwatch.endcard import card, ending
 
+        deadline = time.monotonic() + min(within_s, ASKED_S)
         found = last_snapshot(self._run_id, min(within_s, ASKED_S)) if fate.delivered else None
         if found is not None:
-            _print(card(found, look(self._run_id)))
+            best = best_return(self._run_id, deadline - time.monotonic())
+            _print(card(found, look(self._run_id), best))
             return
         _print([f"run {self._run_id} {ending(how.outcome, how.reason)}", *self._unseen(fate)])
 
@@ -107,26 +109,13 @@ def look(run_id: str) -> str:
 def last_snapshot(run_id: str, within_s: float) -> "Snapshot | None":
     """What the collector that is announced on this machine shows of a run, once its end is in it."""
     import urllib.error
-    import urllib.parse
-    import urllib.request
 
     from overwatch import codec
 
-    found = discovery.read()
-    if found is None or found.view is None:
-        return None
-    base = found.view.replace("ws://", "http://", 1).replace("wss://", "https://", 1)
-    asked = urllib.request.Request(  # noqa: S310 an address of this machine's announcement
-        f"{base}/api/v1/snapshot?{urllib.parse.urlencode({'run': run_id, 'rows': '1'})}"
-    )
-    if (token := discovery.token_to_read(found.view)) is not None:
-        asked.add_unredirected_header("Authorization", f"Bearer {token}")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + within_s
     while (left := deadline - time.monotonic()) > 0:
         try:
-            with opener.open(asked, timeout=left) as answer:
-                snapshot = codec.decode(answer.read())
+            snapshot = codec.decode(_asked("snapshot", {"run": run_id, "rows": "1"}, left))
         except urllib.error.HTTPError as error:
             error.close()  # a run of which nothing was folded yet is not known
         except (OSError, ValueError, msgspec.MsgspecError):
@@ -136,6 +125,41 @@ def last_snapshot(run_id: str, within_s: float) -> "Snapshot | None":
                 return snapshot
         time.sleep(min(_AGAIN_S, max(0.0, deadline - time.monotonic())))
     return None
+
+
+def best_return(run_id: str, within_s: float) -> str | None:
+    """The best return of a run and its update, by this machine's collector; `None` where none is known."""
+    from overwatch.snapshot.history import History
+
+    try:
+        answer = _asked("history", {"run": run_id, "name": "return", "columns": "1"}, within_s)
+        past = msgspec.json.decode(answer, type=History)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None
+    found = next((one for one in past.curves if one.best is not None), None)
+    if found is None or found.best is None:
+        return None
+    update = "" if found.best_update is None else f" at update {found.best_update}"
+    return f"{format(found.best, found.fmt)}{found.suffix}{update}"
+
+
+def _asked(what: str, query: dict[str, str], within_s: float) -> bytes:
+    """An answer of the collector that is announced on this machine; raises `OSError`."""
+    import urllib.parse
+    import urllib.request
+
+    found = discovery.read()
+    if found is None or found.view is None:
+        raise FileNotFoundError("no collector is announced on this machine")
+    base = found.view.replace("ws://", "http://", 1).replace("wss://", "https://", 1)
+    url = f"{base}/api/v1/{what}?{urllib.parse.urlencode(query)}"
+    request = urllib.request.Request(url)  # noqa: S310 an address of this machine's announcement
+    if (token := discovery.token_to_read(found.view)) is not None:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=max(within_s, _AGAIN_S)) as answer:
+        body: bytes = answer.read()
+        return body
 
 
 def _print(lines: list[str]) -> None:
