@@ -18,6 +18,8 @@ from overwatch.sdk.ending import signal_name
 from overwatch.sdk.exporter.gone import Parent
 
 _TAIL_BYTES: Final = 8192
+_MOST_NEW: Final = 1 << 16
+"""Bytes of its console that are read at once; of more the newest."""
 _SHELL: Final = 128
 """A shell's status of a program that a signal ended is this plus the signal."""
 
@@ -35,6 +37,8 @@ class Program:
         """Start it; without a `console` file its output goes to this process's. Raises `ProgramError`."""
         self.console = console
         self._is_interrupted = False
+        self._read_to = 0
+        """Bytes of the console that `new_lines` has given."""
         try:
             with contextlib.ExitStack() as held:
                 output = None if console is None else held.enter_context(console.open("ab"))
@@ -88,6 +92,18 @@ class Program:
         """Wait for its end; its status."""
         self._process.wait()
         return self.status or 0
+
+    def new_lines(self) -> list[str]:
+        """What it has printed since the last call, whole lines only; none without a console of its own."""
+        if self.console is None:
+            return []
+        with self.console.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            self._read_to = max(self._read_to, end - _MOST_NEW)
+            file.seek(self._read_to)
+            whole = file.read(end - self._read_to).rpartition(b"\n")[0]
+        self._read_to += len(whole) + bool(whole)
+        return whole.decode(errors="replace").split("\n") if whole else []
 
     def tail(self, lines: int) -> list[str]:
         """The last lines of its console; none without one."""

@@ -104,6 +104,9 @@ class Attended(Protocol):
     def interrupt(self) -> str:
         """Pass Ctrl-C on to it; what came of that."""
 
+    def new_lines(self) -> list[str]:
+        """What it has printed since the last call."""
+
 
 class Feed(Stream, Desk, Protocol):
     """Both."""
@@ -325,8 +328,10 @@ class OverwatchApp(App[int]):
             signal.raise_signal(signal.SIGWINCH)
         if self.session.page is Page.RUNS:
             self._list_soon()
-        if self._attended is not None and self._attended.ended is not None:
-            self.session.notice = f"{self._attended.ended} · q leaves"
+        if self._attended is not None:
+            self.session.print(self._attended.new_lines(), time.time())
+            if self._attended.ended is not None:
+                self.session.notice = f"{self._attended.ended} · q leaves"
         self.paint()
 
     def _paint_soon(self) -> None:

@@ -4,7 +4,10 @@ Owns which page is open and where its cursor is; what is chosen is told to whoev
 drawing or the network.
 """
 
+from collections import deque
+from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import FeedLine, Finding
@@ -14,6 +17,9 @@ from overwatch.tui.boarding import Boarding
 from overwatch.tui.history import History
 from overwatch.tui.panels.policy import names
 from overwatch.tui.playback import Transport
+
+CONSOLE: Final = 1000
+"""Lines of a program's console that are kept."""
 
 
 class Page(Enum):
@@ -43,6 +49,7 @@ class Paging(Boarding):
         self.acknowledging: str | None = None
         """The finding that the user knows about, until the collector is told."""
         self._picked = 0
+        self._console = deque[FeedLine](maxlen=CONSOLE)
         self.beside: Beside | None = None
         """This run and another, where they are compared."""
 
@@ -67,7 +74,17 @@ class Paging(Boarding):
     @property
     def logs(self) -> tuple[FeedLine, ...]:
         """The lines of the trainer's own log and console, newest first."""
-        return self.scrollback.lines(frozenset({"log"}))[::-1]
+        lines = (*self.scrollback.lines(frozenset({"log"})), *self._console)
+        return tuple(sorted(lines, key=lambda line: line.time, reverse=True))
+
+    def print(self, lines: Iterable[str], now: float) -> None:
+        """What the program beside has printed; of a line that was overwritten the last text."""
+        texts = (line.rpartition("\r")[2] for line in lines)
+        self._console.extend(
+            FeedLine(time=now, severity="info", subsystem="console", message=text, kind="log_line")
+            for text in texts
+            if text.strip()
+        )
 
     def do_page(self, name: int | str) -> None:
         """Open a page, or close it."""

@@ -73,6 +73,30 @@ def test_its_console_is_a_file_with_its_errors(tmp_path: Path) -> None:
     assert one.tail(1) == ["�"]
 
 
+def test_what_it_prints_is_read_once_by_whole_lines(tmp_path: Path) -> None:
+    """A line that is not whole yet waits; of very much the newest is read."""
+    console = tmp_path / "console"
+    one = program("print('first', flush=True); print('sec', end='', flush=True); input()", console)
+    assert one.wait() == 1  # there is no input
+    console.write_bytes(b"first\nsec")
+    assert one.new_lines() == ["first"]
+    assert one.new_lines() == []
+    with console.open("ab") as file:
+        file.write(b"ond\n\n")
+    assert one.new_lines() == ["second", ""]
+    with console.open("ab") as file:
+        file.write(b"x" * (1 << 17) + b"\nlast\n")
+    assert one.new_lines()[-1] == "last"
+    assert one.new_lines() == []
+
+
+def test_without_a_console_of_its_own_nothing_is_read() -> None:
+    """Its output goes where ours goes."""
+    one = program("")
+    assert one.wait() == 0
+    assert (one.new_lines(), one.tail(1)) == ([], [])
+
+
 @pytest.mark.parametrize("command", ["/no/such/program", "/"])
 def test_a_program_that_cannot_be_started_is_named(command: str) -> None:
     """With the reason."""

@@ -82,11 +82,17 @@ class Beside:
     def __init__(self) -> None:
         self.ended: str | None = None
         self.interrupted = 0
+        self.printed = ["episode 1\repisode 2", "Traceback \x1b[31m!"]
 
     def interrupt(self) -> str:
         """Ctrl-C."""
         self.interrupted += 1
         return "SIGINT sent"
+
+    def new_lines(self) -> list[str]:
+        """Its console."""
+        lines, self.printed = self.printed, []
+        return lines
 
 
 def _run(
@@ -241,6 +247,8 @@ def test_ctrl_c_is_for_the_program_beside_while_it_runs() -> None:
         await _shows(pilot, "SIGINT sent")
         beside.ended = "train.py ended with status 3"
         await _shows(pilot, "train.py ended with status 3", "q leaves")
+        await pilot.press("O")
+        assert "\x1b" not in await _shows(pilot, "console", "episode 2", "Traceback")
         await pilot.press("q")
 
     assert _run(steps, attended=beside) == 0
