@@ -33,7 +33,7 @@ _OF_THE_POD: Final = ("endpoint", "address", "tokens", "tls")
 _LOOK_S: Final = 0.1
 SHIFTS: Final = 3
 """A day."""
-STEPS: Final = 135
+STEPS: Final = 200
 """Of each run in a shift, some 20 KB each: half of what the volume holds comes in a day."""
 _SPEED: Final = 2
 """Time goes by so much faster, and jumps to the next day between two lives."""

@@ -10,7 +10,7 @@ from overwatch.snapshot import View
 from tests.e2e.chart_week import AT_ONCE, SHIFTS, Week, chart_settings, chart_values
 from tests.e2e.test_collector_full_disk import mounted
 
-SCALE = 320
+SCALE = 160
 """The volume is so many times smaller than the chart's, so that what a collector works off in minutes fills
 it several times: at 20 GiB that would take hours, and more memory than there is."""
 OF_MEMORY = 0.75
