@@ -33,11 +33,13 @@ _OF_THE_POD: Final = ("endpoint", "address", "tokens", "tls")
 _LOOK_S: Final = 0.1
 SHIFTS: Final = 3
 """A day."""
-STEPS: Final = 135
+STEPS: Final = 200
 """Of each run in a shift, some 20 KB each: half of what the volume holds comes in a day."""
 _SPEED: Final = 2
 """Time goes by so much faster, and jumps to the next day between two lives."""
 _NUMBERS: Final = ("overwatch.env.reward", "overwatch.env.step_time")
+_PACE_S: Final = 0.015
+"""Between two requests: a megabyte a second, which the collector works off."""
 _TOO_SLOW: Final = b"you sent more of it than others"
 """In the answer to who is to wait until what waits is worked off."""
 _PART: Final = re.compile(r'^overwatch_storage_part_bytes\{part="([^"]+)"\} (\S+)$', re.MULTILINE)
@@ -198,6 +200,7 @@ class Week:
             for run in (self._lasting, *runs):
                 run.step(endpoints, self._chance)
                 self.requests += 1
+                time.sleep(_PACE_S)
         for run in runs:
             self._check_living(endpoints, run)
             run.end(endpoints)

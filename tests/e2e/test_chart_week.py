@@ -10,9 +10,9 @@ from overwatch.snapshot import View
 from tests.e2e.chart_week import AT_ONCE, SHIFTS, Week, chart_settings, chart_values
 from tests.e2e.test_collector_full_disk import mounted
 
-SCALE = 320
-"""The volume is so many times smaller than the chart's: a week of what this machine can emit in minutes fills
-it several times over, where 20 GiB would not be filled once, nor held in memory."""
+SCALE = 160
+"""The volume is so many times smaller than the chart's, so that what a collector works off in minutes fills
+it several times: at 20 GiB that would take hours, and more memory than there is."""
 OF_MEMORY = 0.75
 """Of the pod's limit, as the collector finds it by itself in the pod."""
 DAYS = 8
