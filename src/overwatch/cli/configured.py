@@ -31,6 +31,12 @@ data_option: Final = click.option(
     metavar="DIR",
     help="Folder for journal, recording and snapshots; as OVERWATCH_DATA_DIR.",
 )
+_PORTS: Final = (
+    "receivers.otlp.protocols.http.endpoint", "receivers.otlp.protocols.grpc.endpoint",
+    "exporters.prometheus.endpoint", "extensions.view.endpoint", "service.telemetry.metrics.address",
+    "extensions.health_check.endpoint",
+)  # fmt: skip
+"""From the first port on."""
 port_base_option: Final = click.option(
     "--port-base",
     type=click.IntRange(1, 65_520),
@@ -60,7 +66,7 @@ def placed(
         }
         found += [f"{key}={json.dumps(str(place))}" for key, place in places.items()]
     if port_base is not None:
-        asked = [one for one in listeners(load(path, sets)) if "/" not in one.path]
-        for port, one in enumerate(asked, start=port_base):
+        asked = {one.path: one for one in listeners(load(path, sets))}
+        for port, one in enumerate((asked[key] for key in _PORTS), start=port_base):
             found.append(f"{one.path}={json.dumps(str(Address(host=parse(one.endpoint).host, port=port)))}")
     return (*found, *sets)

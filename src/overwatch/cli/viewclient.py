@@ -11,6 +11,7 @@ from overwatch.feeds.live import query_of
 from overwatch.feeds.towers import history_query, is_readable
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import decode as decode_history
 
 DEFAULT_VIEW = "ws://127.0.0.1:4380"
 TIMEOUT_S = 5.0
@@ -64,13 +65,10 @@ def fetch_history(address: str, run_id: str, ask: Ask) -> History | None:
     """The past of a run; `None` where the collector has none to give."""
     query = urllib.parse.urlencode(history_query(run_id, ask))
     try:
-        found = _history(fetch(f"{http_url(address)}/api/v1/history?{query}"))
+        found = decode_history(fetch(f"{http_url(address)}/api/v1/history?{query}"))
     except (ViewUnreachableError, msgspec.DecodeError):
         return None
     return found if is_readable(found) else None
-
-
-_history = msgspec.json.Decoder(History).decode
 
 
 def fetch_snapshot(address: str, run_id: str | None, view: View | None = None) -> Snapshot | None:

@@ -15,10 +15,10 @@ from overwatch import discovery
 from overwatch.feeds.live import Connection, Live, Update, reason_of
 from overwatch.snapshot import RunLine, RunList, View
 from overwatch.snapshot.history import HISTORY_VERSION, Ask, History
+from overwatch.snapshot.history import decode as decode_history
 
 _ANSWER_S = 5.0
 _runs = msgspec.json.Decoder(RunList).decode
-_history = msgspec.json.Decoder(History).decode
 
 
 class AckError(RuntimeError):
@@ -95,7 +95,7 @@ class Towers:
                 _session() as session,
                 session.get(f"{_http(self.address)}/api/v1/history", params=query, headers=headers) as answer,
             ):
-                found = _history(await answer.read()) if answer.status == 200 else None
+                found = decode_history(await answer.read()) if answer.status == 200 else None
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
             return None
         return found if found is not None and is_readable(found) else None

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from overwatch import discovery
-from overwatch.delivery.endpoint import target
 from overwatch.sdk.ending import Ending
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ VARIABLE: Final = "OVERWATCH_QUIET"
 ASKED_S: Final = 1.0
 """Most time for the collector's answer about the end."""
 _AGAIN_S: Final = 0.05
+_DEFAULT: Final = "http://127.0.0.1:4318"
 _YES: Final = frozenset({"1", "true", "yes", "on"})
 _STEERING: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\t")}
 """Characters that a terminal would take for its own."""
@@ -63,7 +63,7 @@ class Terminal:
     def __init__(self, run_id: str, endpoint: str | None) -> None:
         """`endpoint` is what the trainer asked for."""
         self._run_id = run_id
-        self._to = target("logs", endpoint).shown
+        self._to = endpoint or _destination()
 
     def started(self) -> None:
         """Print what the run is called, where it reports, and how to watch it."""
@@ -98,6 +98,14 @@ class Terminal:
         return lines
 
 
+def _destination() -> str:
+    """Where telemetry goes that was sent nowhere by name, as `delivery.endpoint` has it."""
+    named = (os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT") for kind in ("LOGS_", ""))
+    found = discovery.read()
+    announced = None if found is None else found.otlp_http
+    return next((one for one in named if one), announced or _DEFAULT)
+
+
 def look(run_id: str) -> str:
     """The command that shows more of a run: a page of its recording, where that lies on this machine."""
     found = discovery.read()
@@ -129,11 +137,10 @@ def last_snapshot(run_id: str, within_s: float) -> "Snapshot | None":
 
 def best_return(run_id: str, within_s: float) -> str | None:
     """The best return of a run and its update, by this machine's collector; `None` where none is known."""
-    from overwatch.snapshot.history import History
+    from overwatch.snapshot.history import decode
 
     try:
-        answer = _asked("history", {"run": run_id, "name": "return", "columns": "1"}, within_s)
-        past = msgspec.json.decode(answer, type=History)
+        past = decode(_asked("history", {"run": run_id, "name": "return", "columns": "1"}, within_s))
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
     found = next((one for one in past.curves if one.best is not None), None)

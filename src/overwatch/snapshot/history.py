@@ -113,3 +113,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     moments_left_out: int = 0
     """Older ones that are not held any more."""
     about: About | None = None
+
+
+decode: Final = msgspec.json.Decoder(History).decode
+"""An answer from JSON; raises `msgspec.MsgspecError`."""

@@ -75,7 +75,7 @@ class Paging(Boarding):
     def logs(self) -> tuple[FeedLine, ...]:
         """The lines of the trainer's own log and console, newest first."""
         lines = (*self.scrollback.lines(frozenset({"log"})), *self._console)
-        return tuple(sorted(lines, key=lambda line: line.time, reverse=True))
+        return tuple(sorted(lines, key=lambda line: line.time)[::-1])
 
     def print(self, lines: Iterable[str], now: float) -> None:
         """What the program beside has printed; of a line that was overwritten the last text."""

@@ -23,7 +23,9 @@ ROUTES = {
     "telemetry": {("GET", "/metrics"), ("HEAD", "/metrics")},
     "health": {(verb, path) for verb in ("GET", "HEAD") for path in ("/", "/live", "/ready")},
     "view": {
-        (method, f"/api/v1/{name}") for method in ("GET", "HEAD") for name in ("runs", "snapshot", "stream")
+        (method, f"/api/v1/{name}")
+        for method in ("GET", "HEAD")
+        for name in ("runs", "snapshot", "stream", "history")
     }
     | {("POST", "/api/v1/findings/{finding}/ack")},
 }

@@ -17,8 +17,9 @@ from overwatch.conventions.registry import SEMCONV_VERSION
 from overwatch.events import Measured, RunStarted
 from overwatch.generate.registry import FILES
 from overwatch.otlp import wire
-from overwatch.sdk.exporter.resource import _SCHEDULER, Revision, resource, scheduler
+from overwatch.sdk.exporter.resource import Revision, resource, scheduler
 from overwatch.sdk.frames import Hello
+from overwatch.sdk.trainer_env import SCHEDULER
 
 _MODULES = (
     "error", "hw", "host", "k8s", "process", "service", "system", "telemetry", "vcs", "deployment",
@@ -81,7 +82,7 @@ def test_what_a_producer_says_of_itself_is_registered() -> None:
         run_id="r", role="trainer", rank=0, epoch="e", pid=1, join="j", endpoint=None, sample=False,
         started=RunStarted(at=1, task="t", algo="a", attempt=1, group="g"),
     )  # fmt: skip
-    env = dict.fromkeys(_SCHEDULER.values(), "x")
+    env = dict.fromkeys(SCHEDULER.values(), "x")
     said = {*resource(hello, Revision(sha="0", dirty=True), "h").attributes, *scheduler(env)}
 
     assert said <= {ref.key for ref in RESOURCE}

@@ -386,8 +386,9 @@ def test_a_run_does_not_come_to_an_exporter_that_is_dying(tmp_path: Path) -> Non
     dead.wait()
 
 
-def test_what_is_logged_of_a_run_is_for_its_own_trainer() -> None:
+def test_what_is_logged_of_a_run_is_for_its_own_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the one that started the process, nor lost."""
+    monkeypatch.delenv("OVERWATCH_QUIET")
     with http_sink() as sink:
         first = begin(sink, 0)
         assert first.flush(30.0)

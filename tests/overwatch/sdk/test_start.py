@@ -80,6 +80,7 @@ _BAD: Final[Mapping[str, object]] = {
     "group": 9,
     "env_offset": float("nan"),
     "sample": _Raising(),
+    "quiet": _Raising(),
 }
 
 

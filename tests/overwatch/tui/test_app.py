@@ -230,7 +230,9 @@ def test_help_shows_every_key_and_the_stages(opens: str, closes: str) -> None:
         screen = await _shows(pilot, "KEYS", "Board and everywhere", "filter the environments")
         assert "now: sort anomaly, falling" in screen
         await pilot.press("pagedown", "pagedown")
-        await _shows(pilot, "◑ BLENDING", "watch this run")
+        await _shows(pilot, "watch this run")
+        await pilot.press("tab")
+        await _shows(pilot, "FILTER AND MARKS", "◑ BLENDING")
         await pilot.press(closes)
         await _shows(pilot, "FLIGHT BOARD")
 

@@ -9,7 +9,7 @@ from overwatch.analyse.story import read_story
 from overwatch.feeds.inputs import open_input
 from overwatch.feeds.playing import player_of
 from overwatch.snapshot import View
-from overwatch.tui import shot
+from overwatch.tui import Known, shot
 from overwatch.tui.beside import Beside
 from overwatch.tui.comparing import beside
 from overwatch.tui.context import Context, Ui, freshness
@@ -41,7 +41,7 @@ def both(logs: tuple[Path, Path]) -> Beside:
 def _frame(logs: tuple[Path, Path], both: Beside, second: float, keys: tuple[str, ...] = ()) -> list[str]:
     player = player_of(open_input(logs[0]))
     player.seek(player.first + int(second * 1e9))
-    text = shot(lambda view: player.look(None, view), "text", (120, 40), keys, beside=both)
+    text = shot(lambda view: player.look(None, view), "text", (120, 40), keys, Known(beside=both))
     return str(text).splitlines()
 
 

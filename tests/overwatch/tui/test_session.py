@@ -345,6 +345,7 @@ def test_help_is_made_from_the_key_table() -> None:
     missing = [key.does for key in known(slots=True, replay=False) if key.does not in terminal.screen]
     assert missing == []
     assert "sort anomaly, falling" in terminal.screen
+    terminal.press("tab")
     assert "◑ BLENDING" in terminal.screen
 
 

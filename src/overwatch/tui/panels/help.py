@@ -98,7 +98,7 @@ _WORDS: Final = (
     ("update", "One step of the optimiser on what was collected."),
 )  # fmt: skip
 TOPICS: Final = (
-    Topic(title="KEYS"), Topic(title="THE SCREEN", terms=_SCREEN), Topic(title="A SICK RUN", terms=_SICK),
+    Topic(title="KEYS"), Topic(title="FILTER AND MARKS"), Topic(title="THE SCREEN", terms=_SCREEN), Topic(title="A SICK RUN", terms=_SICK),
     Topic(title="FEED AND LOG", terms=_FEED), Topic(title="RECORDINGS", terms=_RECORDING),
     Topic(title="WORDS", terms=_WORDS),
 )  # fmt: skip
@@ -132,22 +132,25 @@ def text(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
     at = ctx.ui.topic % len(TOPICS)
     following = TOPICS[(at + 1) % len(TOPICS)].title.capitalize()
     note = [Span(f"{at + 1} of {len(TOPICS)} · Tab: {following} · Esc back", Role.MUTED)]
-    if at:
+    if TOPICS[at].terms:
         return _explained(TOPICS[at], note, ctx.width)
     slots = snapshot is not None and snapshot.run.slots_enabled
-    lines = [rule(TOPICS[0].title, note, ctx.width)]
+    lines = [rule(TOPICS[at].title, note, ctx.width)]
+    if at:
+        return [*lines, *_marks(ctx.width, slots=slots)]
     if snapshot is not None:
         lines.append(_current(snapshot, ctx))
     keys = known(ctx.ui.keys, slots=slots, replay=ctx.ui.playback is not None)
-    lines += _columns([_keys(mode, keys) for mode in _HEADINGS], ctx.width)
-    lines.append(rule("FILTER", [], ctx.width))
-    lines += _table((*_FILTERS, *(_SLOT_FILTERS if slots else ())), 17, ctx.width)
-    lines.append(rule("MARKS", [], ctx.width))
-    lines.append(_statuses(ctx.width))
-    lines += _table(_MARKS, 10, ctx.width)
+    return [*lines, *_columns([_keys(mode, keys) for mode in _HEADINGS], ctx.width)]
+
+
+def _marks(width: int, *, slots: bool) -> list[Line]:
+    """What a filter takes, and what marks and stages mean."""
+    lines = _table((*_FILTERS, *(_SLOT_FILTERS if slots else ())), 17, width)
+    lines += [rule("MARKS", [], width), _statuses(width), *_table(_MARKS, 10, width)]
     if slots:
         note = [Span("the fuller the circle, the further the seed", Role.MUTED)]
-        lines += [rule("STAGES", note, ctx.width), *_stages(ctx.width)]
+        lines += [rule("STAGES", note, width), *_stages(width)]
     return lines
 
 

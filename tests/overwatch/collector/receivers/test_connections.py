@@ -20,7 +20,7 @@ from tests.e2e.collecting import collecting, until
 from tests.overwatch.collector import raw_http2 as h2
 from tests.overwatch.collector.receivers.fuzz_grpc import method
 from tests.overwatch.collector.receivers.test_fuzz_wire import port_of
-from tests.overwatch.collector.running import http
+from tests.overwatch.collector.running import http as ask
 from tests.overwatch.collector.test_crowd import is_cut
 
 LOGS = method(Signal.LOGS)
@@ -201,7 +201,7 @@ def test_a_flood_costs_a_good_client_no_request(endpoints: Endpoints, said: byte
             stop.set()
         cut = sum(one.result(120) for one in attacks)
 
-    page = http(f"{endpoints.telemetry}/metrics").body.decode()
+    page = ask(f"{endpoints.telemetry}/metrics").body.decode()
     assert cut >= 2
     assert f'overwatch_listener_cut_connections_total{{listener="otlp_grpc"}} {cut}' in page
     assert process.memory_info().rss - before < MOST_GROWN
