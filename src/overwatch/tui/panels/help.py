@@ -98,7 +98,8 @@ _WORDS: Final = (
     ("update", "One step of the optimiser on what was collected."),
 )  # fmt: skip
 TOPICS: Final = (
-    Topic(title="KEYS"), Topic(title="FILTER AND MARKS"), Topic(title="THE SCREEN", terms=_SCREEN), Topic(title="A SICK RUN", terms=_SICK),
+    Topic(title="KEYS"), Topic(title="FILTER AND MARKS"),
+    Topic(title="THE SCREEN", terms=_SCREEN), Topic(title="A SICK RUN", terms=_SICK),
     Topic(title="FEED AND LOG", terms=_FEED), Topic(title="RECORDINGS", terms=_RECORDING),
     Topic(title="WORDS", terms=_WORDS),
 )  # fmt: skip
