@@ -50,7 +50,7 @@ def test_each_cause_is_in_sight_and_one_key_opens_it(recording: Path, size: tupl
             here = terminal.press(key)
             terminal.until(*shows[cause], since=here)
             here = terminal.press("\x1b")
-            terminal.until("j/k move", since=here)
+            terminal.until("s sort", since=here)
         terminal.press("q")
         assert terminal.exit_code() == 0
         assert in_order(terminal)
