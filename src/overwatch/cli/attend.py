@@ -6,12 +6,12 @@ what the program sends.
 """
 
 import contextlib
-import importlib.util
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -23,9 +23,11 @@ from overwatch import discovery
 from overwatch.cli.children import Child, wait_for_file
 from overwatch.cli.errors import warn
 from overwatch.cli.program import Program, ProgramError
+from overwatch.cli.streams import has_terminal
 from overwatch.cli.viewclient import ViewUnreachableError, fetch_snapshot
 from overwatch.discovery import Endpoints
 from overwatch.endcard import card
+from overwatch.extras import TUI
 from overwatch.sdk.terminal import VARIABLE as QUIET
 from overwatch.sdk.terminal import best_return, look
 from overwatch.snapshot import Snapshot
@@ -67,35 +69,30 @@ def watch(command: tuple[str, ...], *, no_screen: bool) -> None:
 
 def _attend(command: Sequence[str], *, screen: bool) -> int:
     folder = _folder()
-    endpoints, collector = _collector(folder)
-    began = time.time()
-    try:
-        program = Program(command, _environment(endpoints), folder / "console.log" if screen else None)
-    except ProgramError as error:
-        _end(collector)
-        raise click.ClickException(str(error)) from error
-    if screen and endpoints.view is not None:
-        _show(program, endpoints.view)
-        if program.status is None:
-            _leave(program, collector)
-            return 0
-    else:
-        warn(f"overwatch: {program.shown} runs (pid {program.pid}); watch it: overwatch tui")
-        with _passing_on(program):
-            program.wait()
-    warn(f"{program.ended} after {time.time() - began:,.0f} s")
-    _print_end(program, _last(endpoints, began))
-    _end(collector)
-    return program.status or 0
+    with _collector(folder) as (endpoints, collector):
+        began = time.time()
+        try:
+            program = Program(command, _environment(endpoints), folder / "console.log" if screen else None)
+        except ProgramError as error:
+            raise click.ClickException(str(error)) from error
+        if screen and endpoints.view is not None:
+            _show(program, endpoints.view)
+            if program.status is None:
+                _leave(program, collector)
+                return 0
+        else:
+            warn(f"overwatch: {program.shown} runs (pid {program.pid}); watch it: overwatch tui")
+            with _passing_on(program):
+                program.wait()
+        warn(f"{program.ended} after {time.time() - began:,.0f} s")
+        _print_end(program, _last(endpoints, began))
+        return program.status or 0
 
 
 def _has_screen() -> bool:
-    if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
-        return False
-    if importlib.util.find_spec("textual") is None:
-        warn('no screen without Textual: pip install "esper-overwatch[tui]"')
-        return False
-    return True
+    if has_terminal() and TUI.missing:
+        warn(TUI.need)
+    return has_terminal() and not TUI.missing
 
 
 def _folder() -> Path:
@@ -111,21 +108,48 @@ def _folder() -> Path:
     return folder
 
 
-def _collector(folder: Path) -> tuple[Endpoints, Child | None]:
-    """The collector of this machine, or a new one; raises `ClickException` where it does not start."""
+@contextlib.contextmanager
+def _collector(folder: Path) -> Iterator[tuple[Endpoints, "_Own | None"]]:
+    """The collector of this machine, or a new one, which ends with the block unless it is left running.
+
+    Raises `ClickException` where it does not start.
+    """
+    found = _running()
+    if found is not None:
+        yield found, None
+        return
+    ready = folder / "ready.json"
+    command = [sys.executable, "-m", "overwatch.cli", "collect"]
+    own = _Own(Child("collector", command, folder, {"OVERWATCH_READY_FILE": str(ready)}))
+    try:
+        started = wait_for_file(ready, Endpoints, own.child, _READY_S)
+        if started is None:
+            raise click.ClickException(
+                f"the collector did not start; its log is {own.child.log}:\n{own.child.tail()}"
+            )
+        yield started, own
+    finally:
+        if not own.is_left:
+            own.child.stop(_STOP_S)
+
+
+def _running() -> Endpoints | None:
+    """The collector that is announced on this machine, if it answers."""
     found = discovery.read()
     if found is not None and found.view is not None:
         with contextlib.suppress(ViewUnreachableError):
             fetch_snapshot(found.view, None)
-            return found, None
-    ready = folder / "ready.json"
-    command = [sys.executable, "-m", "overwatch.cli", "collect"]
-    child = Child("collector", command, folder, {"OVERWATCH_READY_FILE": str(ready)})
-    started = wait_for_file(ready, Endpoints, child, _READY_S)
-    if started is None:
-        child.stop(_STOP_S)
-        raise click.ClickException(f"the collector did not start; its log is {child.log}:\n{child.tail()}")
-    return started, child
+            return found
+    return None
+
+
+@dataclass(slots=True)
+class _Own:
+    """A collector that was started for the program."""
+
+    child: Child
+    is_left: bool = False
+    """It goes on when this command has ended."""
 
 
 def _environment(endpoints: Endpoints) -> dict[str, str]:
@@ -192,16 +216,11 @@ def _card(last: Snapshot) -> list[str]:
     return card(last, look(run_id), best_return(run_id, _END_S))
 
 
-def _leave(program: Program, collector: Child | None) -> None:
+def _leave(program: Program, collector: _Own | None) -> None:
     """What goes on, and how to look again."""
     click.echo(f"{program.shown} goes on (pid {program.pid}); watch it: overwatch tui")
     click.echo(f"  console: {program.console}")
     click.echo(f"  end it:  kill -INT -{program.pid}")
     if collector is not None:
-        click.echo(f"  the collector goes on too (pid {collector.pid}): kill {collector.pid} ends it")
-
-
-def _end(collector: Child | None) -> None:
-    """A collector that was started for this program ends with it."""
-    if collector is not None:
-        collector.stop(_STOP_S)
+        collector.is_left, pid = True, collector.child.pid
+        click.echo(f"  the collector goes on too (pid {pid}): kill {pid} ends it")

@@ -5,7 +5,6 @@ went in `summary.json`. Everything lies under one folder. Must not know what the
 """
 
 import math
-import os
 import shutil
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Final
 import click
 
 from overwatch.cli.children import Child, wait_for_file
+from overwatch.cli.streams import has_terminal
 from overwatch.cli.summary import status_line, write_summary
 from overwatch.cli.viewclient import ViewUnreachableError, fetch, fetch_snapshot
 from overwatch.discovery import Endpoints
@@ -67,7 +67,7 @@ def run_demo(options: DemoOptions) -> int:
     if not _has_trainer():
         click.echo(SIMULATED)
     out = _folder(options.out)
-    headless = options.headless or not _has_screen()
+    headless = options.headless or not (has_terminal() and not TUI.missing)
     if headless and options.seconds is None:
         options = replace(options, seconds=HEADLESS_SECONDS)
     run_id = f"{'digits' if _has_trainer() else 'SIMULATED'}-{datetime.now().astimezone():%m%d-%H%M%S}"
@@ -106,15 +106,6 @@ def _folder(out: Path | None) -> Path:
     if (folder / "otlp" / "index.jsonl").exists():
         raise DemoError(f"--out {folder} holds a recording already; name an empty folder")
     return folder.resolve()
-
-
-def _has_screen() -> bool:
-    return (
-        sys.stdout.isatty()
-        and sys.stdin.isatty()
-        and os.environ.get("TERM", "dumb") != "dumb"
-        and not TUI.missing
-    )
 
 
 def _collector_command(out: Path) -> list[str]:

@@ -25,6 +25,11 @@ def ensure() -> None:
             setattr(sys, f"__{name}__", stream)
 
 
+def has_terminal() -> bool:
+    """Whether input and output are a terminal that can show a screen."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def log_to_stdout_without_stderr() -> None:
     """For commands that write nothing to stdout: a cause goes there where stderr is closed."""
     # The interpreter's own stream has a name; one of `ensure` has a number.
