@@ -39,6 +39,7 @@ TUI: Final = Extra(name="tui", brings="the terminal screen", modules=("textual",
 GPU: Final = Extra(name="gpu", brings="reading of NVIDIA GPUs", modules=("pynvml",))
 AMD: Final = Extra(name="amd", brings="reading of AMD GPUs", modules=("amdsmi",))
 PARQUET: Final = Extra(name="parquet", brings="the format parquet", modules=("pyarrow",))
+SQL: Final = Extra(name="sql", brings="query --sql", modules=("duckdb",))
 RL: Final = Extra(name="rl", brings="training", modules=("torch", "sklearn"))
-EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, RL)}
+EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL)}
 """By name."""

@@ -16,8 +16,8 @@ from overwatch.sdk.exporter.nvml import Nvml
 from tests.overwatch.simulate.runs import record
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-WITHOUT_A_ROW = {"adapters", "bench", "dev", "docs", "sql"}
-"""Those of developers; an adapter is imported by its library's user; `query --sql` names its own."""
+WITHOUT_A_ROW = {"adapters", "bench", "dev", "docs"}
+"""Those of developers; an adapter is imported by its library's user."""
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import msgspec
 from overwatch.analyse.export import TABLES, columns, write_csv
 from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import Story
+from overwatch.extras import SQL
 
 _KINDS: Final[dict[type, str]] = {str: "VARCHAR", float: "DOUBLE", int: "BIGINT"}
 
@@ -36,7 +37,7 @@ def answer(stories: Sequence[Story], statement: str) -> Answer:
     try:
         import duckdb
     except ImportError as error:
-        raise AnalyseError('--sql needs DuckDB: pip install "esper-overwatch[sql]"') from error
+        raise AnalyseError(SQL.need) from error
     with tempfile.TemporaryDirectory(prefix="overwatch-sql-") as scratch, duckdb.connect() as base:
         # What is not installed is not fetched: a query never waits for a network.
         base.execute("SET autoinstall_known_extensions = false")
