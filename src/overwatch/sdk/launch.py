@@ -125,12 +125,12 @@ def _begin(options: Options) -> Run:
         quiet=quiet,
         started=started,
     )
+    terminal = None if quiet else Terminal(who.run_id, endpoint)
     try:
         link = Link(hello, LIMITS)
     except Exception as error:  # noqa: BLE001 as of `begin`
         log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
         return Run(who.run_id, None, started.n_envs)
-    terminal = None if quiet else Terminal(who.run_id, endpoint)
     if terminal is not None:
         terminal.started()
     return Run(who.run_id, link, started.n_envs, started.judged_by, terminal)

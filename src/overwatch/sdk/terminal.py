@@ -25,7 +25,6 @@ VARIABLE: Final = "OVERWATCH_QUIET"
 ASKED_S: Final = 1.0
 """Most time for the collector's answer about the end."""
 _AGAIN_S: Final = 0.05
-_DEFAULT: Final = "http://127.0.0.1:4318"
 _YES: Final = frozenset({"1", "true", "yes", "on"})
 _STEERING: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\t")}
 """Characters that a terminal would take for its own."""
@@ -99,11 +98,10 @@ class Terminal:
 
 
 def _destination() -> str:
-    """Where telemetry goes that was sent nowhere by name, as `delivery.endpoint` has it."""
-    named = (os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT") for kind in ("LOGS_", ""))
-    found = discovery.read()
-    announced = None if found is None else found.otlp_http
-    return next((one for one in named if one), announced or _DEFAULT)
+    """Where telemetry goes by the environment, else by what is announced, else by default."""
+    from overwatch.delivery.endpoint import target
+
+    return target("logs", None).shown
 
 
 def look(run_id: str) -> str:
