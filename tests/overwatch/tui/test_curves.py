@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overwatch.snapshot import Board, Reading, Snapshot
@@ -111,13 +111,14 @@ def test_a_row_with_limits_keeps_its_scale_and_draws_them() -> None:
 
 
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
+@example(-5e-324, 6.0)
 def test_round_bounds_hold_all_values(low: float, span: float) -> None:
-    """Both ends are beyond what they bound, and never the same."""
+    """Both ends are beyond what they bound, to a millionth of the axis, and never the same."""
     first, last = round_bounds(low, low + span)
 
-    assert first <= low + 1e-6 * abs(low)
-    assert last >= low + span - 1e-6 * abs(low + span)
     assert first < last
+    assert first <= low + 1e-6 * (last - first)
+    assert last >= low + span - 1e-6 * (last - first)
 
 
 def test_bounds_only_grow_with_the_run() -> None:
