@@ -1,26 +1,26 @@
-"""The shapes that flow through the flight: specs, steps, rollouts, batches, statistics, reports.
+"""The shapes that flow through the flight: specs, steps, rollouts, statistics, reports.
 
 Owns every type that two of the flight's modules share, so that worlds, algorithms, storage and telemetry
-need not know one another. Rules: tensors stay where they were made; nothing here computes.
+need not know one another. Rules: tensors stay on the device that made them; nothing here computes on them.
 
 Shape letters, on every field that holds a tensor:
 
-    T  steps of one rollout        D  features of an observation
-    N  environments                L  logits of all heads, side by side
+    T  steps of one rollout        S  the shape of one observation, one or more dimensions
+    N  environments                L  outputs of the policy that describe one action
     P  operations                  C  choices of one argument head
-    B  rows of a batch (T x N)     H  action heads
-    M  minibatches of an update    K  slots of an environment
+    B  rows of a batch (T x N)     H  action heads; 1 where actions are continuous
+    K  slots of an environment     D  dimensions of a continuous action
 """
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from overwatch.catalog import Stage
-from overwatch.events import MetricInfo
+from overwatch.events import Event, MetricInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,12 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionSpec:
+class Factored:
     """Factored discrete actions: the first head chooses the operation, the others its arguments.
 
     An argument head has one row of choices per operation, so its mask and its logits may depend on the
-    operation. Flat layout: the operations, then for each argument head operations x choices.
+    operation. Flat layout: the operations, then for each argument head operations x choices. Actions are
+    N H int64.
     """
 
     heads: tuple[Head, ...]
@@ -69,8 +70,8 @@ class ActionSpec:
         return (ops, *(ops * len(head.labels) for head in self.heads[1:]))
 
     @property
-    def num_logits(self) -> int:
-        """L."""
+    def num_outputs(self) -> int:
+        """L: a logit for each choice."""
         return sum(self.sizes)
 
     def unpack(self, flat: Tensor) -> list[Tensor]:
@@ -86,70 +87,94 @@ class ActionSpec:
         ]
 
 
+def discrete(labels: tuple[str, ...], name: str = "op") -> Factored:
+    """One categorical choice: a factored action with a single head."""
+    return Factored(heads=(Head(name=name, labels=labels),), uses=((True,),) * len(labels))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorldInfo:
-    """What a world says of itself at the start of a run."""
+class Box:
+    """Continuous actions, N D float32; a world clamps them to its bounds."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.low or len(self.low) != len(self.high):
+            raise ValueError(f"a box needs as many lower as upper bounds, not {self.low} and {self.high}")
+
+    @property
+    def num_heads(self) -> int:
+        """H: all dimensions are one choice."""
+        return 1
+
+    @property
+    def num_outputs(self) -> int:
+        """L: a mean for each dimension; the deviations are parameters of their own."""
+        return len(self.low)
+
+
+ActionSpec: TypeAlias = Factored | Box
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationSpec:
+    """What an observation of one environment is."""
+
+    shape: tuple[int, ...]
+    """S: one dimension is a vector, two a grid of codes, three channels x rows x columns."""
+    dtype: torch.dtype = torch.float32
+    codes: tuple[tuple[float, ...], ...] = ()
+    """For a grid of codes: the channels of each code, which the network's first operation looks up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedFacts:
+    """The words of a world that grows seeds in slots; codes in its columns count into these."""
+
+    slots: tuple[str, ...]
+    """Names in order."""
+    embargo: int
+    """Steps for which a slot stays embargoed after a prune."""
+    blueprints: tuple[tuple[str, str], ...]
+    """Pairs of blueprint id and two-letter code, in order of their number."""
+    reasons: tuple[str, ...]
+    """Why a stage was left; code 0 stands for no change."""
+    gates: tuple[tuple[str, tuple[str, ...]], ...]
+    """Name of each gate and of its checks; code 0 stands for no gate."""
+
+
+Summary: TypeAlias = Callable[[Mapping[str, Tensor], Tensor], dict[str, Tensor]]
+"""From the columns of a rollout (each T N ...) and where episodes ended (T N bool) to scalars on the device,
+by short catalogue name; NaN where a number is undefined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldSpec:
+    """What a world is, before its first step."""
 
     task: str
     metric: MetricInfo
+    """The task's own measure, in the column `metric`."""
     reward_mode: str
-    slots: tuple[str, ...] = ()
-    """Slot names in order; empty in a world without slots."""
-    embargo: int | None = None
-    """Steps for which a slot stays embargoed after a prune."""
-    blueprints: tuple[tuple[str, str], ...] = ()
-    """Pairs of blueprint id and two-letter code, in order of their number."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageChange:
-    """A seed moved from one stage to the next."""
-
-    env_id: int
-    slot: str
-    seed_id: str
-    before: Stage
-    after: Stage
-    blueprint: str | None
-    """`None` once the seed is gone."""
-    alpha: float
-    age: int
-    """Steps spent in the stage that was left."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateCheck:
-    """A gate of the lifecycle was asked, and what it answered."""
-
-    env_id: int
-    slot: str
-    seed_id: str
-    gate: str
-    passed: bool
-    score: float | None
-    """What the gate measured; `None` where it measures nothing."""
-    checks_passed: tuple[str, ...]
-    checks_failed: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotTable:
-    """Every slot of every env at one moment."""
-
-    stage: Tensor  # N K int64, Stage.code
-    blueprint: Tensor  # N K int64, index into WorldInfo.blueprints, -1 where there is none
-    alpha: Tensor  # N K float32
-    age: Tensor  # N K int64, steps in the stage
-    grad: Tensor  # N K float32, gradient health 0..1, NaN where no seed learned
+    observation: ObservationSpec
+    action: ActionSpec
+    horizon: int | None = None
+    """Least steps between two truncations of one env; `None` in a world that never truncates."""
+    resumable: bool = True
+    """Whether `state_dict` holds all of it."""
+    seeds: SeedFacts | None = None
+    """`None` in a world without slots."""
+    summary: Summary | None = None
+    """Rows of its own, an update each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What the policy sees and may do."""
 
-    features: Tensor  # N D float32
-    mask: Tensor  # N L bool, true where a choice is legal
+    features: Tensor  # N S, in the dtype of the spec
+    mask: Tensor | None = None  # N L bool, true where a choice is legal; None where all always are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,130 +189,86 @@ class Step:
     reward: Tensor  # N float32
     terminated: Tensor  # N bool, the task itself ended: nothing to bootstrap
     truncated: Tensor  # N bool, cut short from outside: bootstrap with the final observation
-    final_features: Tensor | None  # N D float32, before the reset; None in worlds that never truncate
-    metric: Tensor  # N float32, the task's own measure
-    rent: Tensor | None = None  # N float32
-    slots: SlotTable | None = None
-    stage_changes: tuple[StageChange, ...] = ()
-    gate_checks: tuple[GateCheck, ...] = ()
+    final: Tensor | None = None  # N S, before the reset; None in worlds that never truncate
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    """What telemetry and `WorldSpec.summary` see of the step, N or N K each; the same names at every step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Actions, what they cost and left open."""
+
+    actions: Tensor  # N H int64, 0 where unused; N D float32 where continuous
+    log_probs: Tensor  # N H, 0 where unused
+    values: Tensor  # N, in the scale of returns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """What the collecting policy saw, did and got."""
+    """What the collecting policy saw, did and got; raw values and rewards."""
 
-    features: Tensor  # T N D
-    mask: Tensor  # T N L bool
-    actions: Tensor  # T N H int64
+    features: Tensor  # T N S
+    mask: Tensor | None  # T N L bool
+    actions: Tensor  # T N H int64 or T N D float32
     log_probs: Tensor  # T N H, 0 for heads that the operation does not use
     values: Tensor  # T N
     rewards: Tensor  # T N
     terminated: Tensor  # T N bool
     truncated: Tensor  # T N bool
-    final_values: Tensor  # T N, value of the final observation where truncated, else 0
-    last_values: Tensor  # N, value of the observation after the last step
+    final: Tensor | None  # F N S, final observations of truncated episodes; None in worlds without
+    final_at: Tensor | None  # F N int64, the step of each; T where a place is empty
+    last: Observation  # after the last step
+    columns: Mapping[str, Tensor]  # T N or T N K each
+
+
+Stats: TypeAlias = dict[str, Tensor]
+"""Scalars of one update on the training device, by short catalogue name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """A rollout with its estimates, flattened over time and envs."""
+class Rolled:
+    """One rollout as telemetry gets it: dense columns on the device, never compacted there."""
 
-    features: Tensor  # B D
-    mask: Tensor  # B L bool
-    actions: Tensor  # B H int64
-    log_probs: Tensor  # B H
-    values: Tensor  # B, of the collecting policy before the update
-    advantages: Tensor  # B
-    returns: Tensor  # B
-
-    def __len__(self) -> int:
-        return self.features.shape[0]
-
-    def rows(self, index: Tensor) -> "Batch":
-        """The rows named by `index` (int64)."""
-        return Batch(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """Numbers of one update as scalar tensors on the training device, named as in the catalogue."""
-
-    kl_divergence: Tensor
-    kl_joint: Tensor
-    kl_max: Tensor
-    first_ratio_error: Tensor
-    entropy: Tensor
-    clip_fraction: Tensor
-    explained_variance: Tensor
-    grad_norm: Tensor
-    policy_loss: Tensor
-    value_loss: Tensor
-
-    def read(self) -> dict[str, float]:
-        """All values by name, in one transfer from the device."""
-        names = [field.name for field in fields(self)]
-        packed = torch.stack([getattr(self, name).double() for name in names])
-        return dict(zip(names, packed.tolist(), strict=True))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyStop:
-    """An update ended before its last epoch because the policy had moved too far."""
-
-    epoch: int
-    """The last epoch that ran, from 1."""
-    kl_divergence: float
-    target: float
-    minibatches_skipped: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedEpisodes:
-    """Episodes that ended at one step, a row each."""
-
-    env_id: Tensor  # E int64
-    episode_return: Tensor  # E float64
-    length: Tensor  # E int64
-    metric: Tensor  # E float32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepReport:
-    """One step of all envs, as it is reported."""
-
-    index: int
-    """Steps of the vector env since the run began, from 1."""
-    actions: Tensor  # N H int64
-    step: Step
-    duration_s: float
-    ended: EndedEpisodes | None
-    """`None` where no episode ended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateReport:
-    """One update, as it is reported."""
-
-    index: int
-    """From 1."""
-    values: dict[str, float]
-    """Policy numbers by short name; NaN where a value is undefined."""
-    early_stop: EarlyStop | None = None
+    first_step: int
+    """Steps of the vector env since the run began, of the first row, from 1."""
+    at_first: float
+    """When the first step ended, seconds since the epoch."""
+    at_last: float
+    """When the last one did."""
+    actions: Tensor  # T N H int64, or T N D float32
+    rewards: Tensor  # T N
+    terminated: Tensor  # T N bool
+    truncated: Tensor  # T N bool
+    episode_return: Tensor  # T N float64, the sum of rewards since the episode began
+    episode_length: Tensor  # T N int32
+    columns: Mapping[str, Tensor]  # T N or T N K each, the world's own
 
 
 class Reporter(Protocol):
-    """Where a run's numbers go; reporters are composed, the trainer knows one."""
+    """Where a run's numbers go; reporters are composed, the trainer knows one.
+
+    Tensors that a call takes are not changed afterwards before the next call of the same kind returns; a
+    reporter that keeps them longer copies them.
+    """
 
     def phase(self, name: str) -> AbstractContextManager[object]:
         """Measure a phase of the training loop."""
         ...
 
-    def step(self, report: StepReport) -> None:
-        """Report one step of all envs."""
+    def beat(self, step: int, duration_s: float) -> None:
+        """Report that a step was taken; cheap enough for every step."""
         ...
 
-    def update(self, report: UpdateReport) -> None:
-        """Report one update."""
+    def rollout(self, rolled: Rolled) -> None:
+        """Report the steps of one rollout."""
+        ...
+
+    def update(self, index: int, stats: Mapping[str, Tensor | float]) -> None:
+        """Report one update, from 1; tensors are scalars on any device."""
+        ...
+
+    def fact(self, event: Event) -> None:
+        """Report what happened once: a checkpoint, an early stop, an ended curriculum."""
         ...
 
     def close(self, *, outcome: str, reason: str | None = None) -> None:

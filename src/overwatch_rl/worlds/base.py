@@ -1,7 +1,8 @@
 """The contract of a world: many environments stepped as one batched computation.
 
 Rules: tensors in, tensors out, on the world's own device; all randomness from the seed of `reset`; an env
-whose episode ends is reset within the same step. A world must not know algorithms, storage or telemetry.
+whose episode ends is reset within the same step; nothing is read from the device in `step`, but under a named
+`sync_point`. A world must not know algorithms, storage or telemetry.
 """
 
 from dataclasses import dataclass
@@ -10,49 +11,32 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
-from overwatch_rl.types import ActionSpec, Observation, Step, WorldInfo
+from overwatch_rl.types import Factored, Observation, Step, WorldSpec
 
-MAX_ENVS: Final = 4096
+MAX_ENVS: Final = 65_536
 MAX_SLOTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldConfig:
-    """What every world is told."""
+    """What every world is given; settings of one world alone are its own config."""
 
     num_envs: int = 32
     """Environments stepped together."""
-    num_slots: int = 3
-    """Slots of each environment, in worlds that have slots."""
+    device: str = "cpu"
+    """Where its tensors are."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_envs <= MAX_ENVS:
             raise ValueError(f"envs is {self.num_envs}; use 1 to {MAX_ENVS}")
-        if not 1 <= self.num_slots <= MAX_SLOTS:
-            raise ValueError(f"slots is {self.num_slots}; use 1 to {MAX_SLOTS}")
 
 
-class VecEnv(Protocol):
+class World(Protocol):
     """N environments as one."""
 
     @property
-    def num_envs(self) -> int:
-        """N."""
-        ...
-
-    @property
-    def num_features(self) -> int:
-        """D, the width of an observation."""
-        ...
-
-    @property
-    def action_spec(self) -> ActionSpec:
-        """The heads of an action and what each operation uses."""
-        ...
-
-    @property
-    def info(self) -> WorldInfo:
-        """What the world says of itself."""
+    def spec(self) -> WorldSpec:
+        """What it is."""
         ...
 
     def reset(self, seed: int) -> Observation:
@@ -62,13 +46,22 @@ class VecEnv(Protocol):
     def step(self, actions: Tensor) -> Step:
         """Take one action an env.
 
-        `actions`: N H int64; entries of heads that the operation does not use are ignored. Raises
-        `ValueError` when an action is illegal under the last observation's mask, naming the first.
+        `actions`: N H int64 or N D float32; entries of heads that the operation does not use are ignored.
+        Actions must be legal under the last mask: a world on the CPU raises `ValueError` naming the first
+        that is not, one on a device does not look.
         """
         ...
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the next step depends on, generators included; empty where the spec is not resumable."""
+        ...
 
-def check_legal(spec: ActionSpec, mask: Tensor, actions: Tensor) -> None:
+    def load_state_dict(self, state: dict[str, Tensor]) -> Observation:
+        """Become as it was when `state` was taken; the observation of that moment."""
+        ...
+
+
+def check_legal(spec: Factored, mask: Tensor, actions: Tensor) -> None:
     """Raise `ValueError` naming the first env whose action is illegal; mask: N L bool, actions: N H int64."""
     ops = actions[:, 0]
     everyone = torch.arange(len(ops))

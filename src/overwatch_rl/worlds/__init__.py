@@ -1,0 +1,27 @@
+"""The worlds: a name, and where its factory is; a world is imported only when it is asked for."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Final, cast
+
+from overwatch_rl.worlds.base import World, WorldConfig
+
+WORLDS: Final[dict[str, str]] = {
+    "morphogenesis": "overwatch_rl.worlds.morphogenesis.world:make",
+}
+"""Name to `module:function`; the function takes the part of the name behind the first colon, a `WorldConfig`
+and the settings of that world alone by name, and raises `ValueError` naming a setting that is wrong."""
+
+
+def make(name: str, config: WorldConfig, settings: Mapping[str, object] | None = None) -> World:
+    """The world called `name`, as `gym:CartPole-v1` with a part of its own behind the first colon.
+
+    Raises `ValueError` when there is none or a setting of it is wrong.
+    """
+    kind, _, part = name.partition(":")
+    target = WORLDS.get(kind)
+    if target is None:
+        raise ValueError(f"world {name!r} does not exist; use one of {', '.join(sorted(WORLDS))}")
+    module, _, attribute = target.partition(":")
+    factory = getattr(importlib.import_module(module), attribute)
+    return cast("World", factory(part, config, dict(settings or {})))
