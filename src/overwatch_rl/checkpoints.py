@@ -1,11 +1,11 @@
 """A trained policy on disk: weights, and beside them what they fit.
 
-`policy.pt` holds tensors only and is read without running code; `policy.json` says for which world and shape.
+`policy.pt` holds tensors only and is read without running code; `policy.json` holds for which world and network.
 Must not know networks or worlds.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +21,12 @@ class Manifest:
     """What a policy was trained for."""
 
     world: str
-    num_slots: int
-    num_features: int
-    num_logits: int
+    network: str
     updates: int
     """Updates that it had."""
+    settings: dict[str, object] = field(default_factory=dict)
+    """Settings of the world."""
+    popart: bool = False
 
 
 def save(folder: Path, weights: dict[str, Tensor], manifest: Manifest) -> Path:

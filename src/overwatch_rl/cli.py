@@ -19,9 +19,10 @@ from overwatch.extras import RL
 
 if TYPE_CHECKING:
     from overwatch_rl.config import TrainFlags, TrainSettings
-    from overwatch_rl.telemetry import Tower
-    from overwatch_rl.trainer import Trainer
-    from overwatch_rl.types import Reporter, StepReport, UpdateReport
+    from overwatch_rl.algorithms.ppo import Batch
+    from overwatch_rl.telemetry.tower import Tower
+    from overwatch_rl.training.trainer import Trainer
+    from overwatch_rl.types import Reporter
 
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
@@ -69,54 +70,28 @@ def _signals(stop: Stop) -> Iterator[None]:
         give_back()
 
 
-class Screen:
-    """The reporter that prints a line an update."""
-
-    def __init__(self, updates: int | None) -> None:
-        self._of = "" if updates is None else f"/{updates}"
-
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:  # noqa: ARG002 a line an update is enough
-        """Nothing to print."""
-        yield
-
-    def step(self, report: "StepReport") -> None:
-        """Nothing to print."""
-
-    def update(self, report: "UpdateReport") -> None:
-        """One line."""
-        values = report.values
-        click.echo(
-            f"update {report.index}{self._of}  return {values['return']:+.3f}  "
-            f"KL {values['kl_divergence']:.4f}  entropy {values['entropy']:.0%}  "
-            f"expl var {values['explained_variance']:+.2f}  {values['update_time']:.2f} s"
-        )
-        if report.early_stop is not None:
-            click.echo(
-                f"  stopped after epoch {report.early_stop.epoch}: KL {report.early_stop.kl_divergence:.4f}"
-            )
-
-    def close(self, *, outcome: str, reason: str | None = None) -> None:
-        """How it ended."""
-        click.echo(f"run {outcome}" + (f": {reason}" if reason else ""))
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Train policies that grow networks."""
+    """Train policies, and compare them."""
 
 
 @main.command()
 @click.option("--world", default="morphogenesis", show_default=True, help="Which world to train in.")
-@click.option("--envs", type=int, default=32, show_default=True, help="Environments stepped together.")
-@click.option("--slots", type=int, default=3, show_default=True, help="Slots of each environment.")
+@click.option("--envs", type=int, help="Environments stepped together; the world's preset without.")
+@click.option("--slots", type=int, help="Slots of each environment, in worlds that have slots.")
+@click.option("--mode", help="What is seen and paid for, in worlds that have modes.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the world; may be repeated."
+)
 @click.option("--updates", type=int, help="Updates to do; 30 unless --seconds is given.")
 @click.option("--seconds", type=float, help="End after this long, at the next step.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same numbers.")
-@click.option("--lr", type=float, default=3e-3, show_default=True, help="Learning rate.")
-@click.option("--epochs", type=int, default=4, show_default=True, help="Passes over each batch.")
-@click.option("--minibatches", type=int, default=4, show_default=True, help="Optimiser steps a pass.")
-@click.option("--steps", type=int, default=60, show_default=True, help="Steps of every env an update.")
+@click.option("--lr", type=float, help="Learning rate; the world's preset without.")
+@click.option("--epochs", type=int, help="Passes over each batch; the world's preset without.")
+@click.option("--minibatches", type=int, help="Optimiser steps a pass; the world's preset without.")
+@click.option("--steps", type=int, help="Steps of every env an update; the world's preset without.")
+@click.option("--network", help="The policy's network; the world's preset without.")
+@click.option("--device", default="cpu", show_default=True, help="Where world and policy are: cpu, cuda, cuda:1.")
 @click.option("--target-kl", type=float, help="Stop an update early above 1.5 times this; off without.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
 @click.option("--run-id", help="The run's id; made up without.")
@@ -155,39 +130,55 @@ def _usage_errors() -> Iterator[None]:
         raise click.ClickException(RL.need) from error
 
 
-def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer, Reporter, Tower | None]":
+def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer[Batch], Reporter, Tower | None]":
     import torch
 
-    from overwatch_rl.envs import make
-    from overwatch_rl.telemetry import Fanout, Files, start_tower
-    from overwatch_rl.trainer import Trainer
+    from overwatch_rl.algorithms.ppo import PPO
+    from overwatch_rl.telemetry.files import Files
+    from overwatch_rl.telemetry.reporter import Fanout
+    from overwatch_rl.telemetry.screen import Screen
+    from overwatch_rl.telemetry.tower import start_tower
+    from overwatch_rl.training.trainer import Trainer
+    from overwatch_rl.worlds import make
 
     torch.set_num_threads(settings.threads)
-    env = make(settings.world_name, settings.world)
+    world = make(settings.world_name, settings.world, settings.world_settings)
+    algorithm = PPO(world.spec, settings.ppo, seed=settings.trainer.seed, device=settings.world.device)
     started: list[Reporter] = []
     tower = None
     try:
         if settings.out is not None:
             started.append(Files(settings.out))
         if settings.tower is not None:
-            tower = start_tower(settings.tower, env.action_spec, env.info, env.num_envs, settings.described)
+            tower = start_tower(settings.tower, world.spec, settings.world.num_envs, settings.described)
             started.append(tower)
             click.echo(f"run {tower.run_id}")
         reporter = Fanout([*started, Screen(settings.trainer.updates)])
-        return Trainer(env, settings.trainer, reporter, stop.outcome), reporter, tower
+        return Trainer(world, algorithm, settings.trainer, reporter, stop.outcome), reporter, tower
     except BaseException as error:
         Fanout(started).close(outcome="failed", reason=f"{type(error).__name__}: {error}")
         raise
 
 
-def _fly(trainer: "Trainer", reporter: "Reporter", tower: "Tower | None", settings: "TrainSettings") -> None:
+def _fly(
+    trainer: "Trainer[Batch]", reporter: "Reporter", tower: "Tower | None", settings: "TrainSettings"
+) -> None:
     """Train; whatever happens, the run is closed with its outcome, and the policy kept when there is one."""
+    from overwatch_rl.checkpoints import Manifest, save
+
     outcome, reason = "failed", None
     try:
         outcome = trainer.run()
         if settings.out is not None:
             began = time.perf_counter()
-            weights = trainer.save(settings.out, settings.world_name, settings.world.num_slots)
+            manifest = Manifest(
+                world=settings.world_name,
+                network=settings.ppo.network,
+                updates=trainer.updates_done,
+                settings=dict(settings.world_settings),
+                popart=settings.ppo.popart,
+            )
+            weights = save(settings.out, trainer.acting(), manifest)
             if tower is not None:
                 tower.saved(weights, trainer.updates_done, time.perf_counter() - began)
     except BaseException as error:
@@ -225,25 +216,27 @@ def _evaluate(
 ) -> dict[str, dict[str, float]]:
     import torch
 
-    from overwatch_rl.envs import make
-    from overwatch_rl.envs.base import WorldConfig
-    from overwatch_rl.envs.evaluation import play
-    from overwatch_rl.envs.schedules import baselines
-    from overwatch_rl.trainer import load_policy
+    from overwatch_rl.config import world_settings
+    from overwatch_rl.trained import load_policy
+    from overwatch_rl.worlds import make
+    from overwatch_rl.worlds.base import WorldConfig
+    from overwatch_rl.worlds.evaluation import play
+    from overwatch_rl.worlds.schedules import baselines
 
     if episodes < 2:
         raise ValueError(f"episodes is {episodes}; use 2 or more, a mean needs them")
     torch.set_num_threads(1)
     policy = None if folder is None else load_policy(folder)
+    own = world_settings(slots, None, ())
     if policy is not None:
-        world, slots = policy.manifest.world, slots or policy.manifest.num_slots
-    env = make(world, WorldConfig(num_envs=episodes, num_slots=3 if slots is None else slots))
-    acts = dict(baselines(env.action_spec, torch.Generator().manual_seed(seed)))
+        world, own = policy.manifest.world, policy.manifest.settings | own
+    made = make(world, WorldConfig(num_envs=episodes), own)
+    acts = dict(baselines(made.spec.action, torch.Generator().manual_seed(seed)))
     if policy is not None:
-        acts = {"policy": policy.player(env), **acts}
+        acts = {"policy": policy.player(made.spec), **acts}
     rows = {}
     for name, act in acts.items():
-        played = play(env, act, seed)
+        played = play(made, act, seed)
         rows[name] = {
             "return": played.mean,
             "standard_error": played.standard_error,

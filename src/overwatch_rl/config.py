@@ -1,37 +1,76 @@
-"""From flags to what each part is told; the parts validate themselves.
+"""From flags to what each part is given; the parts validate themselves.
 
-Owns the defaults of the command line, sized so that a policy learns in half a minute on two cores. Raises
-`ValueError` naming the value and the fix.
+Owns the defaults of the command line: a preset a world, sized so that a policy learns in half a minute on two
+cores. Raises `ValueError` naming the value and the fix.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Final, TypedDict
 
-from overwatch_rl.algos.ppo import PPOConfig
-from overwatch_rl.algos.returns import ReturnsConfig
-from overwatch_rl.envs.base import WorldConfig
-from overwatch_rl.telemetry import TowerConfig
-from overwatch_rl.trainer import TrainerConfig
+from overwatch_rl.algorithms.ppo import PPOConfig
+from overwatch_rl.algorithms.returns import ReturnsConfig
+from overwatch_rl.telemetry.tower import TowerConfig
+from overwatch_rl.training.trainer import TrainerConfig
+from overwatch_rl.worlds.base import WorldConfig
 
-DEFAULT_UPDATES = 30
+DEFAULT_UPDATES: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """What a world is trained with where nothing else is given."""
+
+    envs: int = 32
+    steps: int = 60
+    ppo: PPOConfig = PPOConfig()
+
+
+PRESETS: Final[dict[str, Preset]] = {
+    "morphogenesis": Preset(),
+    "goodhart": Preset(
+        envs=192,
+        steps=128,
+        ppo=PPOConfig(
+            network="conv",
+            learning_rate=3e-4,
+            entropy_coef=0.02,
+            value_clip=0.2,
+            popart=True,
+            returns=ReturnsConfig(gamma=0.99, lam=0.95),
+        ),
+    ),
+    "gym": Preset(
+        envs=8,
+        steps=128,
+        ppo=PPOConfig(
+            learning_rate=1e-3, entropy_coef=0.01, returns=ReturnsConfig(gamma=0.99, lam=0.95)
+        ),
+    ),
+}
+"""By the part of a world's name before the colon."""
 
 
 class TrainFlags(TypedDict):
     """What `overwatch-rl train` was given; `None` where a flag was not typed."""
 
     world: str
-    envs: int
-    slots: int
+    envs: int | None
+    slots: int | None
+    mode: str | None
+    settings: tuple[str, ...]
     updates: int | None
     seconds: float | None
     seed: int
-    lr: float
-    epochs: int
-    minibatches: int
-    steps: int
+    lr: float | None
+    epochs: int | None
+    minibatches: int | None
+    steps: int | None
+    network: str | None
     target_kl: float | None
     threads: int
+    device: str
     run_id: str | None
     endpoint: str | None
     telemetry: bool
@@ -44,6 +83,8 @@ class TrainSettings:
 
     world_name: str
     world: WorldConfig
+    world_settings: Mapping[str, object]
+    ppo: PPOConfig
     trainer: TrainerConfig
     tower: TowerConfig | None
     """`None` without telemetry."""
@@ -66,24 +107,72 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         raise ValueError(f"threads is {flags['threads']}; use 1 or more")
     if flags["seconds"] is not None and not flags["seconds"] > 0:
         raise ValueError(f"seconds is {flags['seconds']}; use a number above 0")
-    tower = TowerConfig(run_id=flags["run_id"], endpoint=flags["endpoint"], updates=updates)
-    ppo = PPOConfig(
-        learning_rate=flags["lr"],
-        epochs=flags["epochs"],
-        minibatches=flags["minibatches"],
-        target_kl=flags["target_kl"],
-    )
-    hidden = ("run_id", "endpoint", "telemetry", "out")
-    described = {name: str(value) for name, value in flags.items() if name not in hidden}
+    preset = PRESETS.get(flags["world"].partition(":")[0], Preset())
+    ppo = _ppo(flags, preset.ppo)
+    envs = preset.envs if flags["envs"] is None else flags["envs"]
+    steps = preset.steps if flags["steps"] is None else flags["steps"]
+    own = world_settings(flags["slots"], flags["mode"], flags["settings"])
+    world = WorldConfig(num_envs=envs, device=flags["device"])
+    if steps * envs < ppo.minibatches:
+        raise ValueError(
+            f"{steps} steps of {envs} envs are too few for {ppo.minibatches} minibatches; use more steps or envs"
+        )
+    tower = TowerConfig(run_id=flags["run_id"], endpoint=flags["endpoint"], updates=updates, lane=flags["device"])
     return TrainSettings(
         world_name=flags["world"],
-        world=WorldConfig(num_envs=flags["envs"], num_slots=flags["slots"]),
-        trainer=TrainerConfig(
-            updates=updates, steps=flags["steps"], seed=flags["seed"], returns=ReturnsConfig(), ppo=ppo
-        ),
+        world=world,
+        world_settings=own,
+        ppo=ppo,
+        trainer=TrainerConfig(updates=updates, steps=steps, seed=flags["seed"]),
         tower=tower if flags["telemetry"] else None,
         threads=flags["threads"],
         seconds=flags["seconds"],
         out=flags["out"],
-        described=described | {"max_grad_norm": str(ppo.max_grad_norm)},
+        described=_described(flags, ppo, envs, steps),
     )
+
+
+def world_settings(slots: int | None, mode: str | None, words: tuple[str, ...]) -> dict[str, object]:
+    """Settings of one world from its own flags and from `NAME=VALUE`."""
+    own: dict[str, object] = {
+        name: value for name, value in (("slots", slots), ("mode", mode)) if value is not None
+    }
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"--set {word!r} has no value; write NAME=VALUE")
+        own[name] = value
+    return own
+
+
+def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
+    given = {
+        "network": flags["network"],
+        "learning_rate": flags["lr"],
+        "epochs": flags["epochs"],
+        "minibatches": flags["minibatches"],
+        "target_kl": flags["target_kl"],
+    }
+    return replace(preset, **{name: value for name, value in given.items() if value is not None})
+
+
+def _described(flags: TrainFlags, ppo: PPOConfig, envs: int, steps: int) -> dict[str, str]:
+    """Every value that decided the run, as words."""
+    hidden = ("run_id", "endpoint", "telemetry", "out", "settings", "slots", "mode")
+    own = world_settings(flags["slots"], flags["mode"], flags["settings"])
+    used = {
+        "envs": envs,
+        "steps": steps,
+        "lr": ppo.learning_rate,
+        "epochs": ppo.epochs,
+        "minibatches": ppo.minibatches,
+        "network": ppo.network,
+        "max_grad_norm": ppo.max_grad_norm,
+        "gamma": ppo.returns.gamma,
+        "gae_lambda": ppo.returns.lam,
+        "clip": ppo.clip,
+        "entropy_coef": ppo.entropy_coef,
+    }
+    return {
+        name: str(value) for name, value in ({k: v for k, v in flags.items() if k not in hidden} | own | used).items()
+    }

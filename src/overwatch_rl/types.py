@@ -263,8 +263,8 @@ class Reporter(Protocol):
         """Report the steps of one rollout."""
         ...
 
-    def update(self, index: int, stats: Mapping[str, Tensor | float]) -> None:
-        """Report one update, from 1; tensors are scalars on any device."""
+    def update(self, index: int, values: Mapping[str, float]) -> None:
+        """Report one update, from 1, by short catalogue name; NaN where a number is undefined."""
         ...
 
     def fact(self, event: Event) -> None:

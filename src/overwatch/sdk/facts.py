@@ -18,6 +18,7 @@ from overwatch.events import (
     EarlyStopped,
     EnvCrashed,
     EnvsRemoved,
+    Event,
     GateEvaluated,
     LogLine,
     NonFiniteSeen,
@@ -128,6 +129,11 @@ class Facts(Channel):
             checks_failed=tuple(text(check) for check in checks_failed or ()),
             message=maybe_text(message),
         )
+        self._send(event)
+
+    @guarded
+    def fact(self, event: Event) -> None:
+        """Emit a fact of `overwatch.events` as it is."""
         self._send(event)
 
     @guarded

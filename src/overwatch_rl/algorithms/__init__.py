@@ -1,1 +1,1 @@
-"""The algorithms: estimates, networks and updates, as functions of tensors."""
+"""The algorithms: a name, and what makes one."""

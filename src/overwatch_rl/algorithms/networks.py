@@ -1,117 +1,144 @@
-"""The policy and its critic, and the factored distribution over actions.
+"""Networks: from observations to what describes an action, and a value. One row of `NETWORKS` each.
 
-Rules: an illegal choice has probability zero; heads that the chosen operation does not use give no
-log-probability, no entropy and no gradient. Randomness comes from a passed generator.
+Rules: the first operation turns the world's compact observations into what the network computes with; the
+value's last layer is named `value` and computes in fp32 whatever the precision around it. Must not know
+actions, losses or worlds.
 
-Shape letters as in `types`: B rows, D features, L logits, H heads; P operations, C choices of one head.
+Shape letters as in `types`: B rows, S the shape of an observation, L outputs.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
-from overwatch_rl.types import ActionSpec, Observation
+from overwatch_rl.types import ObservationSpec
 
 HIDDEN: Final = 64
-LOGIT_SCALE: Final = 0.25
-"""Logits are this share of the last layer's output: a step too large then moves the policy too far, which can
-be seen and undone, rather than saturating it for ever at once."""
-_ILLEGAL: Final = -1e9
+CHANNELS: Final = (32, 64, 64)
+WIDTH: Final = 512
+_VALUE_GAIN: Final = 1.0
+_POLICY_GAIN: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """Actions and what they cost and left open."""
+class Network(Protocol):
+    """What an algorithm needs of a network, beside that it is a module."""
 
-    actions: Tensor  # B H int64, 0 where unused
-    log_probs: Tensor  # B H, 0 where unused
-    entropy: Tensor  # B H nat, 0 where unused
-    used: Tensor  # B H bool, heads that the operation depends on
-    num_legal: Tensor  # B H int64, choices that were legal, 0 where unused
+    value: nn.Linear
+    """The last layer of the value."""
+
+    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """From B S to outputs B L and values B, in the value's own scale."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """All that is learned."""
+        ...
 
 
-class ActorCritic(nn.Module):
-    """Two tanh networks of two layers: one for the logits of all heads, one for the value."""
+class Mlp(nn.Module):
+    """Two tanh networks of two layers: one for the outputs, one for the value."""
 
-    def __init__(self, num_features: int, spec: ActionSpec, generator: torch.Generator) -> None:
+    def __init__(self, spec: ObservationSpec, num_outputs: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.spec = spec
-        self.actor = _network(num_features, spec.num_logits, generator, gain=0.01)
-        self.critic = _network(num_features, 1, generator, gain=1.0)
-        self.uses: Tensor
-        self.register_buffer("uses", torch.tensor(spec.uses), persistent=False)
+        self.encode = Encoder(spec)
+        width = self.encode.num_features
+        self.actor = nn.Sequential(*_hidden(width, generator), _linear(HIDDEN, num_outputs, generator, _POLICY_GAIN))
+        self.critic = nn.Sequential(*_hidden(width, generator))
+        self.value = _linear(HIDDEN, 1, generator, _VALUE_GAIN)
 
-    def value(self, features: Tensor) -> Tensor:
-        """B from B D."""
-        values: Tensor = self.critic(features)
-        return values.squeeze(-1)
-
-    def act(self, observation: Observation, generator: torch.Generator | None) -> Decision:
-        """Draw actions; without a generator take the likeliest."""
-        return self._decide(observation, None, generator)
-
-    def judge(self, observation: Observation, actions: Tensor) -> Decision:
-        """The log-probabilities and entropies of given actions, B H int64."""
-        return self._decide(observation, actions, None)
-
-    def _decide(
-        self, observation: Observation, given: Tensor | None, generator: torch.Generator | None
-    ) -> Decision:
-        logits = (LOGIT_SCALE * self.actor(observation.features)).masked_fill(~observation.mask, _ILLEGAL)
-        rows = torch.arange(len(logits), device=logits.device)
-        columns: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        ops = rows
-        blocks = zip(self.spec.unpack(logits), self.spec.unpack(observation.mask), strict=True)
-        for number, (block, allowed) in enumerate(blocks):
-            scores, legal = (block, allowed) if number == 0 else (block[rows, ops], allowed[rows, ops])
-            log_probs = scores.log_softmax(dim=1)
-            chosen = _choose(log_probs, generator) if given is None else given[:, number]
-            entropy = -(log_probs.exp() * log_probs).sum(dim=1)
-            taken = log_probs.gather(1, chosen[:, None]).squeeze(1)
-            columns.append((chosen, taken, entropy, legal.sum(dim=1)))
-            ops = chosen if number == 0 else ops
-        chosen, taken, entropy, num_legal = (
-            torch.stack(column, dim=1) for column in zip(*columns, strict=True)
-        )
-        used = self.uses[ops]
-        return Decision(
-            actions=chosen * used,
-            log_probs=taken * used,
-            entropy=entropy * used,
-            used=used,
-            num_legal=num_legal * used,
-        )
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """From B S to outputs B L and values B."""
+        flat = self.encode(features).flatten(1)
+        return self.actor(flat), _fp32(self.value, self.critic(flat))
 
 
-def player(policy: ActorCritic, generator: torch.Generator | None = None) -> Callable[[Observation], Tensor]:
-    """A frozen policy as a function from an observation to actions, N H int64; drawn with a generator."""
+class Conv(nn.Module):
+    """Three 3 x 3 convolutions and a layer of 512, shared by the outputs and the value."""
 
-    @torch.no_grad()
-    def act(observation: Observation) -> Tensor:
-        return policy.act(observation, generator).actions
+    def __init__(self, spec: ObservationSpec, num_outputs: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.encode = Encoder(spec)
+        if len(self.encode.shape) != 3:
+            raise ValueError(
+                f"network 'conv' needs a grid of codes or channels x rows x columns, not {spec.shape}; use 'mlp'"
+            )
+        channels, rows, columns = self.encode.shape
+        layers: list[nn.Module] = []
+        for width in CHANNELS:
+            layers += [_started(nn.Conv2d(channels, width, 3, padding=1), generator, 2**0.5), nn.ReLU()]
+            channels = width
+        self.body = nn.Sequential(*layers)
+        self.hidden = _linear(channels * rows * columns, WIDTH, generator, 2**0.5)
+        self.actor = _linear(WIDTH, num_outputs, generator, _POLICY_GAIN)
+        self.value = _linear(WIDTH, 1, generator, _VALUE_GAIN)
 
-    return act
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """From B S to outputs B L and values B."""
+        hidden = torch.relu(self.hidden(self.body(self.encode(features)).flatten(1)))
+        return self.actor(hidden), _fp32(self.value, hidden)
 
 
-def _choose(log_probs: Tensor, generator: torch.Generator | None) -> Tensor:
-    """B int64 from B C."""
-    if generator is None:
-        return log_probs.argmax(dim=1)
-    return torch.multinomial(log_probs.exp(), 1, generator=generator).squeeze(1)
+class Encoder(nn.Module):
+    """The first operation: codes to channels by a table, bytes to 0..1, everything to floats."""
+
+    def __init__(self, spec: ObservationSpec) -> None:
+        super().__init__()
+        self._is_code = bool(spec.codes)
+        self._scale = 1.0 if spec.dtype != torch.uint8 or self._is_code else 1.0 / 255.0
+        self.table: Tensor
+        self.register_buffer("table", torch.tensor(spec.codes or ((0.0,),)), persistent=False)
+        channels = len(spec.codes[0]) if spec.codes else 0
+        self.shape = (channels, *spec.shape) if self._is_code else spec.shape
+        """Of what one observation becomes: channels first."""
+
+    @property
+    def num_features(self) -> int:
+        """Numbers of one observation."""
+        return int(torch.Size(self.shape).numel())
+
+    def forward(self, features: Tensor) -> Tensor:
+        """B channels x rows x columns, channels last in memory where codes are looked up; else B S."""
+        if self._is_code:
+            return self.table[features.int()].movedim(-1, 1)
+        return features.float() * self._scale if self._scale != 1.0 else features.float()
 
 
-def _network(inputs: int, outputs: int, generator: torch.Generator, gain: float) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for width_in, width_out, scale in (
-        (inputs, HIDDEN, 2**0.5),
-        (HIDDEN, HIDDEN, 2**0.5),
-        (HIDDEN, outputs, gain),
-    ):
-        layer = nn.Linear(width_in, width_out)
-        nn.init.orthogonal_(layer.weight, gain=scale, generator=generator)
+def _fp32(layer: nn.Linear, hidden: Tensor) -> Tensor:
+    with torch.autocast(hidden.device.type if hidden.device.type != "meta" else "cpu", enabled=False):
+        value: Tensor = layer(hidden.float())
+        return value.squeeze(-1)
+
+
+def _hidden(width: int, generator: torch.Generator) -> list[nn.Module]:
+    return [
+        _linear(width, HIDDEN, generator, 2**0.5), nn.Tanh(),
+        _linear(HIDDEN, HIDDEN, generator, 2**0.5), nn.Tanh(),
+    ]  # fmt: skip
+
+
+def _linear(width_in: int, width_out: int, generator: torch.Generator, gain: float) -> nn.Linear:
+    return cast("nn.Linear", _started(nn.Linear(width_in, width_out), generator, gain))
+
+
+def _started(layer: nn.Linear | nn.Conv2d, generator: torch.Generator, gain: float) -> nn.Module:
+    nn.init.orthogonal_(layer.weight, gain=gain, generator=generator)
+    if layer.bias is not None:
         nn.init.zeros_(layer.bias)
-        layers += [layer, nn.Tanh()]
-    return nn.Sequential(*layers[:-1])
+    return layer
+
+
+NETWORKS: Final[dict[str, Callable[[ObservationSpec, int, torch.Generator], nn.Module]]] = {
+    "mlp": Mlp,
+    "conv": Conv,
+}
+"""Name to what makes one, on the CPU, from the observation, the number of outputs and a generator."""
+
+
+def network(name: str, spec: ObservationSpec, num_outputs: int, generator: torch.Generator) -> nn.Module:
+    """The network called `name`; raises `ValueError` when there is none or it does not fit."""
+    made = NETWORKS.get(name)
+    if made is None:
+        raise ValueError(f"network {name!r} does not exist; use one of {', '.join(sorted(NETWORKS))}")
+    return made(spec, num_outputs, generator)

@@ -1,7 +1,12 @@
-"""Proximal policy optimisation with a clipped surrogate, over factored and masked actions.
+"""Proximal policy optimisation with a clipped surrogate, over any kind of action.
 
-Pure: tensors in, tensors out; no logger, no clock, no read from the device. The one exception is an early
-stop, off by default, which reads one number an epoch. Shapes: B rows, H heads, M minibatches.
+Rules: tensors in, tensors out; no logger, no clock; nothing is read from the device between the beginning and
+the end of an update. Whether a minibatch takes its step is decided on the device (the gate): a gradient that is
+not finite, or a policy that had moved too far by the end of an epoch, leaves parameters, moments and step
+counts bit-unchanged, through the `found_inf` of the fused optimiser. Must not know worlds or telemetry.
+
+Sources: Schulman et al. 2017, "Proximal policy optimization algorithms"; the k3 estimator of KL is Schulman
+2020, "Approximating KL divergence".
 
 The numbers, where there is a choice:
 
@@ -10,38 +15,57 @@ The numbers, where there is a choice:
   are means over the minibatches of the last epoch that ran; `kl_max` is the worst `kl_divergence` of any
   minibatch of the update.
 - Entropy is relative: for each head the mean over the rows that used it with more than one legal choice,
-  summed over heads, as a share of the same sum of ln(legal choices). Over all minibatches.
-- The advantage is normalised in each minibatch. Losses, clip fraction and gradient norm (before clipping)
-  are means over all minibatches.
+  summed over heads, as a share of the same sum of ln(legal choices). NaN where actions are continuous.
+- The advantage is normalised in each minibatch, over all ranks. Losses, clip fractions and gradient norms
+  (before clipping) are means over the minibatches that ran; value losses are in the critic's units.
 - Explained variance is of the collecting policy's values before the update; NaN when returns do not vary.
+
+Shape letters as in `types`: T, N, B, S, L, H; M minibatches of an update.
 """
 
-from dataclasses import dataclass
-from typing import Final
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 
-from overwatch_rl.algos.networks import ActorCritic, Decision
-from overwatch_rl.types import Batch, EarlyStop, Observation, Stats
+from overwatch.catalog import Scope
+from overwatch.catalog.policy import GRAD_NORM
+from overwatch.events import EarlyStopped, Event, NonFiniteSeen
+from overwatch_rl.algorithms import diagnostics
+from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.distributions import Distribution, Gaussian, Judged, distribution
+from overwatch_rl.algorithms.networks import Network, network
+from overwatch_rl.algorithms.ranks import Alone, Ranks
+from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
+from overwatch_rl.algorithms.statistics import PopArt
+from overwatch_rl.sync_points import sync_point
+from overwatch_rl.types import Decision, Observation, Rollout, Stats, WorldSpec
 
 _LOG_RATIO_LIMIT: Final = 20.0
 _STOP_FACTOR: Final = 1.5
-_NO_VARIANCE: Final = 1e-12
+_ADAM_EPS: Final = 1e-5
+_NO_SPREAD: Final = 1e-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PPOConfig:
     """How one update learns from one batch."""
 
+    network: str = "mlp"
+    """A row of `networks.NETWORKS`."""
     learning_rate: float = 3e-3
-    """Step size of Adam."""
+    """Step size of Adam at the first update."""
     epochs: int = 4
     """Passes over the batch."""
     minibatches: int = 4
     """Parts of the batch, an optimiser step each."""
     clip: float = 0.2
     """How far the ratio may leave 1 before its gradient stops."""
+    value_clip: float | None = None
+    """How far a value may leave what the collecting critic predicted, in the critic's units."""
     entropy_coef: float = 0.06
     """Weight of the entropy bonus, a nat."""
     value_coef: float = 0.5
@@ -50,6 +74,10 @@ class PPOConfig:
     """Gradients longer than this are shortened to it."""
     target_kl: float | None = None
     """Stop an update after an epoch whose joint KL is above 1.5 times this; `None` never stops."""
+    popart: bool = False
+    """Whether the critic predicts in units of the returns' running mean and deviation."""
+    returns: ReturnsConfig = field(default_factory=ReturnsConfig)
+    """How advantages are estimated."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip", "max_grad_norm"):
@@ -61,23 +89,64 @@ class PPOConfig:
         for name in ("entropy_coef", "value_coef"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
-        if self.target_kl is not None and not self.target_kl > 0:
-            raise ValueError(f"target_kl is {self.target_kl}; use a number above 0, or leave it out")
+        for name in ("target_kl", "value_clip"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} is {value}; use a number above 0, or leave it out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A rollout with its estimates, flattened over time and envs."""
+
+    features: Tensor  # B S
+    mask: Tensor | None  # B L bool
+    actions: Tensor  # B H int64 or B D float32
+    log_probs: Tensor  # B H
+    values: Tensor  # B, of the collecting policy before the update
+    advantages: Tensor  # B
+    returns: Tensor  # B
+    stats: Stats = field(default_factory=dict)
+    """Numbers about the rollout."""
+
+    def __len__(self) -> int:
+        return self.features.shape[0]
+
+    def rows(self, index: Tensor) -> "Batch":
+        """The rows named by `index` (int64)."""
+        columns = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "stats"}
+        return Batch(**{name: None if column is None else column[index] for name, column in columns.items()})
+
+    def chunks(self, size: int | None) -> "list[Batch]":
+        """Its rows in order, cut into parts of at most `size`."""
+        if size is None or size >= len(self):
+            return [self]
+        columns = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "stats"}
+        count = math.ceil(len(self) / size)
+        parts = {
+            name: [None] * count if column is None else column.split(size)
+            for name, column in columns.items()
+        }
+        return [Batch(**{name: part[number] for name, part in parts.items()}) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is told of one minibatch, without gradients; scalars but for the last three."""
+    """What is reported of one minibatch, without gradients: sums over rows, and extremes."""
 
-    policy: Tensor
-    value: Tensor
-    kl: Tensor
-    kl_joint: Tensor
-    clip_fraction: Tensor
-    ratio_error: Tensor  # largest |ratio - 1|
-    entropy_sum: Tensor  # H nat, over the rows with a choice
-    possible_sum: Tensor  # H nat, ln(legal choices) over the same rows
-    num_choices: Tensor  # H, those rows
+    sums: dict[str, Tensor]
+    """Scalars to be divided by the rows, or by another sum."""
+    heads: Tensor  # 3 H: entropy in nat, the most it could be, and rows, over rows with a choice
+    most: dict[str, Tensor]
+    """Scalars of which the largest counts."""
+
+    def plus(self, other: "Terms") -> "Terms":
+        """Both together."""
+        return Terms(
+            sums={name: value + other.sums[name] for name, value in self.sums.items()},
+            heads=self.heads + other.heads,
+            most={name: torch.maximum(value, other.most[name]) for name, value in self.most.items()},
+        )
 
 
 def k3(log_ratio: Tensor) -> Tensor:
@@ -86,109 +155,367 @@ def k3(log_ratio: Tensor) -> Tensor:
     return clamped.expm1() - clamped
 
 
-def loss(policy: ActorCritic, batch: Batch, config: PPOConfig) -> tuple[Tensor, Terms]:
-    """The clipped objective of one minibatch, to be minimised, and its terms."""
-    decision = policy.judge(Observation(features=batch.features, mask=batch.mask), batch.actions)
-    log_ratio = decision.log_probs - batch.log_probs
+def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tuple[Tensor, Terms]:
+    """The clipped objective summed over rows, to be minimised, and its terms.
+
+    `values` and the batch's are in the critic's units, advantages are normalised.
+    """
+    log_ratio = judged.log_probs - batch.log_probs
     joint = log_ratio.sum(dim=1)
     ratio = joint.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
-    spread = batch.advantages.std(unbiased=False)
-    advantage = (batch.advantages - batch.advantages.mean()) / (spread + 1e-8)
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
-    policy_loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
-    value_loss = (policy.value(batch.features) - batch.returns).square().mean()
-    entropy = decision.entropy.sum(dim=1).mean()
-    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
+    surrogate = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages)
+    squared = (values - batch.returns).square()
+    value_terms = squared
+    is_clipped = torch.zeros_like(squared)
+    if config.value_clip is not None:
+        near = batch.values + (values - batch.values).clamp(-config.value_clip, config.value_clip)
+        value_terms = torch.maximum(squared, (near - batch.returns).square())
+        is_clipped = ((values - batch.values).abs() > config.value_clip).to(squared.dtype)
+    entropy = judged.entropy.sum(dim=1)
+    total = surrogate + config.value_coef * value_terms - config.entropy_coef * entropy
     with torch.no_grad():
-        used = decision.used.to(log_ratio.dtype)
-        open_ = _open(decision)
-        terms = Terms(
-            policy=policy_loss.detach(),
-            value=value_loss.detach(),
-            kl=(k3(log_ratio) * used).sum() / used.sum(),
-            kl_joint=k3(joint).mean(),
-            clip_fraction=((ratio - 1).abs() > config.clip).to(ratio.dtype).mean(),
-            ratio_error=(ratio - 1).abs().max(),
-            entropy_sum=(decision.entropy * open_).sum(dim=0),
-            possible_sum=(decision.num_legal.clamp(min=1).log() * open_).sum(dim=0),
-            num_choices=open_.sum(dim=0),
+        used = judged.used.to(log_ratio.dtype)
+        is_open = judged.used & (judged.possible > 0)
+        sums = {
+            "policy_loss": surrogate.sum(),
+            "value_loss": value_terms.sum(),
+            "value_loss_unclipped": squared.sum(),
+            "total_loss": total.sum(),
+            "kl": (k3(log_ratio) * used).sum(),
+            "used": used.sum(),
+            "kl_joint": k3(joint).sum(),
+            "clip_fraction_up": (ratio - 1 > config.clip).sum(),
+            "clip_fraction_down": (1 - ratio > config.clip).sum(),
+            "log_ratio_clamped": (joint.abs() > _LOG_RATIO_LIMIT).sum(),
+            "value_clipped": is_clipped.sum(),
+            "ratio_mean": ratio.sum(),
+        }
+        heads = torch.stack(
+            [
+                torch.where(is_open, judged.entropy, 0.0).sum(dim=0),
+                torch.where(is_open, judged.possible, 0.0).sum(dim=0),
+                is_open.sum(dim=0).to(judged.entropy.dtype),
+            ]
         )
-    return total, terms
+        taken = judged.log_probs.sum(dim=1)
+        most = {
+            "ratio_max": ratio.max(),
+            "ratio_min": -ratio.min(),
+            "first_ratio_error": (ratio - 1).abs().max(),
+            "log_prob_max": taken.max(),
+            "log_prob_min": -taken.min(),
+        }
+    return total.sum(), Terms(sums={name: value.detach() for name, value in sums.items()}, heads=heads, most=most)
 
 
-def _open(decision: Decision) -> Tensor:
-    """B H float: 1 where a head was used and had more than one legal choice."""
-    return (decision.used & (decision.num_legal > 1)).to(decision.entropy.dtype)
+def relative_entropy(entropy: Tensor, possible: Tensor, rows: Tensor) -> Tensor:
+    """Scalar in 0..1 from three H, sums over rows with a choice; NaN when no row had one."""
+    count = rows.clamp(min=1)
+    return (entropy / count).sum() / (possible / count).sum()
 
 
-def relative_entropy(entropy_sum: Tensor, possible_sum: Tensor, num_choices: Tensor) -> Tensor:
-    """Scalar in 0..1 from three H; NaN when no row had a choice."""
-    rows = num_choices.clamp(min=1)
-    return (entropy_sum / rows).sum() / (possible_sum / rows).sum()
+class PPO:
+    """A policy, its critic and their optimiser."""
+
+    def __init__(
+        self,
+        spec: WorldSpec,
+        config: PPOConfig,
+        *,
+        seed: int,
+        device: str = "cpu",
+        ranks: Ranks | None = None,
+    ) -> None:
+        """Raises `ValueError` when the network does not exist or does not fit the world."""
+        self.config = config
+        self.plan = Plan()
+        self.device = torch.device(device)
+        self._ranks: Ranks = Alone() if ranks is None else ranks
+        init = torch.Generator().manual_seed(seed)
+        made = network(config.network, spec.observation, spec.action.num_outputs, init)
+        self.network = cast("Network", made.to(self.device))
+        self.actions: Distribution = distribution(spec.action)
+        self.popart = PopArt().to(self.device)
+        self.policy = nn.ModuleDict(
+            {"network": made, "actions": cast("nn.Module", self.actions), "popart": self.popart}
+        ).to(self.device)
+        self._parameters = list(self.policy.parameters())
+        self._optimizer = torch.optim.Adam(
+            self._parameters,
+            lr=torch.tensor(config.learning_rate, device=self.device) if self._is_gated else config.learning_rate,
+            eps=_ADAM_EPS,
+            fused=self._is_gated,
+            foreach=not self._is_gated,
+        )
+        self._order = None if self.device.type == "meta" else torch.Generator(self.device).manual_seed(seed + 1)
+        self._forward: Callable[[Tensor], tuple[Tensor, Tensor]] = self.network
+
+    @property
+    def _is_gated(self) -> bool:
+        """Whether there is a fused optimiser; on tensors without values there is none."""
+        return self.device.type != "meta"
+
+    def follow(self, plan: Plan) -> None:
+        """Compute by another plan from now on; the weights stay as they are."""
+        self.plan = plan
+        layout = torch.channels_last if plan.channels_last else torch.contiguous_format
+        for module in self.policy.modules():
+            if isinstance(module, nn.Conv2d):
+                module.weight.data = module.weight.data.contiguous(memory_format=layout)
+        self._forward = torch.compile(self.network) if plan.is_compiled else self.network
+
+    def outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """B L and B, in the critic's units, in the plan's precision."""
+        kind = "cpu" if self.device.type == "meta" else self.device.type
+        with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.plan.precision == "bf16"):
+            return self._forward(features)
+
+    @torch.no_grad()
+    def act(
+        self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
+    ) -> Decision:
+        """Actions with their log-probabilities and values; drawn, or the likeliest."""
+        outputs, values = self.outputs(observation.features)
+        judged = self.actions.sample(outputs, observation.mask, generator, greedy=greedy)
+        return Decision(actions=judged.actions, log_probs=judged.log_probs, values=self._raw(values))
+
+    @torch.no_grad()
+    def prepare(self, rollout: Rollout) -> Batch:
+        """The rollout as one batch, with advantages and the returns that the critic shall predict."""
+        last = self._raw(self.outputs(rollout.last.features)[1])
+        final = None
+        if rollout.final is not None:
+            places = rollout.final.flatten(0, 1)
+            final = self._raw(self.outputs(places)[1]).view(rollout.final.shape[:2])
+        following = following_values(rollout, last, final)
+        ahead = advantages(rollout, following, self.config.returns)
+        td_errors = rollout.rewards + self.config.returns.gamma * following - rollout.values
+        returns = ahead + rollout.values
+        if self.config.popart:
+            self.popart.update(returns, self.network.value, self._optimizer, self._ranks)
+        return Batch(
+            features=rollout.features.flatten(0, 1),
+            mask=None if rollout.mask is None else rollout.mask.flatten(0, 1),
+            actions=rollout.actions.flatten(0, 1),
+            log_probs=rollout.log_probs.flatten(0, 1),
+            values=rollout.values.flatten(),
+            advantages=ahead.flatten(),
+            returns=returns.flatten(),
+            stats=diagnostics.merged(
+                [
+                    diagnostics.of_advantages(ahead.flatten()),
+                    diagnostics.of_values(rollout.values.flatten(), returns.flatten(), td_errors.flatten()),
+                ]
+            ),
+        )
+
+    def set_learning_rate(self, rate: float) -> None:
+        """The step size from now on."""
+        for group in self._optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def update(self, batch: Batch) -> Stats:
+        """Learn from one batch, which has at least as many rows as there are minibatches."""
+        config = self.config
+        scaled = self._scaled(batch)
+        seen = _Seen(config, len(self._parameters))
+        stopped = torch.zeros((), dtype=torch.bool, device=self.device)
+        for epoch in range(config.epochs):
+            order = torch.randperm(len(batch), generator=self._order, device=self.device)
+            for rows in order.tensor_split(config.minibatches):
+                self._optimizer.zero_grad(set_to_none=True)
+                terms = self._backward(scaled.rows(rows), len(rows))
+                seen.add(terms, len(rows), *self._step(stopped), ~stopped)
+            if config.target_kl is not None and epoch + 1 < config.epochs:
+                moved = seen.epoch_kl() > _STOP_FACTOR * config.target_kl
+                stopped = self._ranks.any(stopped | moved)
+                if self.device.type == "cpu" and self._ranks.size == 1:
+                    with sync_point("ppo.early_stop"):
+                        if bool(stopped):
+                            break
+        stats = diagnostics.merged([batch.stats, seen.stats()])
+        if isinstance(self.actions, Gaussian):
+            stats["action_std"] = self.actions.deviations().detach().mean()
+        if config.popart:
+            stats |= {"popart_mean": self.popart.mean.clone(), "popart_std": self.popart.std()}
+        return stats
+
+    def _scaled(self, batch: Batch) -> Batch:
+        """Values and returns in the critic's units."""
+        if not self.config.popart:
+            return batch
+        columns = {one.name: getattr(batch, one.name) for one in fields(batch)}
+        columns |= {name: self.popart.scaled(columns[name]) for name in ("values", "returns")}
+        return Batch(**columns)
+
+    def _raw(self, values: Tensor) -> Tensor:
+        return self.popart.raw(values) if self.config.popart else values
+
+    def _backward(self, minibatch: Batch, num_rows: int) -> Terms:
+        """Leave the gradient of the minibatch's mean loss in the parameters, a chunk at a time."""
+        mean, square = self._ranks.mean(
+            torch.stack([minibatch.advantages.mean(), minibatch.advantages.square().mean()])
+        )
+        spread = (square - mean.square()).clamp(min=0.0).sqrt()
+        if self._ranks.size == 1:
+            spread = minibatch.advantages.std(unbiased=False)
+        found: Terms | None = None
+        for chunk in minibatch.chunks(self.plan.chunk):
+            columns = {one.name: getattr(chunk, one.name) for one in fields(chunk)}
+            columns["advantages"] = (chunk.advantages - mean) / (spread + _NO_SPREAD)
+            outputs, values = self.outputs(chunk.features)
+            judged = self.actions.judge(outputs, chunk.mask, chunk.actions)
+            total, terms = loss(judged, values, Batch(**columns), self.config)
+            torch.autograd.backward(total / num_rows)
+            found = terms if found is None else found.plus(terms)
+        if found is None:
+            raise AssertionError("a minibatch has no rows")
+        return found
+
+    @torch.no_grad()
+    def _step(self, stopped: Tensor) -> tuple[Tensor, Tensor]:
+        """Clip and take the optimiser's step unless the gate is shut; the norm of each gradient, and of all."""
+        gradients = [
+            torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters
+        ]
+        self._ranks.gradients(gradients)
+        norms = torch.stack(torch._foreach_norm(gradients))  # noqa: SLF001 as torch's own clipping does
+        norm = torch.linalg.vector_norm(norms)
+        torch._foreach_mul_(gradients, (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))  # noqa: SLF001
+        if self._is_gated:
+            skip = self._ranks.any(stopped | ~torch.isfinite(norm))
+            self._optimizer.found_inf = skip.float()  # type: ignore[attr-defined]  # read by the fused step
+        self._optimizer.step()
+        return norms, norm
+
+    def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
+        """An early stop, and minibatches whose gradients were not finite."""
+        skipped, not_finite = round(values.pop("minibatches_skipped")), round(values.pop("minibatches_not_finite"))
+        found: list[Event] = []
+        if skipped and self.config.target_kl is not None:
+            stop = EarlyStopped(
+                at=at_ns,
+                update=index,
+                epoch=self.config.epochs - skipped // self.config.minibatches,
+                kl_divergence=values["kl_joint"],
+                target=self.config.target_kl,
+                minibatches_skipped=skipped,
+            )
+            found.append(stop)
+        if not_finite:
+            kind = "nan" if math.isnan(values["grad_norm"]) else "inf"
+            found.append(
+                NonFiniteSeen(
+                    at=at_ns, scope=Scope.POLICY, metric=GRAD_NORM.name, kind=kind, count=not_finite
+                )
+            )
+        return found
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """`policy.*`, `optimizer.*` (number of the parameter, then the moment) and `order`."""
+        state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
+        for number, parameter in enumerate(self._parameters):
+            for name, value in self._optimizer.state.get(parameter, {}).items():
+                state[f"optimizer.{number}.{name}"] = value
+        state["optimizer.lr"] = torch.as_tensor(self._optimizer.param_groups[0]["lr"])
+        if self._order is not None:
+            state["order"] = self._order.get_state()
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become as it was when `state` was taken; raises `ValueError` when it is of another shape."""
+        policy = {name.removeprefix("policy."): value for name, value in state.items() if name.startswith("policy.")}
+        try:
+            self.policy.load_state_dict(policy)
+        except RuntimeError as error:
+            raise ValueError(f"these weights are of another network: {error}") from error
+        self._optimizer.state.clear()
+        for number, parameter in enumerate(self._parameters):
+            prefix = f"optimizer.{number}."
+            moments = {name: value for name, value in state.items() if name.startswith(prefix)}
+            if moments:
+                self._optimizer.state[parameter] = {
+                    name.removeprefix(prefix): value.detach().clone().to(self.device)
+                    for name, value in moments.items()
+                }
+        self.set_learning_rate(float(state["optimizer.lr"]))
+        if self._order is not None:
+            self._order.set_state(state["order"].cpu())
+
+    def acting_keys(self) -> frozenset[str]:
+        """Everything of the policy."""
+        return frozenset(f"policy.{name}" for name in self.policy.state_dict())
 
 
-def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
-    """Share of the returns' variance that the values predict; NaN when returns do not vary."""
-    variance = returns.var(unbiased=False)
-    share = 1 - (returns - values).var(unbiased=False) / variance
-    return torch.where(variance > _NO_VARIANCE, share, torch.nan)
+class _Seen:
+    """The minibatches of one update, as tensors."""
 
+    def __init__(self, config: PPOConfig, num_parameters: int) -> None:
+        self._config = config
+        self._num_parameters = num_parameters
+        self._terms: list[tuple[Terms, int]] = []
+        self._norms: list[Tensor] = []
+        self._layers: list[Tensor] = []
+        self._live: list[Tensor] = []
 
-def update(
-    policy: ActorCritic,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    config: PPOConfig,
-    generator: torch.Generator,
-) -> tuple[Stats, EarlyStop | None]:
-    """Learn from one batch. `batch` must have at least as many rows as there are minibatches."""
-    variance = explained_variance(batch.values, batch.returns)
-    parts: list[Terms] = []
-    norms: list[Tensor] = []
-    stopped: EarlyStop | None = None
-    for epoch in range(1, config.epochs + 1):
-        order = torch.randperm(len(batch), generator=generator).to(batch.features.device)
-        for rows in order.tensor_split(config.minibatches):
-            total, terms = loss(policy, batch.rows(rows), config)
-            optimizer.zero_grad(set_to_none=True)
-            torch.autograd.backward(total)
-            norms.append(nn.utils.clip_grad_norm_(policy.parameters(), config.max_grad_norm))
-            optimizer.step()
-            parts.append(terms)
-        stopped = _early_stop(parts, epoch, config)
-        if stopped is not None:
-            break
-    return _stats(parts, norms, variance, config), stopped
+    def add(self, terms: Terms, rows: int, layers: Tensor, norm: Tensor, live: Tensor) -> None:
+        """Keep one; `live` is false where the update had stopped before it."""
+        self._terms.append((terms, rows))
+        self._layers.append(layers)
+        self._norms.append(norm)
+        self._live.append(live)
 
+    def epoch_kl(self) -> Tensor:
+        """Joint KL of the newest epoch, the mean over its minibatches."""
+        newest = self._terms[-self._config.minibatches :]
+        return torch.stack([terms.sums["kl_joint"] / rows for terms, rows in newest]).mean()
 
-def _early_stop(parts: list[Terms], epoch: int, config: PPOConfig) -> EarlyStop | None:
-    if config.target_kl is None or epoch == config.epochs:
-        return None
-    kl = float(torch.stack([part.kl_joint for part in parts[-config.minibatches :]]).mean())
-    if kl <= _STOP_FACTOR * config.target_kl:
-        return None
-    skipped = (config.epochs - epoch) * config.minibatches
-    return EarlyStop(epoch=epoch, kl_divergence=kl, target=config.target_kl, minibatches_skipped=skipped)
+    def stats(self) -> Stats:
+        """All numbers."""
+        config = self._config
+        live = torch.stack(self._live).to(torch.float32)  # M
+        norms = torch.stack(self._norms)
+        finite = torch.isfinite(norms)
 
+        def column(name: str) -> Tensor:
+            return torch.stack([terms.sums[name] / rows for terms, rows in self._terms])
 
-def _stats(parts: list[Terms], norms: list[Tensor], variance: Tensor, config: PPOConfig) -> Stats:
-    last = parts[-config.minibatches :]
+        def mean(values: Tensor) -> Tensor:
+            return torch.where(live > 0, values, 0.0).sum() / live.sum()
 
-    def mean(name: str, over: list[Terms] = parts) -> Tensor:
-        return torch.stack([getattr(part, name) for part in over]).mean()
+        def last_epoch(values: Tensor) -> Tensor:
+            by_epoch = values.view(-1, config.minibatches).mean(dim=1)
+            epoch = live.view(-1, config.minibatches)[:, 0].sum().long() - 1
+            return by_epoch.gather(0, epoch[None]).squeeze(0)
 
-    def total(name: str) -> Tensor:
-        return torch.stack([getattr(part, name) for part in parts]).sum(dim=0)
+        def most(name: str) -> Tensor:
+            values = torch.stack([terms.most[name] for terms, _ in self._terms])
+            return torch.where(live > 0, values, -torch.inf).max()
 
-    return Stats(
-        kl_divergence=mean("kl", last),
-        kl_joint=mean("kl_joint", last),
-        kl_max=torch.stack([part.kl for part in parts]).max(),
-        first_ratio_error=parts[0].ratio_error,
-        entropy=relative_entropy(total("entropy_sum"), total("possible_sum"), total("num_choices")),
-        clip_fraction=mean("clip_fraction"),
-        explained_variance=variance,
-        grad_norm=torch.stack(norms).mean(),
-        policy_loss=mean("policy"),
-        value_loss=mean("value"),
-    )
+        kl = torch.stack([terms.sums["kl"] / terms.sums["used"] for terms, _ in self._terms])
+        heads = (torch.stack([terms.heads for terms, _ in self._terms]) * live[:, None, None]).sum(dim=0)
+        names = (
+            "policy_loss", "value_loss", "value_loss_unclipped", "total_loss", "clip_fraction_up",
+            "clip_fraction_down", "log_ratio_clamped", "value_clipped", "ratio_mean",
+        )  # fmt: skip
+        means = {name: mean(column(name)) for name in names}
+        planned = config.epochs * config.minibatches
+        return means | diagnostics.of_gradients(norms, torch.stack(self._layers), live) | {
+            "clip_fraction": means["clip_fraction_up"] + means["clip_fraction_down"],
+            "kl_divergence": last_epoch(kl),
+            "kl_joint": last_epoch(column("kl_joint")),
+            "kl_max": torch.where(live > 0, kl, -torch.inf).max(),
+            "entropy": relative_entropy(heads[0], heads[1], heads[2]),
+            "ratio_max": most("ratio_max"),
+            "ratio_min": -most("ratio_min"),
+            "log_prob_max": most("log_prob_max"),
+            "log_prob_min": -most("log_prob_min"),
+            "first_ratio_error": self._terms[0][0].most["first_ratio_error"],
+            "clip_range": torch.full_like(norms[0], config.clip),
+            "minibatches_skipped": planned - live.sum(),
+            "minibatches_not_finite": (~finite & (live > 0)).sum(),
+        }

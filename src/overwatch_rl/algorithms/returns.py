@@ -1,7 +1,11 @@
-"""Advantages and returns from a rollout: generalised advantage estimation.
+"""Advantages from a rollout: generalised advantage estimation.
 
 Rules: the end of a task (terminated) has no value beyond it; an episode cut short (truncated) is continued
-by the value of its final observation, never by that of the next episode's first. Shapes: T steps, N envs.
+by the value of its final observation, never by that of the next episode's first.
+
+Source: Schulman et al. 2016, "High-dimensional continuous control using generalized advantage estimation".
+
+Shapes: T steps, N envs, F places an env for final observations.
 """
 
 from dataclasses import dataclass
@@ -9,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from overwatch_rl.types import Batch, Rollout
+from overwatch_rl.types import Rollout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,31 +32,29 @@ class ReturnsConfig:
                 raise ValueError(f"{name} is {value}; use a number from 0 to 1")
 
 
-def advantages(rollout: Rollout, config: ReturnsConfig) -> Tensor:
-    """T N float: generalised advantage estimates."""
+def following_values(rollout: Rollout, last: Tensor, final: Tensor | None) -> Tensor:
+    """T N: the value of what came after each step; 0 where the task ended.
+
+    `last`: N, values of the last observations; `final`: F N, values of the final observations that the rollout
+    keeps, `None` where it keeps none.
+    """
+    following = torch.cat([rollout.values[1:], last[None]])
+    if final is not None and rollout.final_at is not None:
+        # Places that are empty point at a row behind the last, which is cut off again.
+        at_end = torch.zeros(len(following) + 1, *following.shape[1:], dtype=final.dtype, device=final.device)
+        at_end = at_end.scatter(0, rollout.final_at, final)[:-1]
+        following = torch.where(rollout.truncated, at_end.to(following.dtype), following)
+    return torch.where(rollout.terminated, 0.0, following)
+
+
+def advantages(rollout: Rollout, following: Tensor, config: ReturnsConfig) -> Tensor:
+    """T N float: generalised advantage estimates; following: T N as of `following_values`."""
     ended = rollout.terminated | rollout.truncated
-    following = torch.cat([rollout.values[1:], rollout.last_values[None]])
-    following = torch.where(ended, rollout.final_values, following)
-    following = torch.where(rollout.terminated, 0.0, following)
     deltas = rollout.rewards + config.gamma * following - rollout.values
     carry = config.gamma * config.lam * (~ended).to(deltas.dtype)
     estimates = torch.empty_like(deltas)
-    running = torch.zeros_like(rollout.last_values)
+    running = torch.zeros_like(deltas[0])
     for step in reversed(range(len(deltas))):
-        running = deltas[step] + carry[step] * running
+        running = torch.addcmul(deltas[step], carry[step], running)
         estimates[step] = running
     return estimates
-
-
-def estimate(rollout: Rollout, config: ReturnsConfig) -> Batch:
-    """The rollout as one batch, with advantages and the returns the critic shall predict."""
-    ahead = advantages(rollout, config)
-    return Batch(
-        features=rollout.features.flatten(0, 1),
-        mask=rollout.mask.flatten(0, 1),
-        actions=rollout.actions.flatten(0, 1),
-        log_probs=rollout.log_probs.flatten(0, 1),
-        values=rollout.values.flatten(),
-        advantages=ahead.flatten(),
-        returns=(ahead + rollout.values).flatten(),
-    )

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from overwatch.catalog.stages import Stage
-from overwatch_rl.envs.base import VecEnv
-from overwatch_rl.envs.schedules import Act
+from overwatch_rl.worlds.base import World
+from overwatch_rl.worlds.schedules import Act
 
 MAX_STEPS: Final = 100_000
 
@@ -22,8 +22,8 @@ class Played:
     """Finished episodes, an env each."""
 
     returns: Tensor  # N float64
-    metric: Tensor  # N float32, at the last step
-    fossils: Tensor  # N int64, seeds fossilised
+    metric: Tensor  # N float32, at the last step; NaN in a world without one
+    fossils: Tensor  # N int64, seeds fossilised; 0 in a world without slots
 
     @property
     def mean(self) -> float:
@@ -36,20 +36,23 @@ class Played:
         return float(self.returns.std() / len(self.returns) ** 0.5)
 
 
-def play(env: VecEnv, act: Act, seed: int) -> Played:
+def play(world: World, act: Act, seed: int) -> Played:
     """Play until every env has ended its first episode; raises `RuntimeError` when one never does."""
-    observation = env.reset(seed)
-    returns = torch.zeros(env.num_envs, dtype=torch.float64)
-    metric = torch.zeros(env.num_envs)
-    fossils = torch.zeros(env.num_envs, dtype=torch.int64)
-    running = torch.ones(env.num_envs, dtype=torch.bool)
+    observation = world.reset(seed)
+    num_envs = len(observation.features)
+    returns = torch.zeros(num_envs, dtype=torch.float64)
+    metric = torch.full((num_envs,), torch.nan)
+    fossils = torch.zeros(num_envs, dtype=torch.int64)
+    running = torch.ones(num_envs, dtype=torch.bool)
     for _ in range(MAX_STEPS):
-        step = env.step(act(observation))
-        returns += step.reward * running
-        metric = torch.where(running, step.metric, metric)
-        for change in step.stage_changes:
-            fossils[change.env_id] += change.after is Stage.FOSSILISED and bool(running[change.env_id])
-        running &= ~(step.terminated | step.truncated)
+        step = world.step(act(observation))
+        returns += step.reward.cpu() * running
+        if "metric" in step.columns:
+            metric = torch.where(running, step.columns["metric"].cpu(), metric)
+        if "slot_stage" in step.columns:
+            standing = (step.columns["slot_stage"] == Stage.FOSSILISED.code).sum(dim=1)
+            fossils = torch.where(running, standing, fossils)
+        running &= ~(step.terminated | step.truncated).cpu()
         if not bool(running.any()):
             return Played(returns=returns, metric=metric, fossils=fossils)
         observation = step.observation

@@ -11,20 +11,29 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from overwatch_rl.envs.lifecycle import Op
-from overwatch_rl.types import ActionSpec, Observation
+from overwatch_rl.types import ActionSpec, Box, Factored, Observation
+from overwatch_rl.worlds.morphogenesis.lifecycle import Op
 
 Act: TypeAlias = Callable[[Observation], Tensor]
-"""From an observation to actions, N H int64."""
+"""From an observation to actions, N H int64 or N D float32."""
 
 
 def always_wait(spec: ActionSpec) -> Act:
-    """Choose the first operation for ever."""
+    """Choose the first operation for ever, or the middle of the box."""
 
     def act(observation: Observation) -> Tensor:
-        return torch.zeros(len(observation.mask), spec.num_heads, dtype=torch.int64)
+        if isinstance(spec, Box):
+            low, high = _bounds(spec)
+            return ((low + high) / 2).expand(len(observation.features), -1)
+        return torch.zeros(len(observation.features), spec.num_heads, dtype=torch.int64)
 
     return act
+
+
+def _bounds(spec: Box) -> tuple[Tensor, Tensor]:
+    """Both ends, D each; a side without an end is taken as 1 from 0."""
+    low, high = torch.tensor(spec.low), torch.tensor(spec.high)
+    return torch.where(low.isfinite(), low, -1.0), torch.where(high.isfinite(), high, 1.0)
 
 
 def uniform(spec: ActionSpec, generator: torch.Generator) -> Act:
@@ -35,7 +44,14 @@ def uniform(spec: ActionSpec, generator: torch.Generator) -> Act:
         return torch.multinomial(weights, 1, generator=generator).squeeze(1)
 
     def act(observation: Observation) -> Tensor:
-        blocks = spec.unpack(observation.mask)
+        if isinstance(spec, Box):
+            low, high = _bounds(spec)
+            rows = torch.rand(len(observation.features), len(low), generator=generator)
+            return low + (high - low) * rows
+        mask = observation.mask
+        if mask is None:
+            mask = torch.ones(len(observation.features), spec.num_outputs, dtype=torch.bool)
+        blocks = spec.unpack(mask)
         ops = draw(blocks[0])
         everyone = torch.arange(len(ops))
         arguments = [draw(block[everyone, ops]) for block in blocks[1:]]
@@ -48,13 +64,15 @@ def uniform(spec: ActionSpec, generator: torch.Generator) -> Act:
 class Schedule:
     """Grow one blueprint in the first slots as early as the gates allow, and keep what has grown."""
 
-    spec: ActionSpec
+    spec: Factored
     blueprint: int = 0
     num_slots: int | None = None
     """How many slots to fill; `None` for all."""
 
     def __call__(self, observation: Observation) -> Tensor:
         """N 3 int64: move the first seed that can move, else germinate, else wait."""
+        if observation.mask is None:
+            raise AssertionError("a world with slots says which choices are legal")
         legal = self.spec.unpack(observation.mask)[1].clone()
         if self.num_slots is not None:
             legal[:, Op.GERMINATE, self.num_slots :] = False
@@ -70,6 +88,6 @@ class Schedule:
 def baselines(spec: ActionSpec, generator: torch.Generator) -> dict[str, Act]:
     """The policies that fit a world, by name."""
     acts: dict[str, Act] = {"always-wait": always_wait(spec), "random": uniform(spec, generator)}
-    if "germinate" in spec.heads[0].labels:
+    if isinstance(spec, Factored) and "germinate" in spec.heads[0].labels:
         acts["schedule"] = Schedule(spec=spec)
     return acts

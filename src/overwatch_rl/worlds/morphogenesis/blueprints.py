@@ -7,7 +7,7 @@ what they gain and in the rent they cost. Must not know hosts or the lifecycle.
 from dataclasses import dataclass
 from typing import Final
 
-from overwatch_rl.envs.digits import NUM_CLASSES, NUM_PIXELS
+from overwatch_rl.worlds.morphogenesis.digits import NUM_CLASSES, NUM_PIXELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from overwatch_rl.envs.blueprints import BLUEPRINTS, MAX_WIDTH
-from overwatch_rl.envs.digits import NUM_CLASSES, NUM_PIXELS, digits
+from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS, MAX_WIDTH
+from overwatch_rl.worlds.morphogenesis.digits import NUM_CLASSES, NUM_PIXELS, digits
 
 HOST_WIDTH: Final = 3
 BATCH_SIZE: Final = 64
@@ -60,6 +60,13 @@ class _Layers:
             for moment in moments:
                 moment[rows] = 0.0
         self._age[rows] = 0.0
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All tensors, not copied."""
+        state = {f"{number}": tensor for number, tensor in enumerate(self._tensors)}
+        for number, moments in enumerate(self._moments):
+            state |= {f"{number}.{order}": moment for order, moment in enumerate(moments)}
+        return state | {"age": self._age}
 
     def take(self, rows: Tensor, *, learning: bool) -> "_Networks":
         """A copy of the networks of `rows` (int64), as leaves of a graph when they are `learning`."""
@@ -137,6 +144,25 @@ class Hosts:
         """Restart both streams of randomness: data and hosts, and separately what is grown."""
         self._order.manual_seed(seed)
         self._growth.manual_seed(seed + 1)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the next step depends on."""
+        parts = {"hosts": self._hosts, "branches": self._branches}
+        state = {
+            f"{part}.{name}": tensor.clone()
+            for part, layers in parts.items()
+            for name, tensor in layers.state_dict().items()
+        }
+        return state | {"order": self._order.get_state(), "growth": self._growth.get_state()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become as it was."""
+        parts = {"hosts": self._hosts, "branches": self._branches}
+        for part, layers in parts.items():
+            for name, tensor in layers.state_dict().items():
+                tensor.copy_(state[f"{part}.{name}"])
+        self._order.set_state(state["order"])
+        self._growth.set_state(state["growth"])
 
     def restart(self) -> None:
         """New untrained hosts; branches are made when they germinate."""

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Stage
-from overwatch_rl.envs.blueprints import BLUEPRINTS
-from overwatch_rl.types import ActionSpec, GateCheck, Head, SlotTable, StageChange
+from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
+from overwatch_rl.types import Factored, Head, SeedFacts
 
 
 class Op(IntEnum):
@@ -42,6 +42,17 @@ class Gate:
     """Steps in `before`; part of the mask."""
     measured: str | None = None
     """Name of the check that the seed's measured gain is above zero; `None` where nothing is measured."""
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """Names of what it asks, in order."""
+        asked = {
+            "stage": True,
+            "age": self.min_age > 0,
+            "alpha": self.after is Stage.HOLDING,
+            self.measured: self.measured is not None,
+        }
+        return tuple(name for name, is_asked in asked.items() if is_asked and name is not None)
 
 
 GATES: Final = (
@@ -74,6 +85,14 @@ AUTOMATIC: Final = (
 ALPHA_STEP: Final = 0.25
 """How much of a blending seed is let in each step."""
 
+PRUNED_BY_POLICY: Final = "pruned by the policy"
+REASONS: Final = (
+    PRUNED_BY_POLICY,
+    *(reason for *_, reason in AUTOMATIC),
+    *(f"passed {gate.name}" for gate in GATES),
+)
+"""Why a stage was left; the code of a reason is its place, from 1."""
+
 _FULL: Final = {Stage.HOLDING: 1.0, Stage.FOSSILISED: 1.0}
 _GATE_BY_MOVE: Final = {(gate.op, gate.before): gate for gate in GATES}
 _NO_ARGUMENTS: Final = (True, False, False)
@@ -84,10 +103,10 @@ def slot_names(num_slots: int) -> tuple[str, ...]:
     return tuple(f"r{index // 3}c{index % 3}" for index in range(num_slots))
 
 
-def action_spec(num_slots: int) -> ActionSpec:
+def action_spec(num_slots: int) -> Factored:
     """Heads op, slot and blueprint; waiting uses no argument, only germinating names a blueprint."""
     uses = {Op.WAIT: _NO_ARGUMENTS, Op.GERMINATE: (True, True, True)}
-    return ActionSpec(
+    return Factored(
         heads=(
             Head(name="op", labels=tuple(op.name.lower() for op in Op)),
             Head(name="slot", labels=slot_names(num_slots)),
@@ -97,40 +116,71 @@ def action_spec(num_slots: int) -> ActionSpec:
     )
 
 
+def seed_facts(num_slots: int) -> SeedFacts:
+    """The words that the columns of `Lifecycle.facts` count into."""
+    return SeedFacts(
+        slots=slot_names(num_slots),
+        embargo=EMBARGO_STEPS,
+        blueprints=tuple((blueprint.id, blueprint.code) for blueprint in BLUEPRINTS),
+        reasons=REASONS,
+        gates=tuple((gate.name, gate.checks) for gate in GATES),
+    )
+
+
 class Lifecycle:
     """N x K slots and the seeds in them."""
 
     def __init__(self, num_envs: int, num_slots: int) -> None:
-        self._names = slot_names(num_slots)
         shape = (num_envs, num_slots)
         self.stage = torch.full(shape, Stage.DORMANT.code)  # N K int64
         self.age = torch.zeros(shape, dtype=torch.int64)  # N K, steps in the stage
         self.alpha = torch.zeros(shape)  # N K float32
         self.blueprint = torch.full(shape, -1)  # N K int64, -1 where there is none
         self.grad = torch.full(shape, torch.nan)  # N K float32, gradient health, NaN where there is none
-        self._seeds = torch.zeros(shape, dtype=torch.int64)  # N K, germinated since the run began
-        self._changes: list[StageChange] = []
-        self._checks: list[GateCheck] = []
+        self._begin_step()
 
-    def restart(self, *, forget: bool) -> None:
-        """All slots dormant, as a new episode finds them; with `forget` seeds are numbered afresh."""
+    def _begin_step(self) -> None:
+        num_envs = len(self.stage)
+        self._reason = torch.zeros_like(self.stage, dtype=torch.uint8)  # N K, code of `REASONS`, 0 is no move
+        self._gate = torch.zeros(num_envs, dtype=torch.uint8)  # code of `GATES`, 0 is none
+        self._gate_slot = torch.zeros(num_envs, dtype=torch.uint8)
+        self._gate_passed = torch.zeros(num_envs, dtype=torch.bool)
+        self._gate_score = torch.full((num_envs,), torch.nan)  # NaN where nothing is measured
+        self._gate_failed = torch.zeros(num_envs, dtype=torch.uint8)  # a bit for each of the gate's checks
+
+    def restart(self) -> None:
+        """All slots dormant, as a new episode finds them."""
         self.stage.fill_(Stage.DORMANT.code)
         self.age.zero_()
         self.alpha.zero_()
         self.blueprint.fill_(-1)
         self.grad.fill_(torch.nan)
-        if forget:
-            self._seeds.zero_()
 
-    def table(self) -> SlotTable:
-        """A copy of the state of every slot."""
-        return SlotTable(
-            stage=self.stage.clone(),
-            blueprint=self.blueprint.clone(),
-            alpha=self.alpha.clone(),
-            age=self.age.clone(),
-            grad=self.grad.clone(),
-        )
+    def facts(self) -> dict[str, Tensor]:
+        """A copy of the state of every slot after the step, N K each, and the gate that each env asked, N each."""
+        return {
+            "slot_stage": self.stage.to(torch.uint8),
+            "slot_blueprint": self.blueprint.to(torch.int16),
+            "slot_alpha": self.alpha.clone(),
+            "slot_age": self.age.to(torch.int32),
+            "slot_grad": self.grad.clone(),
+            "slot_reason": self._reason,
+            "gate": self._gate,
+            "gate_slot": self._gate_slot,
+            "gate_passed": self._gate_passed,
+            "gate_score": self._gate_score,
+            "gate_failed": self._gate_failed,
+        }
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the next step depends on."""
+        names = ("stage", "age", "alpha", "blueprint", "grad")
+        return {name: getattr(self, name).clone() for name in names}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become as it was."""
+        for name, value in state.items():
+            getattr(self, name).copy_(value)
 
     def within(self, *stages: Stage) -> Tensor:
         """N K bool: which slots are in one of `stages`."""
@@ -163,22 +213,23 @@ class Lifecycle:
         `actions`: N 3 int64, legal under `mask()`; `gain`: N K float32, as last measured. Returns the rows
         (int64, env x K + slot) of the seeds that germinated.
         """
+        self._begin_step()
         for stage, min_age, after, reason in AUTOMATIC:
             due = (self.within(stage) & (self.age >= min_age)).nonzero().tolist()
             for env, slot in due:
                 self._move(env, slot, after, reason)
         germinated: list[int] = []
+        num_slots = self.stage.shape[1]
         for env, (op, slot, blueprint) in enumerate(actions.tolist()):
             if op == Op.PRUNE:
-                self._move(env, slot, Stage.PRUNED, "pruned by the policy")
+                self._move(env, slot, Stage.PRUNED, PRUNED_BY_POLICY)
                 continue
             if op == Op.WAIT:
                 continue
             gate = _GATE_BY_MOVE[Op(op), self._stage(env, slot)]
             if op == Op.GERMINATE:
-                self._seeds[env, slot] += 1
                 self.blueprint[env, slot] = blueprint
-                germinated.append(env * len(self._names) + slot)
+                germinated.append(env * num_slots + slot)
             if self._ask(gate, env, slot, float(gain[env, slot])):
                 self._move(env, slot, gate.after, f"passed {gate.name}")
         blending = self.within(Stage.BLENDING)
@@ -193,60 +244,33 @@ class Lifecycle:
         """Count the step that ended."""
         self.age += 1
 
-    def take_facts(self) -> tuple[tuple[StageChange, ...], tuple[GateCheck, ...]]:
-        """The moves and gates since the last call."""
-        facts = tuple(self._changes), tuple(self._checks)
-        self._changes, self._checks = [], []
-        return facts
-
     def _stage(self, env: int, slot: int) -> Stage:
         return BY_CODE[int(self.stage[env, slot])]
-
-    def _seed_id(self, env: int, slot: int) -> str:
-        return f"{env}-{self._names[slot]}-{int(self._seeds[env, slot])}"
 
     def _ask(self, gate: Gate, env: int, slot: int, gain: float) -> bool:
         """Ask a gate and keep its answer as a fact."""
         alpha = float(self.alpha[env, slot])
-        checks = {"stage": self._stage(env, slot) is gate.before}
-        score: float | None = None
-        if gate.min_age:
-            checks["age"] = int(self.age[env, slot]) >= gate.min_age
-        if gate.after is Stage.HOLDING:
-            checks["alpha"], score = alpha >= 1.0, alpha
-        if gate.measured is not None:
-            checks[gate.measured], score = gain > 0.0, gain
-        check = GateCheck(
-            env_id=env,
-            slot=self._names[slot],
-            seed_id=self._seed_id(env, slot),
-            gate=gate.name,
-            passed=all(checks.values()),
-            score=score,
-            checks_passed=tuple(name for name, passed in checks.items() if passed),
-            checks_failed=tuple(name for name, passed in checks.items() if not passed),
-        )
-        self._checks.append(check)
-        return check.passed
+        answers = {
+            "stage": self._stage(env, slot) is gate.before,
+            "age": int(self.age[env, slot]) >= gate.min_age,
+            "alpha": alpha >= 1.0,
+            gate.measured: gain > 0.0,
+        }
+        failed = sum(1 << place for place, name in enumerate(gate.checks) if not answers[name])
+        score = gain if gate.measured is not None else alpha if gate.after is Stage.HOLDING else torch.nan
+        self._gate[env] = GATES.index(gate) + 1
+        self._gate_slot[env] = slot
+        self._gate_passed[env] = not failed
+        self._gate_score[env] = score
+        self._gate_failed[env] = failed
+        return not failed
 
     def _move(self, env: int, slot: int, after: Stage, reason: str) -> None:
-        """Change the stage of one slot and keep the fact."""
+        """Change the stage of one slot and keep why."""
         before = self._stage(env, slot)
         if after not in TRANSITIONS[before]:
             raise AssertionError(f"{before.label} to {after.label} is no legal move")
-        blueprint = int(self.blueprint[env, slot])
-        change = StageChange(
-            env_id=env,
-            slot=self._names[slot],
-            seed_id=self._seed_id(env, slot),
-            before=before,
-            after=after,
-            blueprint=None if blueprint < 0 else BLUEPRINTS[blueprint].id,
-            alpha=float(self.alpha[env, slot]),
-            age=int(self.age[env, slot]),
-            reason=reason,
-        )
-        self._changes.append(change)
+        self._reason[env, slot] = REASONS.index(reason) + 1
         self.stage[env, slot] = after.code
         self.age[env, slot] = 0
         if after in _FULL:

@@ -11,6 +11,7 @@ storage or telemetry.
 Shape letters: N envs, K slots, D features.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -19,11 +20,12 @@ from torch.nn import functional
 
 from overwatch.catalog.stages import BY_CODE, Stage
 from overwatch.events import MetricInfo
-from overwatch_rl.envs.base import WorldConfig, check_legal
-from overwatch_rl.envs.blueprints import BLUEPRINTS, relative_size
-from overwatch_rl.envs.hosts import Hosts, Validation, Wiring
-from overwatch_rl.envs.lifecycle import EMBARGO_STEPS, Lifecycle, action_spec, slot_names
-from overwatch_rl.types import ActionSpec, Observation, Step, WorldInfo
+from overwatch_rl.settings import configured
+from overwatch_rl.types import Observation, ObservationSpec, Step, WorldSpec
+from overwatch_rl.worlds.base import MAX_SLOTS, World, WorldConfig, check_legal
+from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS, relative_size
+from overwatch_rl.worlds.morphogenesis.hosts import Hosts, Validation, Wiring
+from overwatch_rl.worlds.morphogenesis.lifecycle import Lifecycle, action_spec, seed_facts
 
 EPISODE_STEPS: Final = 60
 RENT: Final = 0.002
@@ -38,94 +40,115 @@ _LONG_AGE: Final = 10
 _GLOBAL_FEATURES: Final = 6
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorphogenesisConfig:
+    """Settings of this world alone."""
+
+    slots: int = 3
+    """Slots of each environment."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slots <= MAX_SLOTS:
+            raise ValueError(f"slots is {self.slots}; use 1 to {MAX_SLOTS}")
+
+
+def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
+    """The world; raises `ValueError` for a setting that is wrong or a device that it cannot use."""
+    if part:
+        raise ValueError(f"morphogenesis has no part {part!r}; leave it out")
+    return Morphogenesis(config, configured(MorphogenesisConfig, settings, "morphogenesis"))
+
+
 class Morphogenesis:
     """N hosts with K slots each, as one batched computation on the CPU."""
 
-    def __init__(self, config: WorldConfig) -> None:
-        self._config = config
-        self._spec = action_spec(config.num_slots)
-        self._hosts = Hosts(config.num_envs, config.num_slots)
-        self._slots = Lifecycle(config.num_envs, config.num_slots)
+    def __init__(self, config: WorldConfig, own: MorphogenesisConfig) -> None:
+        if config.device != "cpu":
+            raise ValueError(f"device is {config.device!r}; morphogenesis runs on 'cpu'")
+        self._num_envs, self._num_slots = config.num_envs, own.slots
+        self._hosts = Hosts(config.num_envs, own.slots)
+        self._slots = Lifecycle(config.num_envs, own.slots)
         self._rates = torch.tensor([relative_size(blueprint) for blueprint in BLUEPRINTS])
         self._clock = 0
         self._measured = self._hosts.validate(self._wiring())
         self._progress = torch.zeros(config.num_envs)  # N, accuracy gained by the last step
+        self._fossils = torch.zeros(config.num_envs, dtype=torch.int64)  # N, of the running episode
         self._mask = self._slots.mask()
-
-    @property
-    def num_envs(self) -> int:
-        """N."""
-        return self._config.num_envs
-
-    @property
-    def num_features(self) -> int:
-        """D."""
-        return _GLOBAL_FEATURES + self._config.num_slots * (len(BY_CODE) + 3 + len(BLUEPRINTS))
-
-    @property
-    def action_spec(self) -> ActionSpec:
-        """Heads op, slot and blueprint."""
-        return self._spec
-
-    @property
-    def info(self) -> WorldInfo:
-        """Task digits, metric acc, the slots and the blueprints."""
-        return WorldInfo(
+        width = _GLOBAL_FEATURES + own.slots * (len(BY_CODE) + 3 + len(BLUEPRINTS))
+        self._action = action_spec(own.slots)
+        self.spec = WorldSpec(
             task="digits",
             metric=MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode="shaped",
-            slots=slot_names(self._config.num_slots),
-            embargo=EMBARGO_STEPS,
-            blueprints=tuple((blueprint.id, blueprint.code) for blueprint in BLUEPRINTS),
+            observation=ObservationSpec(shape=(width,)),
+            action=self._action,
+            seeds=seed_facts(own.slots),
         )
+        """Task digits, metric acc, heads op, slot and blueprint."""
 
     def reset(self, seed: int) -> Observation:
         """Begin new episodes everywhere; the same seed and actions give the same numbers."""
         self._hosts.seed(seed)
-        self._begin_episodes(forget=True)
+        self._begin_episodes()
         return self._observe()
 
     def step(self, actions: Tensor) -> Step:
         """Act, train, validate, pay; actions: N 3 int64, legal under the last mask, else `ValueError`."""
-        check_legal(self._spec, self._mask, actions)
+        check_legal(self._action, self._mask, actions)
         before = self._measured.accuracy
         self._hosts.germinate(self._slots.step(actions, self._measured.gain))
         wiring = self._wiring()
         self._slots.learned(self._hosts.train(wiring))
         self._measured = self._hosts.validate(wiring)
         self._progress = self._measured.accuracy - before
-        changes, checks = self._slots.take_facts()
-        fossilised = [change.env_id for change in changes if change.after is Stage.FOSSILISED]
-        bonus = FOSSIL_BONUS * torch.bincount(
-            torch.tensor(fossilised, dtype=torch.int64), minlength=self.num_envs
-        )
+        fossils = self._slots.within(Stage.FOSSILISED).sum(dim=1)
+        bonus = FOSSIL_BONUS * (fossils - self._fossils)
         rent = self._rent()
+        self._fossils = fossils
+        columns = {"metric": self._measured.accuracy, "rent": rent, **self._slots.facts()}
         self._slots.grow_older()
         self._clock += 1
-        metric, table = self._measured.accuracy, self._slots.table()
         reward = self._progress - rent + bonus
         ended = self._clock >= EPISODE_STEPS
         if ended:
-            self._begin_episodes(forget=False)
+            self._begin_episodes()
         return Step(
             observation=self._observe(),
             reward=reward,
-            terminated=torch.full((self.num_envs,), ended),
-            truncated=torch.zeros(self.num_envs, dtype=torch.bool),
-            final_features=None,
-            metric=metric,
-            rent=rent,
-            slots=table,
-            stage_changes=changes,
-            gate_checks=checks,
+            terminated=torch.full((self._num_envs,), ended),
+            truncated=torch.zeros(self._num_envs, dtype=torch.bool),
+            columns=columns,
         )
 
-    def _begin_episodes(self, *, forget: bool) -> None:
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the next step depends on, generators included."""
+        state = {f"hosts.{name}": value for name, value in self._hosts.state_dict().items()}
+        state |= {f"slots.{name}": value for name, value in self._slots.state_dict().items()}
+        measured = {"accuracy": self._measured.accuracy, "loss": self._measured.loss, "gain": self._measured.gain}
+        state |= {f"measured.{name}": value.clone() for name, value in measured.items()}
+        return state | {"clock": torch.tensor(self._clock), "progress": self._progress.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> Observation:
+        """Become as it was when `state` was taken; the observation of that moment."""
+
+        def part(name: str) -> dict[str, Tensor]:
+            prefix = f"{name}."
+            return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+
+        self._hosts.load_state_dict(part("hosts"))
+        self._slots.load_state_dict(part("slots"))
+        self._measured = Validation(**part("measured"))
+        self._clock, self._progress = int(state["clock"]), state["progress"].clone()
+        self._fossils = self._slots.within(Stage.FOSSILISED).sum(dim=1)
+        return self._observe()
+
+    def _begin_episodes(self) -> None:
         self._clock = 0
         self._hosts.restart()
-        self._slots.restart(forget=forget)
+        self._slots.restart()
         self._measured = self._hosts.validate(self._wiring())
-        self._progress = torch.zeros(self.num_envs)
+        self._progress = torch.zeros(self._num_envs)
+        self._fossils = torch.zeros(self._num_envs, dtype=torch.int64)  # N, of the running episode
 
     def _wiring(self) -> Wiring:
         alpha = torch.where(self._slots.within(*CONNECTED), self._slots.alpha, 0.0)
@@ -141,7 +164,7 @@ class Morphogenesis:
     def _observe(self) -> Observation:
         """Features N D, all of order one, and the mask."""
         slots, measured = self._slots, self._measured
-        left = torch.full((self.num_envs,), 1.0 - self._clock / EPISODE_STEPS)
+        left = torch.full((self._num_envs,), 1.0 - self._clock / EPISODE_STEPS)
         columns = [left, measured.accuracy, self._progress * 10.0, measured.loss / 2.3]
         columns += [slots.within(stages).float().mean(dim=1) for stages in (Stage.FOSSILISED,)]
         columns.append(slots.within(*GROWING).float().mean(dim=1))

@@ -1,0 +1,101 @@
+"""The reporter that sends to the tower: the one place that knows `overwatch.sdk`.
+
+Rules: a number goes out as the trainer made it, never recomputed; NaN stays NaN. Words are not made here: codes
+go out with the tables of their words. Must not know worlds, algorithms or the loop.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import overwatch.sdk
+from overwatch.events import Event
+from overwatch.sdk import Report, Run
+from overwatch.sdk.arguments import is_url
+from overwatch_rl.types import Rolled, WorldSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TowerConfig:
+    """Which run this is and where it reports to."""
+
+    run_id: str | None = None
+    """`None` lets the SDK find or make one."""
+    endpoint: str | None = None
+    """OTLP endpoint; `None` lets the SDK find one."""
+    algo: str = "ppo"
+    lane: str = "cpu"
+    """Id of the device that trains."""
+    updates: int | None = None
+    """Planned updates."""
+
+
+class Tower:
+    """The reporter that speaks to the tower."""
+
+    def __init__(self, run: Run, spec: WorldSpec, lane: str) -> None:
+        self._run = run
+        self._spec = spec
+        self._lane = lane
+        self.report: Report | None = None
+        """What became of the records; `None` until closed."""
+
+    @property
+    def run_id(self) -> str:
+        """The id under which the tower knows this run."""
+        return self._run.run_id
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Measure a phase of the training loop."""
+        return self._run.phase(name)
+
+    def beat(self, step: int, duration_s: float) -> None:
+        """Report that a step was taken."""
+        self._run.beat(step, duration_s)
+
+    def rollout(self, rolled: Rolled) -> None:
+        """Report the steps of one rollout, dense."""
+
+    def update(self, index: int, values: Mapping[str, float]) -> None:
+        """Policy numbers."""
+        self._run.update(update=index, **values)
+
+    def fact(self, event: Event) -> None:
+        """What happened once."""
+        self._run.fact(event)
+
+    def saved(self, weights: Path, updates: int, duration_s: float) -> None:
+        """Report that the policy was kept, after so many updates."""
+        size = weights.stat().st_size
+        self._run.checkpoint_saved(weights, update=updates, size_bytes=size, duration_s=duration_s)
+
+    def close(self, *, outcome: str, reason: str | None = None) -> None:
+        """Report how the run ended and wait briefly until everything is delivered."""
+        self.report = self._run.close(outcome=outcome, reason=reason)
+
+
+def start_tower(
+    config: TowerConfig, spec: WorldSpec, num_envs: int, settings: Mapping[str, str]
+) -> Tower:
+    """Start telemetry; `settings` are shown with the run. Raises `ValueError` for a wrong endpoint."""
+    if config.endpoint is not None and not is_url(config.endpoint):
+        raise ValueError(f"endpoint {config.endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
+    seeds = spec.seeds
+    run = overwatch.sdk.start(
+        run_id=config.run_id,
+        task=spec.task,
+        algo=config.algo,
+        n_envs=num_envs,
+        config=settings,
+        reward_mode=spec.reward_mode,
+        devices=(config.lane,),
+        slots=() if seeds is None else seeds.slots,
+        embargo=None if seeds is None else seeds.embargo,
+        blueprints={} if seeds is None else dict(seeds.blueprints),
+        metric=spec.metric,
+        updates=config.updates,
+        modes={"compile": False},
+        endpoint=config.endpoint,
+    )
+    return Tower(run, spec, config.lane)

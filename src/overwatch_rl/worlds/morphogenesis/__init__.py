@@ -1,0 +1,1 @@
+"""The world in which a policy grows networks."""
