@@ -1,7 +1,7 @@
 """A trained policy on disk: weights, and beside them what they fit.
 
-`policy.pt` holds tensors only and is read without running code; `policy.json` holds for which world and network.
-Must not know networks or worlds.
+`policy.pt` holds tensors only and is read without running code; `policy.json` holds for which world and
+network. Must not know networks or worlds.
 """
 
 import json

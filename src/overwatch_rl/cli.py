@@ -18,8 +18,8 @@ import click
 from overwatch.extras import RL
 
 if TYPE_CHECKING:
-    from overwatch_rl.config import TrainFlags, TrainSettings
     from overwatch_rl.algorithms.ppo import Batch
+    from overwatch_rl.config import TrainFlags, TrainSettings
     from overwatch_rl.telemetry.tower import Tower
     from overwatch_rl.training.trainer import Trainer
     from overwatch_rl.types import Reporter
@@ -91,7 +91,9 @@ def main() -> None:
 @click.option("--minibatches", type=int, help="Optimiser steps a pass; the world's preset without.")
 @click.option("--steps", type=int, help="Steps of every env an update; the world's preset without.")
 @click.option("--network", help="The policy's network; the world's preset without.")
-@click.option("--device", default="cpu", show_default=True, help="Where world and policy are: cpu, cuda, cuda:1.")
+@click.option(
+    "--device", default="cpu", show_default=True, help="Where world and policy are: cpu, cuda, cuda:1."
+)
 @click.option("--target-kl", type=float, help="Stop an update early above 1.5 times this; off without.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
 @click.option("--run-id", help="The run's id; made up without.")

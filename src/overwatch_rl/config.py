@@ -5,9 +5,9 @@ cores. Raises `ValueError` naming the value and the fix.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.returns import ReturnsConfig
@@ -24,7 +24,7 @@ class Preset:
 
     envs: int = 32
     steps: int = 60
-    ppo: PPOConfig = PPOConfig()
+    ppo: PPOConfig = field(default_factory=PPOConfig)
 
 
 PRESETS: Final[dict[str, Preset]] = {
@@ -44,9 +44,7 @@ PRESETS: Final[dict[str, Preset]] = {
     "gym": Preset(
         envs=8,
         steps=128,
-        ppo=PPOConfig(
-            learning_rate=1e-3, entropy_coef=0.01, returns=ReturnsConfig(gamma=0.99, lam=0.95)
-        ),
+        ppo=PPOConfig(learning_rate=1e-3, entropy_coef=0.01, returns=ReturnsConfig(gamma=0.99, lam=0.95)),
     ),
 }
 """By the part of a world's name before the colon."""
@@ -115,9 +113,12 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
     world = WorldConfig(num_envs=envs, device=flags["device"])
     if steps * envs < ppo.minibatches:
         raise ValueError(
-            f"{steps} steps of {envs} envs are too few for {ppo.minibatches} minibatches; use more steps or envs"
+            f"{steps} steps of {envs} envs are too few for {ppo.minibatches} minibatches; "
+            "use more steps or envs"
         )
-    tower = TowerConfig(run_id=flags["run_id"], endpoint=flags["endpoint"], updates=updates, lane=flags["device"])
+    tower = TowerConfig(
+        run_id=flags["run_id"], endpoint=flags["endpoint"], updates=updates, lane=flags["device"]
+    )
     return TrainSettings(
         world_name=flags["world"],
         world=world,
@@ -153,7 +154,8 @@ def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
         "minibatches": flags["minibatches"],
         "target_kl": flags["target_kl"],
     }
-    return replace(preset, **{name: value for name, value in given.items() if value is not None})
+    typed = {name: value for name, value in given.items() if value is not None}
+    return replace(preset, **cast("Any", typed))
 
 
 def _described(flags: TrainFlags, ppo: PPOConfig, envs: int, steps: int) -> dict[str, str]:
@@ -173,6 +175,5 @@ def _described(flags: TrainFlags, ppo: PPOConfig, envs: int, steps: int) -> dict
         "clip": ppo.clip,
         "entropy_coef": ppo.entropy_coef,
     }
-    return {
-        name: str(value) for name, value in ({k: v for k, v in flags.items() if k not in hidden} | own | used).items()
-    }
+    shown = {name: value for name, value in flags.items() if name not in hidden} | own | used
+    return {name: str(value) for name, value in shown.items()}

@@ -36,6 +36,8 @@ def _read(name: str, value: object, kind: Any) -> object:
         try:
             number = kind(value)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} is {value!r}; use {'a whole' if kind is int else 'a'} number") from error
+            raise ValueError(
+                f"{name} is {value!r}; use {'a whole' if kind is int else 'a'} number"
+            ) from error
         return number
     return value

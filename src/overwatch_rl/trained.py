@@ -21,7 +21,7 @@ class TrainedPolicy:
     weights: dict[str, Tensor]
 
     def player(self, spec: WorldSpec) -> Callable[[Observation], Tensor]:
-        """Its likeliest actions in such a world; raises `ValueError` when it was trained for another shape."""
+        """Its likeliest actions in such a world; raises `ValueError` when that has another shape."""
         config = PPOConfig(network=self.manifest.network, popart=self.manifest.popart)
         policy = PPO(spec, config, seed=0)
         try:

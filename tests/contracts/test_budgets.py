@@ -11,7 +11,7 @@ MAX_FUNCTION: Final = 60
 MAX_NUMERIC_STEP: Final = 70
 MAX_PARAMETERS: Final = 6
 
-NUMERIC: Final = ("overwatch_rl/algos/", "overwatch_rl/trainer.py", "overwatch_rl/envs/")
+NUMERIC: Final = ("overwatch_rl/algorithms/", "overwatch_rl/training/", "overwatch_rl/worlds/")
 """One linear numeric step is kept whole here."""
 
 WIDE: Final[dict[str, str]] = {

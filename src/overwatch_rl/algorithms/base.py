@@ -1,7 +1,7 @@
 """The contract of an algorithm, and the plan by which it computes.
 
-Rules: tensors in, tensors out, on the algorithm's device; no logger, no clock, nothing read from the device but
-under a named `sync_point`. An algorithm must not know worlds, storage or telemetry.
+Rules: tensors in, tensors out, on the algorithm's device; no logger, no clock, nothing read from the device
+but under a named `sync_point`. An algorithm must not know worlds, storage or telemetry.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Plan:
     channels_last: bool = False
     """Whether images lie channels last in memory."""
     chunk: int | None = None
-    """Most rows of a forward and backward pass; gradients of chunks are added. `None` for whole minibatches."""
+    """Most rows of one pass; gradients of chunks are added. `None` for whole minibatches."""
     is_compiled: bool = False
     """Whether the network is compiled; on CUDA only."""
 

@@ -1,7 +1,7 @@
 """Numbers about a batch and its gradients, as scalars on the device, by short catalogue name.
 
-Rules: nothing is read from the device; a number that is undefined is NaN. Computed once an update from tensors
-that are there anyway. Must not know losses or networks.
+Rules: nothing is read from the device; a number that is undefined is NaN. Computed once an update from
+tensors that are there anyway. Must not know losses or networks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,7 +81,7 @@ def of_episodes(returns: Tensor, ended: Tensor, truncated: Tensor) -> dict[str, 
 
 
 def of_gradients(norms: Tensor, layers: Tensor, live: Tensor) -> dict[str, Tensor]:
-    """norms: M, of each minibatch before clipping; layers: M P, of each parameter; live: M, 1 where it counts."""
+    """norms: M, before clipping; layers: M P, of each parameter; live: M, 1 where a minibatch counts."""
     count = live.sum()
     counted = torch.where(live > 0, norms, 0.0)
     mean = counted.sum() / count
@@ -99,5 +99,7 @@ def merged(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """All of them; a name must not come twice."""
     names = [name for part in parts for name in part]
     if len(names) != len(set(names)):
-        raise AssertionError(f"a number is computed twice: {sorted({n for n in names if names.count(n) > 1})}")
+        raise AssertionError(
+            f"a number is computed twice: {sorted({n for n in names if names.count(n) > 1})}"
+        )
     return {name: value for part in parts for name, value in part.items()}

@@ -44,7 +44,9 @@ class Mlp(nn.Module):
         super().__init__()
         self.encode = Encoder(spec)
         width = self.encode.num_features
-        self.actor = nn.Sequential(*_hidden(width, generator), _linear(HIDDEN, num_outputs, generator, _POLICY_GAIN))
+        self.actor = nn.Sequential(
+            *_hidden(width, generator), _linear(HIDDEN, num_outputs, generator, _POLICY_GAIN)
+        )
         self.critic = nn.Sequential(*_hidden(width, generator))
         self.value = _linear(HIDDEN, 1, generator, _VALUE_GAIN)
 
@@ -62,7 +64,8 @@ class Conv(nn.Module):
         self.encode = Encoder(spec)
         if len(self.encode.shape) != 3:
             raise ValueError(
-                f"network 'conv' needs a grid of codes or channels x rows x columns, not {spec.shape}; use 'mlp'"
+                f"network 'conv' needs a grid of codes or channels x rows x columns, not {spec.shape}; "
+                "use 'mlp'"
             )
         channels, rows, columns = self.encode.shape
         layers: list[nn.Module] = []

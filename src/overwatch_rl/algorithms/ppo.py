@@ -1,8 +1,8 @@
 """Proximal policy optimisation with a clipped surrogate, over any kind of action.
 
 Rules: tensors in, tensors out; no logger, no clock; nothing is read from the device between the beginning and
-the end of an update. Whether a minibatch takes its step is decided on the device (the gate): a gradient that is
-not finite, or a policy that had moved too far by the end of an epoch, leaves parameters, moments and step
+the end of an update. Whether a minibatch takes its step is decided on the device (the gate): a gradient that
+is not finite, or a policy that had moved too far by the end of an epoch, leaves parameters, moments and step
 counts bit-unchanged, through the `found_inf` of the fused optimiser. Must not know worlds or telemetry.
 
 Sources: Schulman et al. 2017, "Proximal policy optimization algorithms"; the k3 estimator of KL is Schulman
@@ -25,8 +25,8 @@ Shape letters as in `types`: T, N, B, S, L, H; M minibatches of an update.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Final, cast
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -114,20 +114,28 @@ class Batch:
 
     def rows(self, index: Tensor) -> "Batch":
         """The rows named by `index` (int64)."""
-        columns = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "stats"}
-        return Batch(**{name: None if column is None else column[index] for name, column in columns.items()})
+        columns = _tensors(self)
+        picked = {name: None if column is None else column[index] for name, column in columns.items()}
+        return replace(self, stats={}, **cast("Any", picked))
 
     def chunks(self, size: int | None) -> "list[Batch]":
         """Its rows in order, cut into parts of at most `size`."""
         if size is None or size >= len(self):
             return [self]
-        columns = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "stats"}
+        columns = _tensors(self)
         count = math.ceil(len(self) / size)
         parts = {
-            name: [None] * count if column is None else column.split(size)
+            name: [None] * count if column is None else torch.split(column, size)
             for name, column in columns.items()
         }
-        return [Batch(**{name: part[number] for name, part in parts.items()}) for number in range(count)]
+        return [
+            replace(self, stats={}, **cast("Any", {name: part[number] for name, part in parts.items()}))
+            for number in range(count)
+        ]
+
+
+def _tensors(batch: Batch) -> dict[str, Tensor | None]:
+    return {one.name: getattr(batch, one.name) for one in fields(batch) if one.name != "stats"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +214,9 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
             "log_prob_max": taken.max(),
             "log_prob_min": -taken.min(),
         }
-    return total.sum(), Terms(sums={name: value.detach() for name, value in sums.items()}, heads=heads, most=most)
+    return total.sum(), Terms(
+        sums={name: value.detach() for name, value in sums.items()}, heads=heads, most=most
+    )
 
 
 def relative_entropy(entropy: Tensor, possible: Tensor, rows: Tensor) -> Tensor:
@@ -243,12 +253,16 @@ class PPO:
         self._parameters = list(self.policy.parameters())
         self._optimizer = torch.optim.Adam(
             self._parameters,
-            lr=torch.tensor(config.learning_rate, device=self.device) if self._is_gated else config.learning_rate,
+            lr=torch.tensor(config.learning_rate, device=self.device)
+            if self._is_gated
+            else config.learning_rate,
             eps=_ADAM_EPS,
             fused=self._is_gated,
             foreach=not self._is_gated,
         )
-        self._order = None if self.device.type == "meta" else torch.Generator(self.device).manual_seed(seed + 1)
+        self._order = (
+            None if self.device.type == "meta" else torch.Generator(self.device).manual_seed(seed + 1)
+        )
         self._forward: Callable[[Tensor], tuple[Tensor, Tensor]] = self.network
 
     @property
@@ -348,9 +362,9 @@ class PPO:
         """Values and returns in the critic's units."""
         if not self.config.popart:
             return batch
-        columns = {one.name: getattr(batch, one.name) for one in fields(batch)}
-        columns |= {name: self.popart.scaled(columns[name]) for name in ("values", "returns")}
-        return Batch(**columns)
+        return replace(
+            batch, values=self.popart.scaled(batch.values), returns=self.popart.scaled(batch.returns)
+        )
 
     def _raw(self, values: Tensor) -> Tensor:
         return self.popart.raw(values) if self.config.popart else values
@@ -365,11 +379,10 @@ class PPO:
             spread = minibatch.advantages.std(unbiased=False)
         found: Terms | None = None
         for chunk in minibatch.chunks(self.plan.chunk):
-            columns = {one.name: getattr(chunk, one.name) for one in fields(chunk)}
-            columns["advantages"] = (chunk.advantages - mean) / (spread + _NO_SPREAD)
+            part = replace(chunk, advantages=(chunk.advantages - mean) / (spread + _NO_SPREAD))
             outputs, values = self.outputs(chunk.features)
             judged = self.actions.judge(outputs, chunk.mask, chunk.actions)
-            total, terms = loss(judged, values, Batch(**columns), self.config)
+            total, terms = loss(judged, values, part, self.config)
             torch.autograd.backward(total / num_rows)
             found = terms if found is None else found.plus(terms)
         if found is None:
@@ -378,14 +391,12 @@ class PPO:
 
     @torch.no_grad()
     def _step(self, stopped: Tensor) -> tuple[Tensor, Tensor]:
-        """Clip and take the optimiser's step unless the gate is shut; the norm of each gradient, and of all."""
-        gradients = [
-            torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters
-        ]
+        """Clip and take the step unless the gate is shut; the norm of each gradient, and of all."""
+        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
         self._ranks.gradients(gradients)
         norms = torch.stack(torch._foreach_norm(gradients))  # noqa: SLF001 as torch's own clipping does
         norm = torch.linalg.vector_norm(norms)
-        torch._foreach_mul_(gradients, (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))  # noqa: SLF001
+        torch._foreach_mul_(gradients, (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
         if self._is_gated:
             skip = self._ranks.any(stopped | ~torch.isfinite(norm))
             self._optimizer.found_inf = skip.float()  # type: ignore[attr-defined]  # read by the fused step
@@ -394,7 +405,10 @@ class PPO:
 
     def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
         """An early stop, and minibatches whose gradients were not finite."""
-        skipped, not_finite = round(values.pop("minibatches_skipped")), round(values.pop("minibatches_not_finite"))
+        skipped, not_finite = (
+            round(values.pop("minibatches_skipped")),
+            round(values.pop("minibatches_not_finite")),
+        )
         found: list[Event] = []
         if skipped and self.config.target_kl is not None:
             stop = EarlyStopped(
@@ -428,7 +442,9 @@ class PPO:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Become as it was when `state` was taken; raises `ValueError` when it is of another shape."""
-        policy = {name.removeprefix("policy."): value for name, value in state.items() if name.startswith("policy.")}
+        policy = {
+            name.removeprefix("policy."): value for name, value in state.items() if name.startswith("policy.")
+        }
         try:
             self.policy.load_state_dict(policy)
         except RuntimeError as error:
@@ -504,18 +520,22 @@ class _Seen:
         )  # fmt: skip
         means = {name: mean(column(name)) for name in names}
         planned = config.epochs * config.minibatches
-        return means | diagnostics.of_gradients(norms, torch.stack(self._layers), live) | {
-            "clip_fraction": means["clip_fraction_up"] + means["clip_fraction_down"],
-            "kl_divergence": last_epoch(kl),
-            "kl_joint": last_epoch(column("kl_joint")),
-            "kl_max": torch.where(live > 0, kl, -torch.inf).max(),
-            "entropy": relative_entropy(heads[0], heads[1], heads[2]),
-            "ratio_max": most("ratio_max"),
-            "ratio_min": -most("ratio_min"),
-            "log_prob_max": most("log_prob_max"),
-            "log_prob_min": -most("log_prob_min"),
-            "first_ratio_error": self._terms[0][0].most["first_ratio_error"],
-            "clip_range": torch.full_like(norms[0], config.clip),
-            "minibatches_skipped": planned - live.sum(),
-            "minibatches_not_finite": (~finite & (live > 0)).sum(),
-        }
+        return (
+            means
+            | diagnostics.of_gradients(norms, torch.stack(self._layers), live)
+            | {
+                "clip_fraction": means["clip_fraction_up"] + means["clip_fraction_down"],
+                "kl_divergence": last_epoch(kl),
+                "kl_joint": last_epoch(column("kl_joint")),
+                "kl_max": torch.where(live > 0, kl, -torch.inf).max(),
+                "entropy": relative_entropy(heads[0], heads[1], heads[2]),
+                "ratio_max": most("ratio_max"),
+                "ratio_min": -most("ratio_min"),
+                "log_prob_max": most("log_prob_max"),
+                "log_prob_min": -most("log_prob_min"),
+                "first_ratio_error": self._terms[0][0].most["first_ratio_error"],
+                "clip_range": torch.full_like(norms[0], config.clip),
+                "minibatches_skipped": planned - live.sum(),
+                "minibatches_not_finite": (~finite & (live > 0)).sum(),
+            }
+        )

@@ -35,8 +35,8 @@ class ReturnsConfig:
 def following_values(rollout: Rollout, last: Tensor, final: Tensor | None) -> Tensor:
     """T N: the value of what came after each step; 0 where the task ended.
 
-    `last`: N, values of the last observations; `final`: F N, values of the final observations that the rollout
-    keeps, `None` where it keeps none.
+    `last`: N, values of the last observations; `final`: F N, values of the final observations that the
+    rollout keeps, `None` where it keeps none.
     """
     following = torch.cat([rollout.values[1:], last[None]])
     if final is not None and rollout.final_at is not None:

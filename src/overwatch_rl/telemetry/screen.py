@@ -25,7 +25,9 @@ class Screen(Silent):
     def fact(self, event: Event) -> None:
         """An early stop."""
         if isinstance(event, EarlyStopped):
-            click.echo(f"  update {event.update} stopped after epoch {event.epoch}: KL {event.kl_divergence:.4f}")
+            click.echo(
+                f"  update {event.update} stopped after epoch {event.epoch}: KL {event.kl_divergence:.4f}"
+            )
 
     def close(self, *, outcome: str, reason: str | None = None) -> None:
         """How it ended."""

@@ -1,7 +1,7 @@
 """The reporter that sends to the tower: the one place that knows `overwatch.sdk`.
 
-Rules: a number goes out as the trainer made it, never recomputed; NaN stays NaN. Words are not made here: codes
-go out with the tables of their words. Must not know worlds, algorithms or the loop.
+Rules: a number goes out as the trainer made it, never recomputed; NaN stays NaN. Words are not made here:
+codes go out with the tables of their words. Must not know worlds, algorithms or the loop.
 """
 
 from collections.abc import Mapping
@@ -75,9 +75,7 @@ class Tower:
         self.report = self._run.close(outcome=outcome, reason=reason)
 
 
-def start_tower(
-    config: TowerConfig, spec: WorldSpec, num_envs: int, settings: Mapping[str, str]
-) -> Tower:
+def start_tower(config: TowerConfig, spec: WorldSpec, num_envs: int, settings: Mapping[str, str]) -> Tower:
     """Start telemetry; `settings` are shown with the run. Raises `ValueError` for a wrong endpoint."""
     if config.endpoint is not None and not is_url(config.endpoint):
         raise ValueError(f"endpoint {config.endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")

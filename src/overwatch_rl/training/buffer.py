@@ -26,7 +26,9 @@ class RolloutBuffer:
         self._features = torch.zeros(*shape, *observation.shape, dtype=observation.dtype, device=device)
         self._mask: Tensor | None = None
         width, kind = (
-            (action.num_outputs, torch.float32) if isinstance(action, Box) else (action.num_heads, torch.int64)
+            (action.num_outputs, torch.float32)
+            if isinstance(action, Box)
+            else (action.num_heads, torch.int64)
         )
         self._actions = torch.zeros(*shape, width, dtype=kind, device=device)
         self._log_probs = torch.zeros(*shape, action.num_heads, device=device)
@@ -50,9 +52,7 @@ class RolloutBuffer:
         self._final_at.fill_(self._num_steps)
         self._finals.zero_()
 
-    def store(
-        self, seen: Observation, decision: Decision, step: Step, columns: Mapping[str, Tensor]
-    ) -> None:
+    def store(self, seen: Observation, decision: Decision, step: Step, columns: Mapping[str, Tensor]) -> None:
         """Keep one step, with columns beside the world's own; raises `IndexError` when full."""
         if self.filled == self._num_steps:
             raise IndexError(f"the buffer holds {self._num_steps} steps and is full; clear it first")

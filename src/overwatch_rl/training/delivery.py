@@ -1,8 +1,8 @@
-"""Brings the statistics of updates from the device to the host without the training thread waiting for them.
+"""Brings the statistics of updates from the device to the host; the training thread does not wait.
 
-Owns the copies under way. On a GPU a packed copy goes into pinned memory behind an event, and is read when the
-device has passed it, at most two updates later; on a CPU the numbers are there already. On tensors without
-values nothing is delivered. Must not know what the numbers mean.
+Owns the copies under way. On a GPU a packed copy goes into pinned memory behind an event, and is read when
+the device has passed it, at most two updates later; on a CPU the numbers are there already. On tensors
+without values nothing is delivered. Must not know what the numbers mean.
 """
 
 from collections import deque
@@ -52,7 +52,7 @@ class Delivery:
         if packed.is_cuda:
             pinned = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
             pinned.copy_(packed, non_blocking=True)
-            event = torch.cuda.Event()
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # theirs
             event.record()
             packed = pinned
         self._under_way.append(_UnderWay(index, names, packed, event, host))
@@ -63,7 +63,7 @@ class Delivery:
         while self._under_way:
             first = self._under_way[0]
             is_late = len(self._under_way) > MOST_LATE
-            if first.event is not None and not is_late and not first.event.query():
+            if first.event is not None and not is_late and not first.event.query():  # type: ignore[no-untyped-call]
                 break
             found.append(self._take())
         return found

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Stage
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
 from overwatch_rl.types import Factored, Head, SeedFacts
+from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
 
 
 class Op(IntEnum):
@@ -157,7 +157,7 @@ class Lifecycle:
         self.grad.fill_(torch.nan)
 
     def facts(self) -> dict[str, Tensor]:
-        """A copy of the state of every slot after the step, N K each, and the gate that each env asked, N each."""
+        """Every slot after the step, N K each, and the gate that each env asked, N each; copies."""
         return {
             "slot_stage": self.stage.to(torch.uint8),
             "slot_blueprint": self.blueprint.to(torch.int16),

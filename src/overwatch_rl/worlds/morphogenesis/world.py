@@ -124,7 +124,11 @@ class Morphogenesis:
         """All that the next step depends on, generators included."""
         state = {f"hosts.{name}": value for name, value in self._hosts.state_dict().items()}
         state |= {f"slots.{name}": value for name, value in self._slots.state_dict().items()}
-        measured = {"accuracy": self._measured.accuracy, "loss": self._measured.loss, "gain": self._measured.gain}
+        measured = {
+            "accuracy": self._measured.accuracy,
+            "loss": self._measured.loss,
+            "gain": self._measured.gain,
+        }
         state |= {f"measured.{name}": value.clone() for name, value in measured.items()}
         return state | {"clock": torch.tensor(self._clock), "progress": self._progress.clone()}
 
