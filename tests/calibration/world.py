@@ -3,23 +3,24 @@
 Run it with `python -m tests.calibration.world FILE`.
 """
 
-import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from overwatch.catalog import Scope, find
-from overwatch_rl.algos.networks import player
-from overwatch_rl.algos.ppo import PPOConfig
-from overwatch_rl.envs import make
-from overwatch_rl.envs.base import WorldConfig
-from overwatch_rl.envs.evaluation import play
-from overwatch_rl.envs.schedules import baselines
-from overwatch_rl.trainer import Trainer, TrainerConfig
-from overwatch_rl.types import StepReport, UpdateReport
+from overwatch.events import EarlyStopped, Event
+from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.telemetry.reporter import Silent
+from overwatch_rl.trained import player
+from overwatch_rl.training.trainer import Trainer, TrainerConfig
+from overwatch_rl.types import Rolled
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
+from overwatch_rl.worlds.evaluation import play
+from overwatch_rl.worlds.schedules import baselines
 from tests.calibration.recorded import Recording, Stop, Told, write
 
 NAME = "morphogenesis-0"
@@ -28,39 +29,38 @@ ENVS, UPDATES, SEED = 16, 60, 0
 PLAYED, HELD_OUT = 32, 1_000_003
 
 
-class Listener:
+class Listener(Silent):
     """A reporter that keeps updates and episodes."""
 
     def __init__(self) -> None:
         self.told: list[Told] = []
         self._start = time.time_ns()
 
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:  # noqa: ARG002 nothing to keep
-        """Nothing to keep."""
-        yield
+        self._stop: Stop | None = None
 
-    def step(self, report: StepReport) -> None:
-        """Keep the episodes that ended."""
-        ended = report.ended
-        if ended is not None:
-            columns = (ended.env_id, ended.episode_return, ended.length)
+    def rollout(self, rolled: Rolled) -> None:
+        """Keep the episodes that ended, step by step."""
+        ended = rolled.terminated | rolled.truncated
+        for step in ended.any(dim=1).nonzero().flatten().tolist():
+            envs = ended[step].nonzero().flatten()
+            columns = (envs, rolled.episode_return[step, envs], rolled.episode_length[step, envs])
             rows = zip(*(column.tolist() for column in columns), strict=True)
             self._keep(Told(after_ns=time.time_ns() - self._start, episodes=tuple(rows)))
 
-    def update(self, report: UpdateReport) -> None:
+    def fact(self, event: Event) -> None:
+        """Keep a stop until the numbers of its update come."""
+        if isinstance(event, EarlyStopped):
+            self._stop = Stop(epoch=event.epoch, kl=event.kl_divergence, target=event.target)
+
+    def update(self, index: int, values: Mapping[str, float]) -> None:  # noqa: ARG002 they come in order
         """Keep it, under full names, with its stop."""
-        values = {
+        named = {
             row.name: value
-            for short, value in report.values.items()
+            for short, value in values.items()
             if (row := find(short, Scope.POLICY)) is not None
         }
-        stop = report.early_stop
-        told = None if stop is None else Stop(epoch=stop.epoch, kl=stop.kl_divergence, target=stop.target)
-        self._keep(Told(after_ns=time.time_ns() - self._start, values=values, stop=told))
-
-    def close(self, *, outcome: str, reason: str | None = None) -> None:
-        """Nothing to keep."""
+        self._keep(Told(after_ns=time.time_ns() - self._start, values=named, stop=self._stop))
+        self._stop = None
 
     def _keep(self, told: Told) -> None:
         self.told.append(told)
@@ -70,11 +70,12 @@ def train() -> Recording:
     """Train with the defaults; takes a minute or two."""
     torch.set_num_threads(1)
     listener, config = Listener(), TrainerConfig(updates=UPDATES, seed=SEED)
-    trainer = Trainer(make(WORLD, WorldConfig(num_envs=ENVS)), config, listener, lambda: None)
-    trainer.run()
+    world = make(WORLD, WorldConfig(num_envs=ENVS))
+    ppo = PPOConfig()
+    algorithm = PPO(world.spec, ppo, seed=SEED)
+    Trainer(world, algorithm, config, listener, lambda: None).run()
     held_out = make(WORLD, WorldConfig(num_envs=PLAYED))
-    waiting = baselines(held_out.action_spec, torch.Generator().manual_seed(SEED))["always-wait"]
-    ppo: PPOConfig = config.ppo
+    waiting = baselines(held_out.spec.action, torch.Generator().manual_seed(SEED))["always-wait"]
     return Recording(
         name=NAME,
         task=WORLD,
@@ -82,7 +83,7 @@ def train() -> Recording:
         seed=SEED,
         config={name: str(getattr(ppo, name)) for name in ("learning_rate", "target_kl", "max_grad_norm")},
         reaches=play(held_out, waiting, HELD_OUT).mean,
-        reached=play(held_out, player(trainer.policy), HELD_OUT).mean,
+        reached=play(held_out, player(algorithm), HELD_OUT).mean,
         told=tuple(listener.told),
     )
 

@@ -12,10 +12,10 @@ import torch
 from click.testing import CliRunner
 
 from overwatch_rl.cli import Stop, main
-from overwatch_rl.envs import ENVS
-from overwatch_rl.envs.base import WorldConfig
-from overwatch_rl.envs.morphogenesis import Morphogenesis
 from overwatch_rl.types import Step
+from overwatch_rl.worlds import WORLDS
+from overwatch_rl.worlds.base import WorldConfig
+from overwatch_rl.worlds.morphogenesis.world import Morphogenesis, MorphogenesisConfig
 
 SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]
 DEADLINE_S = 60.0
@@ -24,8 +24,8 @@ DEADLINE_S = 60.0
 class Breaking(Morphogenesis):
     """A world that dies at its third step."""
 
-    def __init__(self, config: WorldConfig) -> None:
-        super().__init__(config)
+    def __init__(self, _: str, config: WorldConfig, settings: dict[str, object]) -> None:
+        super().__init__(config, MorphogenesisConfig(slots=int(str(settings["slots"]))))
         self._left = 3
 
     def step(self, actions: torch.Tensor) -> Step:
@@ -39,9 +39,9 @@ class Breaking(Morphogenesis):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--envs", "0"], "envs is 0; use 1 to 4096"),
+        (["--envs", "0"], "envs is 0; use 1 to 65536"),
         (["--slots", "0"], "slots is 0; use 1 to 64"),
-        (["--world", "mars"], "world 'mars' does not exist; use one of morphogenesis"),
+        (["--world", "mars"], "world 'mars' does not exist; use one of "),
         (["--lr", "-1"], "learning_rate is -1.0; use a number above 0"),
         (["--updates", "0"], "updates is 0; use 1 or more"),
         (["--seconds", "0"], "seconds is 0.0; use a number above 0"),
@@ -60,7 +60,7 @@ def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str]
 
 
 def test_a_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
-    """The error names the folder; what had started is closed again."""
+    """The error names the folder; what cannot be trained begins nothing."""
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(main, ["train", *SMALL, "--out", str(tmp_path / "file" / "below")])
     few = CliRunner().invoke(main, ["train", *SMALL, "--steps", "1", "--out", str(tmp_path / "few")])
@@ -68,7 +68,7 @@ def test_a_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> Non
     assert (result.exit_code, few.exit_code) == (2, 2)
     assert "below cannot be written" in result.output
     assert "1 steps of 2 envs are too few for 4 minibatches" in few.output
-    assert json.loads((tmp_path / "few/summary.json").read_text())["outcome"] == "failed"
+    assert not (tmp_path / "few").exists()
 
 
 def test_training_and_evaluating_end_to_end(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_baselines_need_no_policy() -> None:
 
 def test_an_exception_closes_the_run_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 1, the outcome and the reason in the summary, and the exception is not swallowed."""
-    monkeypatch.setitem(ENVS, "breaking", f"{__name__}:Breaking")
+    monkeypatch.setitem(WORLDS, "breaking", f"{__name__}:Breaking")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     result = CliRunner().invoke(main, ["train", *SMALL, "--world", "breaking", "--out", str(tmp_path)])
     summary = json.loads((tmp_path / "summary.json").read_text())

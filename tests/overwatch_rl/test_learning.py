@@ -4,24 +4,21 @@ All policies play the same 32 held-out episodes, so differences are taken episod
 that is far too high is seen in the KL.
 """
 
-import contextlib
-import copy
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 import torch
 
-from overwatch_rl.algos.networks import player
-from overwatch_rl.algos.ppo import PPOConfig
-from overwatch_rl.envs import make
-from overwatch_rl.envs.base import WorldConfig
-from overwatch_rl.envs.evaluation import Played, play
-from overwatch_rl.envs.schedules import baselines
-from overwatch_rl.trainer import Trainer, TrainerConfig
-from overwatch_rl.types import StepReport, UpdateReport
+from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.trained import player
+from overwatch_rl.training.trainer import TrainerConfig
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
+from overwatch_rl.worlds.evaluation import Played, play
+from overwatch_rl.worlds.schedules import baselines
+from tests.overwatch_rl.kept import Kept, trainer, weights
 
 EPISODES = 32
 HELD_OUT = 1_000_003
@@ -30,38 +27,11 @@ BEATEN = ("initial", "random", "always-wait")
 """What a trained policy must beat; it is only compared with the schedule."""
 
 
-@dataclass
-class Curve:
-    """A reporter that keeps the updates."""
-
-    updates: list[dict[str, float]] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:  # noqa: ARG002 nothing to keep
-        """Nothing to keep."""
-        yield
-
-    def step(self, report: StepReport) -> None:
-        """Nothing to keep."""
-
-    def update(self, report: UpdateReport) -> None:
-        """Keep it."""
-        self.updates.append(report.values)
-
-    def close(self, *, outcome: str, reason: str | None = None) -> None:
-        """Nothing to keep."""
-
-    def mean(self, name: str, part: slice) -> float:
-        """Mean of one value over some of the updates."""
-        values = [update[name] for update in self.updates][part]
-        return sum(values) / len(values)
-
-
 @dataclass(frozen=True)
 class Learned:
     """One seed: how it trained and what its policy is worth."""
 
-    curve: Curve
+    curve: Kept
     seconds: float
     played: dict[str, Played]
 
@@ -79,20 +49,17 @@ def lead(runs: list[Learned], over: str) -> tuple[float, float]:
 
 def learn(seed: int, *, envs: int, updates: int) -> Learned:
     """Train one seed with the defaults and play the held-out episodes, everything frozen."""
-    curve = Curve()
-    world = WorldConfig(num_envs=envs)
     began = time.perf_counter()
-    trainer = Trainer(
-        make("morphogenesis", world), TrainerConfig(updates=updates, seed=seed), curve, lambda: None
-    )
-    initial = copy.deepcopy(trainer.policy)
-    trainer.run()
+    made, algorithm, curve = trainer(TrainerConfig(updates=updates, seed=seed), envs=envs, slots=3)
+    held_out = make("morphogenesis", WorldConfig(num_envs=EPISODES), {"slots": 3})
+    initial = PPO(held_out.spec, algorithm.config, seed=seed)
+    initial.load_state_dict(weights(algorithm))
+    made.run()
     seconds = time.perf_counter() - began
-    held_out = make("morphogenesis", WorldConfig(num_envs=EPISODES))
     acts = {
-        "trained": player(trainer.policy),
+        "trained": player(algorithm),
         "initial": player(initial, torch.Generator().manual_seed(seed)),
-        **baselines(held_out.action_spec, torch.Generator().manual_seed(seed + 1)),
+        **baselines(held_out.spec.action, torch.Generator().manual_seed(seed + 1)),
     }
     played = {name: play(held_out, act, HELD_OUT + seed) for name, act in acts.items()}
     return Learned(curve, seconds, played)
@@ -131,9 +98,9 @@ def test_a_learning_rate_times_thirty_is_seen_in_the_kl() -> None:
     """Within three updates KL is above 0.03, where the healthy rate stays below."""
     kls = {}
     for factor in (1, 30):
-        curve = Curve()
-        config = TrainerConfig(updates=3, ppo=PPOConfig(learning_rate=HEALTHY * factor))
-        Trainer(make("morphogenesis", WorldConfig(num_envs=16)), config, curve, lambda: None).run()
+        ppo = PPOConfig(learning_rate=HEALTHY * factor)
+        made, _, curve = trainer(TrainerConfig(updates=3), ppo, envs=16, slots=3)
+        made.run()
         kls[factor] = [update["kl_divergence"] for update in curve.updates]
 
     assert max(kls[30]) > 0.03

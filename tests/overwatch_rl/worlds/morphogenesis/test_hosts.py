@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from overwatch_rl.envs.hosts import Hosts, Wiring, _strength
+from overwatch_rl.worlds.morphogenesis.hosts import Hosts, Wiring, _strength
 
 NUM_HOSTS = 3
 ABSENT = -1
