@@ -8,6 +8,7 @@ import contextlib
 import json
 import signal
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -75,7 +76,46 @@ def main() -> None:
     """Train policies, and compare them."""
 
 
-@main.command()
+def _configured(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:
+    """Take the values of a TOML file as defaults: what the environment or a flag gives comes before them."""
+    if file is None:
+        return None
+    try:
+        given = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise click.BadParameter(f"{file} cannot be read: {error}", context, parameter) from error
+    own = given.pop("world-settings", {})
+    if not isinstance(own, dict):
+        raise click.BadParameter(f"world-settings is {own!r}; write it as a table", context, parameter)
+    if own:
+        given["set"] = [f"{name}={value}" for name, value in own.items()]
+    names = {
+        option.removeprefix("--"): one.name
+        for one in context.command.params
+        for option in one.opts
+        if option != "--config"
+    }
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise click.BadParameter(
+            f"{file} has {unknown[0]!r}; its names are those of the flags: {', '.join(sorted(names))}, "
+            "and the table world-settings",
+            context,
+            parameter,
+        )
+    context.default_map = {names[name]: value for name, value in given.items()}
+    return file
+
+
+@main.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
+@click.option(
+    "--config",
+    is_eager=True,
+    expose_value=False,
+    callback=_configured,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="TOML file of these options; OVERWATCH_RL_<OPTION> and flags come before it.",
+)
 @click.option("--world", default="morphogenesis", show_default=True, help="Which world to train in.")
 @click.option("--envs", type=int, help="Environments stepped together; the world's preset without.")
 @click.option("--slots", type=int, help="Slots of each environment, in worlds that have slots.")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypedDict, cast
 
+import torch
+
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.returns import ReturnsConfig
 from overwatch_rl.telemetry.tower import TowerConfig
@@ -24,11 +26,12 @@ class Preset:
 
     envs: int = 32
     steps: int = 60
+    device: str = "auto"
     ppo: PPOConfig = field(default_factory=PPOConfig)
 
 
 PRESETS: Final[dict[str, Preset]] = {
-    "morphogenesis": Preset(),
+    "morphogenesis": Preset(device="cpu"),
     "goodhart": Preset(
         envs=192,
         steps=128,
@@ -68,7 +71,7 @@ class TrainFlags(TypedDict):
     network: str | None
     target_kl: float | None
     threads: int
-    device: str
+    device: str | None
     run_id: str | None
     endpoint: str | None
     telemetry: bool
@@ -110,14 +113,14 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
     envs = preset.envs if flags["envs"] is None else flags["envs"]
     steps = preset.steps if flags["steps"] is None else flags["steps"]
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
-    world = WorldConfig(num_envs=envs, device=flags["device"])
+    world = WorldConfig(num_envs=envs, device=device_named(flags["device"] or preset.device))
     if steps * envs < ppo.minibatches:
         raise ValueError(
             f"{steps} steps of {envs} envs are too few for {ppo.minibatches} minibatches; "
             "use more steps or envs"
         )
     tower = TowerConfig(
-        run_id=flags["run_id"], endpoint=flags["endpoint"], updates=updates, lane=flags["device"]
+        run_id=flags["run_id"], endpoint=flags["endpoint"], updates=updates, lane=world.device
     )
     return TrainSettings(
         world_name=flags["world"],
@@ -129,8 +132,24 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         threads=flags["threads"],
         seconds=flags["seconds"],
         out=flags["out"],
-        described=_described(flags, ppo, envs, steps),
+        described=_described(flags, ppo, world, steps),
     )
+
+
+def device_named(name: str) -> str:
+    """The device to compute on; `auto` is the first GPU that torch sees, else the CPU.
+
+    AMD's GPUs are `cuda` to a torch that is built for ROCm. Raises `ValueError` for a device that is not there.
+    """
+    count = torch.cuda.device_count()
+    if name == "auto":
+        return "cuda" if count else "cpu"
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ValueError(f"device is {name!r}; use auto, cpu, cuda or cuda:NUMBER")
+    if kind == "cuda" and int(number or 0) >= count:
+        raise ValueError(f"device is {name!r}, and torch sees {count} GPUs; use cpu or another number")
+    return name
 
 
 def world_settings(slots: int | None, mode: str | None, words: tuple[str, ...]) -> dict[str, object]:
@@ -158,12 +177,13 @@ def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
     return replace(preset, **cast("Any", typed))
 
 
-def _described(flags: TrainFlags, ppo: PPOConfig, envs: int, steps: int) -> dict[str, str]:
+def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int) -> dict[str, str]:
     """Every value that decided the run, as words."""
     hidden = ("run_id", "endpoint", "telemetry", "out", "settings", "slots", "mode")
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     used = {
-        "envs": envs,
+        "envs": world.num_envs,
+        "device": world.device,
         "steps": steps,
         "lr": ppo.learning_rate,
         "epochs": ppo.epochs,

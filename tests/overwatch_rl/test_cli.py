@@ -144,3 +144,41 @@ def test_a_signal_wins_over_the_clock() -> None:
     assert stop.outcome() == "completed"
     stop.tell()
     assert stop.outcome() == "interrupted"
+
+
+def test_flags_come_before_the_environment_and_that_before_a_file(tmp_path: Path) -> None:
+    """Each setting is taken from the first of the three that gives it; the world's own may be in a table."""
+    file = tmp_path / "run.toml"
+    file.write_text(
+        "updates = 1\nsteps = 4\nenvs = 3\nlr = 0.5\ntelemetry = false\n[world-settings]\nslots = 2\n"
+    )
+    out = tmp_path / "out"
+    result = CliRunner().invoke(
+        main, ["train", "--config", str(file), "--envs", "2", "--out", str(out)],
+        env={"OVERWATCH_RL_LR": "0.001", "OVERWATCH_RL_ENVS": "5"},
+    )  # fmt: skip
+    manifest = json.loads((out / "policy.json").read_text())
+    last = json.loads((out / "updates.jsonl").read_text().splitlines()[-1])
+
+    assert result.exit_code == 0, result.output
+    assert (manifest["updates"], manifest["settings"]) == (1, {"slots": "2"})
+    assert last["kl_divergence"] < 1.0
+    assert json.loads((out / "summary.json").read_text())["steps"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("updatez = 3", "has 'updatez'; its names are those of the flags"),
+        ("updates = ", "cannot be read"),
+        ('updates = "many"', "'many' is not a valid integer"),
+        ("world-settings = 3", "write it as a table"),
+    ],
+)
+def test_a_wrong_file_is_a_usage_error(tmp_path: Path, text: str, said: str) -> None:
+    """The error names what is wrong and what may stand there."""
+    (tmp_path / "run.toml").write_text(text)
+    result = CliRunner().invoke(main, ["train", *SMALL, "--config", str(tmp_path / "run.toml")])
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
