@@ -131,9 +131,7 @@ def _configured(context: click.Context, parameter: click.Parameter, file: Path |
 @click.option("--minibatches", type=int, help="Optimiser steps a pass; the world's preset without.")
 @click.option("--steps", type=int, help="Steps of every env an update; the world's preset without.")
 @click.option("--network", help="The policy's network; the world's preset without.")
-@click.option(
-    "--device", default="cpu", show_default=True, help="Where world and policy are: cpu, cuda, cuda:1."
-)
+@click.option("--device", help="auto, cpu, cuda or cuda:1; the world's preset without.")
 @click.option("--target-kl", type=float, help="Stop an update early above 1.5 times this; off without.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
 @click.option("--run-id", help="The run's id; made up without.")

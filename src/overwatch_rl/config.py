@@ -137,9 +137,9 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
 
 
 def device_named(name: str) -> str:
-    """The device to compute on; `auto` is the first GPU that torch sees, else the CPU.
+    """The device to compute on; `auto` is a GPU where torch sees one.
 
-    AMD's GPUs are `cuda` to a torch that is built for ROCm. Raises `ValueError` for a device that is not there.
+    AMD's GPUs are `cuda` to a torch that is built for ROCm. Raises `ValueError` for one that is not there.
     """
     count = torch.cuda.device_count()
     if name == "auto":

@@ -23,7 +23,7 @@ class Kept(Silent):
     facts: list[Event] = field(default_factory=list)
     beats: list[int] = field(default_factory=list)
 
-    def beat(self, step: int, duration_s: float) -> None:
+    def beat(self, step: int, duration_s: float) -> None:  # noqa: ARG002 no two are equal
         """Keep the step."""
         self.beats.append(step)
 

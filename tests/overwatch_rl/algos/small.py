@@ -1,8 +1,8 @@
 """A small action space, a policy and batches for the tests of the algorithms."""
 
 import torch
-
 from overwatch_rl.algos.networks import ActorCritic
+
 from overwatch_rl.types import ActionSpec, Batch, Head, Observation
 
 SPEC = ActionSpec(

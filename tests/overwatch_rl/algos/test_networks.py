@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-
 from overwatch_rl.algos.networks import player
+
 from overwatch_rl.types import ActionSpec, Head
 from tests.overwatch_rl.algos.small import SPEC, observation, policy
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from overwatch_rl.algos.networks import ActorCritic
 from overwatch_rl.algos.ppo import (
     PPOConfig,
@@ -16,6 +15,7 @@ from overwatch_rl.algos.ppo import (
     relative_entropy,
     update,
 )
+
 from overwatch_rl.types import EarlyStop, Observation, Stats
 from tests.overwatch_rl.algos.small import batch, policy
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from overwatch_rl.algos.returns import ReturnsConfig, advantages, estimate
+
 from overwatch_rl.types import Rollout
 
 

@@ -114,7 +114,7 @@ def test_same_seed_same_numbers(world: World) -> None:
 
 
 def test_a_resumable_world_goes_on_as_it_would_have(world: World) -> None:
-    """What was saved is loaded into another one, to the last bit; one that cannot be resumed gives nothing."""
+    """What was saved leads to the same steps, to the last bit; one that cannot be resumed saves nothing."""
     act = uniform(world.spec.action, torch.Generator().manual_seed(8))
     observation = world.reset(8)
     for _ in range(20):
