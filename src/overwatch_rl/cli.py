@@ -137,12 +137,20 @@ def _configured(context: click.Context, parameter: click.Parameter, file: Path |
 @click.option("--run-id", help="The run's id; made up without.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 @click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
+@click.option("--lines", is_flag=True, help="Print updates as JSON, a line each.")
+@click.option("--dashboard", is_flag=True, help="Show modes side by side; with --mode all, or one of them.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False),
     help="Folder for updates.jsonl, summary.json and the policy.",
 )  # fmt: skip
-def train(**flags: Unpack["TrainFlags"]) -> None:
-    """Train a policy with PPO and report to the tower."""
+@click.pass_context
+def train(context: click.Context, *, dashboard: bool, **flags: Unpack["TrainFlags"]) -> None:
+    """Train a policy with PPO and report to the tower.
+
+    `--mode all` trains every mode of the world at once, each in a process and a run of its own.
+    """
+    if dashboard or flags["mode"] == "all":
+        context.exit(_side_by_side(flags, is_drawn=dashboard))
     stop = Stop(flags["seconds"])
     with _signals(stop):
         with _usage_errors():
@@ -155,6 +163,41 @@ def train(**flags: Unpack["TrainFlags"]) -> None:
         click.echo(
             f"telemetry: not everything was delivered: {tower.report.dropped or 'telemetry is off'}", err=True
         )
+
+
+def _side_by_side(flags: "TrainFlags", *, is_drawn: bool) -> int:
+    """Train one or all modes of the world in processes of their own; the exit status."""
+    with _usage_errors():
+        from overwatch_rl.config import mode_commands, train_settings
+        from overwatch_rl.modes import Modes
+        from overwatch_rl.telemetry.screen import line_of
+
+        commands = mode_commands(flags)
+        for _, own, _ in commands:
+            train_settings(own)
+        if is_drawn:
+            from overwatch_rl.dashboard import Dashboard
+    with Modes([(name, words) for name, _, words in commands]) as modes:
+        if is_drawn:
+            Dashboard(modes).run()
+            modes.stop()
+            return modes.status()
+        seen = dict.fromkeys((mode.name for mode in modes.modes), 0)
+        while True:
+            is_last = not modes.is_training
+            for mode in modes.modes:
+                values, _ = modes.snapshot(mode)
+                for row in values[seen[mode.name] :]:
+                    click.echo(f"{mode.name:14} {line_of(row)}")
+                seen[mode.name] = len(values)
+            if is_last:
+                break
+            time.sleep(0.2)
+    for mode in modes.modes:
+        click.echo(f"{mode.name:14} {mode.outcome or 'failed'}" + (f": {mode.reason}" if mode.reason else ""))
+        if mode.process.returncode:
+            click.echo("\n".join(mode.errors), err=True)
+    return modes.status()
 
 
 @contextlib.contextmanager
@@ -175,6 +218,7 @@ def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer[Batch], R
 
     from overwatch_rl.algorithms.ppo import PPO
     from overwatch_rl.telemetry.files import Files
+    from overwatch_rl.telemetry.lines import Lines
     from overwatch_rl.telemetry.reporter import Fanout
     from overwatch_rl.telemetry.screen import Screen
     from overwatch_rl.telemetry.tower import start_tower
@@ -192,8 +236,9 @@ def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer[Batch], R
         if settings.tower is not None:
             tower = start_tower(settings.tower, world.spec, settings.world.num_envs, settings.described)
             started.append(tower)
-            click.echo(f"run {tower.run_id}")
-        reporter = Fanout([*started, Screen(settings.trainer.updates)])
+            click.echo(f"run {tower.run_id}", err=settings.lines)
+        printer = Lines(world.spec.observation) if settings.lines else Screen(settings.trainer.updates)
+        reporter = Fanout([*started, printer])
         return Trainer(world, algorithm, settings.trainer, reporter, stop.outcome), reporter, tower
     except BaseException as error:
         Fanout(started).close(outcome="failed", reason=f"{type(error).__name__}: {error}")

@@ -15,6 +15,7 @@ from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.returns import ReturnsConfig
 from overwatch_rl.telemetry.tower import TowerConfig
 from overwatch_rl.training.trainer import TrainerConfig
+from overwatch_rl.worlds import modes_of
 from overwatch_rl.worlds.base import WorldConfig
 
 DEFAULT_UPDATES: Final = 30
@@ -75,6 +76,7 @@ class TrainFlags(TypedDict):
     run_id: str | None
     endpoint: str | None
     telemetry: bool
+    lines: bool
     out: Path | None
 
 
@@ -93,6 +95,8 @@ class TrainSettings:
     """Threads of torch's arithmetic."""
     seconds: float | None
     """End after this long; `None` for no limit."""
+    lines: bool
+    """Whether updates are printed as JSON."""
     out: Path | None
     """Folder for the trainer's own numbers and the policy; `None` writes nothing."""
     described: dict[str, str]
@@ -131,9 +135,51 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         tower=tower if flags["telemetry"] else None,
         threads=flags["threads"],
         seconds=flags["seconds"],
+        lines=flags["lines"],
         out=flags["out"],
         described=_described(flags, ppo, world, steps),
     )
+
+
+ALL: Final = "all"
+"""The mode that stands for every mode of a world."""
+_WORDS: Final = {"settings": "--set"}
+"""Flags whose word on the command line is not their name."""
+
+
+def mode_commands(flags: TrainFlags) -> list[tuple[str, TrainFlags, list[str]]]:
+    """For each mode that is asked for: its name, its flags, and the arguments of a process that trains it.
+
+    Each has a run and a folder of its own, named after the mode. `ValueError` for a world without modes.
+    """
+    modes = modes_of(flags["world"])
+    if not modes:
+        raise ValueError(f"world {flags['world']!r} has no modes; leave --mode and --dashboard out")
+    wanted = modes if flags["mode"] in (None, ALL) else (str(flags["mode"]),)
+    found = []
+    for mode in wanted:
+        own = flags.copy()
+        own["mode"], own["lines"] = mode, True
+        own["run_id"] = None if flags["run_id"] is None else f"{flags['run_id']}-{mode}"
+        own["out"] = None if flags["out"] is None else flags["out"] / mode
+        found.append((mode, own, _arguments(own)))
+    return found
+
+
+def _arguments(flags: TrainFlags) -> list[str]:
+    """The command line that gives these flags."""
+    words = ["train"]
+    for name, value in flags.items():
+        word = _WORDS.get(name, f"--{name.replace('_', '-')}")
+        if name == "telemetry":
+            words.append(word if value else "--no-telemetry")
+        elif isinstance(value, bool):
+            words += [word] if value else []
+        elif isinstance(value, tuple):
+            words += [part for one in value for part in (word, str(one))]
+        elif value is not None:
+            words += [word, str(value)]
+    return words
 
 
 def device_named(name: str) -> str:
@@ -179,7 +225,7 @@ def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
 
 def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int) -> dict[str, str]:
     """Every value that decided the run, as words."""
-    hidden = ("run_id", "endpoint", "telemetry", "out", "settings", "slots", "mode")
+    hidden = ("run_id", "endpoint", "telemetry", "lines", "out", "settings", "slots", "mode")
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     used = {
         "envs": world.num_envs,

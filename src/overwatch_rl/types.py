@@ -126,6 +126,8 @@ class ObservationSpec:
     dtype: torch.dtype = torch.float32
     codes: tuple[tuple[float, ...], ...] = ()
     """For a grid of codes: the channels of each code, which the network's first operation looks up."""
+    glyphs: str = ""
+    """For a grid of codes: a character for each, as a screen shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +244,7 @@ class Rolled:
     episode_return: Tensor  # T N float64, the sum of rewards since the episode began
     episode_length: Tensor  # T N int32
     columns: Mapping[str, Tensor]  # T N or T N K each, the world's own
+    seen: Tensor  # S, what env 0 sees after the last step
 
 
 class Reporter(Protocol):

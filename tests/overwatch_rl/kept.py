@@ -37,7 +37,7 @@ class Kept(Silent):
         self.rolled.append(
             Rolled(
                 first_step=rolled.first_step, at_first=rolled.at_first, at_last=rolled.at_last,
-                columns=columns, **own,
+                columns=columns, seen=rolled.seen.clone(), **own,
             )
         )  # fmt: skip
 

@@ -80,6 +80,13 @@ def of_episodes(returns: Tensor, ended: Tensor, truncated: Tensor) -> dict[str, 
     }
 
 
+def of_actions(ops: Tensor, labels: Sequence[str]) -> dict[str, Tensor]:
+    """The share of each operation in what was done, `action/LABEL`; ops: int64 of any shape."""
+    numbers = torch.arange(len(labels), device=ops.device)
+    shares = (ops.flatten()[:, None] == numbers).double().mean(dim=0)
+    return {f"action/{label}": share for label, share in zip(labels, shares.unbind(), strict=True)}
+
+
 def of_gradients(norms: Tensor, layers: Tensor, live: Tensor) -> dict[str, Tensor]:
     """norms: M, before clipping; layers: M P, of each parameter; live: M, 1 where a minibatch counts."""
     count = live.sum()

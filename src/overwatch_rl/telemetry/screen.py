@@ -1,11 +1,32 @@
 """The reporter that prints a line an update."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import click
 
 from overwatch.events import EarlyStopped, Event
 from overwatch_rl.telemetry.reporter import Silent
+
+_PARTS: Final = (
+    ("return", "return", "+.3f"),
+    ("food_share", "food", ".0%"),
+    ("kl_divergence", "KL", ".4f"),
+    ("entropy", "entropy", ".0%"),
+    ("explained_variance", "expl var", "+.2f"),
+    ("update_time", "", ".2f"),
+)
+"""Name, label and form of the numbers of a line."""
+
+
+def line_of(values: Mapping[str, float | None], of: str = "") -> str:
+    """One update as a line; `values` has its number as `update`, and what it does not have is left out."""
+    parts = [
+        f"{label} {value:{form}}".strip()
+        for name, label, form in _PARTS
+        if (value := values.get(name)) is not None
+    ]
+    return "  ".join([f"update {round(values['update'] or 0)}{of}", *parts]) + " s"
 
 
 class Screen(Silent):
@@ -16,11 +37,7 @@ class Screen(Silent):
 
     def update(self, index: int, values: Mapping[str, float]) -> None:
         """One line."""
-        click.echo(
-            f"update {index}{self._of}  return {values['return']:+.3f}  "
-            f"KL {values['kl_divergence']:.4f}  entropy {values['entropy']:.0%}  "
-            f"expl var {values['explained_variance']:+.2f}  {values['update_time']:.2f} s"
-        )
+        click.echo(line_of({"update": index, **values}, self._of))
 
     def fact(self, event: Event) -> None:
         """An early stop."""

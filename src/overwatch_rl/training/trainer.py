@@ -20,7 +20,7 @@ from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Algorithm
 from overwatch_rl.training.buffer import RolloutBuffer
 from overwatch_rl.training.delivery import Delivered, Delivery
-from overwatch_rl.types import Reporter, Rolled, Stats, Step
+from overwatch_rl.types import Factored, Reporter, Rolled, Stats, Step
 from overwatch_rl.worlds.base import World
 
 B = TypeVar("B")
@@ -153,6 +153,7 @@ class Trainer(Generic[B]):
                 episode_return=rows["episode_return"],
                 episode_length=rows["episode_length"],
                 columns={name: column for name, column in rows.items() if name not in names},
+                seen=self._observation.features[0],
             )
         )
 
@@ -164,6 +165,9 @@ class Trainer(Generic[B]):
         parts = [stats, diagnostics.of_episodes(rows["episode_return"], ended, rows["truncated"])]
         if self._world.spec.summary is not None:
             parts.append(self._world.spec.summary(rows, ended))
+        action = self._world.spec.action
+        if isinstance(action, Factored):
+            parts.append(diagnostics.of_actions(rows["actions"][..., 0], action.heads[0].labels))
         self._delivery.send(self.updates_done, diagnostics.merged(parts), {"update_time": update_time_s})
         for delivered in self._delivery.arrived():
             self._deliver(delivered)

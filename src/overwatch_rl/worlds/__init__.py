@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Final, cast
 
 from overwatch_rl.worlds.base import World, WorldConfig
@@ -13,15 +14,23 @@ WORLDS: Final[dict[str, str]] = {
 and the settings of that world alone by name, and raises `ValueError` naming a setting that is wrong."""
 
 
+def modes_of(name: str) -> tuple[str, ...]:
+    """The modes that the world called `name` has, in its module's `MODES`; none where it has no modes."""
+    return tuple(getattr(_module(name), "MODES", ()))
+
+
 def make(name: str, config: WorldConfig, settings: Mapping[str, object] | None = None) -> World:
     """The world called `name`, as `gym:CartPole-v1` with a part of its own behind the first colon.
 
     Raises `ValueError` when there is none or a setting of it is wrong.
     """
     kind, _, part = name.partition(":")
-    target = WORLDS.get(kind)
+    factory = getattr(_module(name), WORLDS[kind].partition(":")[2])
+    return cast("World", factory(part, config, dict(settings or {})))
+
+
+def _module(name: str) -> ModuleType:
+    target = WORLDS.get(name.partition(":")[0])
     if target is None:
         raise ValueError(f"world {name!r} does not exist; use one of {', '.join(sorted(WORLDS))}")
-    module, _, attribute = target.partition(":")
-    factory = getattr(importlib.import_module(module), attribute)
-    return cast("World", factory(part, config, dict(settings or {})))
+    return importlib.import_module(target.partition(":")[0])
