@@ -8,6 +8,7 @@ from typing import Final, cast
 from overwatch_rl.worlds.base import World, WorldConfig
 
 WORLDS: Final[dict[str, str]] = {
+    "goodhart": "overwatch_rl.worlds.goodhart.world:make",
     "morphogenesis": "overwatch_rl.worlds.morphogenesis.world:make",
 }
 """Name to `module:function`; the function takes the part of the name behind the first colon, a `WorldConfig`
