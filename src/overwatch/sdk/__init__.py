@@ -10,8 +10,9 @@ from overwatch.events import MetricInfo
 from overwatch.sdk.channel import Report
 from overwatch.sdk.launch import Options, begin
 from overwatch.sdk.run import Run
+from overwatch.sdk.words import WordTables
 
-__all__ = ["Report", "Run", "start"]
+__all__ = ["Report", "Run", "WordTables", "start"]
 
 
 def start(
@@ -26,6 +27,7 @@ def start(
     slots: Sequence[str] | None = None,
     embargo: int | None = None,
     blueprints: Mapping[str, str] | None = None,
+    words: WordTables | None = None,
     metric: MetricInfo | None = None,
     preset: str | None = None,
     updates: int | None = None,
@@ -45,8 +47,8 @@ def start(
     """
     options = Options(
         run_id=run_id, task=task, algo=algo, n_envs=n_envs, config=config, reward_mode=reward_mode,
-        devices=devices, slots=slots, embargo=embargo, blueprints=blueprints, metric=metric, preset=preset,
-        updates=updates, batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank, group=group,
-        env_offset=env_offset, sample=sample, quiet=quiet,
+        devices=devices, slots=slots, embargo=embargo, blueprints=blueprints, words=words, metric=metric,
+        preset=preset, updates=updates, batches=batches, modes=modes, endpoint=endpoint, role=role, rank=rank,
+        group=group, env_offset=env_offset, sample=sample, quiet=quiet,
     )  # fmt: skip
     return begin(options)

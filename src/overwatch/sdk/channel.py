@@ -99,7 +99,7 @@ def guarded(method: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C
             self._miss()
             return
         try:
-            self._device.poll()
+            self._device.look()
             method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 the border: counted, and training goes on
             self._invalid(method.__name__, error)

@@ -1,8 +1,8 @@
 """Device values: numbers that are still being computed, told to the run when they are there.
 
-Owns what waits, in the order it was offered, and the thread that looks after it ten times a second. Rules:
-`offer` and `poll` never wait for a device; an offer ends in exactly one call: of its `then`, or of `on_drop`
-with a reason. What needs no device is told at once, unless something offered before still waits. Nothing
+Owns what waits, in the order it was offered, and the thread that delivers it. Rules: an offer is copied in
+the caller's thread and delivered in the thread of this module, whatever device its values are on; what has no
+tensor is told at once, unless something offered before still waits; nothing waits for a device; an offer ends in exactly one call: of its `then`, or of `on_drop` with a reason. Nothing
 here may be called by a garbage collector's finaliser. Must not know frames or the catalogue.
 """
 
@@ -32,20 +32,24 @@ FAILED: Final = "device_failed"
 """The device, or whoever was told, raised an error."""
 
 _RETRY_S: Final = 0.002
+_OVERDUE_S: Final = 0.1
+"""What has waited for so long is asked for by the thread that sent it, too."""
 
 Then: TypeAlias = "Callable[[dict[str, float]], None]"
 ThenColumns: TypeAlias = "Callable[[dict[str, np.ndarray]], None]"
+ThenTables: TypeAlias = "Callable[[dict[str, np.ndarray]], Callable[[], bool]]"
+"""Is given what came, once; what it returns is called until it is true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits:
     """What may wait for a device and how often it is looked at."""
 
-    offers: int = 64
+    offers: int = 4096
     """Offers that wait; one more is dropped."""
     waiting_bytes: int = 64 << 20
     """Host memory of what waits; an offer that would exceed it is dropped, unless it is the only one."""
-    period_s: float = 0.1
+    period_s: float = 0.02
     """Between two looks of the thread."""
     linger_s: float = 5.0
     """How long the thread lives on with nothing to wait for."""
@@ -69,7 +73,16 @@ class _Part(msgspec.Struct, frozen=True):
 
 class _Offer(msgspec.Struct, frozen=True):
     parts: Sequence[_Part]
-    deliver: Callable[[], None]
+    deliver: Callable[[], object]
+    """False where it could not be done whole, and has to be called again."""
+    nbytes: int
+    """Of host memory held."""
+    since: float
+    """When it was made, monotonic seconds."""
+
+    def landed(self) -> bool:
+        """Whether all of it is there."""
+        return all(part.flight.landed() for part in self.parts)
 
 
 class DeviceValues:
@@ -91,6 +104,8 @@ class DeviceValues:
         self._limits = limits or DeviceLimits()
         self._transfers = ways() if transfers is None else transfers
         self._waiting: deque[_Offer] = deque()
+        self._held = 0
+        """Bytes of what waits; only ever a bound."""
         self._turn = threading.Lock()
         """Held by the one thread that delivers."""
         self._thread: threading.Thread | None = None
@@ -99,6 +114,8 @@ class DeviceValues:
         """Nothing more is taken."""
         self._ended = False
         """What waited has been dropped."""
+        self._is_alone = False
+        """No thread can be started: calls of the run deliver."""
 
     @property
     def waiting(self) -> int:
@@ -113,7 +130,7 @@ class DeviceValues:
     def offer(self, values: Mapping[str, Tensor | float], then: Then) -> None:
         """Numbers by name, each a float or a tensor of one element; `then` is told all that were taken.
 
-        A later change of a tensor is not seen. `then` runs in this thread or in the drain thread.
+        A later change of a tensor is not seen. `then` runs in the drain thread.
         """
         names = tuple(values)
         kind = tensor_type() or _NoTensor
@@ -128,7 +145,7 @@ class DeviceValues:
                 told.update(zip(part.names, part.flight.take().astype("f8").tolist(), strict=True))
             then({name: told[name] for name in names if name in told})
 
-        self._wait_for(_Offer(parts, deliver))
+        self._wait_for(parts, deliver)
 
     def offer_columns(self, values: Mapping[str, Tensor], then: ThenColumns) -> None:
         """Columns by name, each a tensor of one dimension, or of none for a column of one row.
@@ -139,22 +156,45 @@ class DeviceValues:
             return
         names = tuple(values)
         parts = self._send(values, Shape.COLUMNS)
+        self._wait_for(parts, lambda: then(_arrays(parts, names)))
 
-        def deliver() -> None:
-            told: dict[str, np.ndarray] = {}
-            for part in parts:
-                whole = part.flight.take()
-                ends = accumulate(part.rows)
-                told.update(
-                    (name, whole[end - rows : end])
-                    for name, rows, end in zip(part.names, part.rows, ends, strict=True)
-                )
-            then({name: told[name] for name in names if name in told})
+    def offer_tables(self, values: Mapping[str, Tensor], then: ThenTables, *, held: int = 0) -> None:
+        """Tensors of any dimensions, each as a flat array; `held` is what `then` itself holds, in bytes.
 
-        self._wait_for(_Offer(parts, deliver))
+        What `then` returns is called again where it had no room to go on.
+        """
+        if not self._has_room(values, held):
+            return
+        parts = self._send(values, Shape.TABLES)
+        go_on: Callable[[], bool] | None = None
+
+        def deliver() -> bool:
+            nonlocal go_on
+            if go_on is None:
+                go_on = then(_arrays(parts, tuple(values)))
+            return go_on()
+
+        self._wait_for(parts, deliver, held)
+
+    def look(self) -> None:
+        """Do in a thread that sent what no other can: ask for its copies, or deliver where no thread is."""
+        if not self._waiting:
+            return
+        if self._is_alone:
+            self.poll()
+        elif self._turn.acquire(blocking=False):
+            overdue = time.monotonic() - _OVERDUE_S
+            try:
+                for offer in tuple(self._waiting):
+                    if offer.since > overdue or not offer.landed():
+                        break
+            except Exception:  # noqa: BLE001, S110 the thread that delivers finds it too, and counts it
+                pass
+            finally:
+                self._turn.release()
 
     def poll(self) -> None:
-        """Deliver what is there, in order; cheap when nothing waits."""
+        """Deliver what is there, in order, in this thread."""
         while self._waiting and self._turn.acquire(blocking=False):
             try:
                 is_blocked = self._deliver()
@@ -196,16 +236,17 @@ class DeviceValues:
         self._ended = True
         self._thread = None
 
-    def _has_room(self, tensors: Mapping[str, Tensor]) -> bool:
+    def _has_room(self, tensors: Mapping[str, Tensor], more: int = 0) -> bool:
         """Whether one more offer may wait; if not, it is dropped here."""
         reason = None
         if self._over.is_set():
             reason = PENDING
         elif self._waiting:
-            held = [part.flight.nbytes for offer in tuple(self._waiting) for part in offer.parts]
             too_many = len(self._waiting) >= self._limits.offers
-            if too_many or sum(held) + _nbytes(tensors.values()) > self._limits.waiting_bytes:
+            if too_many or self._held + more + _nbytes(tensors.values()) > self._limits.waiting_bytes:
                 reason = BACKLOG
+        else:
+            self._held = 0
         if reason is not None:
             self._on_drop(reason)
         return reason is None
@@ -233,20 +274,27 @@ class DeviceValues:
             raise RefusedError(f"a value on {kind} would make training wait; pass it after `.cpu()`")
         way.check(index)
 
-    def _wait_for(self, offer: _Offer) -> None:
-        self._waiting.append(offer)
-        self.poll()
-        if self._waiting:
-            self._sweep() if self._ended else self._start()
+    def _wait_for(self, parts: Sequence[_Part], deliver: Callable[[], object], held: int = 0) -> None:
+        nbytes = held + sum(part.flight.nbytes for part in parts)
+        self._held += nbytes
+        self._waiting.append(_Offer(parts, deliver, nbytes, time.monotonic()))
+        if self._ended:
+            self._sweep()
+        elif not parts and not held and len(self._waiting) == 1:
+            self.poll()
+        elif self._thread is None:
+            self._start()
+            if self._is_alone:
+                self.poll()
 
     def _deliver(self) -> bool:
         """Deliver from the front; whether the first that waits is not there yet."""
         while (offer := self._next()) is not None:
             try:
-                if not all(part.flight.landed() for part in offer.parts):
+                if not offer.landed() or offer.deliver() is False:
                     self._waiting.appendleft(offer)
                     return True
-                offer.deliver()
+                self._held -= offer.nbytes
             except Exception:  # noqa: BLE001 the border: counted, and the next one has its turn
                 self._on_drop(FAILED)
         return False
@@ -270,8 +318,9 @@ class DeviceValues:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._tend, name="overwatch-device", daemon=True)
                 self._thread.start()
+                self._is_alone = False
         except RuntimeError:
-            self._thread = None
+            self._thread, self._is_alone = None, True
         finally:
             self._starting.release()
 
@@ -283,6 +332,19 @@ class DeviceValues:
         self._thread = None
         if self._waiting and not self._over.is_set():
             self._start()
+
+
+def _arrays(parts: Sequence[_Part], names: Sequence[str]) -> "dict[str, np.ndarray]":
+    """What has landed, by name in this order."""
+    told: dict[str, np.ndarray] = {}
+    for part in parts:
+        whole = part.flight.take()
+        ends = accumulate(part.rows)
+        told.update(
+            (name, whole[end - rows : end])
+            for name, rows, end in zip(part.names, part.rows, ends, strict=True)
+        )
+    return {name: told[name] for name in names if name in told}
 
 
 def _nbytes(tensors: Collection[Tensor]) -> int:

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from overwatch.events import Event, RunStarted
+from overwatch.sdk.words import WordTables
 
 MAX_FRAME: Final = 64 << 20
 """Largest frame in bytes; a longer length means that the stream is broken."""
@@ -45,6 +46,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """Whether nothing is logged of a collector that is away: another process of the run does, or none."""
     started: RunStarted
     """What the trainer knows of the run; the exporter adds node and revision."""
+    words: WordTables | None = None
+    """What the codes of its rollouts count into; `None` where it has none."""
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True, tag="update"):
@@ -53,6 +56,44 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, tag="update"):
     at: int
     values: dict[str, float]
     index: int | None = None
+
+
+class Table(msgspec.Struct, frozen=True, array_like=True):
+    """Dense values, step by step: a value an env or an env and slot."""
+
+    dtype: str
+    """As of `overwatch.events.Column`."""
+    data: bytes
+
+
+class Rolled(msgspec.Struct, frozen=True, kw_only=True, tag="rolled"):
+    """Some steps of a rollout, dense: either their numbers, or what their facts are made of.
+
+    Of facts, `ended` and the tables of slots begin with the step before `first_step`.
+    """
+
+    at: int
+    """Unix nanoseconds at which the last step ended."""
+    at_first: int
+    """The same of the first."""
+    first_step: int
+    steps: int
+    env_first: int
+    envs: int
+    slots: int = 0
+    """Slots of an env."""
+    is_fact: bool
+    mean_of: int = 1
+    """Steps up to the last that each row is the mean of."""
+    lane: str | None = None
+    numbers: dict[str, Table] = {}
+    """Numbers of envs by full name."""
+    slot_numbers: dict[str, Table] = {}
+    """Numbers of slots by full name."""
+    codes: dict[str, Table] = {}
+    """Codes by the names of the columns of `run.rollout`; -1 is absent."""
+    seeds: bytes = b""
+    """Of each env and slot, seeds that germinated before `first_step`: 32-bit numbers."""
 
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True, tag="dropped"):
@@ -70,7 +111,7 @@ class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
     """The trainer's process ends now: its exit status may correct the outcome."""
 
 
-Frame: TypeAlias = Hello | Update | Dropped | Close | Event
+Frame: TypeAlias = Hello | Update | Rolled | Dropped | Close | Event
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):

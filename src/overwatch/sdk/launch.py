@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from overwatch.catalog.presets import parse_preset, preset_for
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.sdk import exits, identity
@@ -36,6 +38,7 @@ from overwatch.sdk.terminal import Terminal, is_quiet
 from overwatch.sdk.torchlanes import torch_lanes
 from overwatch.sdk.trainer_env import run_env
 from overwatch.sdk.values import MAX_REASON, text
+from overwatch.sdk.words import WordTables, word_tables
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -62,6 +65,8 @@ class Options:
     """Steps for which a slot stays embargoed after a prune."""
     blueprints: Mapping[str, str] | None = None
     """Blueprint id to its two-letter code."""
+    words: WordTables | None = None
+    """What the codes of `run.rollout` count into."""
     metric: MetricInfo | None = None
     preset: str | None = None
     """Whose limits judge this run: `ppo`, `ppo-continuous`, `grpo` or `esper`; else `OVERWATCH_PRESET`, else
@@ -124,6 +129,7 @@ def _begin(options: Options) -> Run:
         sample=sample is not False,
         quiet=quiet,
         started=started,
+        words=_words(options, started),
     )
     terminal = None if quiet else Terminal(who.run_id, endpoint)
     try:
@@ -133,7 +139,15 @@ def _begin(options: Options) -> Run:
         return Run(who.run_id, None, started.n_envs)
     if terminal is not None:
         terminal.started()
-    return Run(who.run_id, link, started.n_envs, started.judged_by, terminal)
+    return Run(who.run_id, link, started.n_envs, started.judged_by, terminal, words=hello.words)
+
+
+def _words(options: Options, started: RunStarted) -> WordTables | None:
+    """The tables of words with the names that the run has given besides; `None` where there are none."""
+    tables = accepted("words", options.words, word_tables) or WordTables()
+    slots, blueprints = tables.slots or started.slots, tables.blueprints or tuple(started.blueprints)
+    found = msgspec.structs.replace(tables, slots=slots, blueprints=blueprints)
+    return None if found == WordTables() else found
 
 
 def _folder() -> bytes | None:

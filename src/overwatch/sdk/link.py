@@ -19,6 +19,7 @@ from overwatch.sdk.frames import Frame, Hello, Progress
 from overwatch.sdk.greeting import forget_hello, write_hello
 from overwatch.sdk.process import AccountFile, ExporterProcess
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
+from overwatch.sdk.rings.writer import Entry
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -146,6 +147,10 @@ class Link:
     def send(self, frame: Frame) -> None:
         """Hand over one record."""
         self.rings.put(frame)
+
+    def offer(self, record: Entry, *, is_fact: bool) -> bool:
+        """Hand over a large record where there is room now; whether it is done with."""
+        return self.rings.offer(record, is_fact=is_fact)
 
     def count_drop(self, reason: str) -> None:
         """Count a record that could not even be made."""

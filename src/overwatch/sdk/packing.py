@@ -53,6 +53,8 @@ class Shape(Enum):
 
     SCALARS = 0
     COLUMNS = 1
+    TABLES = -1
+    """Any dimensions; the values one after another."""
 
 
 class Pack(msgspec.Struct, frozen=True):
@@ -139,6 +141,8 @@ def _reshape(tensor: Any, shape: Shape) -> Any:
     """A tensor with the wanted dimensions, all others being 1; raises `RefusedError` for any other."""
     if shape is Shape.SCALARS and tensor.numel() == 1:
         return tensor.reshape(())
+    if shape is Shape.TABLES:
+        return tensor.reshape(-1)
     if shape is Shape.COLUMNS and tensor.numel() == (tensor.shape[0] if tensor.dim() else 1):
         return tensor.reshape(-1)
     wanted = "one number" if shape is Shape.SCALARS else "a column of numbers"

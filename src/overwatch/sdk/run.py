@@ -16,13 +16,13 @@ from overwatch.catalog.phases import is_pause
 from overwatch.catalog.presets import DEFAULT
 from overwatch.events import Column, EpisodeEnded, Measured, PhaseBegan, PhaseEnded, scalars
 from overwatch.sdk.channel import Values, guarded
-from overwatch.sdk.facts import Facts
 from overwatch.sdk.frames import Update as Told
 from overwatch.sdk.link import Link
 from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.columns import Envs, FastColumns, Home
 from overwatch.sdk.rings.fast import Fast
 from overwatch.sdk.rings.written import Update, Updater
+from overwatch.sdk.stepping import Stepping
 from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.tracing import loop_of
 from overwatch.sdk.values import (
@@ -37,12 +37,13 @@ from overwatch.sdk.values import (
     whole,
     words,
 )
+from overwatch.sdk.words import WordTables
 
 PAUSES: Final = 64
 """Names of pauses that are announced."""
 
 
-class Run(Facts):
+class Run(Stepping):
     """One training process's part of a run. Made by `overwatch.sdk.start`."""
 
     def __init__(
@@ -52,8 +53,10 @@ class Run(Facts):
         n_envs: int | None = None,
         preset: str = DEFAULT,
         terminal: Terminal | None = None,
+        *,
+        words: WordTables | None = None,
     ) -> None:
-        super().__init__(run_id, link, n_envs, preset, terminal)
+        super().__init__(run_id, link, n_envs, preset, terminal, words=words)
         self._announced: dict[str, float] = {}
         """When each pause of the loop was last announced, by its name."""
         self._fast: Fast | None = None

@@ -150,10 +150,15 @@ class _Copy:
         self._values = values
         self._give_back = give_back
         self._sender = threading.get_ident()
+        self._has_landed = False
         self.nbytes = slot.size
 
     def landed(self) -> bool:
         """Whether the event has happened; a thread that captures a graph is told no."""
+        self._has_landed = self._has_landed or self._ask()
+        return self._has_landed
+
+    def _ask(self) -> bool:
         torch: Any = sys.modules["torch"]
         with torch.cuda.device(self._slot.index):
             if torch.cuda.is_current_stream_capturing():

@@ -74,12 +74,18 @@ class Heard:
         self.refused[name] = str(error)
 
     def offer(self, **values: Tensor | float) -> None:
-        """Offer numbers."""
+        """Offer numbers, and wait for those that no device holds back."""
         self.values.offer(values, self.told.append)
+        self._settle()
 
     def columns(self, **values: Tensor) -> None:
-        """Offer columns."""
+        """Offer columns, and wait as above."""
         self.values.offer_columns(values, self.told.append)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.device is None:
+            self.values.settle(DEADLINE_S)
 
 
 @pytest.fixture
@@ -343,13 +349,73 @@ def test_a_device_without_a_way_is_refused(heard: Heard) -> None:
     assert heard.told == [{}]
 
 
-def test_values_from_the_cpu_need_no_thread(heard: Heard) -> None:
-    """They are told before the offer returns."""
+def test_no_value_of_a_tensor_is_delivered_in_the_thread_of_its_offer() -> None:
+    """Those of the CPU are copied there and delivered by the drain thread, whatever is called meanwhile."""
+    one, threads = Heard(limits=FAST), list[str]()
+
+    def note(_: object) -> None:
+        threads.append(threading.current_thread().name)
+
+    for number in range(50):
+        one.values.offer({"a": torch.tensor(float(number))}, note)
+        one.values.offer_columns({"a": torch.ones(3)}, note)
+        one.values.look()
+    assert eventually(lambda: len(threads) == 100)
+    assert set(threads) == {"overwatch-device"}
+    one.values.drain(0.0)
+
+
+def test_what_has_no_tensor_is_told_at_once_and_needs_no_thread(heard: Heard) -> None:
+    """Plain numbers are told before the offer returns, where nothing waits."""
     before = drain_threads()
-    heard.offer(a=torch.tensor(1.0))
+    heard.values.offer({"a": 1.0}, heard.told.append)
     assert heard.told == [{"a": 1.0}]
-    assert heard.values.waiting == 0
     assert drain_threads() == before
+
+
+def test_a_thread_that_cannot_be_started_leaves_delivering_to_calls(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the interpreter ends: the offer itself delivers, and each look does."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        heard.values.offer({"a": torch.tensor(1.0)}, heard.told.append)
+    assert heard.told == [{"a": 1.0}]
+
+
+def test_tables_keep_their_values_in_order_whatever_their_shape(heard: Heard) -> None:
+    """Tables of any dimensions and layouts come flat, row by row, with their own types."""
+    table = torch.arange(24, dtype=torch.int16).reshape(2, 3, 4)
+    told: list[dict[str, np.ndarray]] = []
+
+    def take(arrays: dict[str, np.ndarray]) -> Callable[[], bool]:
+        told.append(arrays)
+        return lambda: True
+
+    heard.values.offer_tables({"a": table.transpose(0, 2), "b": table[0] > 3, "c": table[1]}, take)
+    heard.values.settle(DEADLINE_S)
+    ((arrays),) = told
+    assert arrays["a"].tolist() == table.transpose(0, 2).flatten().tolist()
+    assert (arrays["a"].dtype, arrays["b"].dtype) == (np.dtype("i2"), np.dtype(bool))
+    assert arrays["c"].tolist() == list(range(12, 24))
+
+
+def test_a_delivery_without_room_goes_on_where_it_stopped_and_keeps_the_order(heard: Heard) -> None:
+    """It is taken once, called until it is done, and what was offered behind it waits."""
+    calls: list[object] = []
+
+    def take(arrays: dict[str, np.ndarray]) -> Callable[[], bool]:
+        calls.append(arrays["a"].tolist())
+        return lambda: calls.append("again") or len(calls) > 4  # type: ignore[func-returns-value]
+
+    heard.values.offer_tables({"a": torch.ones(2)}, take)
+    heard.values.offer({"b": 2.0}, calls.append)
+    heard.values.settle(DEADLINE_S)
+    assert calls == [[1.0, 1.0], "again", "again", "again", "again", {"b": 2.0}]
 
 
 def test_everything_is_told_in_the_order_offered(held: Heard) -> None:
@@ -455,9 +521,10 @@ def test_an_offer_made_while_another_is_told_has_its_turn(heard: Heard) -> None:
 
     def again(told: object) -> None:
         heard.told.append(told)
-        heard.offer(b=torch.tensor(2.0))
+        heard.values.offer({"b": torch.tensor(2.0)}, heard.told.append)
 
     heard.values.offer({"a": torch.tensor(1.0)}, again)
+    heard.values.settle(DEADLINE_S)
     assert heard.told == [{"a": 1.0}, {"b": 2.0}]
 
 

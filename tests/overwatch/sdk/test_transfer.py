@@ -165,23 +165,27 @@ def test_nothing_is_sent_or_asked_in_a_capture(cuda: Cuda) -> None:
 
 def test_another_thread_asks_only_outside_of_captures(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves capture mode around its question; where it cannot, only the sender asks."""
-    flight = Pinned().send(torch.ones(3))
-    cuda.events[0].is_done = True
+    way = Pinned()
+    flight, other, third = (way.send(torch.ones(3)) for _ in range(3))
+    for event in cuda.events:
+        event.is_done = True
     assert in_thread(flight.landed) is False
     assert cuda.events[0].asked == 0
     assert flight.landed()
+    assert in_thread(flight.landed) is True
+    assert cuda.events[0].asked == 1
     modes: list[tuple[int, int]] = []
 
     def exchange(mode: object) -> int:
-        modes.append((mode._obj.value, cuda.events[0].asked))  # type: ignore[attr-defined]
+        modes.append((mode._obj.value, cuda.events[1].asked))  # type: ignore[attr-defined]
         mode._obj.value = 0  # type: ignore[attr-defined]
         return 0
 
     monkeypatch.setattr(transfer, "_exchange", lambda: exchange)
-    assert in_thread(flight.landed) is True
-    assert modes == [(1, 1), (0, 2)]
+    assert in_thread(other.landed) is True
+    assert modes == [(1, 0), (0, 1)]
     monkeypatch.setattr(transfer, "_exchange", lambda: lambda _: 1)
-    assert in_thread(flight.landed) is False
+    assert in_thread(third.landed) is False
 
 
 class Told:

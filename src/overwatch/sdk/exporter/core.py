@@ -14,16 +14,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from overwatch.catalog import Scope
 from overwatch.delivery.destination import Destination, destination
 from overwatch.delivery.endpoint import DEFAULT_HTTP, target
 from overwatch.delivery.endpoint import Signal as SignalName
 from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
-from overwatch.events import CheckpointSaved, Event, Measured, RunFinished, scalars
+from overwatch.events import CheckpointSaved, Event, RunFinished
 from overwatch.journal import Signal
-from overwatch.sdk.conflate import Folded
 from overwatch.sdk.exporter.envs import global_envs
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
 from overwatch.sdk.exporter.instruments import Instruments
@@ -33,9 +31,9 @@ from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
 from overwatch.sdk.exporter.station import INVALID, TELL_S, Place, Ring, Station, started
-from overwatch.sdk.frames import Close, Dropped, Hello, Progress, Update
+from overwatch.sdk.exporter.unpack import unpacked
+from overwatch.sdk.frames import Hello, Progress
 from overwatch.sdk.rings.gathered import Updates
-from overwatch.sdk.rings.records import Said
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.trainer_env import env_of
 
@@ -172,11 +170,12 @@ class Exporter:
                     counted -= part.n
                     self._station.take_many(many, place, size=part.size, counted=part.n)
                 return
-            for event in _events(item.said):
+            events = unpacked(item.said, self._hello.words)
+            for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
                 told, counted = counted, 0
-                self._station.take(known, place, size=item.size, counted=told)
+                self._station.take(known, place, size=item.size // len(events), counted=told)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
             self._poison += 1
             if self._poison == 1:
@@ -338,17 +337,3 @@ def _destination(signal: Signal, endpoint: str | None, env: Mapping[str, str]) -
     except ValueError as error:
         log.warning("%s; sending to %s", error, DEFAULT_HTTP)
         return destination(signal, target(_NAMES[signal], DEFAULT_HTTP, env), env)
-
-
-def _events(said: Said) -> list[Event]:
-    """What a record says, as events."""
-    match said:
-        case Folded():
-            return list(said.events())
-        case Update():
-            values = scalars(said.values)
-            return [Measured(at=said.at, scope=Scope.POLICY, values=values, index=said.index)]
-        case Hello() | Close() | Dropped():
-            return []
-        case _:
-            return [said]

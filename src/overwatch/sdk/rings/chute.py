@@ -28,6 +28,8 @@ FOLD_EVERY_BY_HAND: Final = 16
 """The same where NumPy is not loaded: more at once would stall that call longer."""
 TALLY_EVERY: Final = 16
 """So many updates of one form in a row, and those that follow are folded in place."""
+_RESERVED: Final = 8
+"""Such a part of the largest record stays free of what is only offered."""
 _UPDATE: Final = int(Kind.UPDATE)
 _NO_MARK: Final = (1 << 64) - 1
 _COST: Final = 128
@@ -76,6 +78,30 @@ class Chute(ABC):
             token.append(None)
         if self.aside:
             self.flush()
+
+    def offer(self, entry: Entry) -> bool:
+        """Write a large record where that leaves room for others; whether it is done with."""
+        token, ring = self.ring.token, self.ring
+        try:
+            del token[0]
+        except IndexError:
+            return False
+        try:
+            self._take_aside()
+            if ring.closed:
+                self.missed()
+                return True
+            if entry.size > ring.largest:
+                ring.drop("too_large")
+                return True
+            if self.waits or not ring.make_room(entry.size + ring.largest // _RESERVED):
+                return False
+            return self._append(entry, entry.size)
+        except BaseException:
+            self.recover()
+            raise
+        finally:
+            token.append(None)
 
     def set_aside(self, entry: Aside) -> None:
         """Leave a record, or the reason of a drop, to whoever writes."""

@@ -16,7 +16,7 @@ import msgspec
 from overwatch.catalog import Scope
 from overwatch.events import Column, Measured
 from overwatch.sdk.conflate import Folded, Span
-from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Update
+from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Rolled, Update
 from overwatch.sdk.rings.layout import INDEXED, Kind
 from overwatch.sdk.rings.stamped import NUMBER, first_number
 from overwatch.sdk.rings.writer import Entry
@@ -56,6 +56,8 @@ class RecordError(ValueError):
 
 def is_fact(frame: Frame) -> bool:
     """Whether a frame may not be dropped for numbers."""
+    if isinstance(frame, Rolled):
+        return frame.is_fact
     return not isinstance(frame, Update | Measured)
 
 

@@ -22,7 +22,7 @@ from overwatch.sdk.frames import Frame
 from overwatch.sdk.rings.chute import FactChute, NumberChute
 from overwatch.sdk.rings.file import create, create_private
 from overwatch.sdk.rings.records import Form, encode_form, entry, is_fact
-from overwatch.sdk.rings.writer import RingWriter
+from overwatch.sdk.rings.writer import Entry, RingWriter
 
 MAX_BYTES: Final = 8 << 20
 """What the rings of one process may take."""
@@ -106,6 +106,10 @@ class RingSet:
     def put(self, frame: Frame) -> None:
         """Hand in a frame."""
         (self.facts if is_fact(frame) else self.numbers).put(entry(frame))
+
+    def offer(self, record: Entry, *, is_fact: bool) -> bool:
+        """Hand in a large record where there is room now; whether it is done with."""
+        return (self.facts if is_fact else self.numbers).offer(record)
 
     def count_drop(self, reason: str) -> None:
         """Count a record that could not even be made."""

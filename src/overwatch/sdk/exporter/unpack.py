@@ -1,0 +1,26 @@
+"""A record of the trainer's rings as events. Pure; must not know how records are read or sent."""
+
+from overwatch.catalog import Scope
+from overwatch.events import Event, Measured, scalars
+from overwatch.sdk.conflate import Folded
+from overwatch.sdk.frames import Close, Dropped, Hello, Rolled, Update
+from overwatch.sdk.rings.records import Said
+from overwatch.sdk.words import WordTables
+
+
+def unpacked(record: Said, words: WordTables | None) -> list[Event]:
+    """What a record holds, as events; `words` are those of the run."""
+    match record:
+        case Folded():
+            return list(record.events())
+        case Update():
+            values = scalars(record.values)
+            return [Measured(at=record.at, scope=Scope.POLICY, values=values, index=record.index)]
+        case Rolled():
+            from overwatch.sdk.rollouts.events import events_of
+
+            return list(events_of(record, words))
+        case Hello() | Close() | Dropped():
+            return []
+        case _:
+            return [record]

@@ -1,0 +1,126 @@
+"""The columns of a rollout: their names, their shapes, their types, and the words that their codes count.
+
+Owns the one table of them. Pure; loads no NumPy. Must not know tensors or rings.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from overwatch.sdk.values import RefusedError
+from overwatch.sdk.words import STAGES, WordTables
+
+ACTIONS: Final = "actions"
+"""All heads of an action in one column."""
+SLOTS: Final = "slot_"
+"""What the names of columns begin with that have a value a slot."""
+
+
+class Per(Enum):
+    """What a column has a value of, at each step."""
+
+    ENV = "env"
+    SLOT = "slot of an env"
+    HEAD = "head of an env's action"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A column whose name has a meaning of its own."""
+
+    per: Per = Per.ENV
+    dtype: str = "<i2"
+    """On the way to the exporter."""
+    words: Callable[[WordTables], int] | None = None
+    """How many words its codes count; `None` for what is no code."""
+    first: int = 0
+    """The code of the first word."""
+    needs: str = ""
+    """Which part of `WordTables` has them."""
+    is_number: bool = False
+    """Whether it is shown as a number besides."""
+
+
+def _head(name: str) -> Callable[[WordTables], int]:
+    def words(tables: WordTables) -> int:
+        place = tables.head(name) if name != "op" else 0 if tables.heads else None
+        return 0 if place is None else len(tables.heads[place][1])
+
+    return words
+
+
+KNOWN: Final[Mapping[str, Known]] = {
+    "op": Known(words=_head("op"), needs="heads"),
+    "slot": Known(words=_head("slot"), needs="heads"),
+    "blueprint": Known(words=_head("blueprint"), needs="heads"),
+    ACTIONS: Known(per=Per.HEAD, words=lambda tables: len(tables.ops), needs="heads"),
+    "terminated": Known(dtype="|u1"),
+    "truncated": Known(dtype="|u1"),
+    "episode_return": Known(dtype="<f8"),
+    "episode_length": Known(dtype="<i4"),
+    "gate": Known(words=lambda tables: len(tables.gates), first=1, needs="gates"),
+    "gate_slot": Known(words=lambda tables: len(tables.slots), needs="slots"),
+    "gate_passed": Known(dtype="|u1"),
+    "gate_score": Known(dtype="<f4"),
+    "gate_failed": Known(dtype="<i4"),
+    "slot_stage": Known(Per.SLOT, words=lambda _: len(STAGES), dtype="|i1", needs="stages"),
+    "slot_blueprint": Known(Per.SLOT, words=lambda tables: len(tables.blueprints), needs="blueprints"),
+    "slot_reason": Known(Per.SLOT, words=lambda tables: len(tables.reasons), first=1, needs="reasons"),
+    "slot_alpha": Known(Per.SLOT, dtype="<f4", is_number=True),
+    "slot_age": Known(Per.SLOT, dtype="<i4", is_number=True),
+}
+"""Columns with a meaning of their own; any other is a number of envs, or of slots where it is `slot_…`."""
+
+FLOATS: Final = frozenset({"<f4", "<f8"})
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which steps of which envs, and when."""
+
+    first_step: int
+    """Steps of the vector env since the run began, of the first row, from 1."""
+    steps: int
+    """T."""
+    env_first: int
+    envs: int
+    """N."""
+    at_first: int
+    """When the first step ended, Unix nanoseconds."""
+    at_last: int
+    lane: str | None
+
+    def at(self, row: int) -> int:
+        """When a step ended, as if all took equally long."""
+        return self.at_first + (self.at_last - self.at_first) * row // max(self.steps - 1, 1)
+
+    @property
+    def last_step(self) -> int:
+        """Number of the last step."""
+        return self.first_step + self.steps - 1
+
+
+def shape_of(name: str, span: Span, words: WordTables) -> tuple[int, ...]:
+    """The shape that a column must have; raises `RefusedError` where it needs words that are not there."""
+    known = KNOWN.get(name)
+    per = known.per if known else Per.SLOT if name.startswith(SLOTS) else Per.ENV
+    if known is not None and known.words is not None and not known.words(words):
+        raise RefusedError(
+            f"no words for its codes; give them once: start(words=WordTables({known.needs}=...))"
+        )
+    match per:
+        case Per.ENV:
+            return (span.steps, span.envs)
+        case Per.HEAD:
+            return (span.steps, span.envs, len(words.heads))
+        case Per.SLOT:
+            if not words.slots:
+                raise RefusedError("a run without slots; name them once: start(slots=[...])")
+            return (span.steps, span.envs, len(words.slots))
+
+
+def takes_floats(name: str) -> bool:
+    """Whether a column may hold numbers that are not whole."""
+    known = KNOWN.get(name)
+    return known is None or known.dtype in FLOATS

@@ -1,0 +1,259 @@
+"""A rollout in records of bounded size, by whole steps; what its facts need of the steps before goes along.
+
+Each record can be read without any other: it has the step before its own, and how many seeds germinated
+before it. Rules: not for the trainer's thread. Must not know rings or how a column was given.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from overwatch.catalog.stages import Stage
+from overwatch.events import Column, EpisodeEnded
+from overwatch.sdk.frames import Rolled, Table
+from overwatch.sdk.rollouts.columns import Span
+
+Array: TypeAlias = np.ndarray
+Names: TypeAlias = Mapping[str, str]
+
+RECORD_BYTES: Final = 256 << 10
+"""Of the largest record, unless one env's step is larger."""
+_HEAD_BYTES: Final = 4096
+"""For what a record has besides tables."""
+_SEED_BYTES: Final = 4
+_GERMINATED: Final = Stage.GERMINATED.code
+_DORMANT: Final = Stage.DORMANT.code
+_LIFECYCLE: Final = ("slot_stage", "slot_blueprint", "slot_alpha", "slot_age", "slot_reason")
+_FACTS: Final = (
+    "op", "slot", "blueprint", "episode_return", "episode_length", "metric",
+    "gate", "gate_slot", "gate_passed", "gate_score", "gate_failed",
+)  # fmt: skip
+_SHOWN: Final = ("slot_stage", "slot_blueprint")
+"""Codes that the state of a slot shows, besides its numbers."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Tables of one kind of record; each has the rows of the rollout, or one more before them."""
+
+    is_fact: bool
+    slots: int
+    """Of an env."""
+    numbers: dict[str, Array] = field(default_factory=dict)
+    slot_numbers: dict[str, Array] = field(default_factory=dict)
+    codes: dict[str, Array] = field(default_factory=dict)
+    before: frozenset[str] = frozenset()
+    """Codes that have one row more."""
+    seeds: Array | None = None
+    """Germinated before the first row: N K."""
+    germinated: Array | None = None
+    """T N K."""
+
+    @property
+    def tables(self) -> list[Array]:
+        """All of them."""
+        return [*self.numbers.values(), *self.slot_numbers.values(), *self.codes.values()]
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one env at one step."""
+        return sum(table[0, :1].nbytes for table in self.tables)
+
+    @property
+    def extra_bytes(self) -> int:
+        """Of one env in a record, however many steps it has."""
+        before = sum(self.codes[name][0, :1].nbytes for name in self.before)
+        return before + (0 if self.seeds is None else _SEED_BYTES * self.seeds.shape[1])
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is known of some envs after their last step."""
+
+    step: int
+    tables: dict[str, Array]
+    seeds: Array | None
+
+
+class Cutter:
+    """Cuts the rollouts of one run, in their order."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Memory] = {}
+        """By the first of the envs."""
+
+    def records(self, span: Span, tables: Mapping[str, Array], names: Names) -> Iterator[Rolled]:
+        """The records; `names` gives the full name of each column that is a number."""
+        slots = next((t.shape[2] for name, t in tables.items() if t.ndim == 3), 0)
+        for part in (self._numbers(tables, names, slots), self._facts(span, tables, slots)):
+            if part.tables:
+                yield from _cut(span, part)
+
+    def _numbers(self, tables: Mapping[str, Array], names: Names, slots: int) -> _Part:
+        part = _Part(is_fact=False, slots=slots)
+        for name, full in names.items():
+            table = tables[name]
+            (part.numbers if table.ndim == 2 else part.slot_numbers)[full] = table
+        part.codes = {name: tables[name] for name in _SHOWN if name in tables}
+        return part
+
+    def _facts(self, span: Span, tables: Mapping[str, Array], slots: int) -> _Part:
+        part = _Part(is_fact=True, slots=slots)
+        ended = _ended(tables)
+        part.codes = {name: tables[name] for name in _FACTS if name in tables}
+        if ended is None or "episode_return" not in tables:
+            for name in ("episode_return", "episode_length", "metric"):
+                part.codes.pop(name, None)
+        cycle = (
+            {name: tables[name] for name in _LIFECYCLE if name in tables} if "slot_stage" in tables else {}
+        )
+        if ended is not None:
+            cycle["ended"] = ended
+        if cycle:
+            memory = self._recall(span, cycle)
+            whole = {
+                name: np.concatenate([memory.tables[name][None], table]) for name, table in cycle.items()
+            }
+            part.codes |= whole
+            part.before = frozenset(whole)
+            if "slot_stage" in cycle:
+                part.seeds, part.germinated = memory.seeds, germinated(whole)
+                memory.seeds = memory.seeds + part.germinated.sum(axis=0, dtype="<i4")
+            memory.step, memory.tables = span.last_step, {name: table[-1] for name, table in cycle.items()}
+            self._known[span.env_first] = memory
+        if set(part.codes) <= {"ended"}:
+            part.codes = {}
+        return part
+
+    def _recall(self, span: Span, cycle: Mapping[str, Array]) -> _Memory:
+        """What is known of the step before; where nothing is, it was as the first step is."""
+        known = self._known.get(span.env_first)
+        shapes = {name: table.shape[1:] for name, table in cycle.items()}
+        is_same = known is not None and {name: t.shape for name, t in known.tables.items()} == shapes
+        stage = cycle.get("slot_stage")
+        seeds = None if stage is None else np.zeros(stage.shape[1:], "<i4")
+        if known is not None and is_same:
+            if known.step == span.first_step - 1:
+                return known
+            seeds = known.seeds
+        tables = {name: table[0] for name, table in cycle.items()}
+        if "ended" in tables:
+            tables["ended"] = np.zeros_like(tables["ended"])
+        if span.first_step == 1 and stage is not None:
+            tables["slot_stage"] = np.full_like(tables["slot_stage"], _DORMANT)
+            tables |= {
+                name: np.full_like(tables[name], -1)
+                for name in ("slot_blueprint", "slot_age")
+                if name in tables
+            }
+            tables |= {name: np.zeros_like(tables[name]) for name in ("slot_alpha",) if name in tables}
+        return _Memory(span.first_step - 1, tables, seeds)
+
+    def forget(self, span: Span) -> None:
+        """A rollout of these envs cannot be cut: what comes next follows on nothing known."""
+        if (known := self._known.get(span.env_first)) is not None:
+            known.step = -1
+
+
+def _ended(tables: Mapping[str, Array]) -> Array | None:
+    given = [tables[name] for name in ("terminated", "truncated") if name in tables]
+    return None if not given else np.bitwise_or.reduce(given)
+
+
+def before_of(whole: Mapping[str, Array]) -> dict[str, Array]:
+    """Of tables with one row more: what was before each step, after the reset of ended episodes."""
+    before = {name: table[:-1] for name, table in whole.items()}
+    ended = before.pop("ended", None)
+    if ended is None or not ended.any():
+        return before
+    fresh = {"slot_stage": _DORMANT, "slot_blueprint": -1, "slot_age": -1, "slot_alpha": 0}
+    return {
+        name: np.where(ended[:, :, None] != 0, table.dtype.type(fresh.get(name, 0)), table)
+        for name, table in before.items()
+    }
+
+
+def germinated(whole: Mapping[str, Array]) -> Array:
+    """T N K: where a seed germinated, of tables with one row more."""
+    stages = {name: whole[name] for name in ("slot_stage", "ended") if name in whole}
+    found: Array = (whole["slot_stage"][1:] == _GERMINATED) & (before_of(stages)["slot_stage"] != _GERMINATED)
+    return found
+
+
+def _cut(span: Span, part: _Part) -> Iterator[Rolled]:
+    room, row, extra = RECORD_BYTES - _HEAD_BYTES, part.row_bytes, part.extra_bytes
+    envs = max(1, min(span.envs, room // (row + extra)))
+    steps = max(1, (room - envs * extra) // (envs * row))
+    seeds = part.seeds
+    for first in range(0, span.steps, steps):
+        rows = slice(first, min(first + steps, span.steps))
+        for env in range(0, span.envs, envs):
+            yield _record(span, part, rows, slice(env, min(env + envs, span.envs)), seeds)
+        if seeds is not None and part.germinated is not None:
+            seeds = seeds + part.germinated[rows].sum(axis=0, dtype="<i4")
+
+
+def _record(span: Span, part: _Part, rows: slice, envs: slice, seeds: Array | None) -> Rolled:
+    def table(name: str, values: Array) -> Table:
+        last = rows.stop + (name in part.before)
+        return Table(values.dtype.newbyteorder("<").str, values[rows.start : last, envs].tobytes())
+
+    return Rolled(
+        at=span.at(rows.stop - 1),
+        at_first=span.at(rows.start),
+        first_step=span.first_step + rows.start,
+        steps=rows.stop - rows.start,
+        env_first=span.env_first + envs.start,
+        envs=envs.stop - envs.start,
+        slots=part.slots,
+        is_fact=part.is_fact,
+        lane=span.lane,
+        numbers={name: table(name, values) for name, values in part.numbers.items()},
+        slot_numbers={name: table(name, values) for name, values in part.slot_numbers.items()},
+        codes={name: table(name, values) for name, values in part.codes.items()},
+        seeds=b"" if seeds is None else seeds[envs].astype("<i4").tobytes(),
+    )
+
+
+def reduced(span: Span, tables: Mapping[str, Array], names: Names) -> Iterator[Rolled | EpisodeEnded]:
+    """Of a rollout that is too large: the mean of each env's numbers, and the episodes that ended."""
+    means = {
+        names[name]: np.mean(table, axis=0, dtype="<f8")[None]
+        for name, table in tables.items()
+        if name in names and table.ndim == 2
+    }
+    if means:
+        last = dataclasses.replace(
+            span, first_step=span.last_step, steps=1, at_first=span.at_last, at_last=span.at_last
+        )
+        for record in _cut(last, _Part(is_fact=False, slots=0, numbers=means)):
+            yield _mean(record, span.steps)
+    ended = _ended(tables)
+    if ended is not None and "episode_return" in tables:
+        for row in np.flatnonzero(ended.any(axis=1)).tolist():
+            yield episodes(span, tables, row, ended[row])
+
+
+def _mean(record: Rolled, steps: int) -> Rolled:
+    import msgspec
+
+    return msgspec.structs.replace(record, mean_of=steps)
+
+
+def episodes(span: Span, tables: Mapping[str, Array], row: int, ended: Array) -> EpisodeEnded:
+    """The episodes that ended at one step."""
+    envs = np.flatnonzero(ended)
+    optional = {
+        field: Column.of(tables[name][row][envs])
+        for field, name in (("length", "episode_length"), ("metric", "metric"))
+        if name in tables
+    }
+    return EpisodeEnded(
+        at=span.at(row),
+        env_id=Column.of(envs.astype("<i8") + span.env_first),
+        episode_return=Column.of(tables["episode_return"][row][envs]),
+        **optional,
+    )
