@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 import overwatch.sdk
 from overwatch.events import Event
-from overwatch.sdk import Report, Run
+from overwatch.sdk import Report, Run, WordTables
 from overwatch.sdk.arguments import is_url
-from overwatch_rl.types import Rolled, WorldSpec
+from overwatch_rl.types import Factored, Rolled, WorldSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,24 @@ class Tower:
 
     def rollout(self, rolled: Rolled) -> None:
         """Report the steps of one rollout, dense."""
+        steps, envs = rolled.rewards.shape
+        columns: dict[str, Any] = dict(rolled.columns)
+        if isinstance(self._spec.action, Factored):
+            columns["actions"] = rolled.actions
+        self._run.rollout(
+            first_step=rolled.first_step,
+            steps=steps,
+            envs=envs,
+            at_first=rolled.at_first,
+            at_last=rolled.at_last,
+            lane=self._lane,
+            reward=rolled.rewards,
+            terminated=rolled.terminated,
+            truncated=rolled.truncated,
+            episode_return=rolled.episode_return,
+            episode_length=rolled.episode_length,
+            **columns,
+        )
 
     def update(self, index: int, values: Mapping[str, float]) -> None:
         """Policy numbers."""
@@ -94,6 +115,25 @@ def start_tower(config: TowerConfig, spec: WorldSpec, num_envs: int, settings: M
         metric=spec.metric,
         updates=config.updates,
         modes={"compile": False},
+        words=words_of(spec),
         endpoint=config.endpoint,
     )
     return Tower(run, spec, config.lane)
+
+
+def words_of(spec: WorldSpec) -> WordTables:
+    """The words that the codes of a rollout's columns count into."""
+    action, seeds = spec.action, spec.seeds
+    tables = WordTables()
+    if isinstance(action, Factored):
+        heads = tuple((head.name, head.labels) for head in action.heads)
+        tables = WordTables(heads=heads, uses=action.uses)
+    if seeds is not None:
+        tables = msgspec.structs.replace(
+            tables,
+            slots=seeds.slots,
+            blueprints=tuple(name for name, _ in seeds.blueprints),
+            reasons=seeds.reasons,
+            gates=seeds.gates,
+        )
+    return tables

@@ -83,9 +83,14 @@ class Local:
         """Records of rollouts among them."""
         return [frame for frame in self.frames() if isinstance(frame, Rolled)]
 
+    def both(self) -> tuple[list[Frame], list[Event]]:
+        """What has come since the last time, as it came and as events."""
+        frames = self.frames()
+        return frames, [event for frame in frames for event in unpacked(frame, self.words)]
+
     def events(self) -> list[Event]:
         """The same as events."""
-        return [event for frame in self.frames() for event in unpacked(frame, self.words)]
+        return self.both()[1]
 
 
 @contextlib.contextmanager
