@@ -7,6 +7,7 @@ a second one is the interpreter's own. Torch is loaded inside the commands, afte
 import contextlib
 import json
 import signal
+import sys
 import time
 import tomllib
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from overwatch.extras import RL
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import Batch
     from overwatch_rl.config import TrainFlags, TrainSettings
+    from overwatch_rl.modes import Modes
     from overwatch_rl.telemetry.tower import Tower
     from overwatch_rl.training.trainer import Trainer
     from overwatch_rl.types import Reporter
@@ -159,10 +161,8 @@ def train(context: click.Context, *, dashboard: bool, **flags: Unpack["TrainFlag
             settings = train_settings(flags)
             trainer, reporter, tower = _assemble(settings, stop)
         _fly(trainer, reporter, tower, settings)
-    if tower is not None and tower.report is not None and not tower.report.delivered:
-        click.echo(
-            f"telemetry: not everything was delivered: {tower.report.dropped or 'telemetry is off'}", err=True
-        )
+    if tower is not None and tower.report is not None and tower.report.dropped:
+        click.echo(f"telemetry: not everything was delivered: {tower.report.dropped}", err=True)
 
 
 def _side_by_side(flags: "TrainFlags", *, is_drawn: bool) -> int:
@@ -170,20 +170,35 @@ def _side_by_side(flags: "TrainFlags", *, is_drawn: bool) -> int:
     with _usage_errors():
         from overwatch_rl.config import mode_commands, train_settings
         from overwatch_rl.modes import Modes
-        from overwatch_rl.telemetry.screen import line_of
 
         commands = mode_commands(flags)
         for _, own, _ in commands:
             train_settings(own)
         if is_drawn:
+            if not sys.stdout.isatty():
+                raise ValueError("--dashboard needs a terminal; leave it out")
             from overwatch_rl.dashboard import Dashboard
     with Modes([(name, words) for name, _, words in commands]) as modes:
         if is_drawn:
             Dashboard(modes).run()
             modes.stop()
             return modes.status()
-        seen = dict.fromkeys((mode.name for mode in modes.modes), 0)
-        while True:
+        status = _follow(modes)
+    for mode in modes.modes:
+        click.echo(f"{mode.name:14} {mode.outcome or 'failed'}" + (f": {mode.reason}" if mode.reason else ""))
+        if mode.process.returncode:
+            click.echo("\n".join(mode.errors), err=True)
+    return status or modes.status()
+
+
+def _follow(modes: "Modes") -> int:
+    """Print a line an update until all have ended; 130 when that was asked for by Ctrl-C, which ends all."""
+    from overwatch_rl.telemetry.screen import line_of
+
+    seen = dict.fromkeys((mode.name for mode in modes.modes), 0)
+    status = 0
+    while True:
+        try:
             is_last = not modes.is_training
             for mode in modes.modes:
                 values, _ = modes.snapshot(mode)
@@ -191,13 +206,11 @@ def _side_by_side(flags: "TrainFlags", *, is_drawn: bool) -> int:
                     click.echo(f"{mode.name:14} {line_of(row)}")
                 seen[mode.name] = len(values)
             if is_last:
-                break
+                return status
             time.sleep(0.2)
-    for mode in modes.modes:
-        click.echo(f"{mode.name:14} {mode.outcome or 'failed'}" + (f": {mode.reason}" if mode.reason else ""))
-        if mode.process.returncode:
-            click.echo("\n".join(mode.errors), err=True)
-    return modes.status()
+        except KeyboardInterrupt:
+            status = 130
+            modes.stop()
 
 
 @contextlib.contextmanager

@@ -45,13 +45,24 @@ PRESETS: Final[dict[str, Preset]] = {
             returns=ReturnsConfig(gamma=0.99, lam=0.95),
         ),
     ),
+    "goodhart:small": Preset(
+        envs=64,
+        steps=64,
+        ppo=PPOConfig(
+            learning_rate=1e-3,
+            entropy_coef=0.02,
+            value_clip=0.2,
+            popart=True,
+            returns=ReturnsConfig(gamma=0.99, lam=0.95),
+        ),
+    ),
     "gym": Preset(
         envs=8,
         steps=128,
         ppo=PPOConfig(learning_rate=1e-3, entropy_coef=0.01, returns=ReturnsConfig(gamma=0.99, lam=0.95)),
     ),
 }
-"""By the part of a world's name before the colon."""
+"""By the whole name of a world, else by the part before the colon."""
 
 
 class TrainFlags(TypedDict):
@@ -112,7 +123,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         raise ValueError(f"threads is {flags['threads']}; use 1 or more")
     if flags["seconds"] is not None and not flags["seconds"] > 0:
         raise ValueError(f"seconds is {flags['seconds']}; use a number above 0")
-    preset = PRESETS.get(flags["world"].partition(":")[0], Preset())
+    preset = PRESETS.get(flags["world"]) or PRESETS.get(flags["world"].partition(":")[0], Preset())
     ppo = _ppo(flags, preset.ppo)
     envs = preset.envs if flags["envs"] is None else flags["envs"]
     steps = preset.steps if flags["steps"] is None else flags["steps"]
@@ -155,6 +166,8 @@ def mode_commands(flags: TrainFlags) -> list[tuple[str, TrainFlags, list[str]]]:
     modes = modes_of(flags["world"])
     if not modes:
         raise ValueError(f"world {flags['world']!r} has no modes; leave --mode and --dashboard out")
+    if flags["mode"] not in (None, ALL, *modes):
+        raise ValueError(f"mode is {flags['mode']!r}; use one of {ALL}, {', '.join(modes)}")
     wanted = modes if flags["mode"] in (None, ALL) else (str(flags["mode"]),)
     found = []
     for mode in wanted:

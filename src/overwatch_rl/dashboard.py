@@ -154,7 +154,8 @@ class Dashboard(App[None]):
 
     def refresh_columns(self) -> None:
         """Draw what has come."""
-        for column, mode in zip(self.query(Column), self._trainers.modes, strict=True):
+        columns = self.screen_stack[0].query(Column)
+        for column, mode in zip(columns, self._trainers.modes, strict=True):
             column.show(*self._trainers.snapshot(mode))
 
     def action_ask(self) -> None:

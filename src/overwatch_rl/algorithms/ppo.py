@@ -352,6 +352,9 @@ class PPO:
                         if bool(stopped):
                             break
         stats = diagnostics.merged([batch.stats, seen.stats()])
+        stats["learning_rate"] = torch.as_tensor(
+            self._optimizer.param_groups[0]["lr"], device=self.device
+        ).clone()
         if isinstance(self.actions, Gaussian):
             stats["action_std"] = self.actions.deviations().detach().mean()
         if config.popart:
