@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +56,7 @@ class Flown:
 
 
 @pytest.fixture(scope="module")
-def flown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flown]:
+def flown(tmp_path_factory: pytest.TempPathFactory) -> Flown:
     """Two updates of three envs, with early stops on."""
     folder = tmp_path_factory.mktemp("flown")
     world = make("morphogenesis", WorldConfig(num_envs=NUM_ENVS), {"slots": NUM_SLOTS})
@@ -76,7 +75,7 @@ def flown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flown]:
     assert tower.report is not None
     lines = [json.loads(line) for line in (folder / "updates.jsonl").read_text().splitlines()]
     summary = json.loads((folder / "summary.json").read_text())
-    yield Flown([*frames, *more], [*events, *ends], kept, lines, summary, tower.report.refused)
+    return Flown([*frames, *more], [*events, *ends], kept, lines, summary, tower.report.refused)
 
 
 def test_nothing_was_refused(flown: Flown) -> None:
