@@ -23,6 +23,16 @@ class SyncPoint:
 
 
 SYNC_POINTS: Final[dict[str, SyncPoint]] = {
+    "gym.actions": SyncPoint(
+        where="worlds/gym.py",
+        why="Gymnasium's envs take their actions on the host",
+        how_often="once a step, in worlds gym:* only",
+    ),
+    "gym.results": SyncPoint(
+        where="worlds/gym.py",
+        why="what Gymnasium's envs return goes to the device, in one packed copy",
+        how_often="once a step, in worlds gym:* only",
+    ),
     "ppo.early_stop": SyncPoint(
         where="algorithms/ppo.py",
         why="saves the work of the epochs that a stopped update would skip",

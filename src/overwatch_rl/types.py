@@ -194,6 +194,8 @@ class Step:
     final: Tensor | None = None  # N S, before the reset; None in worlds that never truncate
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     """What telemetry and `WorldSpec.summary` see of the step, N or N K each; the same names at every step."""
+    facts: tuple[Event, ...] = ()
+    """What happened once, on the host; a batched world has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,14 @@
 import importlib
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from overwatch_rl.worlds.base import World, WorldConfig
+if TYPE_CHECKING:  # a subprocess of an env imports this package, and needs no torch
+    from overwatch_rl.worlds.base import World, WorldConfig
 
 WORLDS: Final[dict[str, str]] = {
     "goodhart": "overwatch_rl.worlds.goodhart.world:make",
+    "gym": "overwatch_rl.worlds.gym:make",
     "morphogenesis": "overwatch_rl.worlds.morphogenesis.world:make",
 }
 """Name to `module:function`; the function takes the part of the name behind the first colon, a `WorldConfig`
@@ -20,7 +22,7 @@ def modes_of(name: str) -> tuple[str, ...]:
     return tuple(getattr(_module(name), "MODES", ()))
 
 
-def make(name: str, config: WorldConfig, settings: Mapping[str, object] | None = None) -> World:
+def make(name: str, config: "WorldConfig", settings: Mapping[str, object] | None = None) -> "World":
     """The world called `name`, as `gym:CartPole-v1` with a part of its own behind the first colon.
 
     Raises `ValueError` when there is none or a setting of it is wrong.

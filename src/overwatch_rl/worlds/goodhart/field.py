@@ -23,13 +23,9 @@ class Field:
         self._device = device
         self._base = torch.arange(num_envs, device=device) * size * size  # N, where an env's cells begin
         self._offsets = torch.arange(view, device=device) - view // 2  # V
-        self._cells = torch.zeros(0)  # N*E int32, the cell in each place
-        self._places = torch.zeros(0)  # N*E int32, the place of each cell
-        self._codes = torch.zeros(0)  # N*E int8, what each cell holds
-        self.food = torch.zeros(num_envs, dtype=torch.int64, device=device)
-        """N, how much there is."""
-        self.poison = self.food
-        """N, how much there is."""
+        nothing = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        in_order = torch.arange(size * size, dtype=torch.int32, device=device).expand(self._shape)
+        self.restore(in_order, (nothing, nothing))
 
     def lay(self, amounts: tuple[Tensor, Tensor], generator: torch.Generator | None) -> None:
         """Lay everything out anew; `amounts`: food and poison, N each."""
@@ -39,9 +35,9 @@ class Field:
     def restore(self, cells: Tensor, amounts: tuple[Tensor, Tensor]) -> None:
         """Lay everything out as given; `cells`: N E int32, the cell in each place."""
         order = cells.long()
-        places = torch.arange(self._shape[1], device=self._device).expand(self._shape)
-        self._places = torch.zeros_like(order).scatter(1, order, places).to(torch.int32).flatten()
-        self._cells = cells.clone().flatten()
+        places = torch.arange(self._shape[1], dtype=torch.int32, device=self._device).expand(self._shape)
+        self._places = torch.zeros_like(cells).scatter(1, order, places).flatten()  # N*E, the place of a cell
+        self._cells = cells.flatten().clone()  # N*E int32, the cell in a place
         self._share(amounts)
 
     def cells(self) -> Tensor:
@@ -100,8 +96,8 @@ class Field:
 
     def _share(self, amounts: tuple[Tensor, Tensor]) -> None:
         """Say which places hold food and which poison."""
-        self.food, self.poison = amounts
+        self.food, self.poison = amounts  # N int64 each
         places = self._places.view(self._shape)
         is_item = places < (self.food + self.poison)[:, None]
-        codes = is_item.to(torch.int8).mul_(POISON)
-        self._codes = codes.add_(places < self.food[:, None], alpha=FOOD - POISON).flatten()
+        codes = is_item.to(torch.int8).mul_(POISON).add_(places < self.food[:, None], alpha=FOOD - POISON)
+        self._codes = codes.flatten()  # N*E int8, what a cell holds

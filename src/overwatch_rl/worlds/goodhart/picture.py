@@ -1,0 +1,66 @@
+"""One agent's surroundings, as rows of text and as frames of a picture.
+
+Rules: reads a view on the host, so it is for watching and not for the loop. Pillow is asked for only where
+a file is written. Must not know policies or screens.
+
+Shape letters: V rows and columns of the view.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from torch import Tensor
+
+from overwatch_rl.worlds.goodhart.cells import FOOD, POISON
+
+AGENT: Final = "@"
+SIGNS: Final = ("·", "#", "o", "x", "p", "!")
+"""A sign for each kind of cell; its place is the code."""
+INTERESTING: Final = "o"
+"""What food and poison both are to an agent that does not see the truth."""
+
+_COLOURS: Final = (
+    (24, 26, 32), (96, 96, 104), (64, 176, 96), (192, 64, 80), (224, 192, 96), (160, 96, 192),
+)  # fmt: skip
+_AGENT_COLOUR: Final = (96, 160, 240)
+_CELL_PIXELS: Final = 16
+_FRAME_MS: Final = 120
+
+
+def legend(*, sees_truth: bool) -> str:
+    """What the signs stand for, in one line."""
+    words = f"{SIGNS[FOOD]} food  {SIGNS[POISON]} poison" if sees_truth else f"{INTERESTING} interesting"
+    return f"{AGENT} agent  {words}"
+
+
+def text(view: Tensor, *, sees_truth: bool) -> list[str]:
+    """A row of signs for each row of the view (V V int8), as true or as the agent sees it."""
+    signs = list(SIGNS)
+    if not sees_truth:
+        signs[FOOD] = signs[POISON] = INTERESTING
+    rows = [[signs[code] for code in row] for row in view.tolist()]
+    rows[len(rows) // 2][len(rows) // 2] = AGENT
+    return [" ".join(row) for row in rows]
+
+
+def frame(view: Tensor) -> np.ndarray:
+    """Rows x columns x RGB of bytes, from V V int8: always the truth."""
+    palette = np.array(_COLOURS, dtype=np.uint8)
+    pixels = palette[view.cpu().numpy()]
+    pixels[len(pixels) // 2, len(pixels) // 2] = _AGENT_COLOUR
+    larger: np.ndarray = pixels.repeat(_CELL_PIXELS, axis=0).repeat(_CELL_PIXELS, axis=1)
+    return larger
+
+
+def write_gif(path: Path, frames: Sequence[np.ndarray]) -> None:
+    """Write frames as a moving picture; raises `ValueError` where there are none or Pillow is missing."""
+    if not frames:
+        raise ValueError(f"{path} needs a frame or more")
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ValueError(f"a picture as {path} needs Pillow; pip install pillow") from error
+    first, *rest = (Image.fromarray(pixels) for pixels in frames)
+    first.save(path, save_all=True, append_images=rest, duration=_FRAME_MS, loop=0)
