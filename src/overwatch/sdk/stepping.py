@@ -59,7 +59,8 @@ class Stepping(Facts):
         self._beat_s = BEAT_S
         """Time in steps since the last beat that was sent."""
         self._beat_at = -math.inf
-        self._has_beats = False
+        self._beat_step: int | None = None
+        """Of the newest beat that was sent."""
 
     @guarded
     def rollout(
@@ -90,36 +91,42 @@ class Stepping(Facts):
         if span.steps * span.envs * (len(self._words.slots) if _has_slots(taken) else 1) > MAX_ROWS:
             self._reduce(taken, span)
         self._device.offer_tables(taken.tensors, partial(self._arrived, span, taken), held=taken.nbytes)
-        if self._has_beats:
-            self._send_beat(span.last_step, max(self._n_envs or 0, span.env_first + span.envs))
+        if self._beat_step is not None and self._n_envs is not None:
+            self._send_beat(span.last_step, self._n_envs)
 
     def beat(self, step: int, duration_s: float) -> None:
         """Report that a step of the vector env was taken, the `step`-th since the run began, in `duration_s`.
 
         For every step of a long rollout: at most ten a second are sent.
         """
-        try:
+        if type(duration_s) is float and duration_s >= 0.0:
             self._beat_s += duration_s
             if self._beat_s < BEAT_S:
                 return
-        except Exception:  # noqa: BLE001 what is no number is refused where it is looked at
-            self._beat_s = BEAT_S
         self._beat(step, duration_s)
 
     @guarded
     def _beat(self, step: int, duration_s: float) -> None:
-        if not number(duration_s) >= 0:
-            self._beat_s = 0.0
-            raise RefusedError(f"a step took {duration_s} s; give seconds from 0")
+        seconds = number(duration_s)
+        if not seconds >= 0.0:
+            raise RefusedError(f"a step took {seconds} s; give seconds from 0")
+        if type(duration_s) is not float:
+            self._beat_s += seconds
+        if self._beat_s < BEAT_S:
+            return
+        self._beat_s = 0.0
         if self._n_envs is None:
             raise RefusedError("how many steps that are is not known; name the envs: start(n_envs=...)")
-        index, now = whole(step), time.monotonic()
+        now = time.monotonic()
         if now - self._beat_at >= BEAT_S:
-            self._beat_at, self._has_beats = now, True
-            self._send_beat(index, self._n_envs)
-        self._beat_s = 0.0
+            self._beat_at = now
+            self._send_beat(whole(step), self._n_envs)
 
     def _send_beat(self, step: int, envs: int) -> None:
+        """Send how many steps that are; never fewer than before."""
+        if self._beat_step is not None and step <= self._beat_step:
+            return
+        self._beat_step = step
         values = scalars({STEPS.name: float(step * envs)})
         self._send(Measured(at=time.time_ns(), scope=Scope.RUN, values=values))
 
