@@ -56,6 +56,8 @@ class Stepping(Facts):
         super().__init__(run_id, link, n_envs, preset, terminal)
         self._words = words or WordTables()
         self._cutter: Cutter | None = None
+        self._lent: Given | None = None
+        """The newest rollout whose columns were lent."""
         self._beat_s = BEAT_S
         """Time in steps since the last beat that was sent."""
         self._beat_at = -math.inf
@@ -74,6 +76,7 @@ class Stepping(Facts):
         at_last: float,
         env_first: int = 0,
         lane: str | None = None,
+        copy: bool = True,
         **columns: object,
     ) -> None:
         """Many steps of many envs at once, as dense columns: tensors on any device, or NumPy arrays.
@@ -81,12 +84,16 @@ class Stepping(Facts):
         Each column has the shape `steps` x `envs`; of one that is named `slot_…` each env has a value a slot,
         of `actions` one a head. `first_step` counts the steps of the vector env since the run began, from 1;
         the times are Unix seconds at which the first and the last step ended. Codes count into the tables of
-        `start(words=...)`. Columns are copied: they may change after the call.
+        `start(words=...)`. Columns are copied and may change after the call. With `copy=False` those of the
+        CPU are only lent, and may not change before the next call of `rollout` has returned.
         """
+        if self._lent is not None:
+            self._lent.own()
         span = _span(
             whole(first_step), whole(steps), whole(envs), whole(env_first), (at_first, at_last), lane=lane
         )
-        taken = given(columns, span, self._words, self._refuse)
+        taken = given(columns, span, self._words, self._refuse, copy=bool(copy))
+        self._lent = None if copy else taken
         self._miss_parts(taken)
         if span.steps * span.envs * (len(self._words.slots) if _has_slots(taken) else 1) > MAX_ROWS:
             self._reduce(taken, span)
@@ -167,6 +174,7 @@ class Stepping(Facts):
         """Make records of what is there; what is returned writes them as far as there is room."""
         from overwatch.sdk.rollouts.cut import Cutter, reduced
 
+        taken.own()
         tables = {name: array.reshape(taken.shapes[name]) for name, array in (arrays | taken.arrays).items()}
         tables = sound(tables, self._words, self._refuse)
         names = {name: full for name in tables if (full := self._number_name(name)) is not None}

@@ -14,7 +14,7 @@ from overwatch.catalog.run import STEPS
 from overwatch.events import Event, Measured
 from overwatch.sdk import stepping
 from overwatch.sdk.rollouts import cut
-from tests.overwatch.sdk.rollouts.local import folded, local, measured
+from tests.overwatch.sdk.rollouts.local import by_hand, folded, local, measured
 from tests.overwatch.sdk.rollouts.world import WORDS, World
 
 torch = pytest.importorskip("torch", reason="tensors need PyTorch")
@@ -46,15 +46,50 @@ def test_tensors_are_the_arrays_they_hold() -> None:
 
 
 def test_the_training_thread_reads_no_value_of_a_rollout() -> None:
-    """It copies, one operation a type: no host read, no comparison, no compaction."""
+    """It copies: no host read, no comparison, no compaction; what NumPy has no type for in one piece."""
     world = World(5)
     columns = tensors(world.rollout(20))
+    odd = {name: torch.ones((20, 5), dtype=torch.bfloat16) for name in ("custom_a", "custom_b")}
     with local(WORDS) as one:
         with Recorder() as recorder:
-            world.report(one.run, columns)
+            world.report(one.run, columns | odd)
         assert {name.removeprefix("aten::") for name in recorder.seen} <= COPIES, recorder.seen
-        assert recorder.seen["aten::cat"] == len({tensor.dtype for tensor in columns.values()})
+        assert recorder.seen["aten::cat"] == 1
         assert len(one.records()) == 2
+        assert one.run._refused == 0
+
+
+@pytest.mark.parametrize("as_tensors", ["tensors", "arrays"])
+def test_columns_that_are_lent_may_change_once_the_next_call_returned(as_tensors: str) -> None:
+    """Whether they were delivered by then, or the next call found them waiting."""
+    world, other = World(5), World(5)
+    with local(WORDS) as one, local(WORDS) as two:
+        by_hand(one)
+        lent: list[dict[str, Any]] = []
+        for _ in range(3):
+            columns = world.rollout(20)
+            world.report(two.run, columns)
+            lent.append(tensors(columns) if as_tensors == "tensors" else columns)
+            other.rollout(20)
+            other.report(one.run, lent[-1], copy=False)
+            for some in lent[:-1]:
+                for values in some.values():
+                    values[:] = 0
+        assert one.run._device.waiting == 3
+        assert one.records() == two.records()
+
+
+def test_a_rollout_that_is_lent_is_copied_by_the_thread_that_delivers_it() -> None:
+    """The caller hands over references."""
+    world = World(2)
+    columns = world.rollout(3)
+    with local(WORDS) as one:
+        by_hand(one)
+        world.report(one.run, columns, copy=False)
+        columns["reward"][:] = 7.0
+        (numbers, _) = one.records()
+        columns["reward"][:] = 8.0
+        assert set(np.frombuffer(numbers.numbers["overwatch.env.reward"].data, "f4").tolist()) == {7.0}
 
 
 def test_a_rollout_on_meta_is_refused_without_a_read() -> None:

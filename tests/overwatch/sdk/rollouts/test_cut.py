@@ -10,20 +10,14 @@ import pytest
 from overwatch.catalog import Scope, Stage
 from overwatch.events import ActionTaken, EpisodeEnded, Event, LogLine, Measured, SeedStageChanged
 from overwatch.sdk import stepping
-from overwatch.sdk.device import DeviceLimits
 from overwatch.sdk.exporter.unpack import unpacked
 from overwatch.sdk.frames import Rolled
 from overwatch.sdk.rings.ringset import RingLimits
 from overwatch.sdk.rollouts import cut
-from tests.overwatch.sdk.rollouts.local import Local, local, measured
+from tests.overwatch.sdk.rollouts.local import Local, by_hand, local, measured
 from tests.overwatch.sdk.rollouts.world import SLOTS, WORDS, World
 
 SMALL = RingLimits(numbers_bytes=64 << 10, facts_bytes=64 << 10, forms_bytes=4 << 10)
-
-
-def by_hand(one: Local) -> None:
-    """Have nothing delivered but by the test itself."""
-    one.run._device._limits = DeviceLimits(period_s=600.0)
 
 
 def facts(events: list[Event]) -> list[Event]:
