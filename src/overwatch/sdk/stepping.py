@@ -174,8 +174,7 @@ class Stepping(Facts):
         """Make records of what is there; what is returned writes them as far as there is room."""
         from overwatch.sdk.rollouts.cut import Cutter, reduced
 
-        taken.own()
-        tables = {name: array.reshape(taken.shapes[name]) for name, array in (arrays | taken.arrays).items()}
+        tables = {name: array.reshape(taken.shapes[name]) for name, array in (arrays | taken.give()).items()}
         tables = sound(tables, self._words, self._refuse)
         names = {name: full for name in tables if (full := self._number_name(name)) is not None}
         cutter = self._cutter = self._cutter or Cutter()

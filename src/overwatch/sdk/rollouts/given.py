@@ -47,6 +47,12 @@ class Given:
                 self.arrays = {name: array.copy(order="C") for name, array in self.arrays.items()}
                 self._is_lent = False
 
+    def give(self) -> dict[str, Array]:
+        """The arrays, which are the receiver's from now on; only once."""
+        self.own()
+        arrays, self.arrays = self.arrays, {}
+        return arrays
+
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
@@ -88,7 +94,7 @@ def _view(tensor: Any) -> "Array | None":
     if type(tensor) is not tensor_type() or not tensor.is_cpu:
         return None
     try:
-        view: Array = tensor.detach().numpy()
+        view: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
     except ERRORS:
         return None
     return view
