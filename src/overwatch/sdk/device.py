@@ -2,8 +2,9 @@
 
 Owns what waits, in the order it was offered, and the thread that delivers it. Rules: an offer is copied in
 the caller's thread and delivered in the thread of this module, whatever device its values are on; what has no
-tensor is told at once, unless something offered before still waits; nothing waits for a device; an offer ends in exactly one call: of its `then`, or of `on_drop` with a reason. Nothing
-here may be called by a garbage collector's finaliser. Must not know frames or the catalogue.
+tensor is told at once, unless something offered before still waits. Nothing waits for a device; an offer ends
+in exactly one call: of its `then`, or of `on_drop` with a reason. Nothing here may be called by a garbage
+collector's finaliser. Must not know frames or the catalogue.
 """
 
 import ctypes

@@ -56,10 +56,13 @@ class Stepping(Facts):
         super().__init__(run_id, link, n_envs, preset, terminal)
         self._words = words or WordTables()
         self._cutter: Cutter | None = None
+        self._lent: Given | None = None
+        """The newest rollout whose columns were lent."""
         self._beat_s = BEAT_S
         """Time in steps since the last beat that was sent."""
         self._beat_at = -math.inf
-        self._has_beats = False
+        self._beat_step: int | None = None
+        """Of the newest beat that was sent."""
 
     @guarded
     def rollout(
@@ -73,6 +76,7 @@ class Stepping(Facts):
         at_last: float,
         env_first: int = 0,
         lane: str | None = None,
+        copy: bool = True,
         **columns: object,
     ) -> None:
         """Many steps of many envs at once, as dense columns: tensors on any device, or NumPy arrays.
@@ -80,46 +84,56 @@ class Stepping(Facts):
         Each column has the shape `steps` x `envs`; of one that is named `slot_…` each env has a value a slot,
         of `actions` one a head. `first_step` counts the steps of the vector env since the run began, from 1;
         the times are Unix seconds at which the first and the last step ended. Codes count into the tables of
-        `start(words=...)`. Columns are copied: they may change after the call.
+        `start(words=...)`. Columns are copied and may change after the call. With `copy=False` those of the
+        CPU are only lent, and may not change before the next call of `rollout` has returned.
         """
+        if self._lent is not None:
+            self._lent.own()
         span = _span(
             whole(first_step), whole(steps), whole(envs), whole(env_first), (at_first, at_last), lane=lane
         )
-        taken = given(columns, span, self._words, self._refuse)
+        taken = given(columns, span, self._words, self._refuse, copy=bool(copy))
+        self._lent = None if copy else taken
         self._miss_parts(taken)
         if span.steps * span.envs * (len(self._words.slots) if _has_slots(taken) else 1) > MAX_ROWS:
             self._reduce(taken, span)
         self._device.offer_tables(taken.tensors, partial(self._arrived, span, taken), held=taken.nbytes)
-        if self._has_beats:
-            self._send_beat(span.last_step, max(self._n_envs or 0, span.env_first + span.envs))
+        if self._beat_step is not None and self._n_envs is not None:
+            self._send_beat(span.last_step, self._n_envs)
 
     def beat(self, step: int, duration_s: float) -> None:
         """Report that a step of the vector env was taken, the `step`-th since the run began, in `duration_s`.
 
         For every step of a long rollout: at most ten a second are sent.
         """
-        try:
+        if type(duration_s) is float and duration_s >= 0.0:
             self._beat_s += duration_s
             if self._beat_s < BEAT_S:
                 return
-        except Exception:  # noqa: BLE001 what is no number is refused where it is looked at
-            self._beat_s = BEAT_S
         self._beat(step, duration_s)
 
     @guarded
     def _beat(self, step: int, duration_s: float) -> None:
-        if not number(duration_s) >= 0:
-            self._beat_s = 0.0
-            raise RefusedError(f"a step took {duration_s} s; give seconds from 0")
+        seconds = number(duration_s)
+        if not seconds >= 0.0:
+            raise RefusedError(f"a step took {seconds} s; give seconds from 0")
+        if type(duration_s) is not float:
+            self._beat_s += seconds
+        if self._beat_s < BEAT_S:
+            return
+        self._beat_s = 0.0
         if self._n_envs is None:
             raise RefusedError("how many steps that are is not known; name the envs: start(n_envs=...)")
-        index, now = whole(step), time.monotonic()
+        now = time.monotonic()
         if now - self._beat_at >= BEAT_S:
-            self._beat_at, self._has_beats = now, True
-            self._send_beat(index, self._n_envs)
-        self._beat_s = 0.0
+            self._beat_at = now
+            self._send_beat(whole(step), self._n_envs)
 
     def _send_beat(self, step: int, envs: int) -> None:
+        """Send how many steps that are; never fewer than before."""
+        if self._beat_step is not None and step <= self._beat_step:
+            return
+        self._beat_step = step
         values = scalars({STEPS.name: float(step * envs)})
         self._send(Measured(at=time.time_ns(), scope=Scope.RUN, values=values))
 
@@ -160,7 +174,7 @@ class Stepping(Facts):
         """Make records of what is there; what is returned writes them as far as there is room."""
         from overwatch.sdk.rollouts.cut import Cutter, reduced
 
-        tables = {name: array.reshape(taken.shapes[name]) for name, array in (arrays | taken.arrays).items()}
+        tables = {name: array.reshape(taken.shapes[name]) for name, array in (arrays | taken.give()).items()}
         tables = sound(tables, self._words, self._refuse)
         names = {name: full for name in tables if (full := self._number_name(name)) is not None}
         cutter = self._cutter = self._cutter or Cutter()

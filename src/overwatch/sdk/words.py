@@ -17,7 +17,7 @@ MAX_WORDS: Final = 32_767
 """Of one table: codes travel as 16-bit numbers."""
 
 
-class WordTables(msgspec.Struct, frozen=True, kw_only=True):
+class WordTables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Words by their codes, from 0 unless said otherwise. What a run has no codes of is left out."""
 
     heads: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -13,6 +13,7 @@ import numpy as np
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.catalog.processes import SUBSYSTEM
+from overwatch.catalog.run import STEPS
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
@@ -137,7 +138,10 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
         case Measured(scope=Scope.POLICY) if not _leads(state, source.rank):
             state.ranks.aside(source.rank, event.values)
         case Measured():
+            steps = state.steps
             measure(state, _settled(state, event), stamp, source.rank)
+            if state.steps > steps and source.is_trainer and STEPS.name in event.values:
+                _go_on(state, source, event.at)
             _note_lanes(state, source, event)
             _note_reader(state, record.origin, event)
             _note_drops(state, source, event)

@@ -179,7 +179,9 @@ def _envs(state: RunState, event: Measured, rank: int) -> None:
 
 
 def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> None:
-    """Each rank numbers its own steps."""
+    """Each rank numbers its own steps; one that counts them itself (`_take_count`) is not counted again."""
+    if f"{STEPS.short} {rank}" in state.told:
+        return
     if rank not in state.step_index and len(state.step_index) >= MAX_RANKS:
         return
     index, marks = event.index or 0, state.step_marks

@@ -1,8 +1,10 @@
 """Training that stopped is found by its own rhythm, processes that fell silent by their own intervals."""
 
+import msgspec
 import pytest
 
 from overwatch.catalog import Scope
+from overwatch.catalog.run import STEPS
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.events import (
     CheckpointSaved,
@@ -83,6 +85,45 @@ def test_a_stall_that_lasts_is_critical(for_s: int, severity: str) -> None:
     severities = {item.problem.code: item.problem.severity for item in judged.assessment.findings.values()}
 
     assert severities == {"training-stalled": severity}
+
+
+def _steps(seconds: range, per_s: int = 10) -> list[Event]:
+    """Totals of steps, once a second, as `run.beat` sends them."""
+    return [
+        Measured(
+            at=START_NS + second * SECOND,
+            scope=Scope.RUN,
+            values=scalars({STEPS.name: float(second * per_s)}),
+        )
+        for second in seconds
+    ]
+
+
+def test_a_long_collect_whose_steps_go_on_is_no_stall() -> None:
+    """Ten times as long as usual: each step that is counted shows that training goes on."""
+    assert _found(_judged(_run({0: [*_loop(10), *_beats(range(41)), *_steps(range(1, 41))]}))) == {}
+
+
+@pytest.mark.parametrize("repeated", [0, 25])
+def test_a_collect_whose_steps_stop_is_a_stall(repeated: int) -> None:
+    """From the last step that was counted; a total that is repeated is no step."""
+    steps = _steps(range(1, 26))
+    steps += [
+        msgspec.structs.replace(steps[-1], at=START_NS + at * SECOND) for at in range(26, 26 + repeated)
+    ]
+    judged = _judged(_run({0: [*_loop(10), *_beats(range(51)), *steps]}))
+
+    assert _found(judged) == {"training-stalled": "rank 0 in collect for 25s, usual 1s"}
+
+
+def test_steps_of_another_role_show_nothing_of_the_trainer() -> None:
+    """Its actors go on stepping, the learner stands."""
+    learner = _run({0: [*_loop(10), *_beats(range(41))]})
+    actor = Origin(run_id="r", epoch="a", ours=True, rank=0, role="rollouts")
+    for event in _steps(range(1, 41)):
+        apply(learner, Record(origin=actor, event=event, seq=None), event.at)
+
+    assert "training-stalled" in _found(_judged(learner))
 
 
 @pytest.mark.parametrize("stopped_s", [3, 8])

@@ -10,6 +10,7 @@ from overwatch.catalog import KL, Scope
 from overwatch.catalog.run import EPISODES, STEPS
 from overwatch.events import Column, Measured, Origin, Record, scalars
 from overwatch.state import RunState, apply, dump, load, new_run
+from tests import fakes
 
 S = 1_000_000_000
 ENTROPY = "overwatch.policy.entropy"
@@ -50,6 +51,27 @@ def test_a_total_that_began_again_takes_nothing_back() -> None:
 def test_ranks_add_up() -> None:
     """Each rank counts its own steps."""
     assert folded([told(1, 0, steps=10), told(1, 1, steps=20), told(2, 0, steps=15)]).steps == 35
+
+
+@pytest.mark.parametrize("first", [100, 0])
+def test_steps_that_a_rank_counts_itself_are_not_counted_by_their_numbers_too(first: int) -> None:
+    """Totals of its own and numbered steps of its envs are the same steps, whichever came first."""
+    numbered = Record(origin=Origin(run_id="r"), event=fakes.envs(2 * S, [0, 1], index=50, reward=[0.0, 0.0]))
+    later = Record(origin=Origin(run_id="r"), event=fakes.envs(4 * S, [0, 1], index=100, reward=[0.0, 0.0]))
+    state = folded([told(1, steps=first), numbered, told(3, steps=150), later, told(5, steps=200)])
+
+    assert state.steps == 200
+
+
+def test_ranks_that_count_and_ranks_that_number_their_steps_add_up() -> None:
+    """Each by its own means."""
+    numbered = [
+        Record(
+            origin=Origin(run_id="r", rank=1), event=fakes.envs(at * S, [2, 3], index=at, reward=[0.0, 0.0])
+        )
+        for at in range(1, 6)
+    ]
+    assert folded([told(1, 0, steps=10), *numbered]).steps == 20
 
 
 @pytest.mark.parametrize("total", [math.nan, math.inf, -1.0])

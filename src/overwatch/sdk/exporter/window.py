@@ -1,7 +1,8 @@
 """A tenth of a second of events: numbers of one subject become one record, facts stay as they are.
 
 Rules: updates are folded by `overwatch.sdk.conflate`; of columns the newest of each is told, with how many
-there were, but never so that a change of a slot's stage is hidden. Numbers leave before facts, both in the
+there were, but never so that a change of a slot's stage is hidden, and of each tenth of a second of the
+trainer's clock: a rollout's steps come at once and took their time. Numbers leave before facts, both in the
 order they came. Pure; must not know records, requests or time.
 """
 
@@ -15,6 +16,8 @@ from overwatch.events import Column, Conflated, Event, Measured
 from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.rings.gathered import Updates
 
+SPAN_NS: Final = 100_000_000
+"""Of the trainer's clock, what one record of columns covers at most."""
 _STAGE: Final = "overwatch.slot.stage"
 _Subject: TypeAlias = tuple[Scope, tuple[tuple[str, Column], ...]]
 
@@ -34,6 +37,7 @@ class _Columns:
 
     def __init__(self, first: Measured) -> None:
         self.newest = first
+        self._began = first.at
         self.first = first.index if first.conflated is None else first.conflated.first
         self.values: dict[str, Column] = {}
         self.n = 0
@@ -43,8 +47,11 @@ class _Columns:
         self.newest = event
         self.values.update(event.values)
 
-    def hides_stage(self, event: Measured) -> bool:
-        """Whether adding would hide that a slot changed its stage."""
+    def takes(self, event: Measured) -> bool:
+        """Whether an event may be added."""
+        return event.at - self._began < SPAN_NS and not self._hides_stage(event)
+
+    def _hides_stage(self, event: Measured) -> bool:
         return event.scope is Scope.SLOT and self.values.get(_STAGE) != event.values.get(_STAGE)
 
     def event(self) -> Measured:
@@ -96,7 +103,7 @@ class Window:
     def _add_columns(self, event: Measured) -> None:
         subject = (event.scope, tuple(event.keys.items()))
         columns = self._open.get(subject)
-        if columns is None or columns.hides_stage(event):
+        if columns is None or not columns.takes(event):
             columns = self._open[subject] = _Columns(event)
             self._columns.append(columns)
         columns.add(event)

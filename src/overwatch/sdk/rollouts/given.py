@@ -1,14 +1,17 @@
-"""Columns of a rollout as the trainer gives them: looked at, copied, and made sound later.
+"""Columns of a rollout as the trainer gives them: looked at, copied or lent, and made sound later.
 
-Rules: what runs in the trainer's thread reads no value: it looks at shapes and types and copies. What cannot
-be taken is refused by name and the rest goes on. Must not know rings.
+Rules: what runs in the trainer's thread reads no value: it looks at shapes and types and copies. What is lent
+is copied by the first who can: the thread that delivers, or the next call. What cannot be taken is refused by
+name and the rest goes on. Must not know rings.
 """
 
+import contextlib
 import sys
+import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from overwatch.sdk.packing import Tensor, is_tensor, undisturbed
+from overwatch.sdk.packing import ERRORS, Tensor, is_tensor, tensor_type, undisturbed
 from overwatch.sdk.rollouts.columns import ACTIONS, KNOWN, Known, Span, shape_of, takes_floats
 from overwatch.sdk.values import RefusedError
 from overwatch.sdk.words import WordTables
@@ -21,42 +24,80 @@ Refuse: TypeAlias = Callable[[str, RefusedError], None]
 
 
 class Given:
-    """The columns of one rollout that can be taken; arrays are copies."""
+    """The columns of one rollout that can be taken; its arrays are its own, unless they are lent."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_lent: bool = False) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.arrays: dict[str, Array] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.is_reduced = False
         """Only means and ends of episodes are wanted."""
+        self._is_lent = is_lent
+        self._owning = threading.Lock()
 
     def drop(self, name: str) -> None:
         """Leave out a column."""
         for held in (self.tensors, self.arrays, self.shapes):
             held.pop(name, None)
 
+    def own(self) -> None:
+        """Copy what is lent, unless that was done."""
+        with self._owning:
+            if self._is_lent:
+                self.arrays = {name: array.copy(order="C") for name, array in self.arrays.items()}
+                self._is_lent = False
+
+    def give(self) -> dict[str, Array]:
+        """The arrays, which are the receiver's from now on; only once."""
+        self.own()
+        arrays, self.arrays = self.arrays, {}
+        return arrays
+
     @property
     def nbytes(self) -> int:
-        """Bytes of the copies."""
+        """Bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
-def given(columns: Mapping[str, object], span: Span, words: WordTables, refuse: Refuse) -> Given:
-    """Columns of the right shape and type, each copied once; the others are refused."""
-    found = Given()
-    for name, value in columns.items():
-        try:
-            shape = shape_of(name, span, words)
-            if is_tensor(value):
-                with undisturbed():
-                    _check_tensor(name, value, shape)
-                found.tensors[name] = value
-            else:
-                found.arrays[name] = _copied(name, value, shape)
-            found.shapes[name] = shape
-        except RefusedError as error:
-            refuse(name, error)
+def given(
+    columns: Mapping[str, object], span: Span, words: WordTables, refuse: Refuse, *, copy: bool
+) -> Given:
+    """Columns of the right shape and type; the rest is refused. Without `copy` those of the CPU are lent."""
+    found = Given(is_lent=not copy)
+    has_tensors = any(map(is_tensor, columns.values()))
+    with undisturbed() if has_tensors else contextlib.nullcontext():
+        for name, value in columns.items():
+            try:
+                found.shapes[name] = shape_of(name, span, words)
+                if is_tensor(value):
+                    _take_tensor(found, name, value, copy=copy)
+                else:
+                    found.arrays[name] = _array(name, value, found.shapes[name], copy=copy)
+            except RefusedError as error:
+                found.drop(name)
+                refuse(name, error)
     return found
+
+
+def _take_tensor(found: Given, name: str, tensor: Tensor, *, copy: bool) -> None:
+    _check_tensor(name, tensor, found.shapes[name])
+    view = _view(tensor)
+    if view is None:
+        found.tensors[name] = tensor
+    else:
+        # NumPy copies in this thread: torch would share the work out, and wait for its threads.
+        found.arrays[name] = view.copy(order="C") if copy else view
+
+
+def _view(tensor: Any) -> "Array | None":
+    """A tensor's own memory as NumPy has it; `None` where it has to be packed."""
+    if type(tensor) is not tensor_type() or not tensor.is_cpu:
+        return None
+    try:
+        view: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
+    except ERRORS:
+        return None
+    return view
 
 
 def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...]) -> None:
@@ -65,7 +106,7 @@ def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...]) -> None:
         raise RefusedError(f"a tensor of {tensor.dtype} is not of {_wanted(name)}")
 
 
-def _copied(name: str, value: object, shape: tuple[int, ...]) -> Array:
+def _array(name: str, value: object, shape: tuple[int, ...], *, copy: bool) -> Array:
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.ndarray):
         raise RefusedError(f"a {type(value).__name__} is no table; pass a tensor or an array of NumPy")
@@ -74,8 +115,8 @@ def _copied(name: str, value: object, shape: tuple[int, ...]) -> Array:
     _check(name, value.shape, shape)
     if value.dtype.kind not in ("fiub" if takes_floats(name) else "iub"):
         raise RefusedError(f"an array of {value.dtype} is not of {_wanted(name)}")
-    copy: Array = numpy.array(value, order="C", subok=False)
-    return copy
+    found: Array = numpy.array(value, order="C", subok=False) if copy else numpy.asarray(value)
+    return found
 
 
 def _check(name: str, found: tuple[int, ...], shape: tuple[int, ...]) -> None:
@@ -111,7 +152,7 @@ def sound(tables: Mapping[str, Array], words: WordTables, refuse: Refuse) -> dic
     return found
 
 
-_TRAVELS = frozenset({"<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "<u4", "<u2", "|u1"})
+_TRAVELS: Final = frozenset({"<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "<u4", "<u2", "|u1"})
 """Types of `overwatch.events.Column`."""
 
 

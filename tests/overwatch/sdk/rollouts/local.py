@@ -8,6 +8,7 @@ import msgspec
 
 from overwatch.events import Event, Measured, Origin, Record
 from overwatch.sdk import Run, WordTables
+from overwatch.sdk.device import DeviceLimits
 from overwatch.sdk.exporter.unpack import unpacked
 from overwatch.sdk.frames import Frame, Rolled
 from overwatch.sdk.link import Outcome
@@ -103,6 +104,11 @@ def local(
         yield one
     finally:
         one.run.close(0.0)
+
+
+def by_hand(one: Local) -> None:
+    """Have nothing delivered but by the test itself."""
+    one.run._device._limits = DeviceLimits(period_s=600.0)
 
 
 def folded(events: list[Event]) -> RunState:
