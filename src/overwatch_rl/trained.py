@@ -22,7 +22,11 @@ class TrainedPolicy:
 
     def player(self, spec: WorldSpec) -> Callable[[Observation], Tensor]:
         """Its likeliest actions in such a world; raises `ValueError` when that has another shape."""
-        config = PPOConfig(network=self.manifest.network, popart=self.manifest.popart)
+        config = PPOConfig(
+            network=self.manifest.network,
+            popart=self.manifest.popart,
+            normalise_observations="policy.normaliser.count" in self.weights,
+        )
         policy = PPO(spec, config, seed=0)
         try:
             policy.policy.load_state_dict(

@@ -11,24 +11,30 @@ import torch
 from torch import Tensor
 
 _NO_VARIANCE: Final = 1e-12
+"""Of numbers about 1; of larger ones their square decides, since equal numbers then scatter by rounding."""
+_QUANTILES: Final = {"return_p10": 0.1, "return_p50": 0.5, "return_p90": 0.9}
 LAYER_DEAD: Final = 1e-6
 """A layer whose gradient is shorter than this learns next to nothing."""
 LAYER_EXPLODING: Final = 100.0
 """A layer whose gradient is longer than this gets far too much."""
 
 
+def _varies(variance: Tensor, mean: Tensor) -> Tensor:
+    return variance > _NO_VARIANCE * (1.0 + mean.square())
+
+
 def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
     """Share of the returns' variance that the values predict; NaN when returns do not vary."""
     variance = returns.var(unbiased=False)
     share = 1 - (returns - values).var(unbiased=False) / variance
-    return torch.where(variance > _NO_VARIANCE, share, torch.nan)
+    return torch.where(_varies(variance, returns.mean()), share, torch.nan)
 
 
 def of_advantages(advantages: Tensor) -> dict[str, Tensor]:
     """Moments before normalisation; kurtosis is the excess over a normal distribution."""
     mean, std = advantages.mean(), advantages.std(unbiased=False)
     z = (advantages - mean) / std
-    varies = std.square() > _NO_VARIANCE
+    varies = _varies(std.square(), mean)
     return {
         "advantage_mean": mean,
         "advantage_std": std,
@@ -42,18 +48,18 @@ def of_values(values: Tensor, returns: Tensor, td_errors: Tensor) -> dict[str, T
     """What the collecting critic expected, and how wrong it was; all in the scale of returns."""
     error = returns - values
     spread = returns.std(unbiased=False)
-    apart = spread * values.std(unbiased=False)
+    expected = values.std(unbiased=False)
+    varies = _varies(spread.square(), returns.mean())
+    both = varies & _varies(expected.square(), values.mean())
     together = ((returns - returns.mean()) * (values - values.mean())).mean()
     return {
         "explained_variance": explained_variance(values, returns),
         "value_mean": values.mean(),
-        "value_std": values.std(unbiased=False),
+        "value_std": expected,
         "value_min": values.min(),
         "value_max": values.max(),
-        "value_nrmse": torch.where(
-            spread.square() > _NO_VARIANCE, error.square().mean().sqrt() / spread, torch.nan
-        ),
-        "value_correlation": torch.where(apart > _NO_VARIANCE, together / apart, torch.nan),
+        "value_nrmse": torch.where(varies, error.square().mean().sqrt() / spread, torch.nan),
+        "value_correlation": torch.where(both, together / (spread * expected), torch.nan),
         "td_error_mean": td_errors.mean(),
         "td_error_std": td_errors.std(unbiased=False),
         "bellman_error": td_errors.abs().mean(),
@@ -64,18 +70,16 @@ def of_episodes(returns: Tensor, ended: Tensor, truncated: Tensor) -> dict[str, 
     """Of the episodes that ended; returns: T N, valid where ended (T N bool); truncated: T N bool."""
     count = ended.sum()
     picked = torch.where(ended, returns, torch.nan).flatten().float()
-    quantiles = torch.nanquantile(picked, torch.tensor([0.1, 0.5, 0.9], device=picked.device))
     mean = picked.nansum() / count
     deviations = torch.where(ended.flatten(), picked - mean, 0.0)
     variance = deviations.square().sum() / count
     skewness = deviations.pow(3).sum() / count / variance.pow(1.5)
+    ordered = picked.sort().values  # NaN last
     return {
         "return": mean,
-        "return_p10": quantiles[0],
-        "return_p50": quantiles[1],
-        "return_p90": quantiles[2],
+        **{name: _quantile(ordered, count, share) for name, share in _QUANTILES.items()},
         "return_variance": variance,
-        "return_skewness": torch.where(variance > _NO_VARIANCE, skewness, torch.nan),
+        "return_skewness": torch.where(_varies(variance, mean), skewness, torch.nan),
         "timeout_rate": (truncated & ended).sum() / count,
     }
 
@@ -87,16 +91,28 @@ def of_actions(ops: Tensor, labels: Sequence[str]) -> dict[str, Tensor]:
     return {f"action/{label}": share for label, share in zip(labels, shares.unbind(), strict=True)}
 
 
+def _quantile(ordered: Tensor, count: Tensor, share: float) -> Tensor:
+    """Of the first `count` of sorted numbers, between neighbours; torch's own takes at most 2^24."""
+    at = (share * (count - 1)).clamp(min=0.0)
+    low = at.long()
+    high = torch.minimum(low + 1, (count - 1).clamp(min=0))
+    below, above = ordered.gather(0, torch.stack([low, high]))
+    return torch.lerp(below, above, (at - low).to(ordered.dtype))
+
+
 def of_gradients(norms: Tensor, layers: Tensor, live: Tensor) -> dict[str, Tensor]:
     """norms: M, before clipping; layers: M P, of each parameter; live: M, 1 where a minibatch counts."""
     count = live.sum()
     counted = torch.where(live > 0, norms, 0.0)
     mean = counted.sum() / count
     spread = (torch.where(live > 0, norms - mean, 0.0).square().sum() / count).sqrt()
-    typical = torch.where(live[:, None] > 0, layers, 0.0).sum(dim=0) / count
+    counts = live[:, None] > 0
+    typical = torch.where(counts, layers, 0.0).sum(dim=0) / count
     return {
         "grad_norm": mean,
         "grad_variation": spread / mean,
+        "grad_nan": (layers.isnan() & counts).sum(),
+        "grad_inf": (layers.isinf() & counts).sum(),
         "layers_dead": (typical < LAYER_DEAD).sum(),
         "layers_exploding": (typical > LAYER_EXPLODING).sum(),
     }

@@ -21,6 +21,7 @@ LOGIT_SCALE: Final = 0.25
 """Logits are this share of the last layer's output: a step too large then moves the policy too far, which can
 be seen and undone, rather than saturating it for ever at once."""
 _ILLEGAL: Final = -1e9
+_TINY: Final = torch.finfo(torch.float32).tiny
 _LOG_STD: Final = (-5.0, 2.0)
 
 
@@ -69,7 +70,8 @@ class Categorical(nn.Module):
             # The least of exponential draws scaled by 1/p falls on a choice with probability p, and unlike
             # `multinomial` this never waits for the device.
             noise = torch.empty_like(log_probs).exponential_(generator=generator)
-            return (log_probs - noise.log()).argmax(dim=1)
+            # A draw of zero would make any choice certain, an illegal one too.
+            return (log_probs - noise.clamp(min=_TINY).log()).argmax(dim=1)
 
         return self._decide(outputs, mask, choose)
 

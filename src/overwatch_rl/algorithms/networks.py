@@ -88,6 +88,8 @@ class Encoder(nn.Module):
 
     def __init__(self, spec: ObservationSpec) -> None:
         super().__init__()
+        self.layout = torch.contiguous_format
+        """How images lie in memory; a vector has one way only."""
         self._is_code = bool(spec.codes)
         self._scale = 1.0 if spec.dtype != torch.uint8 or self._is_code else 1.0 / 255.0
         self.table: Tensor
@@ -102,10 +104,12 @@ class Encoder(nn.Module):
         return int(torch.Size(self.shape).numel())
 
     def forward(self, features: Tensor) -> Tensor:
-        """B channels x rows x columns, channels last in memory where codes are looked up; else B S."""
+        """B channels x rows x columns in the layout that was chosen; else B S."""
         if self._is_code:
-            return self.table[features.int()].movedim(-1, 1)
-        return features.float() * self._scale if self._scale != 1.0 else features.float()
+            found = self.table[features.int()].movedim(-1, 1)
+        else:
+            found = features.float() * self._scale if self._scale != 1.0 else features.float()
+        return found.contiguous(memory_format=self.layout) if found.dim() == 4 else found
 
 
 def _fp32(layer: nn.Linear, hidden: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ The numbers, where there is a choice:
   minibatch of the update.
 - Entropy is relative: for each head the mean over the rows that used it with more than one legal choice,
   summed over heads, as a share of the same sum of ln(legal choices). NaN where actions are continuous.
-- The advantage is normalised in each minibatch, over all ranks. Losses, clip fractions and gradient norms
-  (before clipping) are means over the minibatches that ran; value losses are in the critic's units.
+- The advantage is normalised in each minibatch, over all ranks, by the deviation of a whole population.
+  Losses, clip fractions and gradient norms (before clipping) are means over the minibatches that ran; value
+  losses are in the critic's units.
 - Explained variance is of the collecting policy's values before the update; NaN when returns do not vary.
 
 Shape letters as in `types`: T, N, B, S, L, H; M minibatches of an update.
@@ -37,10 +38,10 @@ from overwatch.events import EarlyStopped, Event, NonFiniteSeen
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.distributions import Distribution, Gaussian, Judged, distribution
-from overwatch_rl.algorithms.networks import Network, network
+from overwatch_rl.algorithms.networks import Encoder, Network, network
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
-from overwatch_rl.algorithms.statistics import PopArt
+from overwatch_rl.algorithms.statistics import Normaliser, PopArt, moments
 from overwatch_rl.sync_points import sync_point
 from overwatch_rl.types import Decision, Observation, Rollout, Stats, WorldSpec
 
@@ -58,6 +59,8 @@ class PPOConfig:
     """A row of `networks.NETWORKS`."""
     learning_rate: float = 3e-3
     """Step size of Adam at the first update."""
+    anneal_updates: int | None = None
+    """Updates over which the step size falls linearly towards 0; `None` keeps it."""
     epochs: int = 4
     """Passes over the batch."""
     minibatches: int = 4
@@ -76,6 +79,8 @@ class PPOConfig:
     """Stop an update after an epoch whose joint KL is above 1.5 times this; `None` never stops."""
     popart: bool = False
     """Whether the critic predicts in units of the returns' running mean and deviation."""
+    normalise_observations: bool = False
+    """Whether vectors of floats are seen as deviations from their running mean."""
     returns: ReturnsConfig = field(default_factory=ReturnsConfig)
     """How advantages are estimated."""
 
@@ -83,8 +88,8 @@ class PPOConfig:
         for name in ("learning_rate", "clip", "max_grad_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0")
-        for name in ("epochs", "minibatches"):
-            if getattr(self, name) < 1:
+        for name in ("epochs", "minibatches", "anneal_updates"):
+            if (getattr(self, name) or 0) < 1 and getattr(self, name) is not None:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
         for name in ("entropy_coef", "value_coef"):
             if not getattr(self, name) >= 0:
@@ -237,7 +242,7 @@ class PPO:
         device: str = "cpu",
         ranks: Ranks | None = None,
     ) -> None:
-        """Raises `ValueError` when the network does not exist or does not fit the world."""
+        """Raises `ValueError` when the network or the normaliser does not fit the world."""
         self.config = config
         self.plan = Plan()
         self.device = torch.device(device)
@@ -246,11 +251,16 @@ class PPO:
         made = network(config.network, spec.observation, spec.action.num_outputs, init)
         self.network = cast("Network", made.to(self.device))
         self.actions: Distribution = distribution(spec.action)
-        self.popart = PopArt().to(self.device)
-        self.policy = nn.ModuleDict(
-            {"network": made, "actions": cast("nn.Module", self.actions), "popart": self.popart}
-        ).to(self.device)
+        self.popart = PopArt()
+        parts = {"network": made, "actions": cast("nn.Module", self.actions), "popart": self.popart}
+        self.normaliser: Normaliser | None = None
+        if config.normalise_observations:
+            parts["normaliser"] = self.normaliser = _normaliser(spec)
+        self.policy = nn.ModuleDict(parts).to(self.device)
+        self._ranks.share([value.detach() for value in self.policy.state_dict().values()])
         self._parameters = list(self.policy.parameters())
+        self._rate = config.learning_rate
+        self._updates = 0
         self._optimizer = torch.optim.Adam(
             self._parameters,
             lr=torch.tensor(config.learning_rate, device=self.device)
@@ -275,15 +285,22 @@ class PPO:
         self.plan = plan
         layout = torch.channels_last if plan.channels_last else torch.contiguous_format
         for module in self.policy.modules():
-            if isinstance(module, nn.Conv2d):
+            if isinstance(module, Encoder):
+                module.layout = layout
+            elif isinstance(module, nn.Conv2d):
                 module.weight.data = module.weight.data.contiguous(memory_format=layout)
+        for parameter, kept in self._optimizer.state.items():
+            # The fused step walks through memory: moments lie as their weights do.
+            for name, value in kept.items():
+                kept[name] = _laid_like(parameter, value)
         self._forward = torch.compile(self.network) if plan.is_compiled else self.network
 
     def outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """B L and B, in the critic's units, in the plan's precision."""
         kind = "cpu" if self.device.type == "meta" else self.device.type
+        seen = features if self.normaliser is None else self.normaliser(features)
         with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.plan.precision == "bf16"):
-            return self._forward(features)
+            return self._forward(seen)
 
     @torch.no_grad()
     def act(
@@ -307,7 +324,7 @@ class PPO:
         td_errors = rollout.rewards + self.config.returns.gamma * following - rollout.values
         returns = ahead + rollout.values
         if self.config.popart:
-            self.popart.update(returns, self.network.value, self._optimizer, self._ranks)
+            self.popart.update(returns.flatten(), self.network.value, self._optimizer, self._ranks)
         return Batch(
             features=rollout.features.flatten(0, 1),
             mask=None if rollout.mask is None else rollout.mask.flatten(0, 1),
@@ -320,12 +337,17 @@ class PPO:
                 [
                     diagnostics.of_advantages(ahead.flatten()),
                     diagnostics.of_values(rollout.values.flatten(), returns.flatten(), td_errors.flatten()),
+                    {} if self.normaliser is None else self.normaliser.report(rollout.features.flatten(0, 1)),
                 ]
             ),
         )
 
     def set_learning_rate(self, rate: float) -> None:
-        """The step size from now on."""
+        """The step size that the schedule starts from, from now on."""
+        self._rate = rate
+        over = self.config.anneal_updates
+        if over is not None:
+            rate *= 1.0 - min(self._updates, over - 1) / over
         for group in self._optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
@@ -336,7 +358,8 @@ class PPO:
         """Learn from one batch, which has at least as many rows as there are minibatches."""
         config = self.config
         scaled = self._scaled(batch)
-        seen = _Seen(config, len(self._parameters))
+        seen = _Seen(config)
+        self.set_learning_rate(self._rate)
         stopped = torch.zeros((), dtype=torch.bool, device=self.device)
         for epoch in range(config.epochs):
             order = torch.randperm(len(batch), generator=self._order, device=self.device)
@@ -351,14 +374,21 @@ class PPO:
                     with sync_point("ppo.early_stop"):
                         if bool(stopped):
                             break
+        self._updates += 1
         stats = diagnostics.merged([batch.stats, seen.stats()])
         stats["learning_rate"] = torch.as_tensor(
             self._optimizer.param_groups[0]["lr"], device=self.device
         ).clone()
+        if self.normaliser is not None:
+            self.normaliser.update(batch.features, self._ranks)
         if isinstance(self.actions, Gaussian):
             stats["action_std"] = self.actions.deviations().detach().mean()
         if config.popart:
-            stats |= {"popart_mean": self.popart.mean.clone(), "popart_std": self.popart.std()}
+            stats |= {
+                "popart_mean": self.popart.mean.clone(),
+                "popart_std": self.popart.std(),
+                "popart_count": self.popart.count.clone(),
+            }
         return stats
 
     def _scaled(self, batch: Batch) -> Batch:
@@ -374,15 +404,12 @@ class PPO:
 
     def _backward(self, minibatch: Batch, num_rows: int) -> Terms:
         """Leave the gradient of the minibatch's mean loss in the parameters, a chunk at a time."""
-        mean, square = self._ranks.mean(
-            torch.stack([minibatch.advantages.mean(), minibatch.advantages.square().mean()])
-        )
-        spread = (square - mean.square()).clamp(min=0.0).sqrt()
-        if self._ranks.size == 1:
-            spread = minibatch.advantages.std(unbiased=False)
+        _, mean, variance = moments(minibatch.advantages, self._ranks)
+        spread = variance.sqrt() + _NO_SPREAD
         found: Terms | None = None
         for chunk in minibatch.chunks(self.plan.chunk):
-            part = replace(chunk, advantages=(chunk.advantages - mean) / (spread + _NO_SPREAD))
+            # In float64: equal advantages then differ from their mean by nothing.
+            part = replace(chunk, advantages=((chunk.advantages - mean) / spread).float())
             outputs, values = self.outputs(chunk.features)
             judged = self.actions.judge(outputs, chunk.mask, chunk.actions)
             total, terms = loss(judged, values, part, self.config)
@@ -396,7 +423,7 @@ class PPO:
     def _step(self, stopped: Tensor) -> tuple[Tensor, Tensor]:
         """Clip and take the step unless the gate is shut; the norm of each gradient, and of all."""
         gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
-        self._ranks.gradients(gradients)
+        self._ranks.average(gradients)
         norms = torch.stack(torch._foreach_norm(gradients))  # noqa: SLF001 as torch's own clipping does
         norm = torch.linalg.vector_norm(norms)
         torch._foreach_mul_(gradients, (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
@@ -408,10 +435,8 @@ class PPO:
 
     def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
         """An early stop, and minibatches whose gradients were not finite."""
-        skipped, not_finite = (
-            round(values.pop("minibatches_skipped")),
-            round(values.pop("minibatches_not_finite")),
-        )
+        not_finite = round(values.pop("minibatches_not_finite"))
+        skipped = round(values["minibatches_skipped"]) - not_finite
         found: list[Event] = []
         if skipped and self.config.target_kl is not None:
             stop = EarlyStopped(
@@ -433,12 +458,13 @@ class PPO:
         return found
 
     def state_dict(self) -> dict[str, Tensor]:
-        """`policy.*`, `optimizer.*` (number of the parameter, then the moment) and `order`."""
+        """`policy.*`, `optimizer.*` (number of the parameter, then the moment), `updates` and `order`."""
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
         for number, parameter in enumerate(self._parameters):
             for name, value in self._optimizer.state.get(parameter, {}).items():
                 state[f"optimizer.{number}.{name}"] = value
-        state["optimizer.lr"] = torch.as_tensor(self._optimizer.param_groups[0]["lr"])
+        state["optimizer.lr"] = torch.tensor(self._rate, dtype=torch.float64)
+        state["updates"] = torch.tensor(self._updates)
         if self._order is not None:
             state["order"] = self._order.get_state()
         return state
@@ -455,12 +481,12 @@ class PPO:
         self._optimizer.state.clear()
         for number, parameter in enumerate(self._parameters):
             prefix = f"optimizer.{number}."
-            moments = {name: value for name, value in state.items() if name.startswith(prefix)}
-            if moments:
+            kept = {name: value for name, value in state.items() if name.startswith(prefix)}
+            if kept:
                 self._optimizer.state[parameter] = {
-                    name.removeprefix(prefix): value.detach().clone().to(self.device)
-                    for name, value in moments.items()
+                    name.removeprefix(prefix): _laid_like(parameter, value) for name, value in kept.items()
                 }
+        self._updates = int(state["updates"])
         self.set_learning_rate(float(state["optimizer.lr"]))
         if self._order is not None:
             self._order.set_state(state["order"].cpu())
@@ -470,12 +496,27 @@ class PPO:
         return frozenset(f"policy.{name}" for name in self.policy.state_dict())
 
 
+def _normaliser(spec: WorldSpec) -> Normaliser:
+    seen = spec.observation
+    if len(seen.shape) != 1 or seen.codes or not seen.dtype.is_floating_point:
+        raise ValueError(
+            f"normalise_observations needs vectors of floats, not {seen.shape} of {seen.dtype}; leave it out"
+        )
+    return Normaliser(seen.shape)
+
+
+def _laid_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """A copy of a moment where its parameter is and as it lies in memory; of a count, where it is."""
+    if value.shape != parameter.shape:
+        return value.detach().clone().to(parameter.device)
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
+
+
 class _Seen:
     """The minibatches of one update, as tensors."""
 
-    def __init__(self, config: PPOConfig, num_parameters: int) -> None:
+    def __init__(self, config: PPOConfig) -> None:
         self._config = config
-        self._num_parameters = num_parameters
         self._terms: list[tuple[Terms, int]] = []
         self._norms: list[Tensor] = []
         self._layers: list[Tensor] = []
@@ -498,7 +539,7 @@ class _Seen:
         config = self._config
         live = torch.stack(self._live).to(torch.float32)  # M
         norms = torch.stack(self._norms)
-        finite = torch.isfinite(norms)
+        not_finite = (~torch.isfinite(norms) & (live > 0)).sum()
 
         def column(name: str) -> Tensor:
             return torch.stack([terms.sums[name] / rows for terms, rows in self._terms])
@@ -538,7 +579,7 @@ class _Seen:
                 "log_prob_min": -most("log_prob_min"),
                 "first_ratio_error": self._terms[0][0].most["first_ratio_error"],
                 "clip_range": torch.full_like(norms[0], config.clip),
-                "minibatches_skipped": planned - live.sum(),
-                "minibatches_not_finite": (~finite & (live > 0)).sum(),
+                "minibatches_skipped": planned - live.sum() + not_finite,
+                "minibatches_not_finite": not_finite,
             }
         )

@@ -16,16 +16,20 @@ class Ranks(Protocol):
         """Number of ranks."""
         ...
 
-    def mean(self, values: Tensor) -> Tensor:
-        """The mean over ranks of a float tensor of any shape."""
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over ranks of a float tensor of any shape."""
         ...
 
     def any(self, flag: Tensor) -> Tensor:
         """Bool scalar: whether it is true on any rank."""
         ...
 
-    def gradients(self, parameters: list[Tensor]) -> None:
-        """Replace every gradient by its mean over ranks."""
+    def average(self, tensors: list[Tensor]) -> None:
+        """Replace each tensor by its mean over ranks, in place; every rank counts the same."""
+        ...
+
+    def share(self, tensors: list[Tensor]) -> None:
+        """Replace each tensor by that of the first rank, in place."""
         ...
 
 
@@ -34,7 +38,7 @@ class Alone:
 
     size = 1
 
-    def mean(self, values: Tensor) -> Tensor:
+    def sum(self, values: Tensor) -> Tensor:
         """Its own."""
         return values
 
@@ -42,5 +46,8 @@ class Alone:
         """Its own."""
         return flag
 
-    def gradients(self, parameters: list[Tensor]) -> None:
+    def average(self, tensors: list[Tensor]) -> None:
+        """They stay."""
+
+    def share(self, tensors: list[Tensor]) -> None:
         """They stay."""
