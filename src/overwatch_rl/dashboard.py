@@ -155,7 +155,7 @@ class Dashboard(App[None]):
     def refresh_columns(self) -> None:
         """Draw what has come."""
         columns = self.screen_stack[0].query(Column)
-        for column, mode in zip(columns, self._trainers.modes, strict=True):
+        for column, mode in zip(columns, self._trainers.modes, strict=False):  # they go before the timer does
             column.show(*self._trainers.snapshot(mode))
 
     def action_ask(self) -> None:

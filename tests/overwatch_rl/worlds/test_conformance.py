@@ -15,7 +15,11 @@ EPISODES = 2
 MAX_STEPS = 400
 
 
-SMALL: dict[str, tuple[str, dict[str, object]]] = {"morphogenesis": ("", {"slots": 2})}
+SMALL: dict[str, tuple[str, dict[str, object]]] = {
+    "goodhart": (":small", {"horizon": 10}),
+    "gym": (":CartPole-v1", {}),
+    "morphogenesis": ("", {"slots": 2}),
+}
 """Part and settings with which each world is small."""
 
 
