@@ -21,6 +21,7 @@ healthy noise of any kind there, autocorrelated up to 0.9. Two independent rando
 Pure; the memory is kept in the assessment.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -28,7 +29,7 @@ import msgspec
 
 from overwatch.catalog.goodhart import PROXY, TRUE
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.diagnose.regression import Fit, fit
+from overwatch.diagnose.regression import Beside, Fit
 from overwatch.events.adding import added
 from overwatch.state.pairs import FIRST, WINDOW, Pair, Pairs
 from overwatch.state.ring import median
@@ -48,8 +49,8 @@ SLACK: Final = 2.0
 """Standard errors allowed for where something must not be."""
 MOVED: Final = 0.05
 """Share of its size that a return must move over the window."""
-HELD: Final = 3
-"""Times that share, by which the true return must fall where the proxy only holds what it gained."""
+HELD: Final = 1.5
+"""Times those errors, and thrice that share, by which the truth must fall while the proxy only holds."""
 FAR: Final = 5.0
 """Scatters by which a proxy must have risen for a flat true return to part from it."""
 FLAT: Final = 0.1
@@ -156,15 +157,13 @@ def parting(pairs: Pairs) -> _Parting | None:
     proxy, true = [row.proxy for row in rows], [row.true for row in rows]
     draws = _draws(rows)
     times = [float(place) for place in range(len(rows))]
-    slopes = fit(proxy, times, draws), fit(true, times, draws)
-    if slopes[1] is None or slopes[0] is None or beats_the_draw(pairs):
+    line = Beside(times, draws)
+    up, level = line.fit(proxy), line.fit(true)
+    if up is None or level is None or beats_the_draw(pairs):
         return None
+    slopes = up, level
     gain = _gain([row.proxy for row in pairs.first], proxy)
-    return (
-        _falls(proxy, true, slopes, gain)
-        or _flat(pairs, slopes, gain)
-        or _shares(pairs, slopes, gain)
-    )
+    return _falls(proxy, true, slopes, gain) or _flat(pairs, slopes, gain) or _shares(pairs, slopes, gain)
 
 
 def _draws(rows: Sequence[Pair]) -> list[list[float]]:
@@ -183,21 +182,19 @@ def _gain(first: Sequence[float], values: Sequence[float]) -> _Gain:
 def _mean(values: Sequence[float]) -> tuple[float, float]:
     """Mean and variance; a steady slope within the values is no scatter of theirs."""
     mean = added(values) / len(values)
-    steps = [after - before for before, after in zip(values, values[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(values)]
     return mean, added(step * step for step in steps) / (2 * len(steps)) if steps else 0.0
 
 
-def _falls(
-    proxy: list[float], true: list[float], slopes: tuple[Fit, Fit], gain: _Gain
-) -> _Parting | None:
+def _falls(proxy: list[float], true: list[float], slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | None:
     """The true return falls while the proxy rises, or holds what it gained."""
     (up, down), span = slopes, len(true) - 1
     rose, fell = up.slope * span, -down.slope * span
     begin, end = _ends(true, down), _ends(proxy, up)
     rises = up.sure >= SURE and rose >= MOVED * _size(proxy)
-    holds = gain.sure >= SURE and gain.size >= MOVED * _size(proxy) and up.sure > -SLACK
-    least = MOVED * _size(true) * (1 if rises else HELD)
-    if down.sure > -SURE or fell < least or not (rises or holds):
+    holds = gain.sure >= SURE and gain.size >= FAR * up.scatter and up.sure > -SLACK
+    sure, least = (SURE, MOVED) if rises else (HELD * SURE, 3 * MOVED)
+    if down.sure > -sure or fell < least * _size(true) or not (rises or holds):
         return None
     how = f"rose by {rose:.3g}" if rises else f"holds {end[1]:.3g}, above its first {gain.first:.3g}"
     return _Parting(
@@ -278,7 +275,7 @@ def _eaten(pairs: Pairs) -> _Eaten | None:
 def _aim(gain: _Gain) -> float:
     """What a policy avoids of poison that is half after food: by how much its proxy grew.
 
-    One that grew by food alone, by a share g of its first level, eats 1 ÷ (1 + g) of the poison's first share.
+    One that grew by food alone, by a share g of its first level, eats 1 ÷ (1 + g) of the first poison share.
     """
     if gain.first <= 0:
         return MOSTLY
@@ -303,7 +300,7 @@ def _shares(pairs: Pairs, slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | No
         return None
     if gain.size - SLACK * gain.error < GREW * abs(gain.first):
         return None
-    matters = fit([row.true for row in rows], shares, [[row.proxy for row in rows]])
+    matters = Beside(shares, [[row.proxy for row in rows]]).fit([row.true for row in rows])
     if matters is None or matters.sure < SURE:
         return None
     if eaten.avoided + SLACK * eaten.error + _soon(rows, shares, eaten) > _aim(gain):
@@ -325,14 +322,14 @@ def _soon(rows: Sequence[Pair], shares: list[float], eaten: _Eaten) -> float:
     """How much more of the poison it may avoid within another window, at the pace at which it learns to."""
     drawn = [row.offered for row in rows if row.offered is not None]
     beside = [drawn] if len(drawn) == len(rows) else []
-    learns = fit(shares, [float(place) for place in range(len(rows))], beside)
+    learns = Beside([float(place) for place in range(len(rows))], beside).fit(shares)
     if learns is None:
         return 0.0
     poison = added(1.0 - share for share in eaten.drawn) / len(eaten.drawn)
     return max(learns.slope + SLACK * learns.error, 0.0) * len(rows) / poison
 
 
-_WORDS: Final = {
+WORDS: Final = {
     "falls": "the true return falls",
     "flat": "the true return stays where it was",
     "shares": "what is eaten follows the draw",
@@ -349,7 +346,7 @@ def hacking_problem(state: RunState, known: Hacking) -> Problem | None:
         scope="policy",
         subject=TRUE.short,
         at=state.policy[PROXY.name].at if PROXY.name in state.policy else state.last_at,
-        message=f"reward hacking: the proxy return rose, {_WORDS[known.stands]}",
+        message=f"reward hacking: the proxy return rose, {WORDS[known.stands]}",
         hint="stop; look at episodes with a high proxy and a low true return, then change the reward",
         factors=known.factors,
         patience=UPDATES,

@@ -8,6 +8,7 @@ columns there is no median of slopes; an outlier makes the error larger with the
 and does not alarm. Pure; + − × ÷ and square roots only.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -37,31 +38,38 @@ class Fit(NamedTuple):
 
 
 CERTAIN: Final = 1e9
+"""Standard errors of what leaves nothing to chance."""
 
 
-def fit(y: Sequence[float], x: Sequence[float], others: Sequence[Sequence[float]] = ()) -> Fit | None:
-    """The slope of `y` on `x`; `None` where either is constant once the `others` are taken out, or few."""
-    basis = _basis([[1.0] * len(y), *others])
-    free = len(y) - len(basis) - 1
-    apart_x, apart_y = _left(x, basis), _left(y, basis)
-    if free < 1 or apart_x is None or apart_y is None:
-        return None
-    square = _dot(apart_x, apart_x)
-    slope = _dot(apart_x, apart_y) / square
-    rest = [value - slope * at for value, at in zip(apart_y, apart_x, strict=True)]
-    scatter = (_dot(rest, rest) / free) ** 0.5
-    if scatter <= NOTHING * _dot(apart_y, apart_y) ** 0.5:
-        return Fit(slope, 0.0, 0.0)
-    return Fit(slope, scatter / square**0.5 * _echo(rest), scatter)
+class Beside:
+    """The slope on `x`, with the `others` taken out of all of it."""
+
+    def __init__(self, x: Sequence[float], others: Sequence[Sequence[float]] = ()) -> None:
+        self._basis = _basis([[1.0] * len(x), *others])
+        self._x = _left(x, self._basis)
+        self._free = len(x) - len(self._basis) - 1
+
+    def fit(self, y: Sequence[float]) -> Fit | None:
+        """The slope of `y`; `None` where either is constant once the others are taken out, or few."""
+        x, left = self._x, _left(y, self._basis)
+        if self._free < 1 or x is None or left is None:
+            return None
+        square = _dot(x, x)
+        slope = _dot(x, left) / square
+        rest = [value - slope * at for value, at in zip(left, x, strict=True)]
+        scatter = (_dot(rest, rest) / self._free) ** 0.5
+        if scatter <= NOTHING * _dot(left, left) ** 0.5:
+            return Fit(slope, 0.0, 0.0)
+        return Fit(slope, scatter / square**0.5 * _echo(rest), scatter)
 
 
 def _echo(rest: Sequence[float]) -> float:
     """By how much the standard error grows, since each value echoes the one before it."""
     n = len(rest)
-    alike = added(one * other for one, other in zip(rest, rest[1:], strict=False)) / _dot(rest, rest)
+    alike = added(one * other for one, other in itertools.pairwise(rest)) / _dot(rest, rest)
     alike = min(max((n * alike + 2.0) / (n - 4.0), 0.0), 1.0) if n > 2 * FEWEST else 0.0
     worth = max(n * (1.0 - alike) / (1.0 + alike), FEWEST)
-    return max(1.0, n / worth) ** 0.5
+    return float(max(1.0, n / worth) ** 0.5)
 
 
 def _basis(columns: Sequence[Sequence[float]]) -> list[list[float]]:

@@ -1,6 +1,6 @@
 """Runs of two returns, made by the same few rules for every seed: healthy ones, and ones that part."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -10,7 +10,12 @@ Made = Callable[[int, int], list[Row]]
 
 
 def eating(
-    skill: Callable[[float], float], aim: Callable[[float], float], *, lag: float = 0.3, episodes: int = 40, even: bool = False
+    skill: Callable[[float], float],
+    aim: Callable[[float], float],
+    *,
+    lag: float = 0.3,
+    episodes: int = 40,
+    even: bool = False,
 ) -> Made:
     """The goodhart world in outline: what is eaten by a `skill`, less the poison that an `aim` avoids.
 
@@ -72,9 +77,7 @@ def returns(
         columns = [
             scale * (part(done) + one) for part, one, scale in zip((proxy, true), mixed, scales, strict=True)
         ]
-        return [
-            {"proxy_return": float(p), "true_return": float(t)} for p, t in zip(*columns, strict=True)
-        ]
+        return [{"proxy_return": float(p), "true_return": float(t)} for p, t in zip(*columns, strict=True)]
 
     return made
 
@@ -171,8 +174,3 @@ HEALTHY: Mapping[str, Made] = {
     "true constant": returns(_rise(20), _level(5), scales=(1.0, 0.0)),
 }
 """Runs in which it must not."""
-
-
-def columns(rows: list[Row]) -> Iterator[tuple[int, Row]]:
-    """The rows with their numbers of updates, from 1."""
-    return iter(enumerate(rows, start=1))
