@@ -16,9 +16,10 @@ the soonest verdict, and `LEAST + HOLD` the soonest finding; a fall shows within
 began. It stands until the true return regains half of what it lost, or the proxy gives up half of its gain,
 or the food share beats the draw.
 
-False alarms (tests/overwatch/diagnose/test_hacking.py): below one in a hundred runs of 400 updates for
-healthy noise of any kind there, autocorrelated up to 0.9. Two independent random walks are no healthy noise.
-Pure; the memory is kept in the assessment.
+False alarms, of runs of 400 updates of each healthy kind in tests/overwatch/diagnose/paid.py: fewer than one
+in fifty, with noise that echoes up to 0.9 of itself. Two returns that wander on their own (random walks) part
+by definition. A true return that nothing moves while the proxy learns (a rare success) looks flat where its
+middle half varies. Pure; the memory is kept in the assessment.
 """
 
 import itertools
@@ -152,14 +153,14 @@ def _level(values: list[float]) -> float:
 def parting(pairs: Pairs) -> _Parting | None:
     """How the newest pairs part; `None` where they do not, or where nothing can be known."""
     rows = pairs.newest.items
-    if len(rows) < LEAST:
+    if len(rows) < LEAST or beats_the_draw(pairs):
         return None
     proxy, true = [row.proxy for row in rows], [row.true for row in rows]
     draws = _draws(rows)
     times = [float(place) for place in range(len(rows))]
     line = Beside(times, draws)
     up, level = line.fit(proxy), line.fit(true)
-    if up is None or level is None or beats_the_draw(pairs):
+    if up is None or level is None:
         return None
     slopes = up, level
     gain = _gain([row.proxy for row in pairs.first], proxy)
@@ -167,10 +168,17 @@ def parting(pairs: Pairs) -> _Parting | None:
 
 
 def _draws(rows: Sequence[Pair]) -> list[list[float]]:
-    """What was offered, where all of these updates report it."""
+    """What was offered, where all of these updates report it, now and in the update before.
+
+    Episodes that end in one update have begun in another.
+    """
     food = [row.food_offered for row in rows if row.food_offered is not None]
     poison = [row.poison_offered for row in rows if row.poison_offered is not None]
-    return [column for column in (food, poison) if len(column) == len(rows)]
+    return [shown for column in (food, poison) if len(column) == len(rows) for shown in _echoed(column)]
+
+
+def _echoed(column: list[float]) -> tuple[list[float], list[float]]:
+    return column, [column[0], *column[:-1]]
 
 
 def _gain(first: Sequence[float], values: Sequence[float]) -> _Gain:
@@ -321,7 +329,7 @@ def _shares(pairs: Pairs, slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | No
 def _soon(rows: Sequence[Pair], shares: list[float], eaten: _Eaten) -> float:
     """How much more of the poison it may avoid within another window, at the pace at which it learns to."""
     drawn = [row.offered for row in rows if row.offered is not None]
-    beside = [drawn] if len(drawn) == len(rows) else []
+    beside = _echoed(drawn) if len(drawn) == len(rows) else ()
     learns = Beside([float(place) for place in range(len(rows))], beside).fit(shares)
     if learns is None:
         return 0.0
