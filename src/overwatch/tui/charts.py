@@ -15,8 +15,8 @@ from overwatch.snapshot.history import Ask, Curve, History, Line, Moment
 from overwatch.tui.curve import LETTERS, Other
 
 FIRST: Final = (
-    "return", PROXY.short, "kl_divergence", "entropy", "explained_variance", "policy_loss", "value_loss", "total_loss",
-    "clip_fraction", "grad_norm", "learning_rate",
+    "return", PROXY.short, "kl_divergence", "entropy", "explained_variance", "policy_loss", "value_loss",
+    "total_loss", "clip_fraction", "grad_norm", "learning_rate",
 )  # fmt: skip
 """Numbers that come first, in this order."""
 WITH_PROXY: Final = (TRUE.short, FOOD.short, POISON.short)

@@ -20,10 +20,14 @@ from overwatch.tui.curve import Other, Plot, draw, formatted, reading
 from overwatch.tui.grammar import sparkline
 from overwatch.tui.text import Line, Role, Span, clean, fit, rule
 
-_BESIDE: Final = 76
+_BESIDE: Final = 100
 """Cells from which on the shares have a chart of their own."""
 _SHARES: Final = 3
 """Parts of the width, of which they have one."""
+_WORDY: Final = 92
+"""Cells from which on the title has the state in words."""
+_TITLED: Final = 76
+"""Cells from which on it has both values."""
 _BARS: Final = 10
 _WORDS: Final = {"parted": Role.WARN, "parting": Role.INFO, "together": Role.OK}
 
@@ -80,12 +84,15 @@ def _returns(snapshot: Snapshot, ctx: Context, room: Room) -> list[Line]:
     charts, known = ctx.ui.charts, snapshot.parting
     proxy, true = (past.curve(snapshot, charts, row.short) for row in (PROXY, TRUE))
     read = _reader(room.cursor)
+    is_titled = room.width >= _TITLED or room.cursor is not None
+    title = "PROXY AND TRUE RETURN" if is_titled else "PROXY, TRUE"
     note = [Span("proxy ", Role.MUTED), Span(read(proxy)), Span(" · true ", Role.MUTED)]
-    note += [Span(read(true), Role.STAGE_NEW), Span(" · ")]
-    note += [] if known is None else _state(known)
+    note = [*note, Span(read(true), Role.STAGE_NEW), Span(" · ")] if is_titled else []
+    spans = [] if known is None else _state(known)
+    note += spans if room.width >= _WORDY or (known and known.state == "no-true-signal") else spans[:2]
     plot = _plot(snapshot, charts, room)
     over = (Other(letter="t", curve=_placed(true), begin=plot.begin),) if true.samples else ()
-    return [_titled("PROXY AND TRUE RETURN", note, room), *draw(_placed(proxy), replace(plot, others=over))]
+    return [_titled(title, note, room), *draw(_placed(proxy), replace(plot, others=over))]
 
 
 def _eaten(snapshot: Snapshot, ctx: Context, room: Room) -> list[Line]:
