@@ -79,12 +79,15 @@ RETURNS = Dashboard(
         ),
         Panel(
             title="Runs whose reward is gamed",
-            about="One lane a run while the finding is open; the runbook of the alert says what to do, and "
-            "no lane is good news.",
+            about="One lane a run: whether the finding is open that its proxy rises and its truth does not "
+            "follow; the runbook of the alert says what to do.",
             look=Look.STATES,
-            queries=(Query(expr=f"clamp_max({_OPEN} > 0, 1)", name=_RUN),),
+            queries=(Query(expr=f"clamp_max({_OPEN}, 1)", name=_RUN),),
             unit="none",
-            words={1: Word(text="reward hacking", colour=words.YELLOW)},
+            words={
+                0: Word(text="calm", colour=words.GREEN),
+                1: Word(text="reward hacking", colour=words.YELLOW),
+            },
             width=24,
             height=5,
         ),
