@@ -1,4 +1,4 @@
-"""How two returns part goes the whole way: any OTLP sender's points, the snapshot, its recording, the page."""
+"""How two returns part, the whole way: points of any OTLP sender, the snapshot, its recording, the page."""
 
 import math
 from collections.abc import Iterator
@@ -113,11 +113,12 @@ def _parting(rows: list[dict[str, float]]) -> Parting | None:
 
 def test_an_abstention_says_why() -> None:
     """No true return, one that never differs, too few updates; without either return there is nothing."""
-    proxy = [{"proxy_return": float(n)} for n in range(40)]
-    constant = [{**row, "true_return": 1.0} for row in proxy]
-    few = [{**row, "true_return": row["proxy_return"]} for row in proxy[:10]]
-    enough = [{**row, "true_return": row["proxy_return"]} for row in proxy]
-    broken = [{**row, "true_return": math.nan} for row in proxy]
+    (paid_by, _), (wanted, _) = OURS
+    proxy = [{paid_by: float(n)} for n in range(40)]
+    constant = [{**row, wanted: 1.0} for row in proxy]
+    enough = [{**row, wanted: row[paid_by]} for row in proxy]
+    few = enough[:10]
+    broken = [{**row, wanted: math.nan} for row in proxy]
     states = [_parting(rows) for rows in (proxy, constant, broken, few, enough)]
 
     assert [(one.state, one.text) for one in states if one is not None] == [
@@ -127,7 +128,7 @@ def test_an_abstention_says_why() -> None:
         ("waiting", "10 of 32 updates"),
         ("together", "the true return follows"),
     ]
-    assert _parting([{"kl_divergence": 0.01}]) is None
+    assert _parting([{"overwatch.policy.kl_divergence": 0.01}]) is None
 
 
 def test_the_page_has_the_returns_the_gap_and_the_finding() -> None:
