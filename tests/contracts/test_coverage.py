@@ -90,6 +90,8 @@ UNSHOWN: Final = {
     "Lane.step_s": _JSON,
     "Lane.update_s": _JSON,
     "Link.away_s": f"{_JSON}; the banner says it",
+    "Parting.pairs": f"{_JSON}; the text says it while there are too few",
+    "Parting.way": f"{_JSON}; the text says it",
     "Link.last_at": f"{_JSON}; the banner says it",
     "Link.last_from": f"{_JSON}; the banner says it",
     "Link.sources": f"{_JSON}; the worst of them makes the state of the link",

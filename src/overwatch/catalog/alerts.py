@@ -113,6 +113,12 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
         code="reward-collapse", area=_POLICY, hold_s=120, summary="The return of a whole fleet fell."
     ),
     FindingAlert(
+        code="reward-hacking",
+        area=_POLICY,
+        hold_s=30,
+        summary="The proxy that a policy is paid by rises, and its true return does not follow.",
+    ),
+    FindingAlert(
         code="slow-drift", area=_POLICY, hold_s=120, summary="A number of a run creeps the wrong way."
     ),
     FindingAlert(

@@ -19,9 +19,7 @@ _SHOWN: Final = "Explains others that are judged; alone it can be high or low in
 _WORLD: Final = (
     "A count or share of that world's own parts, which differ with its stage; its returns are judged."
 )
-_GOODHART: Final = (
-    "It is compared with its counterpart by a person: a gap is the lesson of that world, not a fault."
-)
+_GOODHART: Final = "It shows how far the two returns are apart; the returns themselves are judged."
 _CAUSE: Final = "It becomes a fault where it slows the device down, which throttling is judged by."
 _TRAFFIC: Final = "How fast is enough depends on the work; waiting for it is judged by phases and queues."
 _COUNT: Final = "It only counts up; how fast is judged as throughput, and whether at all as a stall."
@@ -45,7 +43,7 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
         "reward_stage_bonus", "reward_hindsight", "scaffolds", "scaffold_delay", "reward_fossil_bonus",
         "hypervolume", "germination_rate", "fossilise_rate",
     ),
-    _GOODHART: ("proxy_return", "true_return", "goodhart_gap", "food_share", "survival"),
+    _GOODHART: ("goodhart_gap", "survival"),
     _SEED: ("slot alpha", "slot age", "slot grad"),
     _CAUSE: ("gpu temperature_c",),
     _TRAFFIC: (

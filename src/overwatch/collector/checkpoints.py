@@ -39,7 +39,7 @@ _TIMES_TAKEN: Final = 50
 _OF_SIZE: Final = 4
 """Times its size by which the journal grows until the next."""
 MOST_FILE_BYTES: Final = 1 << 30
-VERSION: Final = 4
+VERSION: Final = 5
 NAMES: Final = ("fold-0.checkpoint", "fold-1.checkpoint")
 _MAGIC: Final = b"\xf5OWk"
 _HEAD: Final = struct.Struct("<4sBI")

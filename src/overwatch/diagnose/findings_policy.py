@@ -35,6 +35,7 @@ from overwatch.diagnose.drift import Drift, drift_problems, drifts
 from overwatch.diagnose.factors.returns import fleet_fell
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.frozen import DIVERGED, FROZEN, critic_diverged, frozen
+from overwatch.diagnose.hacking import Hacking, hacking, hacking_problem
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.optimiser import RATE, SPIKES, ZERO, Gradients, gradients, optimiser_problems
 from overwatch.diagnose.policy_rows import CRITIC, is_beyond, is_harmless_drift, is_judged, row_problems
@@ -89,6 +90,8 @@ class PolicyMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What gradients were, and which of them spiked."""
     away: Away = Away()
     """Ranks far from the others."""
+    hacking: Hacking = Hacking()
+    """How the proxy return and the true one part."""
     calm: Calm = msgspec.field(default_factory=Calm)
 
 
@@ -116,6 +119,7 @@ def _remembered(state: RunState, before: PolicyMemory) -> PolicyMemory:
         drifts=drifts(state, before.drifts),
         gradients=gradients(state, before.gradients),
         away=away(state, before.away),
+        hacking=hacking(state, before.hacking),
     )
 
 
@@ -128,6 +132,8 @@ def policy_problems(
 ) -> list[Problem]:
     """What is wrong with the policy, symptoms under their causes."""
     ranks = list(rank_problems(state, memory.away.rows))
+    hacked = hacking_problem(state, memory.hacking)
+    ranks += [] if hacked is None else [hacked]
     succeeded = has_risen(state) and earns_its_best(state, fleet)
     solved = succeeded and not returns_vary(state, fleet)
     optimiser = list(optimiser_problems(state, memory.gradients, succeeded=succeeded, solved=solved))

@@ -12,6 +12,7 @@ from overwatch.events.adding import added
 from overwatch.projection.board import BoardRows, board
 from overwatch.projection.detail import detail
 from overwatch.projection.feed import feed_rate, feed_view
+from overwatch.projection.parting import parting_view
 from overwatch.projection.phases import phase_times
 from overwatch.projection.policy import readings, services
 from overwatch.projection.rollups import aggregates
@@ -63,6 +64,7 @@ def _shared(rows: BoardRows) -> Snapshot:
         link=link_view(state, judged.link, tick),
         verdict=verdict_view(state, judged, findings),
         policy=readings(state, judged),
+        parting=parting_view(state, judged),
         services=services(state, tick),
         system=system_view(state, judged),
         aggregates=aggregates(rows),

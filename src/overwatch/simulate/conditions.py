@@ -53,6 +53,8 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """What rows of the policy are multiplied by."""
     plus: dict[str, float] = {}
     """What is added to rows of the policy."""
+    paid_s: float | None = None
+    """For how long the policy has been paid by a proxy that it games; `None` where no proxy pays it."""
     absent: frozenset[str] = frozenset()
     """Rows of the policy that this run does not have."""
     lost: frozenset[str] = frozenset()

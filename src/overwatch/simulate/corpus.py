@@ -194,6 +194,8 @@ CASES: Final[tuple[Case, ...]] = (
         at_s=60,
         seconds=120,
     ),
+    # Two slopes and a hold need forty updates.
+    *_cases(Class.DRIFT, {"reward-hacking": ("reward-hacking",)}, at_s=0, seconds=120),
     *_cases(
         Class.HARMLESS,
         {

@@ -153,6 +153,11 @@ def grpo(now: Conditions, since_s: float) -> Conditions:
     )
 
 
+def reward_hacking(now: Conditions, since_s: float) -> Conditions:
+    """The policy is paid by a proxy: both returns rise for a moment, then it games the proxy."""
+    return replace(now, paid_s=since_s)
+
+
 POLICY_FAULTS: Final[dict[str, Fault]] = {
     "kl-spike": kl_spike,
     "kl-high": _times(kl_divergence=3.5),
@@ -177,6 +182,7 @@ POLICY_FAULTS: Final[dict[str, Fault]] = {
     "clip-creep": _creeps(clip_fraction=0.02),
     "explained-variance-creep": explained_variance_creeps,
     "returns-creep": returns_creep,
+    "reward-hacking": reward_hacking,
     "names-flood": names_flood,
     "noisy-updates": noisy_updates,
     "early-stops": early_stops,

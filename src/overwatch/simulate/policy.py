@@ -11,12 +11,17 @@ from overwatch.events import EarlyStopped, Event, Measured, NonFiniteSeen, Phase
 from overwatch.events.adding import added
 from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.dice import Dice
+from overwatch.simulate.ramp import ramp
 from overwatch.simulate.settings import Settings
 
 EARLY_STOP_KL: Final = 0.045
 STOPPED_AT: Final = 0.015
 """Target of the updates that are stopped in time."""
 UPDATE_S: Final = 0.2
+BOTH_RISE_S: Final = 6.0
+"""Seconds in which a proxy and the truth rise together."""
+GAMED_S: Final = 60.0
+"""Seconds in which a policy learns to game the proxy."""
 _STEPS: Final = ("kl_divergence", "kl_joint", "kl_max", "clip_fraction", "grad_norm")
 """Rows that a batch of bad luck pulls."""
 _POISONED: Final = ("policy_loss", "grad_norm")
@@ -30,12 +35,15 @@ class Policy:
         self._dice = Dice(settings.seed, 3)
         self._luck = Dice(settings.seed, 7)
         self._bad_luck = Dice(settings.seed, 9)
+        self._draw = Dice(settings.seed, 13)
 
     def advance(self, update: int, at: int, now: Conditions, mean_return: float | None) -> list[Event]:
         """The events of one update."""
         values = self._pulled(self._values(update, now), now)
         if mean_return is not None:
             values["return"] = mean_return
+        if now.paid_s is not None:
+            values |= self._returns(now.paid_s)
         events: list[Event] = [*self._phases(update, at, now)]
         if now.stopping or (now.collapse and values["kl_divergence"] > EARLY_STOP_KL):
             target = STOPPED_AT if now.stopping else 0.03
@@ -90,6 +98,20 @@ class Policy:
             "policy_loss": -0.02 + 0.001 * next(noise),
             "value_loss": (0.5 - 0.3 * done) * (1 + 8 * gone),
             "update_time": UPDATE_S + added(self._waits(now)),
+        }
+
+    def _returns(self, paid_s: float) -> dict[str, float]:
+        """Both returns, of a draw of food and poison that moves them together; they part after a while."""
+        food, poison = 50 + int(150 * self._draw.one()), 20 + int(80 * self._draw.one())
+        rich, gamed = 0.75 + food / 500, ramp(paid_s - BOTH_RISE_S, GAMED_S)
+        both = 7 + 3 * ramp(paid_s, BOTH_RISE_S)
+        share = food / (food + poison) - 0.2 * gamed + 0.01 * self._draw.jitter()
+        return {
+            "proxy_return": (both + 30 * gamed) * rich + 0.3 * self._draw.jitter(),
+            "true_return": (3 * both - 40 * gamed) * rich + 0.8 * self._draw.jitter(),
+            "food_share": max(0.0, share),
+            "food_offered": float(food),
+            "poison_offered": float(poison),
         }
 
     def _waits(self, now: Conditions) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from overwatch.snapshot.board import (
     Trend,
 )
 from overwatch.snapshot.findings import FeedLine, Finding, Subject
-from overwatch.snapshot.policy import Limit, Reading
+from overwatch.snapshot.policy import Limit, Parting, Reading
 from overwatch.snapshot.run import (
     Baseline,
     Exemplar,
@@ -60,6 +60,7 @@ __all__ = [
     "Link",
     "Metric",
     "Modes",
+    "Parting",
     "PhaseTimes",
     "Process",
     "Reading",
@@ -81,7 +82,7 @@ __all__ = [
     "View",
 ]
 
-SCHEMA_VERSION: Final = "1.1"
+SCHEMA_VERSION: Final = "1.2"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +119,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     policy: dict[str, Reading] = {}
     """By short name; a row of the catalogue that is not here is absent."""
+    parting: Parting | None = None
+    """How the proxy return and the true one part; absent where neither is reported."""
     services: dict[str, Reading] = {}
     """What the learner and the rollouts service told, by full name; empty without them."""
     system: System = System()

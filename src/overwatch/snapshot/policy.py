@@ -1,4 +1,4 @@
-"""The policy pulse, as a view may know it: one reading a row, already judged and formatted."""
+"""The policy, as a view may know it: one reading a row, judged and formatted, and how two returns part."""
 
 import msgspec
 
@@ -39,3 +39,22 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Updates so far that were beyond the warning limit and not beyond the critical one."""
     criticals: int = 0
     """Updates so far that were beyond the critical limit, or not finite."""
+
+
+class Parting(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy is paid by beside what is really wanted; see the finding `reward-hacking`."""
+
+    state: str
+    """`no-true-signal` and `waiting` abstain; else `together`, `parted`, or `parting` until that is held."""
+    text: str
+    """The state in words, with numbers."""
+    gap: float | None = None
+    """How far the proxy return is ahead: each as a place between its lowest and its highest, -1 to 1."""
+    pairs: int = 0
+    """Updates so far that had both returns."""
+    needed: int = 0
+    """Of them, the least before there is a verdict."""
+    way: str | None = None
+    """How they part: the true return `falls`, stays `flat`, or what is eaten follows the draw (`shares`)."""
+    factors: tuple[str, ...] = ()
+    """What shows it, while the finding stands."""

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog.goodhart import PROXY, TRUE
 from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.catalog.processes import SUBSYSTEM
 from overwatch.catalog.run import STEPS
@@ -391,6 +392,7 @@ def _change_task(state: RunState, event: CurriculumChanged) -> None:
         return
     state.task_changed_at = state.last_at
     state.pace.restart()
-    for row in (RETURN, VALUE_LOSS):
+    state.pairs.restart()
+    for row in (RETURN, VALUE_LOSS, PROXY, TRUE):
         if row.name in state.policy:
             rebase(state.policy[row.name])

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from overwatch.catalog import KL, Metric
+from overwatch.catalog.goodhart import FOOD, GAP, POISON, PROXY, TRUE
 from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.moves import KL_DRIFT, KL_JOINT, TRUST_REGION
 from overwatch.catalog.policy import ENTROPY, GRAD_CLIPPED, GRAD_NORM
 from overwatch.events import Measured
 from overwatch.events.adding import added
-from overwatch.state.policy import new_series, observe, share_above
+from overwatch.state.policy import LEVEL, Series, new_series, observe, share_above
+from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
 SLOPE_OF: Final = 10
@@ -51,6 +53,31 @@ def _derived(state: RunState, event: Measured) -> Iterator[tuple[Metric, float]]
     target = state.limits(KL).warning
     if told is not None and told.value is not None and target is not None:
         yield TRUST_REGION, told.value / target.value
+    yield from _of_goodhart(state, event)
+
+
+def _of_goodhart(state: RunState, event: Measured) -> Iterator[tuple[Metric, float]]:
+    """The gap of the two returns, and the one share of what was eaten that follows from the other."""
+    for known, other in ((FOOD, POISON), (POISON, FOOD)):
+        share = state.policy.get(known.name) if known.name in event.values else None
+        if share is not None and share.value is not None and 0.0 <= share.value <= 1.0:
+            yield other, 1.0 - share.value
+    proxy, true = state.policy.get(PROXY.name), state.policy.get(TRUE.name)
+    if proxy is None or true is None or not event.values.keys() & {PROXY.name, TRUE.name}:
+        return
+    places = _place(proxy), _place(true)
+    if places[0] is not None and places[1] is not None:
+        yield GAP, places[0] - places[1]
+
+
+def _place(series: Series) -> float | None:
+    """Where its level is between the lowest and the highest that it had; `None` where it never differed."""
+    level = median(series.window.items[-LEVEL:])
+    if level is None or series.lowest is None or series.highest is None:
+        return None
+    # Halves, so that no range of numbers overflows.
+    span = series.highest / 2 - series.lowest / 2
+    return (level / 2 - series.lowest / 2) / span if span > 0 else None
 
 
 def slope(values: Sequence[float]) -> float:

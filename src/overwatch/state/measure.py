@@ -73,6 +73,7 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
 def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
     _numbers(state, event, stamp)
     derive(state, event, stamp)
+    state.pairs.take(event.values)
     if not state.updates:
         state.pace.restart()
     more = event.updates(state.index)
@@ -95,6 +96,7 @@ def hand_over(state: RunState, before: int) -> None:
         if series is not None and series.value is not None:
             state.ranks.aside(before, {name: Column.scalar(series.value)})
     state.updates, state.update, state.index, state.kl_rest = 0, None, None, None
+    state.pairs.restart()
 
 
 def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog.goodhart import FOOD, GAP, POISON
 from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.moves import KL_DRIFT, TRUST_REGION
 from overwatch.catalog.policy import ENTROPY, GRAD_CLIPPED
@@ -41,7 +42,9 @@ _MACHINE: Final = frozenset(
     {"utilization", "memory_used_bytes", "temperature_c", "power_w", "clock_hz", "cpu_utilization",
      "ram_used_bytes", "disk_used_bytes", "network_bytes_per_s", "queue_depth"}
 )  # fmt: skip
-_DERIVED: Final = tuple(row.name for row in (GRAD_CLIPPED, ENTROPY, ENTROPY_NATS, KL_DRIFT, TRUST_REGION))
+_DERIVED: Final = tuple(
+    row.name for row in (GRAD_CLIPPED, ENTROPY, ENTROPY_NATS, KL_DRIFT, TRUST_REGION, GAP, FOOD, POISON)
+)
 _NONE: Final = -1
 """Index of a column of which no number is known."""
 

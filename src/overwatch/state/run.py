@@ -25,6 +25,7 @@ from overwatch.state.lanes import LaneIds
 from overwatch.state.machines import Gauge, HostReadings, LaneHealth, Throttle
 from overwatch.state.overflow import OFFENDERS, Overflow
 from overwatch.state.pace import Pace
+from overwatch.state.pairs import Pairs
 from overwatch.state.policy import Rest, Series
 from overwatch.state.ranks import Ranks
 from overwatch.state.rhythm import Phase, Rhythm
@@ -141,6 +142,8 @@ class RunState(msgspec.Struct, kw_only=True):
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     policy: dict[str, Series] = msgspec.field(default_factory=dict)
     """By full metric name."""
+    pairs: Pairs = msgspec.field(default_factory=Pairs)
+    """The proxy return beside the true one."""
     update: int | None = None
     index: int | None = None
     """Number of the newest update, where its trainer gave one."""

@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
+from overwatch.catalog.goodhart import FOOD, POISON, PROXY, TRUE
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.snapshot.history import Ask, Curve, History, Line, Moment
 from overwatch.tui.curve import LETTERS, Other
 
 FIRST: Final = (
-    "return", "kl_divergence", "entropy", "explained_variance", "policy_loss", "value_loss", "total_loss",
-    "clip_fraction", "grad_norm", "learning_rate",
+    "return", PROXY.short, "kl_divergence", "entropy", "explained_variance", "policy_loss", "value_loss",
+    "total_loss", "clip_fraction", "grad_norm", "learning_rate",
 )  # fmt: skip
 """Numbers that come first, in this order."""
+WITH_PROXY: Final = (TRUE.short, FOOD.short, POISON.short)
+"""Numbers that the chart of the proxy return shows with it."""
 OVERLAYS: Final = ("nothing", "ranks", "marked runs")
 LEAST_WINDOW: Final = 0.01
 """Part of a run that can be in sight, at the least."""
@@ -183,6 +186,8 @@ def asks(
     if charts.zoomed and history is not None and history.since is not None and history.until is not None:
         begin, end = within((history.since, history.until), charts)
         since, until = begin - (end - begin) / 10, end + (end - begin) / 10
+    if PROXY.short in shown:
+        shown = tuple(dict.fromkeys((*shown, *WITH_PROXY)))
     ranked = tuple(f"{name}#*" for name in shown[:4]) if charts.overlay == OVERLAYS[1] else ()
     wanted = Ask(
         names=(*(name for name in shown if name.isprintable()), *ranked)[:64] or ("",),

@@ -20,6 +20,8 @@ AXIS: Final = 7
 """Cells of the labels at the left."""
 LIMIT: Final = "┈"
 MARK: Final = "▲"
+GAP: Final = "░"
+"""Between a curve and the one that lies below it."""
 LETTERS: Final = "abcdefgh"
 _BLANK: Final = 0x2800
 _DOTS: Final = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
@@ -60,6 +62,8 @@ class Plot:
     zoomed: bool = False
     """Values without a scale of their own fill the chart with what is in sight."""
     others: Sequence[Other] = field(default_factory=tuple)
+    gap: bool = False
+    """Shade what is between the curve and the first of the others where it lies above that."""
 
     @property
     def wide(self) -> int:
@@ -86,6 +90,10 @@ def draw(curve: Curve, plot: Plot) -> list[Line]:
 def _drawn(_: tuple[str, int, int], curve: Curve, plot: Plot) -> list[Line]:
     ends = bounds(curve, plot)
     grid = _Grid(plot.wide, plot.high)
+    if plot.gap and plot.others:
+        other = plot.others[0]
+        below = _levels(_columns(other.curve, plot, plot.begin - other.begin), ends, plot)
+        grid.shade(_levels(_columns(curve, plot, 0.0), ends, plot), below)
     for place, other in enumerate(plot.others):
         shift = plot.begin - other.begin
         grid.trace(_columns(other.curve, plot, shift), ends, plot, _BESIDE[place % len(_BESIDE)])
@@ -182,6 +190,24 @@ def _level(value: float, ends: tuple[float, float], plot: Plot) -> int:
     return min(top, max(0, round(share * top))) if math.isfinite(share) else 0
 
 
+def _levels(
+    columns: Sequence[tuple[int, float | None, float | None]], ends: tuple[float, float], plot: Plot
+) -> list[int | None]:
+    """The middle level of each cell, that of the one before it where it has none; a gap ends what goes on."""
+    found: dict[int, int | None] = {}
+    for x, low, high in columns:
+        if low is None or high is None:
+            found[x // 2] = None
+        else:
+            found[x // 2] = (_level(low, ends, plot) + _level(high, ends, plot)) // 2
+    levels: list[int | None] = []
+    before = None
+    for x in range(plot.wide if found else 0):
+        before = found.get(x, before) if x <= max(found) else None
+        levels.append(before)
+    return levels
+
+
 def _row(value: float, ends: tuple[float, float], plot: Plot) -> int:
     return plot.high - 1 - _level(value, ends, plot) // 4
 
@@ -203,6 +229,14 @@ class _Grid:
         self._width, self._height = width, height
         self._bits = [[0] * width for _ in range(height)]
         self._roles = [[Role.TEXT] * width for _ in range(height)]
+        self._shaded: set[tuple[int, int]] = set()
+
+    def shade(self, above: Sequence[int | None], below: Sequence[int | None]) -> None:
+        """Fill what is between two curves, where the first one lies above the other."""
+        for x, (high, low) in enumerate(zip(above, below, strict=False)):
+            if high is not None and low is not None:
+                for level in range(low // 4 + 1, high // 4):
+                    self._shaded.add((self._height - 1 - level, x))
 
     def trace(
         self,
@@ -253,6 +287,8 @@ class _Grid:
                 one = chr(_BLANK + bits), role
             elif x == cursor:
                 one = "│", Role.TITLE
+            elif (row, x) in self._shaded:
+                one = GAP, Role.WARN
             elif limit is not None:
                 one = LIMIT, _ROLES.get(limit, Role.MUTED)
             else:

@@ -112,6 +112,22 @@ ENTRIES: Final = (
         act="Look at KL and entropy at that moment; go back to the last good checkpoint.",
     ),
     Runbook(
+        code="reward-hacking",
+        means=(
+            "The proxy that the policy is paid by rose and the true return did not follow: it falls, it "
+            "stays where it was, or what is eaten follows the draw though the true return depends on it. "
+            "The policy learns the proxy's flaw (Goodhart's law)."
+        ),
+        confirm=(
+            "Its factors give the numbers: `proxy_return` and `true_return` in one chart, `goodhart_gap`, "
+            "`food_share` against what was offered; episodes with a high proxy and a low true return."
+        ),
+        act=(
+            "Stop: more training makes it worse. Go back to the checkpoint where the two part (▲ on the "
+            "chart); change the reward so that what is wrong no longer pays, or stay closer to that policy."
+        ),
+    ),
+    Runbook(
         code="converged",
         means="Entropy is low, falls no more, and returns are at their best: the task may be solved.",
         confirm="Evaluate the policy on held-out episodes.",

@@ -24,6 +24,8 @@ class Board(Enum):
     """Which envs are not like the others?"""
     SEEDS = "overwatch-seeds"
     """Do seeds get grafted, or culled?"""
+    RETURNS = "overwatch-returns"
+    """Does what is really wanted rise with what the policy is paid by?"""
     COLLECTOR = "overwatch-collector"
     """Can what the other dashboards show be trusted?"""
 

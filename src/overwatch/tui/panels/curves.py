@@ -12,6 +12,7 @@ from overwatch.tui import charts as past
 from overwatch.tui.charts import Charts
 from overwatch.tui.context import Context
 from overwatch.tui.curve import Other, Plot, draw, formatted, reading
+from overwatch.tui.panels import parting
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, fit, rule, width_of
 
 LEAST_WIDE: Final = 38
@@ -107,6 +108,12 @@ def _cell(
 ) -> list[Line]:
     charts = ctx.ui.charts
     begin, end = past.within(whole, charts)
+    if parting.is_drawn_as(one.name, snapshot) and charts.overlay == past.OVERLAYS[0]:
+        room = parting.Room(
+            width=grid.wide - 1, rows=max(2, grid.high), begin=begin, end=end,
+            cursor=past.at_cursor(whole, charts), axis=grid.high > _BARE,
+        )  # fmt: skip
+        return [fit(line, grid.wide) for line in parting.render(snapshot, ctx, room)]
     over = past.others(snapshot, charts, one.name)
     plot = Plot(
         width=grid.wide - 1, rows=max(1, grid.high - 1), begin=begin, end=end,

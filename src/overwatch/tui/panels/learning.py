@@ -11,6 +11,7 @@ from overwatch.tui import charts as past
 from overwatch.tui.charts import FIRST
 from overwatch.tui.context import Context
 from overwatch.tui.curve import Plot, draw
+from overwatch.tui.panels import parting
 from overwatch.tui.panels.curves import titled
 from overwatch.tui.text import Line, Role, Span, blank, fit
 
@@ -37,7 +38,9 @@ def names(snapshot: Snapshot) -> tuple[str, ...]:
         for name, reading in snapshot.policy.items()
         if reading.value is not None or reading.non_finite is not None
     }
-    return tuple(dict.fromkeys((*(name for name in FIRST if name in told), *told)))[:MOST]
+    both = [name for name in told if parting.is_drawn_as(name, snapshot)]
+    told = {name: None for name in told if not both or name not in past.WITH_PROXY}
+    return tuple(dict.fromkeys((*both, *(name for name in FIRST if name in told), *told)))[:MOST]
 
 
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
@@ -86,6 +89,10 @@ def _chart(
     snapshot: Snapshot, ctx: Context, one: Curve, size: tuple[int, int], times: tuple[float, float]
 ) -> list[Line]:
     wide, high = size
+    if parting.is_drawn_as(one.name, snapshot):
+        narrow = wide - (wide < ctx.width)
+        room = parting.Room(width=narrow, rows=max(2, high), begin=times[0], end=times[1], axis=high > _LEAST)
+        return [fit(line, wide) for line in parting.render(snapshot, ctx, room)]
     plot = Plot(
         width=wide - (wide < ctx.width), rows=max(1, high - 1), begin=times[0], end=times[1],
         moments=past.moments(snapshot, ctx.ui.charts), axis=high > _LEAST,

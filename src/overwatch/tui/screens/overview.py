@@ -18,6 +18,7 @@ from overwatch.tui.panels import (
     heatmap,
     keyline,
     learning,
+    parting,
     pulse,
     rollups,
     small,
@@ -94,6 +95,7 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
         *header.render(snapshot, ctx),
         *verdict.render(snapshot, ctx),
         *pulse.render(snapshot, ctx),
+        *parting.strip(snapshot, ctx),
         *system.render(snapshot, ctx, share.lanes),
     ]
     rail = alarms.render(snapshot, ctx, share.alarms)

@@ -11,6 +11,7 @@ def test_uids_stay_what_they_were() -> None:
         "LANES": "overwatch-lanes",
         "ENVS": "overwatch-envs",
         "SEEDS": "overwatch-seeds",
+        "RETURNS": "overwatch-returns",
         "COLLECTOR": "overwatch-collector",
     }
 
