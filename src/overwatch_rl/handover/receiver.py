@@ -19,7 +19,6 @@ from typing import Final
 import msgspec
 
 FAREWELL: Final = 255
-MOST_SLOTS: Final = 128
 START: Final = struct.Struct("<QQ")
 """Where the head, or the answer, begins, and its length."""
 FIRST: Final = 64

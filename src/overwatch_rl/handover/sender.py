@@ -111,10 +111,20 @@ class Sender:
     """A process with slots."""
 
     def __init__(
-        self, module: str, arguments: Sequence[str], *, slots: int = 1, kept: Sequence[int] = ()
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        slots: int = 1,
+        notes: int = 0,
+        kept: Sequence[int] = (),
     ) -> None:
-        """Start `python -m module`; descriptors in `kept` stay open in it. Raises `OSError`."""
-        self._slots = [_Slot() for _ in range(slots)]
+        """Start `python -m module`, with slots for tensors and others for notes without any.
+
+        Descriptors in `kept` stay open in it. Raises `OSError`.
+        """
+        self._slots = [_Slot() for _ in range(slots + notes)]
+        self._wide, self._narrow = self._slots[:slots], self._slots[slots:]
         self._line, theirs = socket.socketpair()
         passed = [theirs.fileno(), *(slot.file.fileno() for slot in self._slots)]
         words = [sys.executable, "-P", "-m", module, *arguments, "--", *(str(fd) for fd in passed)]
@@ -146,7 +156,8 @@ class Sender:
 
     def offer(self, note: object, tensors: Mapping[str, Tensor]) -> bool:
         """Hand over a note with tensors, or answer that there is no room now. Raises `OSError`."""
-        slot = next((slot for slot in self._slots if slot.is_free), None)
+        among = self._wide if tensors or not self._narrow else self._narrow
+        slot = next((slot for slot in among if slot.is_free), None)
         if slot is None or self._is_gone:
             return False
         slot.fill(note, tensors)
