@@ -1,5 +1,6 @@
 """Puts the parts of one training together, and flies it: whatever happens, each part is closed."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from overwatch_rl.checkpoints.writing import Retention
 from overwatch_rl.config import TrainSettings
 from overwatch_rl.resume import config_of, differences, go_on, hash_of
 from overwatch_rl.telemetry.files import Files
+from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.reporter import Fanout
 from overwatch_rl.telemetry.screen import Screen
 from overwatch_rl.telemetry.tower import Tower, named, start_tower
@@ -25,7 +27,7 @@ from overwatch_rl.worlds import make
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """What is kept of a run, and under which name."""
+    """What is kept and shown of a run, and under which name."""
 
     every: int
     """Updates between two checkpoints."""
@@ -33,6 +35,13 @@ class Keeping:
     """Newest checkpoints that stay."""
     run_id: str | None = None
     """`None` takes that of the checkpoint, else makes one up."""
+    log: str = "auto"
+    """`text`, `json`, or `auto`: text on a terminal and JSON elsewhere."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether lines are for a person."""
+        return self.log == "text" or (self.log == "auto" and sys.stdout.isatty())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,37 +81,88 @@ def assemble(
     torch.set_num_threads(settings.threads)
     world = make(settings.world_name, settings.world, settings.world_settings)
     algorithm = PPO(world.spec, settings.ppo, seed=settings.trainer.seed, device=settings.world.device)
-    started: list[Reporter] = []
+    started = _Started(settings, keeping, checkpoint)
     try:
-        tower = _report(settings, world.spec, started)
-        reporter = Fanout(started)
+        started.report(world.spec)
+        reporter = Fanout(started.reporters)
         trainer = Trainer(world, algorithm, settings.trainer, reporter, stop)
         if checkpoint is not None:
             go_on(trainer, checkpoint)
-            for one in differences(checkpoint.state, config_of(settings)):
-                click.echo(f"resumed, and equal to rounding only: {one}", err=True)
-        keeper = None
-        if settings.out is not None:
-            known = None if checkpoint is None else checkpoint.state.run_id
-            run_id = tower.run_id if tower else named(keeping.run_id or known, world.spec.task)
-            config = config_of(settings)
-            run = Kept(run_id=run_id, config=config, config_hash=hash_of(config))
-            manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep))
-            keeper = Keeper(trainer, manager, run, reporter, every=keeping.every)
+        return Flight(
+            trainer=trainer, reporter=reporter, tower=started.tower, keeper=started.keeper(trainer, reporter)
+        )
     except BaseException as error:
-        Fanout(started).close(outcome="failed", reason=f"{type(error).__name__}: {error}")
+        started.fail(f"{type(error).__name__}: {error}")
         raise
-    return Flight(trainer=trainer, reporter=reporter, tower=tower, keeper=keeper)
 
 
-def _report(settings: TrainSettings, spec: WorldSpec, started: list[Reporter]) -> Tower | None:
-    """Start the reporters, each at the end of `started`."""
-    tower = None
-    if settings.out is not None:
-        started.append(Files(settings.out))
-    if settings.tower is not None:
-        tower = start_tower(settings.tower, spec, settings.world.num_envs, settings.described)
-        started.append(tower)
-        click.echo(f"run {tower.run_id}")
-    started.append(Screen(settings.trainer.updates))
-    return tower
+class _Started:
+    """What has been started so far: the lock of the run's folder before anything is written there."""
+
+    def __init__(self, settings: TrainSettings, keeping: Keeping, checkpoint: Checkpoint | None) -> None:
+        self._settings = settings
+        self._keeping = keeping
+        self._checkpoint = checkpoint
+        self._config = config_of(settings)
+        self._run_id = ""
+        self._manager: Manager | None = None
+        self.tower: Tower | None = None
+        self.reporters: list[Reporter] = []
+        if settings.out is not None:
+            self._manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep))
+
+    def report(self, spec: WorldSpec) -> None:
+        """Start the reporters."""
+        settings, known = self._settings, self._checkpoint
+        if settings.tower is not None:
+            self.tower = start_tower(settings.tower, spec, settings.world.num_envs, settings.described)
+        kept_id = None if known is None else known.state.run_id
+        self._run_id = self.tower.run_id if self.tower else named(self._keeping.run_id or kept_id, spec.task)
+        digest = hash_of(self._config)
+        if settings.out is not None:
+            about = {"run_id": self._run_id, "config_hash": digest, "config": self._config}
+            done = 0 if known is None else known.state.updates
+            self.reporters.append(Files(settings.out, about, done=done))
+        if self.tower is not None:
+            self.reporters.append(self.tower)
+        differing = [] if known is None else differences(known.state, self._config)
+        self._log(spec, digest, differing)
+
+    def keeper(self, trainer: Trainer[Batch], reporter: Reporter) -> Keeper | None:
+        """The one that saves; `None` where nothing is kept."""
+        for one in self.reporters:
+            if isinstance(one, FlightLog):
+                one.memory = trainer.memory
+        if self._manager is None:
+            return None
+        run = Kept(run_id=self._run_id, config=self._config, config_hash=hash_of(self._config))
+        return Keeper(trainer, self._manager, run, reporter, every=self._keeping.every)
+
+    def fail(self, reason: str) -> None:
+        """Close all of it as failed."""
+        if self.tower is not None and self.tower not in self.reporters:
+            self.reporters.append(self.tower)
+        Fanout(self.reporters).close(outcome="failed", reason=reason)
+        if self._manager is not None:
+            self._manager.close(None, {})
+
+    def _trace(self) -> str:
+        return "" if self.tower is None else self.tower.traceparent()
+
+    def _log(self, spec: WorldSpec, digest: str, differing: list[str]) -> None:
+        """Lines for a person on a terminal, else the flight's own log."""
+        settings = self._settings
+        if self._keeping.is_text:
+            if self.tower is not None:
+                click.echo(f"run {self._run_id}")
+            for one in differing:
+                click.echo(f"resumed, and equal to rounding only: {one}", err=True)
+            self.reporters.append(Screen(settings.trainer.updates))
+            return
+        log = flight_logger(sys.stdout, run_id=self._run_id, config=digest)
+        flight = FlightLog(log, settings.world.device, self._trace)
+        resumed = None if self._checkpoint is None else str(self._checkpoint.path)
+        flight.started(
+            task=spec.task, settings=self._config, resumed_from=resumed, equal_to_rounding_only=differing
+        )
+        self.reporters.append(flight)

@@ -114,12 +114,17 @@ def main() -> None:
 @click.option(
     "--keep", type=int, default=3, show_default=True, help="Newest checkpoints kept, beside the best."
 )
+@click.option(
+    "--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True,
+    help="Lines for a person, or JSON for a program; auto is text on a terminal.",
+)  # fmt: skip
 @click.pass_context
 def train(
     context: click.Context,
     resume: Path | None,
     checkpoint_every: int,
     keep: int,
+    log: str,
     **flags: Unpack["TrainFlags"],
 ) -> None:
     """Train a policy with PPO and report to the tower."""
@@ -135,7 +140,7 @@ def train(
             from overwatch_rl.resume import settings_of
 
             settings, checkpoint = settings_of(flags, typed, resume)
-            keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"])
+            keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
             flight = assemble(settings, keeping, checkpoint, stop.outcome)
         flight.fly()
     tower = flight.tower

@@ -17,7 +17,7 @@ from overwatch_rl.envs.base import WorldConfig
 from overwatch_rl.envs.morphogenesis import Morphogenesis
 from overwatch_rl.types import Step
 
-SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]
+SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry", "--log", "text"]
 DEADLINE_S = 60.0
 
 

@@ -44,7 +44,7 @@ class Manager:
             self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise ValueError(
-                f"{folder} cannot be written: {error.strerror}; name another --out folder"
+                f"{folder.parent} cannot be written: {error.strerror}; name another --out folder"
             ) from error
         try:
             self._hold(patience_s)
@@ -120,7 +120,8 @@ class Manager:
             except BlockingIOError as error:
                 if time.monotonic() >= until:
                     raise ValueError(
-                        f"{self.folder} is written by another training; end it, or name another --out folder"
+                        f"{self.folder.parent} is written by another training; "
+                        "end it, or name another --out folder"
                     ) from error
                 time.sleep(_LOOK_S)
             else:

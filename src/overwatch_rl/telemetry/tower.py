@@ -46,6 +46,10 @@ class Tower:
         """The id under which the tower knows this run."""
         return self._run.run_id
 
+    def traceparent(self) -> str:
+        """A header of W3C Trace Context, of the turn of the loop that runs now; empty before the first."""
+        return self._run.traceparent
+
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Measure a phase of the training loop."""
         return self._run.phase(name)

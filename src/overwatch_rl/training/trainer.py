@@ -145,6 +145,17 @@ class Trainer(Generic[B]):
             world=self._world.state_dict() if self._world.spec.resumable else {},
         )
 
+    def memory(self) -> dict[str, int]:
+        """Bytes of each part; that of a world that cannot be kept is not known, and left out."""
+        position = self.position()
+        parts = {"policy": 0, "optimizer": 0, "buffers": self._buffer.num_bytes()}
+        for name, value in position.algorithm.items():
+            part = name.partition(".")[0]
+            parts[part] = parts.get(part, 0) + value.nbytes
+        if position.world:
+            parts["world"] = sum(value.nbytes for value in position.world.values())
+        return parts
+
     def go_on(self, position: Position) -> None:
         """Become as it was at `position`; without the world's state, with new episodes.
 

@@ -98,7 +98,7 @@ def test_a_process_that_was_killed_costs_its_save(manager: Callable[[], Manager]
 def test_a_folder_has_one_writer(manager: Callable[[], Manager], tmp_path: Path) -> None:
     """Also a process that outlives its trainer keeps others out until it is done."""
     made = manager()
-    with pytest.raises(ValueError, match="checkpoints is written by another training; end it, or"):
+    with pytest.raises(ValueError, match="is written by another training; end it, or"):
         Manager(made.folder, Retention(), patience_s=0.0)
     made.save(state(1), TENSORS)
     waited(made)
@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """Before any training."""
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"below cannot be written: .*; name another --out folder"):
-        Manager(tmp_path / "file" / "below", Retention())
+        Manager(tmp_path / "file" / "below" / "checkpoints", Retention())
 
 
 def test_a_save_that_fails_is_an_answer(manager: Callable[[], Manager], tmp_path: Path) -> None:
