@@ -40,6 +40,6 @@ GPU: Final = Extra(name="gpu", brings="reading of NVIDIA GPUs", modules=("pynvml
 AMD: Final = Extra(name="amd", brings="reading of AMD GPUs", modules=("amdsmi",))
 PARQUET: Final = Extra(name="parquet", brings="the format parquet", modules=("pyarrow",))
 SQL: Final = Extra(name="sql", brings="query --sql", modules=("duckdb",))
-RL: Final = Extra(name="rl", brings="training", modules=("torch", "sklearn"))
+RL: Final = Extra(name="rl", brings="training", modules=("torch", "sklearn", "safetensors"))
 EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL)}
 """By name."""

@@ -20,12 +20,8 @@ import click
 from overwatch.extras import RL
 
 if TYPE_CHECKING:
-    from overwatch_rl.algorithms.ppo import Batch
-    from overwatch_rl.config import TrainFlags, TrainSettings
+    from overwatch_rl.config import TrainFlags
     from overwatch_rl.modes import Modes
-    from overwatch_rl.telemetry.tower import Tower
-    from overwatch_rl.training.trainer import Trainer
-    from overwatch_rl.types import Reporter
 
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
@@ -139,34 +135,73 @@ def _configured(context: click.Context, parameter: click.Parameter, file: Path |
 @click.option("--run-id", help="The run's id; made up without.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 @click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
-@click.option("--lines", is_flag=True, help="Print updates as JSON, a line each.")
+@click.option("--view", is_flag=True, help="Log what the first environment sees, in worlds that can show it.")
 @click.option("--dashboard", is_flag=True, help="Show modes side by side; with --mode all, or one of them.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for updates.jsonl, summary.json and the policy.",
+    help="Folder for the run's numbers and checkpoints.",
+)  # fmt: skip
+@click.option(
+    "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
+    help="Go on from the newest checkpoint of the run in FOLDER, or from that one; --updates counts from the "
+    "beginning of the run.",
+)  # fmt: skip
+@click.option(
+    "--checkpoint-every",
+    type=int,
+    default=10,
+    show_default=True,
+    help="Updates between checkpoints in --out.",
+)
+@click.option(
+    "--keep", type=int, default=3, show_default=True, help="Newest checkpoints kept, beside the best."
+)
+@click.option(
+    "--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True,
+    help="Lines for a person, or JSON for a program; auto is text on a terminal.",
 )  # fmt: skip
 @click.pass_context
-def train(context: click.Context, *, dashboard: bool, **flags: Unpack["TrainFlags"]) -> None:
+def train(
+    context: click.Context,
+    *,
+    dashboard: bool,
+    resume: Path | None,
+    checkpoint_every: int,
+    keep: int,
+    log: str,
+    **flags: Unpack["TrainFlags"],
+) -> None:
     """Train a policy with PPO and report to the tower.
 
     `--mode all` trains every mode of the world at once, each in a process and a run of its own.
     """
     if dashboard or flags["mode"] == "all":
-        context.exit(_side_by_side(flags, is_drawn=dashboard))
+        if resume is not None:
+            raise click.UsageError("--resume goes on with one run; name its mode, without --dashboard")
+        keeping_words = ["--checkpoint-every", str(checkpoint_every), "--keep", str(keep), "--log", "json"]
+        context.exit(_side_by_side(flags, keeping_words, is_drawn=dashboard))
+    typed = frozenset(
+        name
+        for name in flags
+        if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
+    )
     stop = Stop(flags["seconds"])
     with _signals(stop):
         with _usage_errors():
-            from overwatch_rl.config import train_settings
+            from overwatch_rl.assembly import Keeping, assemble
+            from overwatch_rl.resume import settings_of
 
-            settings = train_settings(flags)
-            trainer, reporter, tower = _assemble(settings, stop)
-        _fly(trainer, reporter, tower, settings)
+            settings, checkpoint = settings_of(flags, typed, resume)
+            keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
+            flight = assemble(settings, keeping, checkpoint, stop.outcome)
+        flight.fly()
+    tower = flight.tower
     if tower is not None and tower.report is not None and tower.report.dropped:
         click.echo(f"telemetry: not everything was delivered: {tower.report.dropped}", err=True)
 
 
-def _side_by_side(flags: "TrainFlags", *, is_drawn: bool) -> int:
-    """Train one or all modes of the world in processes of their own; the exit status."""
+def _side_by_side(flags: "TrainFlags", words: list[str], *, is_drawn: bool) -> int:
+    """Train one or all modes of the world in processes of their own, given more words; the exit status."""
     with _usage_errors():
         from overwatch_rl.config import mode_commands, train_settings
         from overwatch_rl.modes import Modes
@@ -178,7 +213,7 @@ def _side_by_side(flags: "TrainFlags", *, is_drawn: bool) -> int:
             if not sys.stdout.isatty():
                 raise ValueError("--dashboard needs a terminal; leave it out")
             from overwatch_rl.dashboard import Dashboard
-    with Modes([(name, words) for name, _, words in commands]) as modes:
+    with Modes([(name, [*own, *words]) for name, _, own in commands]) as modes:
         if is_drawn:
             Dashboard(modes).run()
             modes.stop()
@@ -226,67 +261,6 @@ def _usage_errors() -> Iterator[None]:
         raise click.ClickException(RL.need) from error
 
 
-def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer[Batch], Reporter, Tower | None]":
-    import torch
-
-    from overwatch_rl.algorithms.ppo import PPO
-    from overwatch_rl.telemetry.files import Files
-    from overwatch_rl.telemetry.lines import Lines
-    from overwatch_rl.telemetry.reporter import Fanout
-    from overwatch_rl.telemetry.screen import Screen
-    from overwatch_rl.telemetry.tower import start_tower
-    from overwatch_rl.training.trainer import Trainer
-    from overwatch_rl.worlds import make
-
-    torch.set_num_threads(settings.threads)
-    world = make(settings.world_name, settings.world, settings.world_settings)
-    algorithm = PPO(world.spec, settings.ppo, seed=settings.trainer.seed, device=settings.world.device)
-    started: list[Reporter] = []
-    tower = None
-    try:
-        if settings.out is not None:
-            started.append(Files(settings.out))
-        if settings.tower is not None:
-            tower = start_tower(settings.tower, world.spec, settings.world.num_envs, settings.described)
-            started.append(tower)
-            click.echo(f"run {tower.run_id}", err=settings.lines)
-        printer = Lines(world.spec.observation) if settings.lines else Screen(settings.trainer.updates)
-        reporter = Fanout([*started, printer])
-        return Trainer(world, algorithm, settings.trainer, reporter, stop.outcome), reporter, tower
-    except BaseException as error:
-        Fanout(started).close(outcome="failed", reason=f"{type(error).__name__}: {error}")
-        raise
-
-
-def _fly(
-    trainer: "Trainer[Batch]", reporter: "Reporter", tower: "Tower | None", settings: "TrainSettings"
-) -> None:
-    """Train; whatever happens, the run is closed with its outcome, and the policy kept when there is one."""
-    from overwatch_rl.checkpoints import Manifest, save
-
-    outcome, reason = "failed", None
-    try:
-        outcome = trainer.run()
-        if settings.out is not None:
-            began = time.perf_counter()
-            manifest = Manifest(
-                world=settings.world_name,
-                network=settings.ppo.network,
-                updates=trainer.updates_done,
-                settings=dict(settings.world_settings),
-                popart=settings.ppo.popart,
-            )
-            weights = save(settings.out, trainer.acting(), manifest)
-            if tower is not None:
-                tower.saved(weights, trainer.updates_done, time.perf_counter() - began)
-    except BaseException as error:
-        outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        reason = f"{type(error).__name__}: {error}"
-        raise
-    finally:
-        reporter.close(outcome=outcome, reason=reason)
-
-
 @main.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--world", default="morphogenesis", show_default=True, help="World of the baselines.")
@@ -327,7 +301,7 @@ def _evaluate(
     policy = None if folder is None else load_policy(folder)
     own = world_settings(slots, None, ())
     if policy is not None:
-        world, own = policy.manifest.world, policy.manifest.settings | own
+        world, own = policy.world, {**policy.settings, **own}
     made = make(world, WorldConfig(num_envs=episodes), own)
     acts = dict(baselines(made.spec.action, torch.Generator().manual_seed(seed)))
     if policy is not None:

@@ -87,7 +87,7 @@ class TrainFlags(TypedDict):
     run_id: str | None
     endpoint: str | None
     telemetry: bool
-    lines: bool
+    view: bool
     out: Path | None
 
 
@@ -106,8 +106,8 @@ class TrainSettings:
     """Threads of torch's arithmetic."""
     seconds: float | None
     """End after this long; `None` for no limit."""
-    lines: bool
-    """Whether updates are printed as JSON."""
+    view: bool
+    """Whether what the first environment sees is logged."""
     out: Path | None
     """Folder for the trainer's own numbers and the policy; `None` writes nothing."""
     described: dict[str, str]
@@ -146,7 +146,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         tower=tower if flags["telemetry"] else None,
         threads=flags["threads"],
         seconds=flags["seconds"],
-        lines=flags["lines"],
+        view=flags["view"],
         out=flags["out"],
         described=_described(flags, ppo, world, steps),
     )
@@ -172,7 +172,7 @@ def mode_commands(flags: TrainFlags) -> list[tuple[str, TrainFlags, list[str]]]:
     found = []
     for mode in wanted:
         own = flags.copy()
-        own["mode"], own["lines"] = mode, True
+        own["mode"], own["view"] = mode, True
         own["run_id"] = None if flags["run_id"] is None else f"{flags['run_id']}-{mode}"
         own["out"] = None if flags["out"] is None else flags["out"] / mode
         found.append((mode, own, _arguments(own)))
@@ -238,7 +238,7 @@ def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
 
 def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int) -> dict[str, str]:
     """Every value that decided the run, as words."""
-    hidden = ("run_id", "endpoint", "telemetry", "lines", "out", "settings", "slots", "mode")
+    hidden = ("run_id", "endpoint", "telemetry", "view", "out", "settings", "slots", "mode")
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     used = {
         "envs": world.num_envs,

@@ -37,18 +37,18 @@ class Mode:
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
 
     def take(self, line: str) -> None:
-        """One line of its standard output; one that is no JSON is passed over."""
+        """One line of its log; one that is no JSON is passed over."""
         try:
             row = json.loads(line)
         except ValueError:
             return
         if not isinstance(row, dict):
             return
-        if "outcome" in row:
-            self.outcome, self.reason = row["outcome"], row.get("reason")
-        elif "update" in row:
-            self.view = row.pop("view", [])
-            self.values.append(row)
+        if row.get("event") == "run ended":
+            self.outcome, self.reason = row["outcome"], row["reason"]
+        elif row.get("event") == "update":
+            self.view = row.get("view", [])
+            self.values.append({"update": row["update"], **row["values"]})
 
     def history(self, name: str) -> list[float | None]:
         """One value over all updates."""

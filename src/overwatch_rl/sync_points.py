@@ -38,10 +38,10 @@ SYNC_POINTS: Final[dict[str, SyncPoint]] = {
         why="saves the work of the epochs that a stopped update would skip",
         how_often="once an epoch, on a CPU without other ranks and with target_kl only",
     ),
-    "lines.seen": SyncPoint(
-        where="telemetry/lines.py",
+    "log.view": SyncPoint(
+        where="telemetry/log.py",
         why="shows what one environment sees",
-        how_often="once a rollout, with --lines only, as the side-by-side screen starts its trainers",
+        how_often="once a rollout, with --view only, as the side-by-side screen starts its trainers",
     ),
     "trainer.delivery": SyncPoint(
         where="training/delivery.py",

@@ -1,15 +1,17 @@
 """A policy that was trained and kept, as something that acts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
 import torch
 from torch import Tensor
 
-from overwatch_rl import checkpoints
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
-from overwatch_rl.checkpoints import Manifest
+from overwatch_rl.checkpoints.manifest import POLICY
+from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.types import Observation, WorldSpec
 
 
@@ -17,25 +19,25 @@ from overwatch_rl.types import Observation, WorldSpec
 class TrainedPolicy:
     """A policy as it was kept."""
 
-    manifest: Manifest
+    world: str
+    settings: Mapping[str, object]
+    """Of its world."""
+    updates: int
+    """Updates that it had."""
+    ppo: PPOConfig
     weights: dict[str, Tensor]
 
     def player(self, spec: WorldSpec) -> Callable[[Observation], Tensor]:
         """Its likeliest actions in such a world; raises `ValueError` when that has another shape."""
-        config = PPOConfig(
-            network=self.manifest.network,
-            popart=self.manifest.popart,
-            normalise_observations="policy.normaliser.count" in self.weights,
-        )
-        policy = PPO(spec, config, seed=0)
+        policy = PPO(spec, self.ppo, seed=0)
         try:
             policy.policy.load_state_dict(
                 {name.removeprefix("policy."): value for name, value in self.weights.items()}
             )
         except RuntimeError as error:
-            settings = ", ".join(f"{name}={value}" for name, value in self.manifest.settings.items())
+            settings = ", ".join(f"{name}={value}" for name, value in self.settings.items())
             raise ValueError(
-                f"the policy was trained in {self.manifest.world} with {settings or 'its defaults'}, "
+                f"the policy was trained in {self.world} with {settings or 'its defaults'}, "
                 "this world has another shape; leave its settings and --world out"
             ) from error
         return player(policy)
@@ -51,6 +53,16 @@ def player(policy: PPO, generator: torch.Generator | None = None) -> Callable[[O
 
 
 def load_policy(folder: Path) -> TrainedPolicy:
-    """The policy that a run kept in `folder`; raises `ValueError` when there is none."""
-    weights, manifest = checkpoints.load(folder)
-    return TrainedPolicy(manifest=manifest, weights=weights)
+    """The newest policy that a run kept in `folder`, or that of one checkpoint.
+
+    Raises `ValueError` when there is none.
+    """
+    checkpoint = find_checkpoint(folder)
+    config = cast("dict[str, Any]", checkpoint.state.config)
+    return TrainedPolicy(
+        world=config["world"],
+        settings=config["settings"],
+        updates=checkpoint.state.updates,
+        ppo=msgspec.convert(config["ppo"], PPOConfig),
+        weights=checkpoint.tensors(POLICY),
+    )

@@ -17,7 +17,7 @@ from overwatch_rl.worlds import WORLDS
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.morphogenesis.world import Morphogenesis, MorphogenesisConfig
 
-SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]
+SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry", "--log", "text"]
 DEADLINE_S = 60.0
 
 

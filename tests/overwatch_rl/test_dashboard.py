@@ -32,10 +32,11 @@ class Written:
         self.modes = [Mode(name, _process(status)) for name in ("ground_truth", "proxy")]
         for number, mode in enumerate(self.modes):
             for update in (1, 2):
-                row = {
-                    "update": update, "return": 1.5 * update, "food_share": None if number else 0.25,
-                    "action/up": 0.75, "action/[b]down": 0.25, "view": ["·[red]", "o.x"],
+                values = {
+                    "return": 1.5 * update, "food_share": None if number else 0.25,
+                    "action/up": 0.75, "action/[b]down": 0.25,
                 }  # fmt: skip
+                row = {"event": "update", "update": update, "values": values, "view": ["·[red]", "o.x"]}
                 mode.take(json.dumps(row))
 
     def snapshot(self, mode: Mode) -> tuple[list[dict[str, object]], list[str]]:
@@ -99,10 +100,10 @@ def _modes() -> Iterator[tuple[Mode, str]]:
     killed = Mode("b", _process(-9))
     yield killed, "failed after starting: exit status -9"
     done = Mode("c", _process(0))
-    done.take('{"outcome": "completed", "reason": null}')
+    done.take('{"event": "run ended", "outcome": "completed", "reason": null}')
     yield done, "completed after starting"
     broken = Mode("d", _process(1))
-    broken.take('{"outcome": "failed", "reason": "ValueError: x"}')
+    broken.take('{"event": "run ended", "outcome": "failed", "reason": "ValueError: x"}')
     yield broken, "failed after starting: ValueError: x"
     yield Mode("e", _process(None)), "starting"
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from overwatch_rl.cli import main
 from overwatch_rl.modes import Modes
 
+UPDATE = '{"event": "update", "update": 1, "values": {"return": null}, "view": ["ab"]}'
 SMALL = ["--world", "goodhart:small", "--envs", "2", "--steps", "4", "--no-telemetry"]
 
 
@@ -21,7 +22,7 @@ def test_lines_become_rows_a_view_and_an_outcome() -> None:
         (mode,) = modes.modes
         mode.process.wait(60)
         modes.stop()
-        for line in ("Usage: x", "3", '{"update": 1, "return": null, "view": ["ab"]}', '{"other": 1}'):
+        for line in ("Usage: x", "3", UPDATE, '{"event": "memory"}'):
             mode.take(line)
         values, view = modes.snapshot(mode)
 

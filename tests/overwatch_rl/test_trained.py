@@ -4,32 +4,44 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import TensorSpec
 
-from overwatch_rl.checkpoints import Manifest, save
+from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.checkpoints.manifest import POLICY, State
+from overwatch_rl.checkpoints.writing import Retention, write_checkpoint
 from overwatch_rl.trained import load_policy, player
-from overwatch_rl.training.trainer import TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
-from tests.overwatch_rl.kept import trainer
 
 
 def test_a_kept_policy_plays_as_the_trained_one(tmp_path: Path) -> None:
-    """Saved and loaded, it earns the same returns; in another world's shape it is refused."""
-    made, algorithm, _ = trainer(TrainerConfig(updates=1))
-    made.run()
-    manifest = Manifest(world="morphogenesis", network="mlp", updates=1, settings={"slots": 1})
-    save(tmp_path, made.acting(), manifest)
-    loaded = load_policy(tmp_path)
+    """Kept and loaded, it earns the same returns; in another world's shape it is refused."""
     world = make("morphogenesis", WorldConfig(num_envs=2), {"slots": 1})
+    trained = PPO(world.spec, PPOConfig(popart=True), seed=3)
+    specs = {
+        name: TensorSpec(
+            dtype=str(value.dtype).removeprefix("torch."),
+            shape=list(value.shape),
+            data_ptr=value.data_ptr(),
+            data_len=value.nbytes,
+        )
+        for name, value in trained.state_dict().items()
+        if name.startswith("policy.")
+    }
+    config = {"world": "morphogenesis", "settings": {"slots": 1}, "ppo": {"popart": True}}
+    state = State(run_id="r", lineage=1, updates=4, steps=9, plan={}, config=config, config_hash="c")
+    write_checkpoint(tmp_path / "checkpoints", state, {POLICY: specs}, Retention())
+    loaded = load_policy(tmp_path)
 
-    kept, trained = (play(world, act, 1).returns for act in (loaded.player(world.spec), player(algorithm)))
-    assert torch.equal(kept, trained)
+    kept, before = (play(world, act, 1).returns for act in (loaded.player(world.spec), player(trained)))
+    assert torch.equal(kept, before)
+    assert (loaded.world, loaded.updates, loaded.ppo) == ("morphogenesis", 4, PPOConfig(popart=True))
     with pytest.raises(ValueError, match="trained in morphogenesis with slots=1"):
         loaded.player(make("morphogenesis", WorldConfig(num_envs=1), {"slots": 2}).spec)
 
 
 def test_a_folder_without_policy_is_refused(tmp_path: Path) -> None:
     """The error names which folder to give."""
-    with pytest.raises(ValueError, match="holds no policy; name the --out folder"):
+    with pytest.raises(ValueError, match="holds no checkpoint; name the --out folder"):
         load_policy(tmp_path)

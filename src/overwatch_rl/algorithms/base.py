@@ -41,6 +41,13 @@ class Plan:
 class Algorithm(Protocol[B]):
     """What acts and learns."""
 
+    plan: Plan
+    """How it computes now."""
+
+    def follow(self, plan: Plan) -> None:
+        """Compute by another plan from now on."""
+        ...
+
     def act(
         self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Decision:

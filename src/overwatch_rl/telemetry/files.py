@@ -1,55 +1,115 @@
-"""The reporter that writes the trainer's own numbers into a folder.
+"""The reporter that has a run's own numbers written into its folder, by a process of its own: `files_writer`.
 
-`updates.jsonl` has one object an update with `update` and every value under its short name, null where it is
-undefined; `summary.json` holds how the run ended. Must not know worlds or algorithms.
+Rules: the training thread copies columns into shared memory and never waits; what found no room is dropped
+and counted, an update's numbers only after many others wait. Which rows end an episode is decided in the
+process. Must not know worlds or algorithms.
 """
 
-import json
-import math
+import logging
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
+import torch
+from torch import Tensor
+
+from overwatch_rl.handover.sender import Sender
+from overwatch_rl.telemetry.files_writer import Begin, Close, Note, RollOut, Update
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.types import Rolled
 
+MOST_ROWS: Final = 4_194_304
+"""Of a rollout, steps times envs; a larger one is dropped."""
+MOST_WAITING: Final = 1_024
+"""Updates that wait for room."""
+CLOSE_S: Final = 60.0
+_SLOTS: Final = 4
+_NOTES: Final = 64
+"""Updates that the process has not come to yet: what waits longer is lost with the trainer."""
+
+_log: Final = logging.getLogger(__name__)
+
 
 class Files(Silent):
-    """A folder of one run."""
+    """The folder of one run."""
 
-    def __init__(self, folder: Path) -> None:
-        """Begin `updates.jsonl` in `folder`; raises `ValueError` when that cannot be written."""
+    def __init__(self, folder: Path, about: Mapping[str, object] | None = None, *, done: int = 0) -> None:
+        """Start the process; rows of the first `done` updates that lie there already stay.
+
+        `about` comes into the summary. Raises `ValueError` when nothing can be written there.
+        """
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._updates = (folder / "updates.jsonl").open("w", encoding="utf-8")
+            (folder / ".probe").touch()
+            (folder / ".probe").unlink()
+            self._sender = Sender(
+                "overwatch_rl.telemetry.files_writer", [str(folder)], slots=_SLOTS, notes=_NOTES
+            )
         except OSError as error:
             raise ValueError(
                 f"{folder} cannot be written: {error.strerror}; name another --out folder"
             ) from error
-        self._folder = folder
-        self._last: dict[str, object] | None = None
-        self._steps = 0
+        self._update = done
+        self._waiting: deque[Note] = deque()
+        self._dropped = {"rollouts": 0, "updates": 0}
+        self._is_open = True
+        self._offer(Begin(about=dict(about or {}), done=done))
 
     def rollout(self, rolled: Rolled) -> None:
-        """Count steps."""
-        self._steps = rolled.first_step + len(rolled.rewards) - 1
+        """Hand over what the ends of episodes are made of."""
+        self._update += 1
+        note = RollOut(update=self._update, first_step=rolled.first_step, dropped=dict(self._dropped))
+        columns = {
+            name: column for name, column in rolled.columns.items() if column.dim() == rolled.rewards.dim()
+        }
+        own = {
+            "terminated": rolled.terminated,
+            "truncated": rolled.truncated,
+            "episode_return": rolled.episode_return,
+            "episode_length": rolled.episode_length,
+        }
+        fits = rolled.rewards.numel() <= MOST_ROWS
+        if not fits or not self._offer(
+            note, {**own, **{f"column.{k}": _plain(v) for k, v in columns.items()}}
+        ):
+            self._dropped["rollouts"] += 1
 
     def update(self, index: int, values: Mapping[str, float]) -> None:
-        """Write one line."""
-        written = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        self._last = {"update": index, **written}
-        self._updates.write(json.dumps(self._last) + "\n")
-        self._updates.flush()
+        """Hand over one row."""
+        if len(self._waiting) == MOST_WAITING:
+            self._dropped["updates"] += 1
+            return
+        self._waiting.append(Update(update=index, values=dict(values), dropped=dict(self._dropped)))
+        self._flush()
 
     def close(self, *, outcome: str, reason: str | None = None) -> None:
-        """Write the summary once."""
-        if self._updates.closed:
+        """Have the rest and the summary written, once."""
+        if not self._is_open:
             return
-        self._updates.close()
-        summary = {
-            "outcome": outcome,
-            "reason": reason,
-            "updates": 0 if self._last is None else self._last["update"],
-            "steps": self._steps,
-            "last": self._last,
-        }
-        (self._folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        self._is_open = False
+        self._waiting.append(Close(outcome=outcome, reason=reason, dropped=dict(self._dropped)))
+        while not self._flush() and not self._sender.is_gone:
+            if not self._sender.answers(CLOSE_S):
+                break
+        self._sender.close(CLOSE_S)
+        if self._waiting or self._sender.is_gone:
+            _log.warning("the process that writes the run's files is gone: files are not complete")
+
+    def _flush(self) -> bool:
+        """Hand over what waits; whether nothing does any more."""
+        while self._waiting and self._offer(self._waiting[0]):
+            self._waiting.popleft()
+        return not self._waiting
+
+    def _offer(self, note: Note, tensors: Mapping[str, Tensor] | None = None) -> bool:
+        self._sender.answers()
+        try:
+            return self._sender.offer(note, tensors or {})
+        except OSError:
+            return False  # No memory for it: dropped and counted as the caller does.
+
+
+def _plain(column: Tensor) -> Tensor:
+    """In a type that the process can read."""
+    return column.float() if column.dtype == torch.bfloat16 else column

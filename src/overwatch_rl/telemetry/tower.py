@@ -7,7 +7,6 @@ codes go out with the tables of their words. Must not know worlds, algorithms or
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ import overwatch.sdk
 from overwatch.events import Event
 from overwatch.sdk import Report, Run, WordTables
 from overwatch.sdk.arguments import is_url
+from overwatch.sdk.identity import identify
 from overwatch_rl.types import Factored, Rolled, WorldSpec
 
 
@@ -48,6 +48,10 @@ class Tower:
     def run_id(self) -> str:
         """The id under which the tower knows this run."""
         return self._run.run_id
+
+    def traceparent(self) -> str:
+        """A header of W3C Trace Context, of the turn of the loop that runs now; empty before the first."""
+        return self._run.traceparent
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Measure a phase of the training loop."""
@@ -86,14 +90,14 @@ class Tower:
         """What happened once."""
         self._run.fact(event)
 
-    def saved(self, weights: Path, updates: int, duration_s: float) -> None:
-        """Report that the policy was kept, after so many updates."""
-        size = weights.stat().st_size
-        self._run.checkpoint_saved(weights, update=updates, size_bytes=size, duration_s=duration_s)
-
     def close(self, *, outcome: str, reason: str | None = None) -> None:
         """Report how the run ended and wait briefly until everything is delivered."""
         self.report = self._run.close(outcome=outcome, reason=reason)
+
+
+def named(run_id: str | None, task: str) -> str:
+    """The id of a run without telemetry: as given, else its launcher's, else a new one."""
+    return identify(run_id, task).run_id
 
 
 def start_tower(config: TowerConfig, spec: WorldSpec, num_envs: int, settings: Mapping[str, str]) -> Tower:

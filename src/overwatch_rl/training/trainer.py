@@ -8,6 +8,7 @@ algorithms work inside, or who started it.
 Shapes: T steps, N envs.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,6 +45,21 @@ class TrainerConfig:
             raise ValueError(f"steps is {self.steps}; use 1 or more")
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; use 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a training is; tensors are not copied."""
+
+    updates: int
+    steps: int
+    score: float | None
+    """Mean return of the newest update whose numbers have come; `None` where no episode ended in it."""
+    own: dict[str, Tensor]
+    """Running sums of episodes and the generator of draws."""
+    algorithm: dict[str, Tensor]
+    world: dict[str, Tensor]
+    """Empty where the world is not resumable."""
 
 
 class Episodes:
@@ -89,6 +105,9 @@ class Trainer(Generic[B]):
         self._delivery = Delivery()
         self.steps_done = 0
         self.updates_done = 0
+        self._score: float | None = None
+        self.after_update: Callable[[], None] = lambda: None
+        """Called between an update and the next rollout."""
 
     def run(self) -> str:
         """Train until the updates are done or it is asked to stop; the outcome in one word."""
@@ -107,14 +126,51 @@ class Trainer(Generic[B]):
                 stats = self.algorithm.update(batch)
             with self._reporter.phase("log"):
                 self._report(stats, time.perf_counter() - began)
+            self.after_update()
         for delivered in self._delivery.rest():
             self._deliver(delivered)
         return outcome
 
-    def acting(self) -> dict[str, Tensor]:
-        """Every tensor that acting reads, not copied."""
-        keys = self.algorithm.acting_keys()
-        return {name: value for name, value in self.algorithm.state_dict().items() if name in keys}
+    def position(self) -> Position:
+        """All that the next rollout depends on."""
+        own = {"returns": self._episodes.returns, "lengths": self._episodes.lengths}
+        if self._draws is not None:
+            own["draws"] = self._draws.get_state()
+        return Position(
+            updates=self.updates_done,
+            steps=self.steps_done,
+            score=self._score,
+            own=own,
+            algorithm=self.algorithm.state_dict(),
+            world=self._world.state_dict() if self._world.spec.resumable else {},
+        )
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of each part; that of a world that cannot be kept is not known, and left out."""
+        position = self.position()
+        parts = {"policy": 0, "optimizer": 0, "buffers": self._buffer.num_bytes()}
+        for name, value in position.algorithm.items():
+            part = name.partition(".")[0]
+            parts[part] = parts.get(part, 0) + value.nbytes
+        if position.world:
+            parts["world"] = sum(value.nbytes for value in position.world.values())
+        return parts
+
+    def go_on(self, position: Position) -> None:
+        """Become as it was at `position`; without the world's state, with new episodes.
+
+        Raises `ValueError` when it is of another algorithm or world.
+        """
+        self.updates_done, self.steps_done, self._score = position.updates, position.steps, position.score
+        self.algorithm.load_state_dict(position.algorithm)
+        if self._draws is not None:
+            self._draws.set_state(position.own["draws"].cpu())
+        if not position.world:
+            self._observation = self._world.reset(self._config.seed + position.updates)
+            return
+        self._observation = self._world.load_state_dict(position.world)
+        self._episodes.returns.copy_(position.own["returns"])
+        self._episodes.lengths.copy_(position.own["lengths"])
 
     @torch.no_grad()
     def _collect(self) -> str | None:
@@ -177,4 +233,6 @@ class Trainer(Generic[B]):
         values = dict(delivered.values)
         for event in self.algorithm.events(delivered.index, values, time.time_ns()):
             self._reporter.fact(event)
+        score = values.get("return", math.nan)
+        self._score = score if math.isfinite(score) else None
         self._reporter.update(delivered.index, values)

@@ -35,11 +35,17 @@ def legend(*, sees_truth: bool) -> str:
     return f"{AGENT} agent  {words}"
 
 
-def text(view: Tensor, *, sees_truth: bool) -> list[str]:
-    """A row of signs for each row of the view (V V int8), as true or as the agent sees it."""
+def glyphs(*, sees_truth: bool) -> str:
+    """A sign for each code, as the truth or as an agent sees it."""
     signs = list(SIGNS)
     if not sees_truth:
         signs[FOOD] = signs[POISON] = INTERESTING
+    return "".join(signs)
+
+
+def text(view: Tensor, *, sees_truth: bool) -> list[str]:
+    """A row of signs for each row of the view (V V int8), as true or as the agent sees it."""
+    signs = glyphs(sees_truth=sees_truth)
     rows = [[signs[code] for code in row] for row in view.tolist()]
     rows[len(rows) // 2][len(rows) // 2] = AGENT
     return [" ".join(row) for row in rows]

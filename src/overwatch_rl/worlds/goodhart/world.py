@@ -39,6 +39,7 @@ from overwatch_rl.worlds.goodhart.cells import (
 )
 from overwatch_rl.worlds.goodhart.config import GoodhartConfig, goodhart_config
 from overwatch_rl.worlds.goodhart.field import Field
+from overwatch_rl.worlds.goodhart.picture import glyphs
 
 _ROUNDING: Final = 1e-4
 """Energy that counts as none: above what float32 rounds, below what anything costs."""
@@ -101,6 +102,7 @@ class Goodhart:
                 shape=(own.view, own.view),
                 dtype=torch.int8,
                 codes=channels(self._mode, interest, own.channels),
+                glyphs=glyphs(sees_truth=self._mode.sees_truth),
             ),
             action=ACTION,
             horizon=own.horizon,

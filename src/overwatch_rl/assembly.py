@@ -1,0 +1,169 @@
+"""Puts the parts of one training together, and flies it: whatever happens, each part is closed."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import click
+import torch
+
+from overwatch_rl.algorithms.ppo import PPO, Batch
+from overwatch_rl.checkpoints.manager import Manager
+from overwatch_rl.checkpoints.manifest import FOLDER
+from overwatch_rl.checkpoints.reading import Checkpoint
+from overwatch_rl.checkpoints.writing import Retention
+from overwatch_rl.config import TrainSettings
+from overwatch_rl.resume import config_of, differences, go_on, hash_of
+from overwatch_rl.telemetry.files import Files
+from overwatch_rl.telemetry.log import FlightLog, flight_logger
+from overwatch_rl.telemetry.reporter import Fanout
+from overwatch_rl.telemetry.screen import Screen
+from overwatch_rl.telemetry.tower import Tower, named, start_tower
+from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept
+from overwatch_rl.training.trainer import Trainer
+from overwatch_rl.types import Reporter, WorldSpec
+from overwatch_rl.worlds import make
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """What is kept and shown of a run, and under which name."""
+
+    every: int
+    """Updates between two checkpoints."""
+    keep: int
+    """Newest checkpoints that stay."""
+    run_id: str | None = None
+    """`None` takes that of the checkpoint, else makes one up."""
+    log: str = "auto"
+    """`text`, `json`, or `auto`: text on a terminal and JSON elsewhere."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether lines are for a person."""
+        return self.log == "text" or (self.log == "auto" and sys.stdout.isatty())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    """A training that is ready to run."""
+
+    trainer: Trainer[Batch]
+    reporter: Reporter
+    tower: Tower | None
+    keeper: Keeper | None
+    """`None` where nothing is kept."""
+
+    def fly(self) -> None:
+        """Train; whatever happens, the run is closed with its outcome, and kept when it is whole."""
+        outcome, reason, is_whole = "failed", None, False
+        try:
+            try:
+                outcome = self.trainer.run()
+                is_whole = True
+            finally:
+                if self.keeper is not None:
+                    self.keeper.close(is_whole=is_whole)
+        except BaseException as error:
+            outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, CheckpointError):
+                raise click.ClickException(str(error)) from error
+            raise
+        finally:
+            self.reporter.close(outcome=outcome, reason=reason)
+
+
+def assemble(
+    settings: TrainSettings, keeping: Keeping, checkpoint: Checkpoint | None, stop: Callable[[], str | None]
+) -> Flight:
+    """Start what a run needs; where that fails, what has started is closed as failed."""
+    torch.set_num_threads(settings.threads)
+    world = make(settings.world_name, settings.world, settings.world_settings)
+    algorithm = PPO(world.spec, settings.ppo, seed=settings.trainer.seed, device=settings.world.device)
+    started = _Started(settings, keeping, checkpoint)
+    try:
+        started.report(world.spec)
+        reporter = Fanout(started.reporters)
+        trainer = Trainer(world, algorithm, settings.trainer, reporter, stop)
+        if checkpoint is not None:
+            go_on(trainer, checkpoint)
+        return Flight(
+            trainer=trainer, reporter=reporter, tower=started.tower, keeper=started.keeper(trainer, reporter)
+        )
+    except BaseException as error:
+        started.fail(f"{type(error).__name__}: {error}")
+        raise
+
+
+class _Started:
+    """What has been started so far: the lock of the run's folder before anything is written there."""
+
+    def __init__(self, settings: TrainSettings, keeping: Keeping, checkpoint: Checkpoint | None) -> None:
+        self._settings = settings
+        self._keeping = keeping
+        self._checkpoint = checkpoint
+        self._config = config_of(settings)
+        self._run_id = ""
+        self._manager: Manager | None = None
+        self.tower: Tower | None = None
+        self.reporters: list[Reporter] = []
+        if settings.out is not None:
+            self._manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep))
+
+    def report(self, spec: WorldSpec) -> None:
+        """Start the reporters."""
+        settings, known = self._settings, self._checkpoint
+        if settings.tower is not None:
+            self.tower = start_tower(settings.tower, spec, settings.world.num_envs, settings.described)
+        kept_id = None if known is None else known.state.run_id
+        self._run_id = self.tower.run_id if self.tower else named(self._keeping.run_id or kept_id, spec.task)
+        digest = hash_of(self._config)
+        if settings.out is not None:
+            about = {"run_id": self._run_id, "config_hash": digest, "config": self._config}
+            done = 0 if known is None else known.state.updates
+            self.reporters.append(Files(settings.out, about, done=done))
+        if self.tower is not None:
+            self.reporters.append(self.tower)
+        differing = [] if known is None else differences(known.state, self._config)
+        self._log(spec, digest, differing)
+
+    def keeper(self, trainer: Trainer[Batch], reporter: Reporter) -> Keeper | None:
+        """The one that saves; `None` where nothing is kept."""
+        for one in self.reporters:
+            if isinstance(one, FlightLog):
+                one.memory = trainer.memory
+        if self._manager is None:
+            return None
+        run = Kept(run_id=self._run_id, config=self._config, config_hash=hash_of(self._config))
+        return Keeper(trainer, self._manager, run, reporter, every=self._keeping.every)
+
+    def fail(self, reason: str) -> None:
+        """Close all of it as failed."""
+        if self.tower is not None and self.tower not in self.reporters:
+            self.reporters.append(self.tower)
+        Fanout(self.reporters).close(outcome="failed", reason=reason)
+        if self._manager is not None:
+            self._manager.close(None, {})
+
+    def _trace(self) -> str:
+        return "" if self.tower is None else self.tower.traceparent()
+
+    def _log(self, spec: WorldSpec, digest: str, differing: list[str]) -> None:
+        """Lines for a person on a terminal, else the flight's own log."""
+        settings = self._settings
+        if self._keeping.is_text:
+            if self.tower is not None:
+                click.echo(f"run {self._run_id}")
+            for one in differing:
+                click.echo(f"resumed, and equal to rounding only: {one}", err=True)
+            self.reporters.append(Screen(settings.trainer.updates))
+            return
+        log = flight_logger(sys.stdout, run_id=self._run_id, config=digest)
+        glyphs = spec.observation.glyphs if settings.view else ""
+        flight = FlightLog(log, settings.world.device, self._trace, glyphs=glyphs)
+        resumed = None if self._checkpoint is None else str(self._checkpoint.path)
+        flight.started(
+            task=spec.task, settings=self._config, resumed_from=resumed, equal_to_rounding_only=differing
+        )
+        self.reporters.append(flight)

@@ -1,0 +1,144 @@
+"""What a run is kept as, and how one goes on from a checkpoint.
+
+Rules: what decides the numbers is the checkpoint's; a flag that names another value is an error, not a silent
+choice. Where a run is kept, how long it goes on and where it reports to may differ; device, threads and
+versions may too, and that is reported, since the numbers are then equal to rounding only.
+"""
+
+import hashlib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+import torch
+
+from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.ppo import PPOConfig
+from overwatch_rl.checkpoints.manifest import FOLDER, State
+from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
+from overwatch_rl.config import TrainFlags, TrainSettings, train_settings, world_settings
+from overwatch_rl.training.keeper import position_of
+from overwatch_rl.training.trainer import Trainer
+
+_LEAVES: Final = {
+    "world": ("world",),
+    "envs": ("envs",),
+    "steps": ("steps",),
+    "seed": ("seed",),
+    "lr": ("ppo", "learning_rate"),
+    "epochs": ("ppo", "epochs"),
+    "minibatches": ("ppo", "minibatches"),
+    "network": ("ppo", "network"),
+    "target_kl": ("ppo", "target_kl"),
+}
+"""Flag to its place in the configuration: what may not differ."""
+
+
+def config_of(settings: TrainSettings) -> dict[str, object]:
+    """The configuration of a run, as it lies in checkpoints."""
+    return {
+        "world": settings.world_name,
+        "envs": settings.world.num_envs,
+        "settings": dict(settings.world_settings),
+        "ppo": asdict(settings.ppo),
+        "steps": settings.trainer.steps,
+        "seed": settings.trainer.seed,
+        "updates": settings.trainer.updates,
+        "system": {
+            "device": settings.world.device,
+            "threads": settings.threads,
+            "torch": str(torch.__version__),
+            "cpu": torch.backends.cpu.get_cpu_capability(),
+        },
+    }
+
+
+def hash_of(config: dict[str, object]) -> str:
+    """Sixteen hex digits of what decides the numbers of a run, by whatever machine and however long."""
+    deciding = {name: value for name, value in config.items() if name not in ("updates", "system")}
+    return hashlib.sha256(msgspec.json.encode(deciding, order="sorted")).hexdigest()[:16]
+
+
+def settings_of(
+    flags: TrainFlags, typed: frozenset[str], resume: Path | None
+) -> tuple[TrainSettings, Checkpoint | None]:
+    """Those of a new run, or of one that goes on; `typed` are the flags that were given.
+
+    Raises `ValueError` naming a flag that does not fit the checkpoint, or why there is none.
+    """
+    if resume is None:
+        return train_settings(flags), None
+    checkpoint = find_checkpoint(resume)
+    kept = cast("dict[str, Any]", checkpoint.state.config)
+    _refuse_others(flags, typed, kept)
+    filled: dict[str, object] = dict(flags) | {name: _leaf(kept, path) for name, path in _LEAVES.items()}
+    filled |= {name: value for name, value in _free(kept).items() if name not in typed}
+    if "seconds" in typed and "updates" not in typed:
+        filled["updates"] = None
+    filled["run_id"] = flags["run_id"] or checkpoint.state.run_id
+    filled["out"] = flags["out"] or _run_folder(checkpoint)
+    filled |= {
+        "slots": None,
+        "mode": None,
+        "settings": tuple(f"{k}={v}" for k, v in kept["settings"].items()),
+    }
+    settings = train_settings(cast("TrainFlags", filled))
+    settings = replace(settings, world_settings=kept["settings"], ppo=msgspec.convert(kept["ppo"], PPOConfig))
+    planned, done = settings.trainer.updates, checkpoint.state.updates
+    if planned is not None and done >= planned:
+        raise ValueError(f"{checkpoint.path} has had {done} updates; give --updates with more, or --seconds")
+    return settings, checkpoint
+
+
+def go_on(trainer: Trainer[Any], checkpoint: Checkpoint) -> None:
+    """Bring a trainer to where a checkpoint was taken; raises `ValueError` when it does not fit."""
+    trainer.algorithm.follow(msgspec.convert(checkpoint.state.plan, Plan))
+    try:
+        trainer.go_on(position_of(checkpoint))
+    except (KeyError, RuntimeError) as error:
+        raise ValueError(
+            f"{checkpoint.path} is of another version of its world or algorithm: {error}"
+        ) from error
+
+
+def differences(state: State, config: dict[str, object]) -> list[str]:
+    """What of the machine is not as it was: the numbers are equal to rounding only from here."""
+    before = cast("dict[str, Any]", state.config["system"])
+    now = cast("dict[str, Any]", config["system"])
+    return [
+        f"{name} was {before.get(name)}, is {value}"
+        for name, value in now.items()
+        if before.get(name) != value
+    ]
+
+
+def _refuse_others(flags: TrainFlags, typed: frozenset[str], kept: dict[str, Any]) -> None:
+    given = cast("dict[str, object]", flags)
+    named = {name: (given[name], _leaf(kept, path)) for name, path in _LEAVES.items() if name in typed}
+    own = world_settings(flags["slots"], flags["mode"], flags["settings"])
+    named |= {f"set {name}": (value, kept["settings"].get(name)) for name, value in own.items()}
+    for name, (value, before) in named.items():
+        if str(value) != str(before):
+            flag = name.replace("_", "-")
+            raise ValueError(
+                f"--{flag} is {value}, the checkpoint was trained with {before}; "
+                "leave it out, or begin a new run"
+            )
+
+
+def _free(kept: dict[str, Any]) -> dict[str, object]:
+    system = kept["system"]
+    return {"updates": kept["updates"], "device": system["device"], "threads": system["threads"]}
+
+
+def _leaf(config: dict[str, Any], path: tuple[str, ...]) -> object:
+    value: Any = config
+    for name in path:
+        value = value[name]
+    return value
+
+
+def _run_folder(checkpoint: Checkpoint) -> Path:
+    place = checkpoint.path.parent
+    return place.parent if place.name == FOLDER else place

@@ -1,0 +1,267 @@
+"""The process that writes a run's own numbers: `python -m overwatch_rl.telemetry.files_writer FOLDER`.
+
+`updates.csv` and `updates.jsonl` have a row an update, every value under its short name, empty or null where
+it is undefined. `episodes.csv` has a row an episode: env, update, step (of all envs, from 1), return, length,
+how it ended, and the world's columns in its last step. `summary.json` has how the run ended, its
+configuration, and what was dropped.
+Rules: a row is written whole or not at all. The process outlives a trainer that was killed: what was handed
+over is written, and the outcome is `lost`. Must not import torch.
+"""
+
+import csv
+import io
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+import msgspec
+import numpy as np
+
+from overwatch_rl.handover.receiver import Parcel, Receiver, run
+
+LOST: Final = "lost"
+"""Outcome of a run whose process went without a word."""
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The first: what the run is, and how many updates of it lie there already."""
+
+    about: dict[str, object]
+    done: int
+
+
+class RollOut(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Columns of a rollout, T N each."""
+
+    update: int
+    first_step: int
+    dropped: dict[str, int]
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The numbers of one update; JSON has null for what is not finite."""
+
+    update: int
+    values: dict[str, float | None]
+    dropped: dict[str, int]
+
+
+class Close(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The last."""
+
+    outcome: str
+    reason: str | None
+    dropped: dict[str, int]
+
+
+Note = Begin | RollOut | Update | Close
+
+
+class Lines:
+    """A file that grows by whole lines."""
+
+    def __init__(self, path: Path, kept: str) -> None:
+        """Begin with `kept`, replacing what was there as a whole."""
+        _replace(path, kept)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def write(self, text: str) -> None:
+        """Append lines; raises `OSError` and leaves the file as it was when there is no room."""
+        data, size = text.encode(), os.fstat(self._file).st_size
+        try:
+            written = os.write(self._file, data)
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError:
+            os.ftruncate(self._file, size)
+            raise
+
+
+class Table:
+    """A CSV file; a column that comes later is empty in the rows before."""
+
+    def __init__(self, path: Path, names: Sequence[str], done: int) -> None:
+        """Keep rows of the first `done` updates that lie there."""
+        self._path = path
+        self._names = list(names)
+        rows = []
+        if done and path.exists():
+            with path.open(encoding="utf-8", newline="") as file:
+                reader = csv.DictReader(file)
+                self._names = list(reader.fieldnames or self._names)
+                rows = [row for row in reader if _is_kept(row, done)]
+        self.kept = len(rows)
+        self._lines = Lines(path, self._text(rows, header=True))
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        """Append rows."""
+        new = [
+            name for name in dict.fromkeys(name for row in rows for name in row) if name not in self._names
+        ]
+        if new:
+            with self._path.open(encoding="utf-8", newline="") as file:
+                before = list(csv.DictReader(file))
+            self._names += new
+            self._lines = Lines(self._path, self._text(before, header=True))
+        self._lines.write(self._text(rows, header=False))
+
+    def _text(self, rows: Iterable[dict[str, Any]], *, header: bool) -> str:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self._names, lineterminator="\n", restval="")
+        if header:
+            writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+
+
+def _is_kept(row: dict[str, Any], done: int) -> bool:
+    """Whether it is whole, and of the updates that stay."""
+    return (
+        None not in row.values()
+        and None not in row
+        and row["update"].isdecimal()
+        and int(row["update"]) <= done
+    )
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+
+
+def episodes(parcel: Parcel, note: RollOut) -> list[dict[str, Any]]:
+    """A row for each episode that ended in a rollout."""
+    columns = {
+        name: np.frombuffer(
+            parcel.memory, np.dtype(piece.dtype), count=int(np.prod(piece.shape)), offset=piece.offset
+        ).reshape(piece.shape)
+        for name, piece in parcel.pieces.items()
+    }
+    steps, envs = np.nonzero(columns["terminated"] | columns["truncated"])
+    ended: dict[str, list[Any]] = {
+        "env": envs.tolist(),
+        "update": [note.update] * len(steps),
+        "step": (steps + note.first_step).tolist(),
+        "return": columns["episode_return"][steps, envs].tolist(),
+        "length": columns["episode_length"][steps, envs].tolist(),
+        "ended": np.where(columns["terminated"][steps, envs], "terminated", "truncated").tolist(),
+    }
+    for name, column in columns.items():
+        if name.startswith("column."):
+            ended.setdefault(name.removeprefix("column."), column[steps, envs].tolist())
+    return [
+        {name: _cell(value) for name, value in zip(ended, row, strict=True)}
+        for row in zip(*ended.values(), strict=True)
+    ]
+
+
+def _cell(value: Any) -> Any:
+    """Empty for what is not finite."""
+    return "" if isinstance(value, float) and not np.isfinite(value) else value
+
+
+class Book:
+    """The files of one run."""
+
+    def __init__(self, folder: Path, begin: Begin) -> None:
+        self._folder = folder
+        self._about = begin.about
+        self._began = time.time()
+        self._last: dict[str, object] | None = None
+        self._done = begin.done
+        self._steps = 0
+        self._dropped: dict[str, int] = {}
+        self._failed = 0
+        self._updates = Table(folder / "updates.csv", ["update"], begin.done)
+        self._ends = Table(folder / "episodes.csv", ["env", "update", "step", "return", "length"], begin.done)
+        self._episodes = self._ends.kept
+        self._objects = Lines(folder / "updates.jsonl", _objects(folder / "updates.jsonl", begin.done))
+
+    def take(self, parcel: Parcel, note: RollOut | Update) -> None:
+        """Write what it holds; a disk without room costs these rows and is counted."""
+        self._dropped = note.dropped
+        try:
+            match note:
+                case RollOut():
+                    self._roll(parcel, note)
+                case Update():
+                    self._row(note)
+                case _ as never:
+                    assert_never(never)
+        except OSError:
+            self._failed += 1
+
+    def close(self, outcome: str, reason: str | None, dropped: dict[str, int] | None) -> None:
+        """Write the summary."""
+        summary = {
+            **self._about,
+            "outcome": outcome,
+            "reason": reason,
+            "updates": self._done,
+            "steps": self._steps,
+            "episodes": self._episodes,
+            "began": self._began,
+            "ended": time.time(),
+            "dropped": {**(self._dropped if dropped is None else dropped), "rows_without_room": self._failed},
+            "last": self._last,
+        }
+        _replace(
+            self._folder / "summary.json", msgspec.json.format(msgspec.json.encode(summary)).decode() + "\n"
+        )
+
+    def _roll(self, parcel: Parcel, note: RollOut) -> None:
+        self._steps = note.first_step + parcel.pieces["terminated"].shape[0] - 1
+        rows = episodes(parcel, note)
+        self._episodes += len(rows)
+        if rows:
+            self._ends.write(rows)
+
+    def _row(self, note: Update) -> None:
+        self._done = note.update
+        self._last = {"update": note.update, **note.values}
+        self._objects.write(msgspec.json.encode(self._last).decode() + "\n")
+        row = {name: "" if value is None else value for name, value in note.values.items()}
+        self._updates.write([{"update": note.update, **row}])
+
+
+def _objects(path: Path, done: int) -> str:
+    """Lines of the first `done` updates that lie there."""
+    if not done or not path.exists():
+        return ""
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            update = msgspec.json.decode(line)["update"]
+        except (msgspec.DecodeError, KeyError):
+            continue
+        if update <= done:
+            kept.append(line + "\n")
+    return "".join(kept)
+
+
+def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
+    """Write until the run is closed, or its process is gone."""
+    book: Book | None = None
+    for parcel in receiver.parcels():
+        note = msgspec.json.decode(parcel.note, type=Note)
+        match note:
+            case Begin():
+                book = Book(Path(arguments[0]), note)
+            case Close():
+                if book is not None:
+                    book.close(note.outcome, note.reason, note.dropped)
+                    book = None
+            case _:
+                if book is not None:
+                    book.take(parcel, note)
+        receiver.answer(parcel, None)
+    if book is not None:
+        book.close(LOST, None, None)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:], serve)

@@ -1,0 +1,191 @@
+"""A run's own numbers in its folder, whatever becomes of the trainer or the process that writes them."""
+
+import csv
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from overwatch_rl.telemetry import files
+from overwatch_rl.telemetry.files import Files
+from overwatch_rl.types import Rolled
+
+LONG_S = 120.0
+STEPS, ENVS = 4, 3
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Files]:
+    """In a folder below, closed in the end."""
+    made = Files(tmp_path / "run", {"run_id": "r"})
+    yield made
+    made.close(outcome="failed")
+
+
+def rolled(
+    number: int = 0, *, ends: tuple[tuple[int, int], ...] = ((1, 2), (3, 0)), **columns: Tensor
+) -> Rolled:
+    """A rollout in which episodes end at these steps of these envs, the last by truncation."""
+    terminated, truncated = (torch.zeros(STEPS, ENVS, dtype=torch.bool) for _ in range(2))
+    for step, env in ends[:-1]:
+        terminated[step, env] = True
+    for step, env in ends[-1:]:
+        truncated[step, env] = True
+    values = torch.arange(STEPS * ENVS).view(STEPS, ENVS)
+    return Rolled(
+        first_step=number * STEPS + 1, at_first=1.0, at_last=2.0, actions=torch.zeros(STEPS, ENVS, 1),
+        rewards=torch.zeros(STEPS, ENVS), terminated=terminated, truncated=truncated,
+        episode_return=values.double() / 7, episode_length=values.int(),
+        columns={"metric": values.float(), **columns},
+    )  # fmt: skip
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """Of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """How it ended; waits for a process that goes on alone."""
+    until = time.monotonic() + LONG_S
+    while not (folder / "summary.json").exists():
+        assert time.monotonic() < until, sorted(one.name for one in folder.iterdir())
+        time.sleep(0.02)
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+def test_every_episode_has_a_row_in_its_own_numbers(opened: Files, tmp_path: Path) -> None:
+    """Env, update, step, return, length, end, metric and the world's columns; a slot's columns stay out."""
+    half = torch.full((STEPS, ENVS), 0.5, dtype=torch.bfloat16)
+    half[1, 2] = math.nan
+    opened.rollout(rolled(0, food=half, stage=torch.zeros(STEPS, ENVS, 2)))
+    opened.rollout(rolled(1, ends=((0, 0),), food=half))
+    opened.close(outcome="completed")
+
+    assert rows(tmp_path / "run/episodes.csv") == [
+        {"env": "2", "update": "1", "step": "2", "return": repr(5 / 7), "length": "5", "ended": "terminated",
+         "metric": "5.0", "food": ""},
+        {"env": "0", "update": "1", "step": "4", "return": repr(9 / 7), "length": "9", "ended": "truncated",
+         "metric": "9.0", "food": "0.5"},
+        {"env": "0", "update": "2", "step": "5", "return": "0.0", "length": "0", "ended": "truncated",
+         "metric": "0.0", "food": "0.5"},
+    ]  # fmt: skip
+    found = summary(tmp_path / "run")
+    assert (found["run_id"], found["steps"], found["episodes"]) == ("r", 8, 3)
+
+
+def test_every_update_has_a_row_to_the_last_bit(opened: Files, tmp_path: Path) -> None:
+    """Undefined is empty and null; the summary has the last, outcome and reason; closing twice is once."""
+    opened.update(1, {"return": 0.1 + 0.2, "entropy": math.nan, "norm": math.inf})
+    opened.update(2, {"return": -1e-300, "entropy": 0.5, "norm": 1.0})
+    opened.close(outcome="failed", reason="why")
+    opened.close(outcome="completed")
+    folder = tmp_path / "run"
+
+    assert rows(folder / "updates.csv") == [
+        {"update": "1", "return": "0.30000000000000004", "entropy": "", "norm": ""},
+        {"update": "2", "return": "-1e-300", "entropy": "0.5", "norm": "1.0"},
+    ]
+    lines = [json.loads(line) for line in (folder / "updates.jsonl").read_text().splitlines()]
+    assert lines[0] == {"update": 1, "return": 0.1 + 0.2, "entropy": None, "norm": None}
+    found = summary(folder)
+    assert (found["outcome"], found["reason"], found["updates"], found["last"]) == (
+        "failed",
+        "why",
+        2,
+        lines[1],
+    )
+    assert set(found["dropped"].values()) == {0}
+
+
+def test_a_process_that_stands_still_stops_nobody(opened: Files, tmp_path: Path) -> None:
+    """Rollouts without room are dropped and counted, updates wait, and come when it goes on."""
+    os.kill(opened._sender.pid, signal.SIGSTOP)
+    for number in range(20):
+        opened.rollout(rolled(number))
+        opened.update(number + 1, {"return": float(number)})
+    dropped = opened._dropped["rollouts"]
+    os.kill(opened._sender.pid, signal.SIGCONT)
+    opened.close(outcome="completed")
+    found = summary(tmp_path / "run")
+
+    assert dropped >= 16
+    assert found["dropped"] == {"rollouts": dropped, "updates": 0, "rows_without_room": 0}
+    assert [row["update"] for row in rows(tmp_path / "run/updates.csv")] == [str(n + 1) for n in range(20)]
+    assert len(rows(tmp_path / "run/episodes.csv")) == found["episodes"] == 2 * (20 - dropped)
+
+
+def test_updates_that_wait_are_bounded(
+    opened: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is more is counted; a rollout above the limit is too."""
+    monkeypatch.setattr(files, "MOST_WAITING", 3)
+    count = files._NOTES + 20
+    monkeypatch.setattr(files, "MOST_ROWS", STEPS * ENVS - 1)
+    opened.rollout(rolled())
+    os.kill(opened._sender.pid, signal.SIGSTOP)
+    for number in range(count):
+        opened.update(number + 1, {"return": float(number)})
+    os.kill(opened._sender.pid, signal.SIGCONT)
+    opened.close(outcome="completed")
+    found = summary(tmp_path / "run")
+
+    written = len(rows(tmp_path / "run/updates.csv"))
+    assert (found["dropped"]["rollouts"], found["dropped"]["updates"]) == (1, count - written)
+    assert files._NOTES <= written < count
+
+
+def test_a_process_that_is_gone_costs_its_files_only(opened: Files, caplog: pytest.LogCaptureFixture) -> None:
+    """Training goes on, and the end names what is missing."""
+    os.kill(opened._sender.pid, signal.SIGKILL)
+    for number in range(20):
+        opened.rollout(rolled(number))
+        opened.update(number + 1, {"return": 1.0})
+    opened.close(outcome="completed")
+
+    assert "files are not complete" in caplog.text
+
+
+def test_a_killed_trainer_leaves_whole_files_and_a_lost_run(tmp_path: Path) -> None:
+    """What was handed over is written, every line whole."""
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from overwatch_rl.telemetry.files import Files\n"
+        "from tests.overwatch_rl.telemetry.test_files import rolled\n"
+        f"made = Files(Path({str(tmp_path)!r}), {{'run_id': 'r'}})\n"
+        "for number in range(2):\n"
+        "    made.rollout(rolled(number)); made.update(number + 1, {'return': float(number)})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    root = Path(__file__).parents[3]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    ran = subprocess.run([sys.executable, "-c", program], check=False, env=env, stderr=subprocess.DEVNULL)
+    found = summary(tmp_path)
+
+    assert ran.returncode == -signal.SIGKILL
+    assert (found["outcome"], found["run_id"]) == ("lost", "r")
+    ended, updated = rows(tmp_path / "episodes.csv"), rows(tmp_path / "updates.csv")
+    assert len(ended) == found["episodes"] == 4
+    assert [row["update"] for row in updated] == ["1", "2"]
+    for name in ("episodes.csv", "updates.csv", "updates.jsonl"):
+        assert (tmp_path / name).read_text().endswith("\n")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """With the fix."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"below cannot be written: .*; name another --out folder"):
+        Files(tmp_path / "file" / "below")

@@ -1,0 +1,318 @@
+"""A run that goes on from a checkpoint is the run that was never interrupted."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from torch import Tensor
+
+from overwatch.events import CheckpointSaved, LogLine
+from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
+from overwatch_rl.checkpoints.manager import Manager
+from overwatch_rl.checkpoints.reading import find_checkpoint
+from overwatch_rl.checkpoints.writing import Retention
+from overwatch_rl.cli import main
+from overwatch_rl.resume import differences, go_on, hash_of
+from overwatch_rl.telemetry.reporter import Silent
+from overwatch_rl.trained import load_policy
+from overwatch_rl.training import keeper
+from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept, position_of
+from overwatch_rl.training.trainer import Trainer, TrainerConfig
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
+
+SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]
+STEPS = 7
+"""Not a divisor of an episode: checkpoints lie within episodes."""
+DEADLINE_S = 120.0
+
+
+class Seen(Silent):
+    """What a run reported."""
+
+    def __init__(self) -> None:
+        self.updates: dict[int, dict[str, float]] = {}
+        self.facts: list[Any] = []
+        self.steps: list[int] = []
+
+    def beat(self, step: int, duration_s: float) -> None:  # noqa: ARG002 the contract's
+        """Keep the number."""
+        self.steps.append(step)
+
+    def update(self, index: int, values: Any) -> None:
+        """Keep the numbers, NaN as a word, times left out."""
+        self.updates[index] = {
+            name: value if value == value else "nan"  # noqa: PLR0124
+            for name, value in values.items()
+            if name != "update_time"
+        }
+
+    def fact(self, event: Any) -> None:
+        """Keep it."""
+        self.facts.append(event)
+
+
+def training(updates: int, *, popart: bool = True) -> tuple[Trainer[Batch], Seen]:
+    """A small one, with everything in it that has a state."""
+    world = make("morphogenesis", WorldConfig(num_envs=3), {"slots": 2})
+    algorithm = PPO(world.spec, PPOConfig(popart=popart, target_kl=0.02), seed=5)
+    seen = Seen()
+    return Trainer(
+        world, algorithm, TrainerConfig(updates=updates, steps=STEPS, seed=5), seen, lambda: None
+    ), seen
+
+
+def kept(made: Trainer[Batch], seen: Seen, folder: Path, every: int = 100) -> Keeper:
+    """A keeper of a training."""
+    run = Kept(run_id="r", config={}, config_hash="c")
+    return Keeper(made, Manager(folder, Retention(keep=9)), run, seen, every=every)
+
+
+def everything(made: Trainer[Batch]) -> dict[str, Tensor]:
+    """All tensors of a training."""
+    position = made.position()
+    return {
+        f"{part}.{name}": value.clone()
+        for part in ("own", "algorithm", "world")
+        for name, value in getattr(position, part).items()
+    }
+
+
+def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
+    """Names of those that differ in any bit; NaN is equal to itself."""
+    assert set(one) == set(other)
+
+    def raw(tensor: Tensor) -> Tensor:
+        return tensor.detach().reshape(-1).contiguous().view(torch.uint8)
+
+    return [
+        name
+        for name, tensor in one.items()
+        if (tensor.dtype, tensor.shape) != (other[name].dtype, other[name].shape)
+        or not torch.equal(raw(tensor), raw(other[name]))
+    ]
+
+
+def test_two_and_two_updates_are_four(tmp_path: Path) -> None:
+    """Every tensor and every number but times, to the last bit, in the middle of episodes."""
+    whole, told = training(4)
+    whole.run()
+    first, before = training(2)
+    keeping = kept(first, before, tmp_path)
+    first.run()
+    keeping.close(is_whole=True)
+    second, after = training(4)
+    go_on(second, find_checkpoint(tmp_path))
+    assert equal(everything(second), everything(first)) == []
+    second.run()
+
+    assert equal(everything(second), everything(whole)) == []
+    assert before.updates | after.updates == told.updates
+    assert before.steps + after.steps == told.steps == list(range(1, 4 * STEPS + 1))
+    assert (list(after.updates), second.steps_done) == ([3, 4], 4 * STEPS)
+    (saved,) = (fact for fact in before.facts if isinstance(fact, CheckpointSaved))
+    assert (saved.update, saved.path) == (2, str(tmp_path / "001-00000002"))
+    assert saved.size_bytes is not None
+    assert saved.duration_s is not None
+
+
+def test_saves_come_every_so_many_updates_and_at_the_end(tmp_path: Path) -> None:
+    """None twice for the same update, each as a fact once it is there."""
+    made, seen = training(3)
+    keeping = kept(made, seen, tmp_path, every=2)
+    made.run()
+    keeping.close(is_whole=True)
+
+    assert [fact.update for fact in seen.facts if isinstance(fact, CheckpointSaved)] == [2, 3]
+    assert sorted(one.name for one in tmp_path.iterdir() if one.is_dir()) == ["001-00000002", "001-00000003"]
+
+
+def test_a_world_that_is_too_large_is_left_out_and_that_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once; what resumes learns on in new episodes."""
+    monkeypatch.setattr(keeper, "MOST_WORLD_BYTES", 100)
+    made, seen = training(2)
+    keeping = kept(made, seen, tmp_path, every=1)
+    made.run()
+    keeping.close(is_whole=True)
+    lines = [fact.message for fact in seen.facts if isinstance(fact, LogLine)]
+    position = position_of(find_checkpoint(tmp_path))
+
+    assert [line for line in lines if "MiB" in line] == [
+        "the world's state of 0 MiB is too large: a resumed run begins new episodes"
+    ]
+    assert position.world == {}
+    second, _ = training(3)
+    second.go_on(position)
+    assert second._episodes.lengths.tolist() == [0, 0, 0]
+    assert second.run() == "completed"
+
+
+def test_the_last_save_is_needed(tmp_path: Path) -> None:
+    """A run whose last checkpoint cannot be written has failed, and the error names the folder."""
+    made, seen = training(1)
+    keeping = kept(made, seen, tmp_path / "to")
+    made.run()
+    shutil.rmtree(tmp_path / "to")
+    (tmp_path / "to").touch()
+
+    with pytest.raises(CheckpointError, match=r"last checkpoint in .*to was not written"):
+        keeping.close(is_whole=True)
+    assert "was not written" in next(fact.message for fact in seen.facts if isinstance(fact, LogLine))
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_moments_lie_as_their_weights_do(channels_last: bool) -> None:  # noqa: FBT001
+    """The fused step reads both side by side: a resumed update is the one that would have been."""
+    world = make("morphogenesis", WorldConfig(num_envs=1), {"slots": 1})
+    made = [PPO(world.spec, PPOConfig(), seed=1) for _ in range(2)]
+    for one in made:
+        weight = torch.nn.Conv2d(3, 4, 3)
+        one.policy["extra"] = weight
+    first, second = ([*one.policy["extra"].parameters()] for one in made)
+    for one, weights in zip(made, (first, second), strict=True):
+        one._parameters = weights
+        one._optimizer = torch.optim.Adam(weights, lr=torch.tensor(0.1), fused=True)
+        one.follow(Plan(channels_last=channels_last))
+
+    def step(one: PPO, weights: list[torch.nn.Parameter], seed: int) -> None:
+        draws = torch.Generator().manual_seed(seed)
+        for weight in weights:
+            weight.grad = torch.empty_like(weight).copy_(torch.randn(weight.shape, generator=draws))
+        one._optimizer.step()
+
+    step(made[0], first, 1)
+    state = {name: value.detach().clone().contiguous() for name, value in made[0].state_dict().items()}
+    made[1].load_state_dict(state)
+    step(made[0], first, 2)
+    step(made[1], second, 2)
+
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+def run(*words: str | Path) -> Result:
+    """The command."""
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one update, kept."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    made = run("train", *SMALL, "--updates", "1", "--run-id", "one-run", "--lr", "0.002", "--out", folder)
+    assert made.exit_code == 0, made.output
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        (["--lr", "0.003"], "--lr is 0.003, the checkpoint was trained with 0.002; leave it out"),
+        (["--envs", "3"], "--envs is 3, the checkpoint was trained with 2"),
+        (["--slots", "2"], "--set slots is 2, the checkpoint was trained with 1"),
+        (["--set", "slots=2"], "--set slots is 2, the checkpoint was trained with 1"),
+        (["--seed", "3"], "--seed is 3, the checkpoint was trained with 0"),
+        (["--steps", "30"], "--steps is 30, the checkpoint was trained with 60"),
+        (["--target-kl", "0.1"], "--target-kl is 0.1, the checkpoint was trained with None"),
+        (["--world", "mars"], "--world is mars, the checkpoint was trained with morphogenesis"),
+        (["--updates", "1"], "has had 1 updates; give --updates with more, or --seconds"),
+        ([], "has had 1 updates; give --updates with more, or --seconds"),
+        (["--checkpoint-every", "0"], "checkpoint-every is 0; use 1 or more"),
+        (["--updates", "2", "--keep", "0"], "keep is 0; use 1 or more"),
+    ],
+)
+def test_what_would_not_be_the_same_run_is_refused(trained: Path, flags: list[str], error: str) -> None:
+    """The error names the flag, both values and the fix; the checkpoint stays the newest."""
+    more = [] if "--updates" in flags or not flags else ["--updates", "2"]
+    found = run("train", "--no-telemetry", "--resume", trained, *flags, *more)
+
+    assert (found.exit_code, error in " ".join(found.output.split())) == (2, True), found.output
+    assert find_checkpoint(trained).state.updates == 1
+
+
+def test_a_resumed_run_keeps_its_settings_id_and_folder(trained: Path, tmp_path: Path) -> None:
+    """Flags that are left out are the checkpoint's; update and lineage go on; the same flags may be given."""
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    found = run(
+        "train", "--no-telemetry", "--resume", folder, "--updates", "2", "--lr", "0.002", "--envs", "2"
+    )
+    before, after = find_checkpoint(trained).state, find_checkpoint(folder).state
+
+    assert found.exit_code == 0, found.output
+    assert (after.run_id, after.lineage, after.updates, after.steps) == ("one-run", 2, 2, 120)
+    assert after.config == before.config | {"updates": 2}
+    assert after.config_hash == before.config_hash == hash_of(dict(after.config))
+    assert load_policy(folder).ppo.learning_rate == 0.002
+    elsewhere = run(
+        "train", "--no-telemetry", "--resume", folder, "--updates", "3", "--out", tmp_path / "new"
+    )
+    assert elsewhere.exit_code == 0, elsewhere.output
+    assert find_checkpoint(tmp_path / "new").state.updates == 3
+    assert find_checkpoint(folder).state == after
+
+
+def test_a_machine_that_differs_is_named(trained: Path) -> None:
+    """Numbers are then equal to rounding only."""
+    state = find_checkpoint(trained).state
+    system: dict[str, object] = {**msgspec.convert(state.config["system"], dict), "threads": 2, "torch": "9"}
+
+    assert differences(state, dict(state.config)) == []
+    assert differences(state, state.config | {"system": system}) == [
+        "threads was 1, is 2", f"torch was {torch.__version__}, is 9",
+    ]  # fmt: skip
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+    """`kill -9` in the middle; the resumed run reaches its plan, with the numbers of one that never died."""
+    command = [
+        sys.executable,
+        "-m",
+        "overwatch_rl.cli",
+        "train",
+        *SMALL,
+        "--steps",
+        "8",
+        "--updates",
+        "100000",
+    ]
+    with subprocess.Popen(
+        [*command, "--updates", "100000", "--checkpoint-every", "1", "--out", str(tmp_path / "run")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        until = time.monotonic() + DEADLINE_S
+        while not (tmp_path / "run/checkpoints/latest").exists():
+            assert time.monotonic() < until, "no checkpoint within the deadline"
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+    reached = find_checkpoint(tmp_path / "run").state.updates
+    resumed = run("train", "--no-telemetry", "--resume", tmp_path / "run", "--updates", str(reached + 1))
+    assert resumed.exit_code == 0, resumed.output
+    after = find_checkpoint(tmp_path / "run").state
+
+    assert (after.lineage, after.updates, after.steps) == (2, reached + 1, 8 * (reached + 1))
+
+
+def test_the_manifest_is_json_for_anyone(trained: Path) -> None:
+    """Every tensor with file, shape and dtype; every file with bytes and hash."""
+    path = find_checkpoint(trained).path
+    manifest = json.loads((path / "MANIFEST.json").read_text())
+
+    assert set(manifest["files"]) | {"MANIFEST.json"} == {one.name for one in path.iterdir()}
+    assert manifest["tensors"]["trainer.safetensors:returns"] == {
+        "file": "trainer.safetensors", "dtype": "F64", "shape": [2],
+    }  # fmt: skip
+    assert msgspec.json.decode((path / "state.json").read_bytes())["run_id"] == "one-run"
