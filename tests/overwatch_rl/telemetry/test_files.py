@@ -46,7 +46,7 @@ def rolled(
         first_step=number * STEPS + 1, at_first=1.0, at_last=2.0, actions=torch.zeros(STEPS, ENVS, 1),
         rewards=torch.zeros(STEPS, ENVS), terminated=terminated, truncated=truncated,
         episode_return=values.double() / 7, episode_length=values.int(),
-        columns={"metric": values.float(), **columns},
+        columns={"metric": values.float(), **columns}, seen=torch.zeros(3),
     )  # fmt: skip
 
 

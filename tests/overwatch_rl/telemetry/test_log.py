@@ -44,6 +44,7 @@ def rolled(steps: int, envs: int) -> Rolled:
     return Rolled(
         first_step=1, at_first=0.0, at_last=1.0, actions=flags, rewards=flags.float(), terminated=flags,
         truncated=flags, episode_return=flags.double(), episode_length=flags.int(), columns={},
+        seen=torch.tensor([[0, 1], [1, 0]]),
     )  # fmt: skip
 
 

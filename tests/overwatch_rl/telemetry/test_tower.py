@@ -1,9 +1,7 @@
 """What a training run emits to the tower: the trainer's own numbers, every fact, each env and slot."""
 
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,7 +21,6 @@ from overwatch.events import (
 )
 from overwatch.sdk.frames import Frame, Update
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
-from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.reporter import Fanout
 from overwatch_rl.telemetry.tower import Tower, TowerConfig, start_tower, words_of
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
@@ -33,17 +30,16 @@ from tests.overwatch.sdk.rollouts.local import Local
 from tests.overwatch_rl.kept import Kept
 
 NUM_ENVS, NUM_SLOTS, UPDATES, STEPS = 3, 2, 2, 60
+SAVED = CheckpointSaved(at=5, update=2, path="/x", size_bytes=5, duration_s=0.25)
 
 
 @dataclass(frozen=True)
 class Flown:
-    """A short run that reported to the tower, to files and to memory."""
+    """A short run that reported to the tower and to memory."""
 
     frames: list[Frame]
     events: list[Event]
     kept: Kept
-    lines: list[dict[str, float | None]]
-    summary: dict[str, object]
     refused: int
 
     def of(self, kind: type) -> list[Event]:
@@ -56,26 +52,22 @@ class Flown:
 
 
 @pytest.fixture(scope="module")
-def flown(tmp_path_factory: pytest.TempPathFactory) -> Flown:
+def flown() -> Flown:
     """Two updates of three envs, with early stops on."""
-    folder = tmp_path_factory.mktemp("flown")
     world = make("morphogenesis", WorldConfig(num_envs=NUM_ENVS), {"slots": NUM_SLOTS})
     local = Local(words_of(world.spec), NUM_ENVS)
     tower, kept = Tower(local.run, world.spec, "cpu"), Kept()
-    reporter = Fanout([Files(folder), tower, kept])
+    reporter = Fanout([tower, kept])
     algorithm = PPO(world.spec, PPOConfig(learning_rate=0.02, target_kl=1e-4), seed=0)
     trainer = Trainer(world, algorithm, TrainerConfig(updates=UPDATES, steps=STEPS), reporter, lambda: None)
     outcome = trainer.run()
-    (folder / "policy").write_bytes(b"12345")
-    tower.saved(folder / "policy", trainer.updates_done, 0.25)
+    reporter.fact(SAVED)
     frames, events = local.both()
     reporter.close(outcome=outcome)
     more, ends = local.both()
     reporter.close(outcome="failed")
     assert tower.report is not None
-    lines = [json.loads(line) for line in (folder / "updates.jsonl").read_text().splitlines()]
-    summary = json.loads((folder / "summary.json").read_text())
-    return Flown([*frames, *more], [*events, *ends], kept, lines, summary, tower.report.refused)
+    return Flown([*frames, *more], [*events, *ends], kept, tower.report.refused)
 
 
 def test_nothing_was_refused(flown: Flown) -> None:
@@ -88,13 +80,13 @@ def test_the_tower_gets_the_trainers_numbers_to_the_last_bit(flown: Flown) -> No
     updates = [frame for frame in flown.frames if isinstance(frame, Update)]
 
     assert [update.index for update in updates] == [1, 2]
-    for update, line in zip(updates, flown.lines, strict=True):
-        for name, value in line.items():
+    for update, values in zip(updates, flown.kept.updates, strict=True):
+        for name, value in values.items():
             if name != "update":
                 row = find(name, Scope.POLICY)
                 assert (row is None) is name.startswith("action/"), name
                 sent = update.values[f"overwatch.custom.{name}" if row is None else row.name]
-                assert math.isnan(sent) if value is None else sent == value
+                assert math.isnan(sent) if math.isnan(value) else sent == value
 
 
 def test_every_env_reports_at_every_step(flown: Flown) -> None:
@@ -153,7 +145,7 @@ def test_episodes_add_up(flown: Flown) -> None:
     for number, (episode, rolled) in enumerate(zip(ended, flown.kept.rolled, strict=True)):
         sums = rolled.rewards.double().sum(dim=0)
         assert torch.tensor(episode.episode_return.array().tolist()).tolist() == pytest.approx(sums.tolist())
-        assert flown.lines[number]["return"] == pytest.approx(float(sums.mean()))
+        assert flown.kept.updates[number]["return"] == pytest.approx(float(sums.mean()))
         assert episode.length is not None
         assert episode.length.array().tolist() == [STEPS] * NUM_ENVS
 
@@ -171,24 +163,20 @@ def test_facts_and_phases_are_reported(flown: Flown) -> None:
     assert [end.outcome for end in flown.of(RunFinished) if isinstance(end, RunFinished)] == ["completed"]
 
 
-def test_a_policy_that_was_kept_is_a_checkpoint(flown: Flown) -> None:
-    """The file, the updates that it holds, its size."""
-    (saved,) = flown.of(CheckpointSaved)
-
-    assert isinstance(saved, CheckpointSaved)
-    assert (saved.update, saved.size_bytes, saved.duration_s) == (UPDATES, 5, 0.25)
+def test_a_fact_goes_out_as_it_is(flown: Flown) -> None:
+    """A checkpoint, with its own time."""
+    assert flown.of(CheckpointSaved) == [SAVED]
 
 
-def test_an_undefined_value_is_null_in_files_and_nan_towards_the_tower(tmp_path: Path) -> None:
-    """JSON has no NaN; the tower knows it from absence."""
+def test_an_undefined_value_is_nan() -> None:
+    """The tower knows it from absence."""
     world = make("morphogenesis", WorldConfig(num_envs=1), {"slots": 1})
     local = Local()
-    reporter = Fanout([Files(tmp_path), Tower(local.run, world.spec, "cpu")])
+    reporter = Tower(local.run, world.spec, "cpu")
     reporter.update(1, {"return": math.nan})
     (update,) = [frame for frame in local.frames() if isinstance(frame, Update)]
     reporter.close(outcome="completed")
 
-    assert json.loads((tmp_path / "updates.jsonl").read_text()) == {"update": 1, "return": None}
     assert math.isnan(update.values["overwatch.policy.return"])
 
 
