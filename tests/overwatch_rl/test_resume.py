@@ -17,7 +17,6 @@ from click.testing import CliRunner, Result
 from torch import Tensor
 
 from overwatch.events import CheckpointSaved, LogLine
-from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
@@ -171,35 +170,6 @@ def test_the_last_save_is_needed(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"last checkpoint in .*to was not written"):
         keeping.close(is_whole=True)
     assert "was not written" in next(fact.message for fact in seen.facts if isinstance(fact, LogLine))
-
-
-@pytest.mark.parametrize("channels_last", [True, False])
-def test_moments_lie_as_their_weights_do(channels_last: bool) -> None:  # noqa: FBT001
-    """The fused step reads both side by side: a resumed update is the one that would have been."""
-    world = make("morphogenesis", WorldConfig(num_envs=1), {"slots": 1})
-    made = [PPO(world.spec, PPOConfig(), seed=1) for _ in range(2)]
-    for one in made:
-        weight = torch.nn.Conv2d(3, 4, 3)
-        one.policy["extra"] = weight
-    first, second = ([*one.policy["extra"].parameters()] for one in made)
-    for one, weights in zip(made, (first, second), strict=True):
-        one._parameters = weights
-        one._optimizer = torch.optim.Adam(weights, lr=torch.tensor(0.1), fused=True)
-        one.follow(Plan(channels_last=channels_last))
-
-    def step(one: PPO, weights: list[torch.nn.Parameter], seed: int) -> None:
-        draws = torch.Generator().manual_seed(seed)
-        for weight in weights:
-            weight.grad = torch.empty_like(weight).copy_(torch.randn(weight.shape, generator=draws))
-        one._optimizer.step()
-
-    step(made[0], first, 1)
-    state = {name: value.detach().clone().contiguous() for name, value in made[0].state_dict().items()}
-    made[1].load_state_dict(state)
-    step(made[0], first, 2)
-    step(made[1], second, 2)
-
-    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
 def run(*words: str | Path) -> Result:

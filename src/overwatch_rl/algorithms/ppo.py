@@ -491,12 +491,6 @@ class PPO:
         if self._order is not None:
             self._order.set_state(state["order"].cpu())
 
-    def _laid_out(self, moment: Tensor, parameter: Tensor) -> Tensor:
-        """A copy that lies in memory as the parameter does: the fused optimiser reads both side by side."""
-        if moment.shape != parameter.shape:
-            return moment.detach().clone().to(self.device)
-        return torch.empty_like(parameter, dtype=moment.dtype, requires_grad=False).copy_(moment)
-
     def acting_keys(self) -> frozenset[str]:
         """Everything of the policy."""
         return frozenset(f"policy.{name}" for name in self.policy.state_dict())

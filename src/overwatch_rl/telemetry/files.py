@@ -25,7 +25,7 @@ MOST_WAITING: Final = 1_024
 """Updates that wait for room."""
 CLOSE_S: Final = 60.0
 _SLOTS: Final = 4
-_NOTES: Final = 64
+_NOTES: Final = 16
 """Updates that the process has not come to yet: what waits longer is lost with the trainer."""
 
 _log: Final = logging.getLogger(__name__)
