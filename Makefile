@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check lint types imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints docs release clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -34,7 +34,10 @@ quick: lint types imports  ## the inner loop, a minute: what starts no process a
 test: $(VENV)/.installed  ## every test but the long ones
 	$(BIN)/pytest -m "not long" -n $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
-check: lint types imports docs test  ## what CI runs
+check: gates test  ## what CI runs
+
+gates: $(VENV)/.installed  ## all but the tests, side by side
+	$(MAKE) --jobs=2 --output-sync=target types-linux types-darwin lint imports docs
 
 pythons:  ## the quick tests under the other Pythons of this machine, without PyTorch
 	WORKERS=$(WORKERS) PYTEST_FLAGS="$(PYTEST_FLAGS)" .ci/pythons
@@ -47,8 +50,12 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m overwatch.generate --check
 
-types: $(VENV)/.installed  ## for Linux, and that nothing is used that macOS has not
+types: types-linux types-darwin  ## for Linux, and that nothing is used that macOS has not
+
+types-linux: $(VENV)/.installed
 	$(BIN)/mypy
+
+types-darwin: $(VENV)/.installed
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 
 imports: $(VENV)/.installed

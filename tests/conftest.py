@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,18 @@ settings.load_profile("busy machine")
 def pytest_configure(config: pytest.Config) -> None:
     """Tests that are slow get their mark, and those without it start no process."""
     config.pluginmanager.register(slowness)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays for the session, so the garbage collector passes it over."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def _descriptors() -> int:

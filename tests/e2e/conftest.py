@@ -8,9 +8,7 @@ import pytest
 from tests.overwatch.simulate.runs import record
 
 SIZES = {"1x4x3": ("1", "4", "3"), "2x32x6": ("2", "32", "6")}
-BEGINS_S = 60
-EARLY_S = {"cull-storm": 30}
-"""A small fleet has few seeds left to cull once most have fossilised."""
+BEGINS_S = 30
 
 StormMaker = Callable[[str, str, int], tuple[Path, int]]
 
@@ -21,7 +19,7 @@ def storm(tmp_path_factory: pytest.TempPathFactory) -> StormMaker:
     made: dict[tuple[str, str], Path] = {}
 
     def make(fault: str, size: str, after_s: int) -> tuple[Path, int]:
-        at = EARLY_S.get(fault, BEGINS_S) + after_s
+        at = BEGINS_S + after_s
         if (fault, size) not in made:
             gpus, envs, slots = SIZES[size]
             out = tmp_path_factory.mktemp("storms") / f"{fault}-{size}"

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def _check(folder: Path, live: bytes, seconds: int) -> None:
     assert len(digests) == 1
 
 
+@cache
 def _can_import_overwatch(python: str) -> bool:
     found = shutil.which(python)
     code = "import overwatch.cli.replay, overwatch.feeds.inputs"

@@ -117,9 +117,9 @@ def test_a_killed_trainers_exporter_delivers_the_rest(tmp_path: Path, seed: int)
     kill_trainer(tmp_path, seed)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [1, 2, 4])
 def test_sync_delivers_what_killed_processes_left(tmp_path: Path, seed: int) -> None:
-    """Rings and spool outlive both; a second sync finds nothing."""
+    """Rings and spool outlive both, killed early, late or beside a collector; a second sync finds nothing."""
     kill_both(tmp_path, seed)
 
 

@@ -1,5 +1,6 @@
 """Recordings that the tests of this folder read; simulated once."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,14 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def story(storm: Path) -> Story:
-    """Of the run in which much is wrong."""
+def _read_once(storm: Path) -> Story:
     return read_story(storm)
+
+
+@pytest.fixture
+def story(_read_once: Story) -> Story:
+    """Of the run in which much is wrong; a test may change its own."""
+    return copy.deepcopy(_read_once)
 
 
 @pytest.fixture(scope="session")

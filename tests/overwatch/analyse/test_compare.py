@@ -1,5 +1,6 @@
 """`overwatch compare`: settings, divergence, verdicts; as text, JSON and a page."""
 
+import copy
 import html
 import json
 import re
@@ -33,9 +34,14 @@ def collapsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def both(healthy: Path, collapsed: Path) -> tuple[Story, Story]:
-    """Their stories."""
+def _both_once(healthy: Path, collapsed: Path) -> tuple[Story, Story]:
     return read_story(healthy), read_story(collapsed)
+
+
+@pytest.fixture
+def both(_both_once: tuple[Story, Story]) -> tuple[Story, Story]:
+    """Their stories; a test may change its own."""
+    return copy.deepcopy(_both_once)
 
 
 @pytest.fixture(scope="module")

@@ -148,9 +148,8 @@ def test_what_stood_at_the_end_is_listed_the_worst_first(page: Path, story: Stor
 @pytest.mark.parametrize(
     ("outcome", "heading"), [("completed", "What stood at the end"), (None, "What stands")]
 )
-def test_nothing_that_cleared_stood(storm: Path, outcome: str | None, heading: str) -> None:
+def test_nothing_that_cleared_stood(story: Story, outcome: str | None, heading: str) -> None:
     """A run that got well again says that nothing was open; one that goes on has no end yet."""
-    story = read_story(storm)
     story.last = msgspec.structs.replace(story.last, run=msgspec.structs.replace(story.run, outcome=outcome))
     for key, found in story.found.by_key.items():
         story.found.by_key[key] = replace(found, open=False)
@@ -195,9 +194,8 @@ def test_a_browser_shows_it_without_a_complaint(page: Path, tmp_path: Path) -> N
     assert "Refused" not in done.stderr
 
 
-def test_text_of_telemetry_stays_text(storm: Path, tmp_path: Path) -> None:
+def test_text_of_telemetry_stays_text(story: Story, tmp_path: Path) -> None:
     """Markup in names, messages and configuration is shown as it was written."""
-    story = read_story(storm)
     run = msgspec.structs.replace(story.run, run_id=HOSTILE, task=HOSTILE, reason=HOSTILE)
     story.last = msgspec.structs.replace(story.last, run=run)
     story.facts.config[HOSTILE] = HOSTILE

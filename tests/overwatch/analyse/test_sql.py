@@ -12,7 +12,7 @@ import pytest
 from overwatch.analyse.export import TABLES, write_csv
 from overwatch.analyse.rows import rows
 from overwatch.analyse.sql import answer
-from overwatch.analyse.story import Story, read_story
+from overwatch.analyse.story import Story
 from tests.overwatch.simulate.runs import overwatch
 
 
@@ -33,9 +33,8 @@ def test_each_table_holds_what_the_export_writes(story: Story, table: str) -> No
         assert shown == line
 
 
-def test_numbers_are_numbers_and_what_is_missing_is_null(storm: Path) -> None:
+def test_numbers_are_numbers_and_what_is_missing_is_null(story: Story) -> None:
     """A text stays as it was, be it a formula, with quotes, over two lines, or like a number."""
-    story = read_story(storm)
     kinds = {row.kind for row in rows(story, ("finding",))}
     hostile = '=1+1, "x"\n007 ✈ \\n'
     for found in story.found.by_key.values():

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.overwatch.simulate.runs import overwatch
 _MIB = 1 << 20
 
 
+@cache
 def _bomb(mebibytes: int, filler: bytes = b"\0", level: int = 19) -> bytes:
     packed = io.BytesIO()
     with zstandard.ZstdCompressor(level=level).stream_writer(packed, closefd=False) as stream:
