@@ -171,7 +171,7 @@ def test_the_next_one_comes_by_what_one_costs_and_by_what_changed(tmp_path: Path
 @pytest.mark.parametrize("fold_bytes", [1 << 10, 1 << 20, 8 << 20])
 @pytest.mark.parametrize("disk_mib", [4, 16])
 def test_a_journal_is_never_full_for_want_of_one(tmp_path: Path, disk_mib: int, fold_bytes: int) -> None:
-    """However small its room and large the fold: one comes before what is kept since the last but one fills it."""
+    """However small its room and large the fold: what came since the last but one does not fill it."""
     folder = Folder(tmp_path / "j")
     disk = disk_mib << 20
     limits = JournalLimits(durability=Durability.FAST, disk_bytes=disk, segment_bytes=disk // 16)
