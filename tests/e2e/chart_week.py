@@ -31,15 +31,15 @@ AT_ONCE: Final = 3
 _OF_THE_POD: Final = ("endpoint", "address", "tokens", "tls")
 """Keys that name the pod's own network and secrets."""
 _LOOK_S: Final = 0.1
-SHIFTS: Final = 3
+SHIFTS: Final = 2
 """A day."""
-STEPS: Final = 200
-"""Of each run in a shift, some 20 KB each: half of what the volume holds comes in a day."""
+STEPS: Final = 160
+"""Of each run in a shift, some 40 KB each."""
 _SPEED: Final = 2
 """Time goes by so much faster, and jumps to the next day between two lives."""
-_NUMBERS: Final = ("overwatch.env.reward", "overwatch.env.step_time")
-_PACE_S: Final = 0.015
-"""Between two requests: a megabyte a second, which the collector works off."""
+_NUMBERS: Final = ("reward", "return", "metric", "rent", "step_time")
+_PACE_S: Final = 0.005
+"""Between two requests: some megabytes a second at most, which the collector works off."""
 _TOO_SLOW: Final = b"you sent more of it than others"
 """In the answer to who is to wait until what waits is worked off."""
 _PART: Final = re.compile(r'^overwatch_storage_part_bytes\{part="([^"]+)"\} (\S+)$', re.MULTILINE)
@@ -123,6 +123,8 @@ class Trainer(Told):
 
     repeated = 0
     """Requests that were not accepted at once."""
+    sent = 0
+    """Bytes that were accepted."""
 
     def begin(self, endpoints: Endpoints) -> None:
         """Emit the first event."""
@@ -132,7 +134,7 @@ class Trainer(Told):
         """Emit one update."""
         self.updates += 1
         at, ids = self.now, Column.of(np.arange(ENVS, dtype=np.int32))
-        draws = {name: Column.of(chance.random(ENVS)) for name in _NUMBERS}
+        draws = {f"overwatch.env.{name}": Column.of(chance.random(ENVS)) for name in _NUMBERS}
         events: list[Event] = [
             Measured(at=at, scope=Scope.ENV, keys={"env_id": ids}, values=draws, index=self.updates),
             fakes.policy(at, self.updates, kl_divergence=0.01, entropy=float(chance.random())),
@@ -153,6 +155,7 @@ class Trainer(Told):
             return reply.status == 200
 
         until(is_accepted, "a request to be accepted", 120)
+        self.sent += len(body)
 
     def end(self, endpoints: Endpoints) -> None:
         """Emit the last event."""
@@ -164,7 +167,7 @@ class Week:
 
     def __init__(self, disk: Path, *sets: str) -> None:
         self.most = Measures()
-        self.requests = self.repeated = 0
+        self.requests = self.repeated = self.sent = 0
         self.ended: list[str] = []
         """Runs that are over, the newest last."""
         self._disk, self._sets = disk, sets
@@ -205,6 +208,7 @@ class Week:
             self._check_living(endpoints, run)
             run.end(endpoints)
             self.repeated += run.repeated
+            self.sent += run.sent
             self.ended.append(run.run_id)
 
     def _check_living(self, endpoints: Endpoints, run: Trainer) -> None:
