@@ -35,6 +35,8 @@ SHIFTS: Final = 2
 """A day."""
 STEPS: Final = 160
 """Of each run in a shift, some 40 KB each."""
+_IN_MEMORY_DAYS: Final = 7
+"""So long a run that is over stays there, as shipped."""
 _SPEED: Final = 2
 """Time goes by so much faster, and jumps to the next day between two lives."""
 _NUMBERS: Final = ("reward", "return", "metric", "rent", "step_time")
@@ -187,7 +189,7 @@ class Week:
                 self._lasting.begin(endpoints)
             for shift in range(SHIFTS):
                 self._work(endpoints, began, f"day-{day}-shift-{shift}")
-            self._check(endpoints)
+            self._check(endpoints, day)
 
     def _began(self, day: int) -> int:
         """What makes the time of a life that begins now be of a day."""
@@ -223,10 +225,13 @@ class Week:
 
         until(judged, f"{run.run_id} to be judged", 120)
 
-    def _check(self, endpoints: Endpoints) -> None:
-        """At the end of a day what was over is over, and the collector is ready."""
+    def _check(self, endpoints: Endpoints, day: int) -> None:
+        """At the end of a day what was over is over, and the collector is ready.
+
+        Of what has left memory the archive keeps what its small share of the volume holds.
+        """
         self._check_living(endpoints, self._lasting)
-        for run_id in self.ended:
+        for run_id in self.ended[max(0, day + 1 - _IN_MEMORY_DAYS) * SHIFTS * AT_ONCE :]:
             until(lambda run_id=run_id: _is_over(endpoints, run_id), f"the end of {run_id}", 120)  # type: ignore[misc] # bound now
         until(lambda: http(str(endpoints.health)).status == 200, "the collector to be well", 120)
 
