@@ -25,7 +25,7 @@ from tests.overwatch.collector.running import http
 from tests.real.helm.charts import CHART, objects, rendered
 
 DAY_NS: Final = 86_400 * SLOW_NS
-ENVS: Final = 1024
+ENVS: Final = 256
 AT_ONCE: Final = 3
 """Runs of a day that live together, beside the one that lives all week."""
 _OF_THE_POD: Final = ("endpoint", "address", "tokens", "tls")
@@ -33,13 +33,14 @@ _OF_THE_POD: Final = ("endpoint", "address", "tokens", "tls")
 _LOOK_S: Final = 0.1
 SHIFTS: Final = 2
 """A day."""
-STEPS: Final = 160
-"""Of each run in a shift, some 40 KB each."""
+STEPS: Final = 120
+"""Updates of each run in a shift, some 40 KB each."""
 _IN_MEMORY_DAYS: Final = 7
 """So long a run that is over stays there, as shipped."""
 _SPEED: Final = 2
 """Time goes by so much faster, and jumps to the next day between two lives."""
 _NUMBERS: Final = ("reward", "return", "metric", "rent", "step_time")
+_STEPS_OF_UPDATE: Final = 4
 _PACE_S: Final = 0.005
 """Between two requests: some megabytes a second at most, which the collector works off."""
 _TOO_SLOW: Final = b"you sent more of it than others"
@@ -133,12 +134,20 @@ class Trainer(Told):
         self.emit(endpoints, fakes.started(self.now, n_envs=ENVS, devices=("gpu0", "gpu1")))
 
     def step(self, endpoints: Endpoints, chance: np.random.Generator) -> None:
-        """Emit one update."""
+        """Emit one update, with the steps of the envs in it."""
         self.updates += 1
         at, ids = self.now, Column.of(np.arange(ENVS, dtype=np.int32))
-        draws = {f"overwatch.env.{name}": Column.of(chance.random(ENVS)) for name in _NUMBERS}
         events: list[Event] = [
-            Measured(at=at, scope=Scope.ENV, keys={"env_id": ids}, values=draws, index=self.updates),
+            *(
+                Measured(
+                    at=at + step,
+                    scope=Scope.ENV,
+                    keys={"env_id": ids},
+                    values={f"overwatch.env.{name}": Column.of(chance.random(ENVS)) for name in _NUMBERS},
+                    index=self.updates,
+                )
+                for step in range(_STEPS_OF_UPDATE)
+            ),
             fakes.policy(at, self.updates, kl_divergence=0.01, entropy=float(chance.random())),
         ]
         if self.updates % 8 == 0:
@@ -169,13 +178,18 @@ class Week:
 
     def __init__(self, disk: Path, *sets: str) -> None:
         self.most = Measures()
-        self.requests = self.repeated = self.sent = 0
+        self.requests = self.repeated = self._sent = 0
         self.ended: list[str] = []
         """Runs that are over, the newest last."""
         self._disk, self._sets = disk, sets
         self._chance = np.random.default_rng(7)
         self._first = time.time_ns()
         self._lasting = Trainer("all-week", self._first, _SPEED)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that were accepted."""
+        return self._sent + self._lasting.sent
 
     def live(self, day: int) -> None:
         """One day."""
@@ -210,7 +224,7 @@ class Week:
             self._check_living(endpoints, run)
             run.end(endpoints)
             self.repeated += run.repeated
-            self.sent += run.sent
+            self._sent += run.sent
             self.ended.append(run.run_id)
 
     def _check_living(self, endpoints: Endpoints, run: Trainer) -> None:
