@@ -25,7 +25,7 @@ from tests.overwatch.collector.running import http
 from tests.real.helm.charts import CHART, objects, rendered
 
 DAY_NS: Final = 86_400 * SLOW_NS
-ENVS: Final = 256
+ENVS: Final = 128
 AT_ONCE: Final = 3
 """Runs of a day that live together, beside the one that lives all week."""
 _OF_THE_POD: Final = ("endpoint", "address", "tokens", "tls")
@@ -33,14 +33,14 @@ _OF_THE_POD: Final = ("endpoint", "address", "tokens", "tls")
 _LOOK_S: Final = 0.1
 SHIFTS: Final = 2
 """A day."""
-STEPS: Final = 120
+STEPS: Final = 100
 """Updates of each run in a shift, some 40 KB each."""
 _IN_MEMORY_DAYS: Final = 7
 """So long a run that is over stays there, as shipped."""
 _SPEED: Final = 2
 """Time goes by so much faster, and jumps to the next day between two lives."""
 _NUMBERS: Final = ("reward", "return", "metric", "rent", "step_time")
-_STEPS_OF_UPDATE: Final = 4
+_STEPS_OF_UPDATE: Final = 8
 _PACE_S: Final = 0.005
 """Between two requests: some megabytes a second at most, which the collector works off."""
 _TOO_SLOW: Final = b"you sent more of it than others"
