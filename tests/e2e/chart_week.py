@@ -25,21 +25,24 @@ from tests.overwatch.collector.running import http
 from tests.real.helm.charts import CHART, objects, rendered
 
 DAY_NS: Final = 86_400 * SLOW_NS
-ENVS: Final = 1024
+ENVS: Final = 128
 AT_ONCE: Final = 3
 """Runs of a day that live together, beside the one that lives all week."""
 _OF_THE_POD: Final = ("endpoint", "address", "tokens", "tls")
 """Keys that name the pod's own network and secrets."""
 _LOOK_S: Final = 0.1
-SHIFTS: Final = 3
+SHIFTS: Final = 2
 """A day."""
-STEPS: Final = 200
-"""Of each run in a shift, some 20 KB each: half of what the volume holds comes in a day."""
+STEPS: Final = 100
+"""Updates of each run in a shift, some 40 KB each."""
+_IN_MEMORY_DAYS: Final = 7
+"""So long a run that is over stays there, as shipped."""
 _SPEED: Final = 2
 """Time goes by so much faster, and jumps to the next day between two lives."""
-_NUMBERS: Final = ("overwatch.env.reward", "overwatch.env.step_time")
-_PACE_S: Final = 0.015
-"""Between two requests: a megabyte a second, which the collector works off."""
+_NUMBERS: Final = ("reward", "return", "metric", "rent", "step_time")
+_STEPS_OF_UPDATE: Final = 8
+_PACE_S: Final = 0.005
+"""Between two requests: some megabytes a second at most, which the collector works off."""
 _TOO_SLOW: Final = b"you sent more of it than others"
 """In the answer to who is to wait until what waits is worked off."""
 _PART: Final = re.compile(r'^overwatch_storage_part_bytes\{part="([^"]+)"\} (\S+)$', re.MULTILINE)
@@ -123,18 +126,28 @@ class Trainer(Told):
 
     repeated = 0
     """Requests that were not accepted at once."""
+    sent = 0
+    """Bytes that were accepted."""
 
     def begin(self, endpoints: Endpoints) -> None:
         """Emit the first event."""
         self.emit(endpoints, fakes.started(self.now, n_envs=ENVS, devices=("gpu0", "gpu1")))
 
     def step(self, endpoints: Endpoints, chance: np.random.Generator) -> None:
-        """Emit one update."""
+        """Emit one update, with the steps of the envs in it."""
         self.updates += 1
         at, ids = self.now, Column.of(np.arange(ENVS, dtype=np.int32))
-        draws = {name: Column.of(chance.random(ENVS)) for name in _NUMBERS}
         events: list[Event] = [
-            Measured(at=at, scope=Scope.ENV, keys={"env_id": ids}, values=draws, index=self.updates),
+            *(
+                Measured(
+                    at=at + step,
+                    scope=Scope.ENV,
+                    keys={"env_id": ids},
+                    values={f"overwatch.env.{name}": Column.of(chance.random(ENVS)) for name in _NUMBERS},
+                    index=self.updates,
+                )
+                for step in range(_STEPS_OF_UPDATE)
+            ),
             fakes.policy(at, self.updates, kl_divergence=0.01, entropy=float(chance.random())),
         ]
         if self.updates % 8 == 0:
@@ -153,6 +166,7 @@ class Trainer(Told):
             return reply.status == 200
 
         until(is_accepted, "a request to be accepted", 120)
+        self.sent += len(body)
 
     def end(self, endpoints: Endpoints) -> None:
         """Emit the last event."""
@@ -164,13 +178,18 @@ class Week:
 
     def __init__(self, disk: Path, *sets: str) -> None:
         self.most = Measures()
-        self.requests = self.repeated = 0
+        self.requests = self.repeated = self._sent = 0
         self.ended: list[str] = []
         """Runs that are over, the newest last."""
         self._disk, self._sets = disk, sets
         self._chance = np.random.default_rng(7)
         self._first = time.time_ns()
         self._lasting = Trainer("all-week", self._first, _SPEED)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that were accepted."""
+        return self._sent + self._lasting.sent
 
     def live(self, day: int) -> None:
         """One day."""
@@ -184,7 +203,7 @@ class Week:
                 self._lasting.begin(endpoints)
             for shift in range(SHIFTS):
                 self._work(endpoints, began, f"day-{day}-shift-{shift}")
-            self._check(endpoints)
+            self._check(endpoints, day)
 
     def _began(self, day: int) -> int:
         """What makes the time of a life that begins now be of a day."""
@@ -205,6 +224,7 @@ class Week:
             self._check_living(endpoints, run)
             run.end(endpoints)
             self.repeated += run.repeated
+            self._sent += run.sent
             self.ended.append(run.run_id)
 
     def _check_living(self, endpoints: Endpoints, run: Trainer) -> None:
@@ -219,10 +239,13 @@ class Week:
 
         until(judged, f"{run.run_id} to be judged", 120)
 
-    def _check(self, endpoints: Endpoints) -> None:
-        """At the end of a day what was over is over, and the collector is ready."""
+    def _check(self, endpoints: Endpoints, day: int) -> None:
+        """At the end of a day what was over is over, and the collector is ready.
+
+        Of what has left memory the archive keeps what its small share of the volume holds.
+        """
         self._check_living(endpoints, self._lasting)
-        for run_id in self.ended:
+        for run_id in self.ended[max(0, day + 1 - _IN_MEMORY_DAYS) * SHIFTS * AT_ONCE :]:
             until(lambda run_id=run_id: _is_over(endpoints, run_id), f"the end of {run_id}", 120)  # type: ignore[misc] # bound now
         until(lambda: http(str(endpoints.health)).status == 200, "the collector to be well", 120)
 

@@ -19,6 +19,8 @@ STORAGE_FULL: Final = 0.85
 """Share of its room from which on the journal is nearly full; below it of the budget, a volume is too."""
 CERTIFICATE_S: Final = 14 * 86_400
 """Seconds before the end of a certificate from which on the alert fires."""
+FRAMES_LATE_S: Final = 30
+"""Age of what a collector shows from which on the alert fires: in time it is a tenth of a second."""
 NON_FINITE: Final = "non-finite"
 """Told by a counter, and by its finding where nobody counted."""
 SILENT_HOLD_S: Final = 900

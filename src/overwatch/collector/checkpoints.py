@@ -38,6 +38,9 @@ _TIMES_TAKEN: Final = 50
 """Times as long as making one takes until the next: the fold stands still for it."""
 _OF_SIZE: Final = 4
 """Times its size by which the journal grows until the next."""
+_OF_JOURNAL: Final = 0.25
+"""By this share of its room on disk the journal grows at most until the next, whatever one costs: what came
+since the last but one is kept, and a journal that is full takes nothing in."""
 MOST_FILE_BYTES: Final = 1 << 30
 VERSION: Final = 5
 NAMES: Final = ("fold-0.checkpoint", "fold-1.checkpoint")
@@ -117,7 +120,7 @@ class Checkpoints:
     def attach(self, journal: DurableJournal, cursor: Cursor) -> None:
         """Say which journal grows, and which cursor may let go of what two checkpoints have passed."""
         self._journal, self._cursor = journal, cursor
-        self._last_bytes = journal.disk_bytes
+        self._last_bytes = journal.written_bytes
 
     def leave(self, leaving: Iterable[Leaving]) -> None:
         """Leave some beside these recordings too."""
@@ -140,9 +143,12 @@ class Checkpoints:
         """Whether time went by or the journal grew since the last one."""
         if self._last_tick == 0:
             self._last_tick = tick
-        grown = 0 if self._journal is None else self._journal.disk_bytes - self._last_bytes
-        if grown >= max(MOST_BYTES, _OF_SIZE * self._size):
-            return True
+        grown = 0
+        if self._journal is not None:
+            grown = self._journal.written_bytes - self._last_bytes
+            most = self._journal.most_disk_bytes * _OF_JOURNAL
+            if grown >= min(max(MOST_BYTES, _OF_SIZE * self._size), most):
+                return True
         apart = max(
             EVERY_NS, self._size * SLOW_NS // BYTES_A_SECOND, round(self._took_s * _TIMES_TAKEN * 1e9)
         )
@@ -151,7 +157,7 @@ class Checkpoints:
     def keep(self, checkpoint: Checkpoint) -> None:
         """Write it soon; one that waits still is left out for it."""
         self._last_tick, self._size, self._took_s = checkpoint.tick, len(checkpoint.fold), checkpoint.took_s
-        self._last_bytes = 0 if self._journal is None else self._journal.disk_bytes
+        self._last_bytes = 0 if self._journal is None else self._journal.written_bytes
         with self._work:
             self._waiting = checkpoint
             self._work.notify()

@@ -159,6 +159,16 @@ class DurableJournal:
         return self._log.size_bytes
 
     @property
+    def most_disk_bytes(self) -> int:
+        """What it may have there."""
+        return self._limits.disk_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of records that this life wrote, those that are dropped again among them."""
+        return self._log.written_bytes
+
+    @property
     def is_pressed(self) -> bool:
         """Whether half of the room for batches that wait, in memory's sense or the disk's, is used up."""
         limits = self._limits

@@ -73,6 +73,8 @@ class Log:
         self._has_new_names = False
         self.next_sequence = max(floor, 1)
         """What the next record is numbered."""
+        self.written_bytes = 0
+        """Bytes of records that this log wrote since it was opened, those dropped since among them."""
         self.recovery = self._recover()
         self._doubt_from = self.next_sequence
 
@@ -112,6 +114,7 @@ class Log:
             what = f"{self._folder.path}: a record of {length} bytes was not kept: {error.strerror}"
             raise LogWriteError(error.errno, what) from error
         part.end += HEADER_BYTES + length
+        self.written_bytes += HEADER_BYTES + length
         self._unsynced.add(part.name)
         self.next_sequence += 1
         return self.next_sequence - 1

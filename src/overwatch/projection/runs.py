@@ -28,6 +28,15 @@ def aged(line: RunLine, tick: int) -> RunLine:
     return msgspec.structs.replace(line, data_age_s=max(0.0, line.data_age_s + tick / 1e9 - line.time))
 
 
+def aged_snapshot(snapshot: Snapshot, tick: int) -> Snapshot:
+    """What an archived run shows at a tick: the same, as `aged` has it."""
+    age_s = snapshot.link.data_age_s
+    if age_s is None:
+        return snapshot
+    age_s = max(0.0, age_s + tick / 1e9 - snapshot.time)
+    return msgspec.structs.replace(snapshot, link=msgspec.structs.replace(snapshot.link, data_age_s=age_s))
+
+
 def run_line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
     """One run of the list."""
     run = snapshot.run

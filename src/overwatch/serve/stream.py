@@ -17,7 +17,7 @@ from aiohttp import WSMsgType, web
 
 from overwatch import codec
 from overwatch.projection.filtering import FilterError, parse
-from overwatch.projection.runs import aged, run_list
+from overwatch.projection.runs import aged, aged_snapshot, run_list
 from overwatch.projection.selection import SORTS
 from overwatch.serve.acknowledge import PATH, AckRoute, Keep, latest
 from overwatch.serve.answers import BadRequest, answer, only, problem
@@ -233,9 +233,11 @@ class ViewApi:
         if self._archive is None or ask.run_id is None:
             return None
         try:
-            return await asyncio.to_thread(self._archive.snapshot, ask.run_id, ask.view)
+            kept = await asyncio.to_thread(self._archive.snapshot, ask.run_id, ask.view)
         except ArchiveError as error:
             raise BadRequest(404, str(error), "run") from error
+        frame = self._tower.frame
+        return kept if kept is None or frame is None else aged_snapshot(kept, frame.tick)
 
     async def _last_picture(self, ask: Ask, sent: Snapshot | None) -> Snapshot | None:
         """Of a run that made room while it was watched: as archived, or as sent where nothing is kept."""

@@ -21,7 +21,7 @@ from overwatch.collector.checkpoints import (
 )
 from overwatch.collector.health import Health
 from overwatch.fold import FAST_NS, Fold
-from overwatch.journal import Batch, DurableJournal, Folder, JournalLimits, Signal
+from overwatch.journal import Batch, Durability, DurableJournal, Folder, JournalLimits, Signal
 from tests.overwatch.collector.running import told, update
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 
@@ -166,3 +166,29 @@ def test_the_next_one_comes_by_what_one_costs_and_by_what_changed(tmp_path: Path
     assert first_due(small, *[body] * 5) == 0
     journal.close()
     folder.close()
+
+
+@pytest.mark.parametrize("fold_bytes", [1 << 10, 1 << 20, 8 << 20])
+@pytest.mark.parametrize("disk_mib", [4, 16])
+def test_a_journal_is_never_full_for_want_of_one(tmp_path: Path, disk_mib: int, fold_bytes: int) -> None:
+    """However small its room and large the fold: what came since the last but one does not fill it."""
+    folder = Folder(tmp_path / "j")
+    disk = disk_mib << 20
+    limits = JournalLimits(durability=Durability.FAST, disk_bytes=disk, segment_bytes=disk // 16)
+    journal = DurableJournal(folder, lambda: FAST_NS, limits)
+    cursor = journal.cursor("aggregator", 1)
+    checkpoints = Checkpoints(folder, Health())
+    checkpoints.attach(journal, cursor)
+    body, most = bytes(disk // 64), 0
+    for _ in range(64 * 4):
+        journal.append(Signal.LOGS, body)
+        cursor.wait(1.0)
+        most = max(most, journal.disk_bytes)
+        if checkpoints.due(FAST_NS):
+            checkpoint = replace(taken(cursor.position), tick=FAST_NS, fold=bytes(fold_bytes))
+            checkpoints.keep(checkpoint)
+            checkpoints._write(checkpoint)
+    journal.close()
+    folder.close()
+
+    assert disk // 4 < most < disk

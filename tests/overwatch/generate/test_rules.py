@@ -33,7 +33,7 @@ EXPORTED = (
         "overwatch_tower_capped_total", "otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity",
         "overwatch_storage_room_bytes", "overwatch_storage_max_bytes", "overwatch_storage_part_bytes",
         "overwatch_storage_share_bytes", "overwatch_listener_turned_away_connections_total",
-        "overwatch_certificate_end_timestamp_seconds",
+        "overwatch_certificate_end_timestamp_seconds", "overwatch_tower_frame_timestamp_seconds",
     }
     | {f"overwatch_tower_{name}_total" for name in TOWER}
 )  # fmt: skip

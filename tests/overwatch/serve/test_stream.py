@@ -416,7 +416,7 @@ def test_an_archived_run_can_only_be_read(tmp_path: Path) -> None:
 
 
 def test_the_data_of_an_archived_run_grows_old(tmp_path: Path) -> None:
-    """In the list its age is of now, not of when it made room; the rest stays as it was."""
+    """Listed and opened its age is of now, not of when it made room; the rest stays as it was."""
     archive = archived(tmp_path)
     (was,) = (line for line in archive.lines() if line.run_id == "a")
 
@@ -431,5 +431,10 @@ def test_the_data_of_an_archived_run_grows_old(tmp_path: Path) -> None:
         assert grown > 0
         assert now["data_age_s"] == pytest.approx(was.data_age_s + grown)
         assert (now["time"], now["text"]) == (was.time, was.text)
+        shown = codec.decode(await (await client.get("/api/v1/snapshot?run=a")).read())
+        async with client.ws_connect("/api/v1/stream?run=a") as socket:
+            sent = codec.decode((await socket.receive()).data.encode())
+        assert shown.link.data_age_s == sent.link.data_age_s == pytest.approx(was.data_age_s + grown)
+        assert shown.time == sent.time == was.time
 
     scenario(work, archive)

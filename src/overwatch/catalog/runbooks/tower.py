@@ -36,6 +36,21 @@ ENTRIES: Final = (
         ),
     ),
     Runbook(
+        code="frames-late",
+        means=(
+            "What is shown of all runs lies behind the clock: more runs or envs than the fold judges in "
+            "time, or a machine with other work. New runs are listed late; nothing is lost."
+        ),
+        confirm=(
+            "See `overwatch_tower_frame_timestamp_seconds` against the clock, and of the exporter "
+            "`aggregator` `overwatch_exporter_queue_batches`; `curl :13133` has the age of the latest frame."
+        ),
+        act=(
+            "Give the collector a core of its own, or some of the runs to a second one. After a restart or a "
+            "burst it works off what waits by itself."
+        ),
+    ),
+    Runbook(
         code="exporter-queue-full",
         means="More than four fifths of what may wait for an exporter waits: soon it gives up the oldest.",
         confirm="See `otelcol_exporter_queue_size` beside its capacity, by exporter; is it still growing?",

@@ -11,6 +11,7 @@ from typing import Final
 from overwatch.catalog.alerts import (
     CERTIFICATE_S,
     FINDINGS,
+    FRAMES_LATE_S,
     QUEUE_FULL,
     SILENT_HOLD_S,
     STORAGE_FULL,
@@ -38,6 +39,7 @@ def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
     return (
         _down(plan),
         _refusing(plan),
+        _late(plan),
         *_exporting(plan),
         _storage(plan),
         _certificate(plan),
@@ -86,6 +88,20 @@ def _refusing(plan: Plan) -> Alert:
         bad=(*own(refused, "0+5x400", "refusing"), *own(accepted, "0+5x400", "refusing")),
         good=own(refused, "0", "refusing"),
         lead=1,
+    )
+
+
+def _late(plan: Plan) -> Alert:
+    shown = "overwatch_tower_frame_timestamp_seconds"
+    return Alert(
+        code="frames-late",
+        area=Area.COLLECTOR,
+        expr=f"time() - min by (job) ({shown}) > {FRAMES_LATE_S}",
+        hold_s=plan.hold(120),
+        summary="The collector shows its runs late.",
+        by=_JOB,
+        bad=(of_job(shown, "-1000", "late"),),
+        good=(of_job(shown, "1000000000", "late"),),
     )
 
 

@@ -38,8 +38,6 @@ _KEEP_S: Final = 2.0
 """Time between two places that are kept: what a restart writes again at most."""
 _LATE: Final = 0.125
 """From this share of the room for batches that wait on, lines have no lower priority than answers."""
-_LATE_ON_DISK: Final = 0.25
-"""The same of the journal's room on disk, which on a small volume is the smaller one."""
 _MIB: Final = 1 << 20
 _MINUTE_NS: Final = 60_000_000_000
 
@@ -73,7 +71,7 @@ class OtlpFileExporter:
         self._given = 0
         """The newest piece that a restart does not cut any more."""
         self._folder = str(config.path)
-        self._lines = Lines(self._is_late)
+        self._lines = Lines(lambda: context.journal.lag(name).unread > _LATE)
         self._patience = Patience(context.intake.calm)
         self._writer = RecordingWriter(config.path, context.exporting(name), self._lines.to_json)
         self._kept: CursorFile | None = context.journal.place(name)
@@ -280,11 +278,6 @@ class OtlpFileExporter:
             self._cursor.keep(self._written)
         self._is_dirty = self._is_rotated = False
         self._give()
-
-    def _is_late(self) -> bool:
-        """Whether much waits for its lines."""
-        lag = self._context.journal.lag(self._name)
-        return lag.unread > _LATE or lag.kept > _LATE_ON_DISK
 
     def _guarded(self, write: Callable[[], None]) -> bool:
         """The border to the disk: an error is said once by health."""

@@ -1,0 +1,66 @@
+"""What an update takes on disk: bytes of each part for a run of nine numbers, once it is packed."""
+
+import random
+import time
+from pathlib import Path
+
+from overwatch.discovery import Endpoints
+from tests import fakes
+from tests.e2e.collecting import until
+from tests.e2e.test_left_checkpoints import Told, living
+
+MOST_BYTES = 1200
+"""Of an update, in all parts that grow with updates; the journal gives back what was read."""
+LITTLE_BYTES = 32 << 10
+"""Not packed, of what comes while the rest is waited for."""
+PER_SECOND = 31
+SECONDS = 60
+IN_A_REQUEST = 3
+"""An exporter sends each tenth of a second."""
+NUMBERS = (
+    "kl_divergence", "entropy", "policy_loss", "value_loss", "grad_norm", "clip_fraction",
+    "learning_rate", "explained_variance", "return_mean",
+)  # fmt: skip
+PACKED_AT_ONCE = ("exporters.otlp_file.rotation.max_minutes=0.5",)
+
+
+def train(run: Told, endpoints: Endpoints) -> int:
+    """Emit what a trainer does in so many of the collector's seconds; returns how many updates."""
+    chance = random.Random(7)  # noqa: S311 numbers that do not pack
+    run.emit(endpoints, fakes.started(run.now))
+    began, step_ns = run.now, 10**9 // PER_SECOND
+    for index in range(1, PER_SECOND * SECONDS, IN_A_REQUEST):
+        due = began + (index + IN_A_REQUEST) * step_ns
+        time.sleep(max(0.0, (due - run.now) / 1e9 / run.speed))
+        run.emit(
+            endpoints,
+            *(
+                fakes.policy(run.now + n, index + n, **{name: chance.random() for name in NUMBERS})
+                for n in range(IN_A_REQUEST)
+            ),
+        )
+    return index + IN_A_REQUEST - 1
+
+
+def test_an_update_takes_little_once_it_is_packed(tmp_path: Path) -> None:
+    """Its recording with index and checkpoints, and its share of a snapshot a second, as shipped."""
+    began = time.time_ns()
+    run, recording = Told("run-a", began), tmp_path / "otlp"
+    with living(tmp_path, began, *PACKED_AT_ONCE, every=None) as endpoints:
+        updates = train(run, endpoints)
+
+        def packed() -> bool:
+            # What comes next rotates what lies there for long enough.
+            run.emit(endpoints, fakes.policy(run.now, updates, kl_divergence=0.01))
+            rotated = {path.name for path in recording.glob("logs-*")}
+            live = sum(path.stat().st_size for path in recording.glob("logs.jsonl"))
+            return live < LITTLE_BYTES and bool(rotated) and all(name.endswith(".zst") for name in rotated)
+
+        until(packed, "the recording to be packed", 120)
+    recorded = sum(path.stat().st_size for path in recording.rglob("*") if path.is_file()) / updates
+    lines = (tmp_path / "snapshots.jsonl").read_bytes().splitlines()
+    shown = sum(map(len, lines)) / len(lines) / PER_SECOND
+    print(f"{recorded:.0f} bytes an update in the recording, {shown:.0f} in snapshots, not packed")
+
+    assert min(recorded, shown) > 0
+    assert recorded + shown <= MOST_BYTES
