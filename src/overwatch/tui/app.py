@@ -36,8 +36,8 @@ from overwatch.snapshot.history import Ask, History
 from overwatch.tui import pointing
 from overwatch.tui.canvas import Canvas
 from overwatch.tui.context import Context, Freshness, freshness_of
+from overwatch.tui.driver import ClickDriver
 from overwatch.tui.keys import Mode
-from overwatch.tui.mouse import ClickDriver
 from overwatch.tui.paging import Page
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Transport
