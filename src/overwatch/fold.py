@@ -200,6 +200,10 @@ class Fold:
         """Whether a run is in it, or was and made room."""
         return run_id in self._runs or run_id in self._ended
 
+    def tracked(self, run_id: str) -> Tracked | None:
+        """A run that is in it, with its judgement and its past."""
+        return self._runs.get(run_id)
+
     def advance(
         self,
         tick: int,

@@ -14,7 +14,6 @@ from overwatch.analyse.compare import (
 )
 from overwatch.analyse.figure import Line, chart, figure, legend, number, seconds
 from overwatch.analyse.page import Markup, join, page, section, table, tag, text
-from overwatch.analyse.report_policy import levels_of
 from overwatch.analyse.story import Story
 from overwatch.analyse.words import change, letter
 from overwatch.catalog.durations import duration
@@ -165,7 +164,8 @@ def _chart(stories: Sequence[Story], metric: Compared, comparison: Comparison) -
             lines.append(
                 Line(x=x.tolist(), y=y.tolist(), series=place, name=f"{letter(place)} {story.run.run_id}")
             )
-    levels = list(levels_of(stories[0], numbers(stories[0])[metric.name]))
+    judged = stories[0].drawn((metric.name,)).get(metric.name)
+    levels = () if judged is None else judged.limits
     firsts = {one.divergence.parted[0] for one in metric.against if one.divergence.parted is not None}
     good = f"good is {metric.direction}" if metric.direction else ""
     verdicts = ", ".join(f"{letter(one.place)} {one.effect.verdict}" for one in metric.against)

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from overwatch.catalog import Metric, Scope, find
+from overwatch.catalog import CUSTOM_PREFIX, Metric, Scope, find
 from overwatch.events.adding import added
 from overwatch.snapshot import Reading, Snapshot
+from overwatch.state.past import Past
 
 Axis = Literal["update", "time", "steps"]
 Numbers: TypeAlias = "array[float]"
@@ -107,6 +108,15 @@ class Curves:
             if reading.age_s is not None and reading.history:
                 self._take_reading(name, reading, snapshot.time - began, (update, steps))
         self._take_machines(snapshot, (update, snapshot.time - began, steps))
+
+    def past(self, began: float) -> Past:
+        """What a collector would hold of the numbers of the policy, made of these."""
+        past = Past()
+        for curve in self.policy.values():
+            name = f"{CUSTOM_PREFIX}{curve.name}" if curve.row is None else curve.row.name
+            for update, time, value in zip(curve.update, curve.time, curve.value, strict=True):
+                past.add(name, int((began + time) * 1e9), (value, value), round(update))
+        return past
 
     def _take_reading(self, name: str, reading: Reading, now: float, place: tuple[float, float]) -> None:
         seen = self._seen.setdefault(name, _Seen())

@@ -7,6 +7,7 @@ from typing import Final
 
 from overwatch.analyse.page import Markup, join, tag, text
 from overwatch.catalog.durations import duration
+from overwatch.snapshot.history import Line as Level
 
 _STEPS: Final = (1, 2, 5)
 _SECONDS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
@@ -26,16 +27,6 @@ class Scale:
         """Where a value lies; beyond the ends, at the end."""
         share = (value - self.low) / (self.high - self.low)
         return round(self.start + min(1.0, max(0.0, share)) * (self.end - self.start), 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """A limit in a chart."""
-
-    value: float
-    severity: str
-    above: bool
-    """Whether what is above it is bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,17 @@
 """The policy in a report: a chart a number, with the limits that judge it. Pure."""
 
 import math
-from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from overwatch.analyse.align import along
-from overwatch.analyse.curves import TASK_METRIC, Curve, in_order
-from overwatch.analyse.figure import Level, Line, chart, figure, legend
+from overwatch.analyse.curves import TASK_METRIC, in_order
+from overwatch.analyse.figure import Line, chart, figure, legend
 from overwatch.analyse.page import Markup, section, tag, text
 from overwatch.analyse.story import Story
-from overwatch.catalog import Side
-from overwatch.catalog.judging import run_limits
+from overwatch.catalog import Scope
+from overwatch.snapshot.history import Curve
 
 _MORE: Final = 9
 """Charts shown before the others are folded away."""
@@ -18,7 +19,8 @@ _MORE: Final = 9
 
 def policy(story: Story) -> Markup:
     """All numbers of the policy by update, those of the pulse first."""
-    curves = [curve for curve in in_order(story.curves.policy.values()) if len(curve) > 1]
+    names = [curve.name for curve in in_order(story.curves.policy.values())]
+    curves = [curve for curve in story.drawn(names).values() if len(curve.at) > 1]
     if not curves:
         return section("Policy", tag("p", text("No update was seen."), class_="muted"))
     metric = story.curves.machine.get((TASK_METRIC, None))
@@ -39,33 +41,22 @@ def policy(story: Story) -> Markup:
 
 
 def _figure(story: Story, curve: Curve) -> Markup:
-    last = next((value for value in reversed(curve.value) if math.isfinite(value)), None)
-    row = curve.row
-    now = "" if last is None else format(last, row.fmt if row else ".4g")
-    levels = list(levels_of(story, curve))
-    drawn = chart([Line(x=curve.update, y=curve.value)], levels, _marks(story))
-    return figure(curve.label if row is None else row.label, f"{_asks(curve)} now {now}".strip(), drawn)
+    """From the least to the most of each column of samples; a gap where none was finite."""
+    ends = [
+        math.nan if one is None else one for pair in zip(curve.low, curve.high, strict=True) for one in pair
+    ]
+    line = Line(x=[place for place in _places(story, curve) for _ in range(2)], y=ends)
+    good = "" if curve.direction is None else f"good is {curve.direction} · "
+    note = good + ("" if curve.text == "–" else f"now {curve.text}")
+    return figure(curve.label, note, chart([line], curve.limits, _marks(story)))
 
 
-def _asks(curve: Curve) -> str:
-    if curve.direction is None:
-        return ""
-    return "good is up ·" if curve.direction == "up" else "good is down ·"
-
-
-def levels_of(story: Story, curve: Curve) -> Iterator[Level]:
-    """The limits of a row in this run; those relative to its own median by the median of all of it."""
-    row = curve.row
-    if row is None:
-        return
-    finite = sorted(value for value in curve.value if math.isfinite(value))
-    median = finite[len(finite) // 2] if finite else None
-    for limits in run_limits(row, story.run.preset, story.facts.config).sides:
-        for severity, limit in (("warning", limits.warning), ("critical", limits.critical)):
-            value = None if limit is None else limit.threshold(median)
-            if limit is not None and value is not None:
-                above = limit.side in (Side.ABOVE, Side.AT_OR_ABOVE)
-                yield Level(value=value, severity=severity, above=above)
+def _places(story: Story, curve: Curve) -> list[float]:
+    """The policy's update of each column; a service counts its own, so there it is the one of that time."""
+    own = story.curves.policy[curve.name]
+    then = np.interp(np.array(curve.at) - story.began, own.time, own.update).tolist()
+    pairs = zip(curve.update, then, strict=True)
+    return [float(update) if update is not None and own.scope is Scope.POLICY else at for update, at in pairs]
 
 
 def _marks(story: Story) -> list[tuple[float, str]]:

@@ -12,6 +12,7 @@ from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.unshown import unshown
 from overwatch.snapshot import Snapshot
 from overwatch.state.joins import Joins
+from overwatch.tracked import Tracked
 
 
 class AnalyseError(ValueError):
@@ -37,6 +38,11 @@ class Source:
         recorded = self.recorded
         told = recorded.recorded(run_id) if isinstance(recorded, Recording) else recorded.recorded()
         return (snapshot for snapshot in told if snapshot.run.run_id == run_id)
+
+    def tracked(self, run_id: str) -> Tracked | None:
+        """A run as it was folded up to the newest of `snapshots`; `None` where nothing is folded."""
+        fold = self.recorded.reached if isinstance(self.recorded, Recording) else None
+        return None if fold is None else fold.tracked(run_id)
 
     def records(self) -> Iterator[Record]:
         """All that producers told, in order; of ranks that waited for their run's id, under that id."""

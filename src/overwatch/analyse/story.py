@@ -4,8 +4,9 @@ Owns what is remembered of a whole recording, read once. Times are seconds since
 are called Unix. Must not know who tells the story.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from overwatch.analyse.curves import Curves
@@ -14,7 +15,12 @@ from overwatch.analyse.found import Findings, Found
 from overwatch.analyse.source import AnalyseError, Source, open_source
 from overwatch.analyse.spells import EnvStory, Spells
 from overwatch.analyse.verdicts import Told, Verdicts
+from overwatch.projection.history import of_snapshot
 from overwatch.snapshot import Run, Snapshot
+from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, Ask
+from overwatch.snapshot.history import Curve as Drawn
+from overwatch.state.past import Past
+from overwatch.tracked import Tracked
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +43,8 @@ class Story:
     """What was said of it over time."""
     facts: Facts = field(default_factory=Facts)
     """What it told; empty where only snapshots were kept."""
+    tracked: Tracked | None = None
+    """What its records were folded to; absent where only snapshots were kept."""
 
     @property
     def run(self) -> Run:
@@ -75,6 +83,16 @@ class Story:
         told |= {name: str(value) for name, value in modes.items() if value is not None}
         return told | {name: value for name, value in self.facts.config.items() if name not in told}
 
+    def drawn(self, names: Sequence[str]) -> dict[str, Drawn]:
+        """Those of these numbers of the policy that have a past, as a collector's `history` has them."""
+        found: dict[str, Drawn] = {}
+        past = self.curves.past(self.began) if self.tracked is None else Past()
+        answer = partial(of_snapshot, self.last, past) if self.tracked is None else self.tracked.history
+        for place in range(0, len(names), MOST_CURVES):
+            ask = Ask(names=tuple(names[place : place + MOST_CURVES]), columns=MOST_COLUMNS)
+            found |= {one.name: one for one in answer(ask).curves}
+        return {name: found[name] for name in names if name in found}
+
     def take(self, snapshot: Snapshot) -> None:
         """Go on with one snapshot."""
         now = snapshot.time - self.began
@@ -104,6 +122,7 @@ def stories(source: Source, run_id: str | None = None, *, facts: bool = True) ->
             began = snapshot.time if run.started is None else min(run.started, snapshot.time)
             story = told[run.run_id] = Story(path=source.path, began=began, first=snapshot, last=snapshot)
         story.take(snapshot)
+        story.tracked = source.tracked(run.run_id)
         if not source.tells:
             story.facts.take_feed(snapshot.feed)
     if run_id is not None and not told:

@@ -96,6 +96,11 @@ class Side(Enum):
     AT_OR_BELOW = "at_or_below"
     """Bad when value <= limit."""
 
+    @property
+    def is_above(self) -> bool:
+        """Whether the bad values are above the limit."""
+        return self in (Side.ABOVE, Side.AT_OR_ABOVE)
+
     def crossed(self, value: float, limit: float) -> bool:
         """Whether a value is bad."""
         match self:

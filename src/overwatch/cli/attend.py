@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
 from overwatch import discovery
 from overwatch.cli.children import Child, wait_for_file
+from overwatch.cli.configured import data_option, file_option, placed, port_base_option, sets_option
 from overwatch.cli.errors import warn
-from overwatch.cli.program import Program, ProgramError
+from overwatch.cli.program import Program
 from overwatch.cli.streams import has_terminal
 from overwatch.cli.viewclient import ViewUnreachableError, fetch_snapshot
 from overwatch.discovery import Endpoints
@@ -54,8 +55,20 @@ ATTACH: Final = """\
     short_help="Run a program and watch it in the terminal.",
 )
 @click.option("--no-screen", is_flag=True, help="No screen: the program's output as it comes.")
+@file_option
+@sets_option
+@data_option
+@port_base_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def watch(command: tuple[str, ...], *, no_screen: bool) -> None:
+def watch(
+    command: tuple[str, ...],
+    path: Path | None,
+    sets: tuple[str, ...],
+    *,
+    no_screen: bool,
+    data: Path | None,
+    port_base: int | None,
+) -> None:
     """Run a program, with a collector where none runs, and show it in the terminal.
 
     \b
@@ -63,18 +76,40 @@ def watch(command: tuple[str, ...], *, no_screen: bool) -> None:
 
     q leaves the program running and prints how to look again; Ctrl-C goes to the program, once. When it has
     ended, the screen stays until q. The exit status is the program's, or 128 and the signal that ended it.
+    --config, --set, --data and --port-base are those of the collector that it starts.
     """  # noqa: D301
-    sys.exit(_attend(command, screen=not no_screen and _has_screen()))
+    try:
+        wanted = _Wanted(path, placed(path, sets, data, port_base))
+        sys.exit(_attend(command, wanted, screen=not no_screen and _has_screen()))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
 
 
-def _attend(command: Sequence[str], *, screen: bool) -> int:
-    folder = _folder()
-    with _collector(folder) as (endpoints, collector):
+class _Wanted(NamedTuple):
+    """The configuration of a collector that is started here."""
+
+    file: Path | None
+    sets: tuple[str, ...]
+
+    @property
+    def arguments(self) -> list[str]:
+        """Those of `overwatch collect`."""
+        named = [] if self.file is None else ["--config", str(self.file)]
+        return named + [word for one in self.sets for word in ("--set", one)]
+
+
+def _attend(command: Sequence[str], wanted: _Wanted, *, screen: bool) -> int:
+    """The program's status; raises `ValueError` where it or the collector cannot be started as wanted."""
+    running = _running()
+    if running is not None and wanted.arguments:
+        raise ValueError(
+            f"a collector runs already (pid {running.pid}), so none is started with --config, --set, --data "
+            f"or --port-base; leave them out to send to it, or end it first: kill {running.pid}"
+        )
+    folder = _folder(wanted)
+    with _collector(running, wanted, folder) as (endpoints, collector):
         began = time.time()
-        try:
-            program = Program(command, _environment(endpoints), folder / "console.log" if screen else None)
-        except ProgramError as error:
-            raise click.ClickException(str(error)) from error
+        program = Program(command, _environment(endpoints), folder / "console.log" if screen else None)
         if screen and endpoints.view is not None:
             _show(program, endpoints.view)
             if program.status is None:
@@ -95,11 +130,14 @@ def _has_screen() -> bool:
     return has_terminal() and not TUI.missing
 
 
-def _folder() -> Path:
-    """Where the console and the log of the collector go: beside what a collector writes."""
+def _folder(wanted: _Wanted) -> Path:
+    """Where the console and the log of the collector go: beside what a collector writes.
+
+    Raises `ValueError` where the configuration cannot be used.
+    """
     from overwatch import config
 
-    data = Path(config.load(None, ()).extensions.file_storage.directory)
+    data = Path(config.load_named(*wanted)[0].extensions.file_storage.directory)
     folder = data / "watched" / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
     try:
         folder.mkdir(mode=0o700, parents=True)
@@ -109,17 +147,18 @@ def _folder() -> Path:
 
 
 @contextlib.contextmanager
-def _collector(folder: Path) -> Iterator[tuple[Endpoints, "_Own | None"]]:
-    """The collector of this machine, or a new one, which ends with the block unless it is left running.
+def _collector(
+    running: Endpoints | None, wanted: _Wanted, folder: Path
+) -> Iterator[tuple[Endpoints, "_Own | None"]]:
+    """The collector that runs, or a new one, which ends with the block unless it is left running.
 
     Raises `ClickException` where it does not start.
     """
-    found = _running()
-    if found is not None:
-        yield found, None
+    if running is not None:
+        yield running, None
         return
     ready = folder / "ready.json"
-    command = [sys.executable, "-m", "overwatch.cli", "collect"]
+    command = [sys.executable, "-m", "overwatch.cli", "collect", *wanted.arguments]
     own = _Own(Child("collector", command, folder, {"OVERWATCH_READY_FILE": str(ready)}))
     try:
         started = wait_for_file(ready, Endpoints, own.child, _READY_S)

@@ -19,9 +19,11 @@ import click
 import msgspec
 
 from overwatch import __version__, codec, discovery
+from overwatch.aggregator import Checkpoint
 from overwatch.cli.errors import warn
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
+from overwatch.recordings.checkpoints import EVERY_NS, Leaving
 from overwatch.serve.files import LineFile
 from overwatch.serve.recording import RecordingWriter
 from overwatch.simulate import SECOND, Moment, Script, Settings, Teller, Told, parse_fault
@@ -34,6 +36,8 @@ DELAY_NS: Final = 5_000_000
 DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
 DRAIN_S: Final = 10.0
 SLICE_S: Final = 0.1
+_BUDGET_BYTES: Final = 16 << 30
+"""What a recording would have, a part of which its checkpoints may take."""
 PART: Final = ".unfinished"
 """Folder, beside what it becomes, that a recording is written to."""
 
@@ -92,29 +96,67 @@ def _write_whole(settings: Settings, out: Path) -> tuple[int, int]:
 
 
 def _write(settings: Settings, out: Path) -> tuple[int, int]:
-    writer, log = RecordingWriter(out / "otlp", (Signal.LOGS,)), LineFile(out / "snapshots.jsonl")
-    start = {"version": __version__, "simulated": True, "seed": settings.seed}
-    body = msgspec.json.encode(start, order="deterministic")
-    fold, tick, waiting = Fold(), next_tick(EPOCH_NS), list[Batch]()
+    writer = RecordingWriter(out / "otlp", (Signal.LOGS,))
+    body = {"version": __version__, "simulated": True, "seed": settings.seed}
+    told = msgspec.json.encode(body, order="deterministic")
+    start = Batch(sequence=1, stamp=EPOCH_NS, signal=Signal.START, body=told)
+    folded, records = _Folded(out, start), 0
     end = next_tick(EPOCH_NS + settings.seconds * SECOND + DELAY_NS) + SLOW_NS
-    records = snapshots = 0
     try:
-        writer.start(Batch(sequence=1, stamp=EPOCH_NS, signal=Signal.START, body=body))
-        for told, batch in _batches(settings):
+        writer.start(start)
+        for request, batch in _batches(settings):
             writer.write(batch)
-            records += told.records
-            while tick < batch.stamp:
-                snapshots += _log(log, fold, tick, waiting)
-                tick, waiting = tick + FAST_NS, []
-            waiting.append(batch)
-        while tick <= end:
-            snapshots += _log(log, fold, tick, waiting)
-            tick, waiting = tick + FAST_NS, []
+            records += request.records
+            folded.take(batch)
+        folded.up_to(end)
         writer.end(end)
     finally:
         writer.close()
-        log.close()
-    return records, snapshots
+        folded.close()
+    return records, folded.snapshots
+
+
+class _Folded:
+    """What a collector makes beside its recording: the log of snapshots, and checkpoints to seek from."""
+
+    def __init__(self, out: Path, start: Batch) -> None:
+        self.snapshots = 0
+        self._fold, self._tick, self._waiting = Fold(), next_tick(EPOCH_NS), [start]
+        self._log = LineFile(out / "snapshots.jsonl")
+        self._leaving = Leaving(out / "otlp", _BUDGET_BYTES)
+
+    def take(self, batch: Batch) -> None:
+        """Fold all ticks before a batch, and then wait with it for its own."""
+        self.up_to(batch.stamp - 1)
+        self._waiting.append(batch)
+
+    def up_to(self, time: int) -> None:
+        """Fold every tick up to a time."""
+        while self._tick <= time:
+            self._log_at(self._tick)
+            self._tick += FAST_NS
+
+    def _log_at(self, tick: int) -> None:
+        waiting, self._waiting = self._waiting, []
+        lines = [codec.encode(snapshot) + b"\n" for snapshot in self._fold.skip(tick, waiting)]
+        self.snapshots += len(lines)
+        if lines:
+            self._log.append(b"".join(lines))
+        if (tick - EPOCH_NS) % EVERY_NS == 0 < tick - EPOCH_NS:
+            tower = self._fold.tower
+            self._leaving.take(
+                Checkpoint(
+                    tick=tick,
+                    position=tower.batches + 1,
+                    batches=tower.batches,
+                    ticks=tower.ticks,
+                    fold=self._fold.dump(),
+                )
+            )
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
 
 
 def _batches(settings: Settings) -> Iterator[tuple[Told, Batch]]:
@@ -124,13 +166,6 @@ def _batches(settings: Settings) -> Iterator[tuple[Told, Batch]]:
     for sequence, told in enumerate(teller.tell(Script(settings, EPOCH_NS).moments()), start=2):
         stamp = max(stamp + 1, told.at + DELAY_NS)
         yield told, Batch(sequence=sequence, stamp=stamp, signal=Signal.LOGS, body=told.body)
-
-
-def _log(log: LineFile, fold: Fold, tick: int, batches: list[Batch]) -> int:
-    lines = [codec.encode(snapshot) + b"\n" for snapshot in fold.skip(tick, batches)]
-    if lines:
-        log.append(b"".join(lines))
-    return len(lines)
 
 
 def send(settings: Settings, endpoint: str | None) -> int:

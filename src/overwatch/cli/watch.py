@@ -16,7 +16,6 @@ from overwatch.cli.viewclient import fetch_history, fetch_snapshot, view_url
 from overwatch.extras import TUI
 from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import STDIN, open_input
-from overwatch.feeds.logplayer import LogPlayer
 from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.snapshot import Snapshot, View
@@ -222,8 +221,8 @@ def _recorded(
             snapshot = player.look(source.run_id, View())
             before += [] if snapshot is None else [snapshot]
     player.seek(place)
-    while isinstance(player, LogPlayer) and player.look_ahead(_NS):
-        pass
+    while player.known < 1.0:
+        player.look_ahead(1)
     replay = Replay(player, source.run_id)
 
     def ask(view: View) -> Snapshot | None:

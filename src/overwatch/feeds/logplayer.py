@@ -54,6 +54,11 @@ class LogPlayer(Timeline):
         """By what was read for the survey."""
         return self._looked / len(self._ticks)
 
+    @property
+    def known(self) -> float:
+        """By what was read for the survey, which the past comes with."""
+        return min(1.0, self._looked / max(1, bisect_right(self._ticks, self.position)))
+
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
         """The snapshot of the current tick, with no more envs than the view wants; `None` without one."""
         frame = self.frame

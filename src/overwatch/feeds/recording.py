@@ -62,6 +62,8 @@ class Recording:
         """Is called now and then while many ticks are folded, with the part of them that is done."""
         self.notes = Notes()
         """What the index tells beside batches; known once `segments` was asked."""
+        self.reached: Fold | None = None
+        """The fold of `recorded`, as far as that was read."""
         self._reader = TemplateReader()
         self._unreadable: set[tuple[str, int]] = set()
 
@@ -146,6 +148,7 @@ class Recording:
         Of others than the run that is named, if one is, some at the begin are left out.
         """
         for fold, tick, batches in self.ticks(run_id):
+            self.reached = fold
             yield from fold.skip(tick, batches, self.notes.hushed(tick))
 
     def left(self) -> LeftBehind:

@@ -87,6 +87,11 @@ class Replay:
         return self._player.survey.marks(self._shown)
 
     @property
+    def known(self) -> float:
+        """Which part of the past of this place was read."""
+        return self._player.known
+
+    @property
     def surveyed(self) -> bool:
         """Whether the whole recording was looked through, so that all its alarms are known."""
         return self._is_surveyed

@@ -139,6 +139,11 @@ class Timeline(ABC):
         return self.seek(clock)
 
     @property
+    def known(self) -> float:
+        """Which part of the past of the current tick is in `history`; a fold holds all of it."""
+        return 1.0
+
+    @property
     @abstractmethod
     def looked(self) -> float:
         """Which part of it was looked through, for what is known of the whole."""

@@ -92,8 +92,9 @@ def remember(past: Past, snapshot: Snapshot) -> None:
 def of_snapshot(snapshot: Snapshot, past: Past, ask: Ask) -> History:
     """As `history`, where a snapshot is all that is known of the run's state: judged as that is."""
     origin = Origin(run_id=snapshot.run.run_id, ours=True)
-    found = history(RunState(origin=origin), past, ask)
-    curves = tuple(_judged(curve, snapshot.policy.get(curve.name)) for curve in found.curves)
+    state = RunState(origin=origin, judged_by=snapshot.run.preset)
+    found, readings = history(state, past, ask), snapshot.policy | snapshot.services
+    curves = tuple(_judged(curve, readings.get(curve.name)) for curve in found.curves)
     about = About(revision=_filled({"revision": snapshot.run.git_sha})) if ask.about else None
     return msgspec.structs.replace(found, curves=curves, about=about)
 
@@ -101,10 +102,12 @@ def of_snapshot(snapshot: Snapshot, past: Past, ask: Ask) -> History:
 def _judged(curve: Curve, reading: Reading | None) -> Curve:
     if reading is None:
         return curve
-    text, limit = reading.text, reading.limit
-    lines = () if limit is None else (Line(value=limit.value, severity="warning", text=limit.text),)
+    limit, limits = reading.limit, curve.limits
+    if limit is not None and all(one.value != limit.value for one in limits):
+        above = limit.text.startswith(">")
+        limits = (Line(value=limit.value, severity="warning", text=limit.text, above=above),)
     return msgspec.structs.replace(
-        curve, status=reading.status, text=text, scale=reading.scale, limits=lines or curve.limits
+        curve, status=reading.status, text=reading.text, scale=reading.scale, limits=limits
     )
 
 
@@ -235,7 +238,8 @@ def _limits(state: RunState, row: Metric) -> tuple[Line, ...]:
         for severity, limit in (("warning", side.warning), ("critical", side.critical)):
             value = None if limit is None else limit.threshold(own)
             if limit is not None and value is not None:
-                found.append(Line(value=value, severity=severity, text=limit_text(row, limit)))
+                text, above = limit_text(row, limit), limit.side.is_above
+                found.append(Line(value=value, severity=severity, text=text, above=above))
     return tuple(found)
 
 

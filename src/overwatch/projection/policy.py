@@ -157,7 +157,7 @@ def _limit(row: Metric, judgement: Judgement | None) -> LimitView | None:
 
 def limit_text(row: Metric, limit: Limit) -> str:
     """A limit as shown: `>.015`, `<30%`, `>4.0×`."""
-    sign = ">" if limit.side in (Side.ABOVE, Side.AT_OR_ABOVE) else "<"
+    sign = ">" if limit.side.is_above else "<"
     if limit.relative:
         return f"{sign}{limit.value:.1f}×"
     if row.fmt.endswith("%"):

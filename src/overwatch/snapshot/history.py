@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-HISTORY_VERSION: Final = "1.0"
+HISTORY_VERSION: Final = "1.1"
 MOST_COLUMNS: Final = 512
 MOST_CURVES: Final = 64
 """Of one answer; further ones are asked for by name."""
@@ -36,6 +36,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """`warning` or `critical`."""
     text: str
     """As shown, e.g. `>.015`."""
+    above: bool = True
+    """Whether what is above it is bad, else what is below."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

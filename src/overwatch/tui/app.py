@@ -36,8 +36,8 @@ from overwatch.snapshot.history import Ask, History
 from overwatch.tui import pointing
 from overwatch.tui.canvas import Canvas
 from overwatch.tui.context import Context, Freshness, freshness_of
+from overwatch.tui.driver import ClickDriver
 from overwatch.tui.keys import Mode
-from overwatch.tui.mouse import ClickDriver
 from overwatch.tui.paging import Page
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Transport
@@ -275,7 +275,8 @@ class OverwatchApp(App[int]):
         shown, asks = self.session.snapshot, self.session.asks()
         if shown is None or not asks:
             return
-        wanted = (int(shown.time), asks)
+        playback = self.session.playback
+        wanted = (int(shown.time), 1.0 if playback is None else round(playback.known, 2), asks)
         if wanted != self._past_of and not self._asking_past:
             self._past_of, self._asking_past = wanted, True
             _: Worker[None] = self.run_worker(partial(self._take_past, asks), group="past")
@@ -332,6 +333,7 @@ class OverwatchApp(App[int]):
             self.session.print(self._attended.new_lines(), time.time())
             if self._attended.ended is not None:
                 self.session.notice = f"{self._attended.ended} · q leaves"
+        self._ask_past()  # more of it may have been read since
         self.paint()
 
     def _paint_soon(self) -> None:

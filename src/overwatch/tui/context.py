@@ -105,6 +105,8 @@ def replayed(link: Link, playback: Playback, *, simulated: bool = False) -> Fres
     """In a recording nothing grows old while it is looked at."""
     way = f"replay seeking {playback.part:.0%}" if playback.part else "replay seeking"
     still = "replay" if playback.playing or playback.still else "replay paused"
+    if playback.known < 1.0:
+        still = f"replay reading {playback.known:.0%}"
     word = way if playback.busy and not playback.playing else still
     return Freshness(state=word, age_s=None, was_old=link.state in _OLD, simulated=simulated)
 

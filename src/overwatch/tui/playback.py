@@ -28,6 +28,8 @@ class Playback:
     """It is on its way to another place."""
     part: float = 0.0
     """How much of the way there is done, while that takes long."""
+    known: float = 1.0
+    """How much of the past of this place was read, while charts wait for it."""
     marks: tuple[Mark, ...] = ()
     """Alarms that are known so far, in order."""
     surveyed: bool = True
@@ -161,6 +163,6 @@ class Deck:
         first, last = replay.span
         return Playback(
             time=replay.time, first=first, last=last, playing=replay.playing, speed=replay.speed,
-            busy=replay.busy, part=replay.part, marks=replay.marks, surveyed=replay.surveyed,
-            following=replay.following, still=self._still,
+            busy=replay.busy, part=replay.part, known=replay.known, marks=replay.marks,
+            surveyed=replay.surveyed, following=replay.following, still=self._still,
         )  # fmt: skip

@@ -16,8 +16,10 @@ from overwatch import codec
 from overwatch.cli import simulate as simulation
 from overwatch.cli.viewclient import ViewUnreachableError, fetch_snapshot
 from overwatch.collector import Service
+from overwatch.feeds.player import Player
 from overwatch.feeds.recording import open_recording
-from overwatch.snapshot import Snapshot
+from overwatch.snapshot import Snapshot, View
+from tests.fakes import SECOND
 from tests.overwatch.collector.running import eventually, running
 from tests.overwatch.simulate.runs import overwatch, record
 
@@ -55,6 +57,18 @@ def test_a_recording_replays_to_its_own_snapshots(tmp_path: Path, size: tuple[st
     assert (last.run.outcome, last.run.update, last.link.state) == ("completed", 12, "ended")
     assert (last.run.n_envs, len(last.run.slots)) == (int(gpus) * int(envs), int(slots))
     assert len(last.envs) == int(gpus) * int(envs)
+
+
+def test_a_recording_has_checkpoints_from_which_any_place_is_near(tmp_path: Path) -> None:
+    """As a collector leaves them: its last frame needs no fold of the whole run, and is the same frame."""
+    folder = record(tmp_path, "--gpus", "1", "--envs", "2", "--slots", "0", "--seconds", "125", "--rate", "1")
+    player = Player(open_recording(folder))
+    last = codec.decode((folder / "snapshots.jsonl").read_bytes().splitlines()[-1])
+    begun = player.folded
+    player.seek(int(last.time) * SECOND)
+
+    assert player.folded - begun < 100
+    assert player.look(None, View()) == last
 
 
 def test_a_run_that_goes_silent_is_found_stale(tmp_path: Path) -> None:

@@ -83,9 +83,18 @@ def test_a_log_of_snapshots_has_the_past_of_its_readings(tmp_path: Path) -> None
             frame = frames.skip(5)
     player = player_of(open_input(otlpfiles.written(tmp_path / "snapshots.jsonl", b"\n".join(lines) + b"\n")))
     assert isinstance(player, LogPlayer)
+    player.seek(player.first + 10 * SLOW_NS)
+    shares = [player.known]
+    while player.known < 1.0:
+        assert player.look_ahead(1)  # what comes later is not needed here
+        shares.append(player.known)
+    assert shares[0] < 1.0
+    assert shares == sorted(shares)
+    player.seek(player.last)
+    assert player.known < 1.0
     while player.look_ahead(1):
         continue
-    player.seek(player.last)
+    assert player.known == 1.0
     whole = _kl(player.history("run-1", Ask()))
     player.seek(player.first + 10 * SLOW_NS)
     part = _kl(player.history(None, Ask()))

@@ -1,5 +1,7 @@
 """Commands: what is typed after a colon, what Tab makes of it, and what is said when it cannot be done."""
 
+import re
+
 import pytest
 
 from overwatch.tui import commands
@@ -32,6 +34,17 @@ def test_the_palette_lists_every_command_with_what_it_does() -> None:
         assert {"env", "sort", "filter", "help", "quit"} <= set(offered)
         assert not {"seek", "play"} & set(offered)
         assert "open an environment" in terminal.screen
+
+
+def test_a_command_whose_words_have_no_room_ends_in_an_ellipsis() -> None:
+    """On a narrow terminal too, nothing ends in the middle of a word unmarked."""
+    terminal = Terminal(scenario.storm(), 80, 24)
+    terminal.press("colon")
+    offered = [line for line in terminal.lines if re.match(r"  [a-z]+ {9,}[A-Z]", line)]
+
+    assert len(offered) > 3
+    assert all(line.rstrip().endswith("…") or len(line.rstrip()) < 80 for line in offered)
+    assert any(line.rstrip().endswith("…") for line in offered)
 
 
 @pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda command: command.name)

@@ -1,6 +1,7 @@
 """From a live run to its recording, with one key."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from overwatch.feeds.recording import open_recording
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.snapshot import View
 from overwatch.tui import first_word, recording_of
+from overwatch.tui.context import replayed
+from overwatch.tui.playback import Playback
 from tests import fakes
 from tests.overwatch.collector.running import eventually, http, running
 from tests.overwatch.feeds import otlpfiles
@@ -42,6 +45,16 @@ def test_the_screen_says_first_what_could_not_be_read(tmp_path: Path) -> None:
     assert "(and 1 more: overwatch replay tells all)" in said
     assert "\x1b" not in said
     assert first_word(()) is None
+
+
+def test_a_past_that_is_still_read_is_progress_in_the_first_line() -> None:
+    """Where a seek shows its own; with the past there the place stands as ever."""
+    at = Playback(time=90.0, first=0.0, last=100.0, playing=False)
+    link = scenario.storm().link
+
+    assert replayed(link, replace(at, known=0.4)).text == "REPLAY reading 40%"
+    assert replayed(link, replace(at, known=0.4, busy=True, part=0.7)).text == "REPLAY seeking 70%"
+    assert replayed(link, at).text == "REPLAY paused"
 
 
 def test_r_says_what_to_type_where_no_recording_is_known() -> None:

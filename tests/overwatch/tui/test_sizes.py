@@ -68,6 +68,22 @@ def _with(snapshot: Snapshot, *codes: str) -> Snapshot:
     return msgspec.structs.replace(snapshot, findings=found)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize(
+    ("age_s", "shown"),
+    [(0.4, "0s"), (599, "9m59s"), (1796, "29m"), (4020, "1h07m"), (36_300, "10h"), (34_560_000, "400d")],
+)
+def test_an_age_of_an_alarm_is_never_cut(size: tuple[int, int], age_s: float, shown: str) -> None:
+    """What has no room loses its smaller unit, not its last letter."""
+    storm = scenario.storm()
+    first = msgspec.structs.replace(storm.findings[0], since=storm.time - age_s)
+    aged = msgspec.structs.replace(storm, findings=(first, *storm.findings[1:]))
+    lines = map(plain, overview.render(aged, _context("storm", aged, size)).lines)
+    row = next(line for line in lines if line.startswith("1 CRIT"))
+
+    assert row[:21].split()[-1] == shown
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_frame_of_each_size_is_the_drawn_one(scene: str, size: tuple[int, int]) -> None:

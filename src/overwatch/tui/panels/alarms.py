@@ -16,6 +16,9 @@ _HINT_AT = 79
 """Column of the next step at 120 cells; wider terminals share what they gain between the two texts."""
 _START: Final = 23
 """Cells before the message in the standard layout."""
+_AGE: Final = 5
+"""Cells of an age."""
+_UNITS_S: Final = (1, 60, 3600, 86_400)
 _NAME_LINES: Final = 3
 """Lines of names at the most."""
 _MARKS: Final = {"critical": "!! ", "warning": "! "}
@@ -94,7 +97,11 @@ def _hint_at(findings: Sequence[Finding], width: int) -> int:
 
 
 def _since(seconds: float) -> str:
-    return duration(max(0.0, seconds)) if seconds >= 1 else "0s"
+    """As exact as there is room for: `9m59s`, `29m`, `10h`, `400d`."""
+    if seconds < 1:
+        return "0s"
+    shown = [duration(seconds // unit * unit) for unit in _UNITS_S if seconds >= unit]
+    return next((one for one in shown if len(one) <= _AGE), shown[-1])
 
 
 def _title(findings: Sequence[Finding], ctx: Context) -> Line:
@@ -127,10 +134,10 @@ def _row(place: int, finding: Finding, ages: tuple[str, str | None], hint_at: in
     message = clean(finding.message)
     number = str(place) if place <= 9 else " "
     if width < COMPACT_BELOW:
-        start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 7), 8)}{right(ago, 5)} ")]
+        start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 7), 8)}{right(ago, _AGE)} ")]
         texts = [Span(message)]
     else:
-        start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 8), 9)}{left(ago, 5)}  ")]
+        start = [Span(f"{number} "), word, Span(f" {left(cut_middle(about, 8), 9)}{left(ago, _AGE)}  ")]
         room = hint_at - width_of(start)
         hint = [Span("› ", Role.INFO), Span(clean(finding.hint))] if finding.hint else []
         texts = [Span(left(message, room - 1) + " "), *hint] if hint else [Span(message)]

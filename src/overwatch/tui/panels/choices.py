@@ -3,7 +3,7 @@
 from typing import Final
 
 from overwatch.tui.context import Context
-from overwatch.tui.text import Line, Role, Span, clean, fit, left
+from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left
 
 MOST: Final = 8
 _WORD: Final = 20
@@ -21,5 +21,6 @@ def render(ctx: Context) -> list[Line]:
     for place, candidate in enumerate(found[first : first + room], first):
         role = Role.ACCENT if place == prompt.chosen else Role.TITLE
         word = left(clean(candidate.word), max(_WORD, len(candidate.word)))
-        lines.append(fit([Span("  "), Span(word, role), Span(f" {candidate.note}", Role.MUTED)], ctx.width))
+        note = cut(candidate.note, ctx.width - cells(word) - 4)
+        lines.append(fit([Span("  "), Span(word, role), Span(f" {note}", Role.MUTED)], ctx.width))
     return lines
