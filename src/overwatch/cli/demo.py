@@ -57,20 +57,43 @@ class DemoOptions:
     headless: bool
     seconds: float | None
     out: Path | None
-    envs: int
-    slots: int
+    world: str
+    envs: int | None
+    slots: int | None
     seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoWorld:
+    """What is trained where nothing else is asked for."""
+
+    flags: Mapping[str, object]
+    """Of `overwatch-rl train`."""
+    task: str
+    words: str = ""
+    """What is shown before it begins."""
+
+
+WORLDS: Final = {
+    "morphogenesis": DemoWorld(flags={"world": "morphogenesis", "envs": 32, "slots": 3}, task="digits"),
+    "goodhart": DemoWorld(
+        flags={"world": "goodhart:small", "mode": "proxy"},
+        task="goodhart",
+        words="goodhart: agents are paid for what looks like food, and most of that is poison. Small fields,\n"
+        "short episodes and a small network: two cores see the failure within two minutes.",
+    ),
+}
 
 
 def run_demo(options: DemoOptions) -> int:
     """Run until the time is over, the user quits or training ends; 0 when updates were seen."""
-    if not _has_trainer():
-        click.echo(SIMULATED)
+    world = WORLDS[options.world]
+    click.echo(world.words if _has_trainer() else SIMULATED, nl=not _has_trainer() or bool(world.words))
     out = _folder(options.out)
     headless = options.headless or not (has_terminal() and not TUI.missing)
     if headless and options.seconds is None:
         options = replace(options, seconds=HEADLESS_SECONDS)
-    run_id = f"{'digits' if _has_trainer() else 'SIMULATED'}-{datetime.now().astimezone():%m%d-%H%M%S}"
+    run_id = f"{world.task if _has_trainer() else 'SIMULATED'}-{datetime.now().astimezone():%m%d-%H%M%S}"
     collector = Child(
         "collector", _collector_command(out), out, {"OVERWATCH_READY_FILE": str(out / "ready.json")}
     )
@@ -127,8 +150,8 @@ def _trainer_command(options: DemoOptions, endpoints: Endpoints, run_id: str, ou
 def _simulate(options: DemoOptions, endpoints: Endpoints, run_id: str) -> list[str]:
     seconds = math.ceil(options.seconds or LONG_S)
     flags = {
-        "gpus": 1, "envs": options.envs, "slots": options.slots, "seconds": seconds, "seed": options.seed,
-        "run-id": run_id, "endpoint": endpoints.otlp_http,
+        "gpus": 1, "envs": options.envs or 32, "slots": options.slots or 3, "seconds": seconds,
+        "seed": options.seed, "run-id": run_id, "endpoint": endpoints.otlp_http,
     }  # fmt: skip
     return [sys.executable, "-m", "overwatch.cli", "simulate", *_words(flags)]
 
@@ -138,9 +161,11 @@ def _words(flags: Mapping[str, object]) -> list[str]:
 
 
 def _train(options: DemoOptions, endpoints: Endpoints, run_id: str, out: Path) -> list[str]:
+    sizes = {"envs": options.envs, "slots": options.slots}
+    given = {name: value for name, value in sizes.items() if value is not None}
     flags: dict[str, object] = {
-        "world": "morphogenesis", "envs": options.envs, "slots": options.slots, "updates": UPDATES,
-        "seed": options.seed, "endpoint": endpoints.otlp_http, "run-id": run_id, "out": out / "trainer",
+        **WORLDS[options.world].flags, **given, "updates": UPDATES, "seed": options.seed,
+        "endpoint": endpoints.otlp_http, "run-id": run_id, "out": out / "trainer",
     }  # fmt: skip
     if options.seconds is not None:
         flags["seconds"] = options.seconds

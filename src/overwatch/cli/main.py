@@ -121,16 +121,26 @@ def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Opt
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for all that it writes."
 )
-@click.option("--envs", type=click.IntRange(1, 4096), default=32, show_default=True)
-@click.option("--slots", type=click.IntRange(1, 64), default=3, show_default=True)
+@click.option(
+    "--world",
+    type=click.Choice(("morphogenesis", "goodhart")),
+    default="morphogenesis",
+    show_default=True,
+    help="What is trained: a policy that grows networks, or one whose reward is a proxy, and fails by it.",
+)
+@click.option("--envs", type=click.IntRange(1, 4096), help="32, and 64 of goodhart, without.")
+@click.option("--slots", type=click.IntRange(1, 64), help="Of morphogenesis; 3 without.")
 @click.option("--seed", type=int, default=0, show_default=True)
 def demo(
-    *, headless: bool, seconds: float | None, out: Path | None, envs: int, slots: int, seed: int
-) -> None:
+    *, headless: bool, seconds: float | None, out: Path | None, world: str, envs: int | None,
+    slots: int | None, seed: int,
+) -> None:  # fmt: skip
     """Train a real policy on this machine and watch it."""
     from overwatch.cli.demo import DemoError, DemoOptions, run_demo
 
-    options = DemoOptions(headless=headless, seconds=seconds, out=out, envs=envs, slots=slots, seed=seed)
+    options = DemoOptions(
+        headless=headless, seconds=seconds, out=out, world=world, envs=envs, slots=slots, seed=seed
+    )
     try:
         sys.exit(run_demo(options))
     except DemoError as error:
