@@ -79,7 +79,7 @@ WORLDS: Final = {
     "goodhart": DemoWorld(
         flags={"world": "goodhart:small", "mode": "proxy"},
         task="goodhart",
-        words="goodhart: agents are paid for what looks like food, and most of that is poison. Small fields,\n"
+        words="goodhart: agents are paid for what looks like food, and most of it is poison. Small fields,\n"
         "short episodes and a small network: two cores see the failure within two minutes.",
     ),
 }
