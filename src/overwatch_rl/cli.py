@@ -318,5 +318,55 @@ def _evaluate(
     return rows
 
 
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--steps", type=click.IntRange(1), default=500, show_default=True, help="Steps of the survival."
+)
+@click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which fields.")
+def verify(folder: Path, steps: int, seed: int) -> None:
+    """Check the goodhart policy in FOLDER: does it prefer food, does it live; 1 where it does not."""
+    with _usage_errors():
+        from overwatch_rl.watching import verify as verified
+
+        found = verified(folder, steps=steps, seed=seed)
+    click.echo("\n".join(found.lines))
+    sys.exit(0 if found.passed else 1)
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--steps", type=click.IntRange(1), default=200, show_default=True, help="Steps to show.")
+@click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which field.")
+@click.option("--rate", type=click.FloatRange(0.1), default=8.0, show_default=True, help="Steps a second.")
+@click.option("--gif", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture instead.")
+def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> None:
+    """Show what an agent of the goodhart policy in FOLDER sees and does."""
+    with _usage_errors():
+        from overwatch_rl.watching import watched
+        from overwatch_rl.worlds.goodhart.picture import write_gif
+
+        frames = watched(folder, steps=steps, seed=seed)
+        if gif is not None:
+            write_gif(gif, [picture for _, picture in frames])
+            click.echo(f"wrote {gif}")
+            return
+        for rows, _ in frames:
+            if sys.stdout.isatty():
+                click.clear()
+                time.sleep(1.0 / rate)
+            click.echo("\n".join(rows))
+
+
+@main.command("sync-points")
+def sync_points() -> None:
+    """List where the training thread reads from the device between the first and the last update."""
+    with _usage_errors():
+        from overwatch_rl.sync_points import SYNC_POINTS
+
+    for name, point in SYNC_POINTS.items():
+        click.echo(f"{name:18} {point.where:26} {point.how_often}\n{'':18} {point.why}")
+
+
 if __name__ == "__main__":
     main()
