@@ -93,7 +93,7 @@ def test_a_large_rollout_goes_out_in_records_of_256_kib() -> None:
     steps, envs = 64, 2048
     with local() as one:
         one.run.rollout(
-            first_step=1, steps=steps, envs=envs, at_first=1.0, at_last=2.0,
+            first_step=1, steps=steps, envs=envs, at_first=1e9 + 1, at_last=1e9 + 2,
             reward=np.ones((steps, envs), "f4"), metric=np.ones((steps, envs), "f4"),
         )  # fmt: skip
         records = one.records()
@@ -128,7 +128,9 @@ def test_a_run_that_goes_on_at_a_later_step_invents_no_move() -> None:
     stage = np.full((2, 1, len(SLOTS)), Stage.TRAINING.code)
     for first, moves in ((1, len(SLOTS)), (2, 0), (601, 0)):
         with local(WORDS) as one:
-            one.run.rollout(first_step=first, steps=2, envs=1, at_first=1.0, at_last=2.0, slot_stage=stage)
+            one.run.rollout(
+                first_step=first, steps=2, envs=1, at_first=1e9 + 1, at_last=1e9 + 2, slot_stage=stage
+            )
             assert len(facts(one.events())) == moves
 
 
@@ -151,7 +153,7 @@ def reported(one: Local, steps: int, envs: int, **columns: Any) -> None:
     """A rollout of zeros."""
     zeros = np.zeros((steps, envs))
     one.run.rollout(
-        first_step=1, steps=steps, envs=envs, at_first=1.0, at_last=5.0, **{"reward": zeros} | columns
+        first_step=1, steps=steps, envs=envs, at_first=1e9 + 1, at_last=1e9 + 5, **{"reward": zeros} | columns
     )
 
 
@@ -165,7 +167,13 @@ def test_above_the_limit_only_means_and_ends_are_sent_and_that_is_reported(
     with local(WORDS) as one:
         for number, some in enumerate(columns):
             one.run.rollout(
-                first_step=1 + 5 * number, steps=5, envs=2, at_first=1.0, at_last=5.0, lane="cpu", **some
+                first_step=1 + 5 * number,
+                steps=5,
+                envs=2,
+                at_first=1e9 + 1,
+                at_last=1e9 + 5,
+                lane="cpu",
+                **some,
             )
         events = one.events()
         assert one.run._refused == 0
@@ -176,7 +184,7 @@ def test_above_the_limit_only_means_and_ends_are_sent_and_that_is_reported(
         assert event.values["overwatch.env.reward"].array() == pytest.approx(some["reward"].mean(axis=0))
         assert event.conflated is not None
         assert (event.at, event.index, event.conflated.n, event.conflated.first) == (
-            5 * 10**9,
+            10**18 + 5 * 10**9,
             last,
             5,
             last - 4,
