@@ -91,7 +91,8 @@ def _take_tensor(found: Given, name: str, tensor: Tensor, *, copy: bool) -> None
 
 def _view(tensor: Any) -> "Array | None":
     """A tensor's own memory as NumPy has it; `None` where it has to be packed."""
-    if type(tensor) is not tensor_type() or not tensor.is_cpu:
+    is_plain = type(tensor) is tensor_type()
+    if not is_plain or not tensor.is_cpu:
         return None
     try:
         view: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
