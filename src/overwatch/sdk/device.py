@@ -1,10 +1,10 @@
 """Device values: numbers that are still being computed, told to the run when they are there.
 
 Owns what waits, in the order it was offered, and the thread that delivers it. Rules: an offer is copied in
-the caller's thread and delivered in the thread of this module, whatever device its values are on; what has no
-tensor is told at once, unless something offered before still waits. Nothing waits for a device; an offer ends
-in exactly one call: of its `then`, or of `on_drop` with a reason. Nothing here may be called by a garbage
-collector's finaliser. Must not know frames or the catalogue.
+the caller's thread and delivered in the thread of this module, whatever device its values are on; what has
+no tensor is delivered at once, unless something offered before still waits. Nothing waits for a device; an
+offer ends in exactly one call: of its `then`, or of `on_drop` with a reason. Nothing here may be called by
+a garbage collector's finaliser. Must not know frames or the catalogue.
 """
 
 import ctypes
@@ -337,15 +337,15 @@ class DeviceValues:
 
 def _arrays(parts: Sequence[_Part], names: Sequence[str]) -> "dict[str, np.ndarray]":
     """What has landed, by name in this order."""
-    told: dict[str, np.ndarray] = {}
+    found: dict[str, np.ndarray] = {}
     for part in parts:
         whole = part.flight.take()
         ends = accumulate(part.rows)
-        told.update(
+        found.update(
             (name, whole[end - rows : end])
             for name, rows, end in zip(part.names, part.rows, ends, strict=True)
         )
-    return {name: told[name] for name in names if name in told}
+    return {name: found[name] for name in names if name in found}
 
 
 def _nbytes(tensors: Collection[Tensor]) -> int:

@@ -18,7 +18,7 @@ MAX_WORDS: Final = 32_767
 
 
 class WordTables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Words by their codes, from 0 unless said otherwise. What a run has no codes of is left out."""
+    """Words by their codes, from 0 unless a table has another rule; all but what a run has is left out."""
 
     heads: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Name and words of each head of an action, the operation first. Heads named `slot` and `blueprint` are

@@ -365,8 +365,8 @@ def test_no_value_of_a_tensor_is_delivered_in_the_thread_of_its_offer() -> None:
     one.values.drain(0.0)
 
 
-def test_what_has_no_tensor_is_told_at_once_and_needs_no_thread(heard: Heard) -> None:
-    """Plain numbers are told before the offer returns, where nothing waits."""
+def test_what_has_no_tensor_is_delivered_at_once_and_needs_no_thread(heard: Heard) -> None:
+    """Plain numbers are delivered before the offer returns, where nothing waits."""
     before = drain_threads()
     heard.values.offer({"a": 1.0}, heard.told.append)
     assert heard.told == [{"a": 1.0}]
@@ -390,15 +390,15 @@ def test_a_thread_that_cannot_be_started_leaves_delivering_to_calls(
 def test_tables_keep_their_values_in_order_whatever_their_shape(heard: Heard) -> None:
     """Tables of any dimensions and layouts come flat, row by row, with their own types."""
     table = torch.arange(24, dtype=torch.int16).reshape(2, 3, 4)
-    told: list[dict[str, np.ndarray]] = []
+    came: list[dict[str, np.ndarray]] = []
 
     def take(arrays: dict[str, np.ndarray]) -> Callable[[], bool]:
-        told.append(arrays)
+        came.append(arrays)
         return lambda: True
 
     heard.values.offer_tables({"a": table.transpose(0, 2), "b": table[0] > 3, "c": table[1]}, take)
     heard.values.settle(DEADLINE_S)
-    ((arrays),) = told
+    ((arrays),) = came
     assert arrays["a"].tolist() == table.transpose(0, 2).flatten().tolist()
     assert (arrays["a"].dtype, arrays["b"].dtype) == (np.dtype("i2"), np.dtype(bool))
     assert arrays["c"].tolist() == list(range(12, 24))

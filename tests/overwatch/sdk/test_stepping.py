@@ -192,7 +192,7 @@ def test_a_duration_that_is_none_is_refused_and_the_next_beat_is_sent(
 
 
 def test_a_beat_of_unknown_envs_says_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
-    """How many steps one is, only `n_envs` tells."""
+    """How many steps one is, only `n_envs` shows."""
     with local() as one:
         one.run.beat(1, 0.2)
         assert one.link.rings.account().dropped == {"invalid": 1}
@@ -200,7 +200,7 @@ def test_a_beat_of_unknown_envs_says_what_is_missing(caplog: pytest.LogCaptureFi
 
 
 def test_beats_and_rollouts_count_each_step_once(clock: SimpleNamespace) -> None:
-    """A rollout tells where it ended; the state has the steps of either, not of both."""
+    """A rollout sends where it ended; the state has the steps of either, not of both."""
     world = World(3)
     with local(WORDS, n_envs=3) as one:
         for _ in range(4):

@@ -174,9 +174,9 @@ class Exporter:
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
-                told, counted = counted, 0
+                counts, counted = counted, 0
                 size = weight(event) if is_rolled else item.size // len(events)
-                self._station.take(known, place, size=size, counted=told, is_rolled=is_rolled)
+                self._station.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
             self._poison += 1
             if self._poison == 1:

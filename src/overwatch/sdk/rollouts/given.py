@@ -1,8 +1,8 @@
 """Columns of a rollout as the trainer gives them: looked at, copied or lent, and made sound later.
 
-Rules: what runs in the trainer's thread reads no value: it looks at shapes and types and copies. What is lent
-is copied by the first who can: the thread that delivers, or the next call. What cannot be taken is refused by
-name and the rest goes on. Must not know rings.
+Rules: what runs in the trainer's thread reads no value: it looks at shapes and types and copies. What is
+lent is copied by whichever comes first: the thread that delivers, or the next call. What cannot be taken is
+refused by name and the rest goes on. Must not know rings.
 """
 
 import contextlib

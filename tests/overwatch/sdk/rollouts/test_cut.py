@@ -103,7 +103,7 @@ def test_a_large_rollout_goes_out_in_records_of_256_kib() -> None:
 
 
 def test_steps_that_are_missing_invent_no_move() -> None:
-    """What a slot was before is not known then: its first row says where it is, and numbers go on."""
+    """What a slot was before is not known then: its first row shows where it is, and numbers go on."""
     world, other = World(4, seed=5), World(4, seed=5)
     with local(WORDS) as whole:
         for _ in range(3):
@@ -160,7 +160,7 @@ def reported(one: Local, steps: int, envs: int, **columns: Any) -> None:
 def test_above_the_limit_only_means_and_ends_are_sent_and_that_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Per env the mean of each number, which says for how many steps; each episode; one line of the feed."""
+    """Per env the mean of each number, with the number of steps; each episode; one line of the feed."""
     monkeypatch.setattr(stepping, "MAX_ROWS", 5 * 2 * len(SLOTS) - 1)
     world = World(2, seed=2)
     columns = [world.rollout(5), world.rollout(5)]

@@ -49,8 +49,8 @@ def test_a_rollout_makes_the_events_of_per_step_calls(lengths: tuple[int, ...], 
 def test_labels_come_in_the_order_of_their_first_use(codes: list[int]) -> None:
     """A column of codes is the column that words make."""
     words = ("a", "b", "c")
-    said = [None if code < 0 else words[code] for code in codes]
-    assert labelled(np.array(codes, "i2"), words) == Column.of_labels(said)
+    named = [None if code < 0 else words[code] for code in codes]
+    assert labelled(np.array(codes, "i2"), words) == Column.of_labels(named)
 
 
 def test_times_are_between_those_of_the_first_and_the_last_step() -> None:

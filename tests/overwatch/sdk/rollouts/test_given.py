@@ -115,7 +115,7 @@ CALLS = [
 def test_a_rollout_of_no_steps_or_times_is_dropped_and_counted(
     odd: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The call as a whole says which steps they are: without that none is sent, and the next one is."""
+    """The call as a whole names the steps: without that none is sent, and the next one is."""
     usual = {"first_step": 1, "steps": T, "envs": N, "at_first": 1e9 + 1, "at_last": 1e9 + 2, "reward": ZEROS}
     with local() as one:
         one.run.rollout(**(usual | odd))
