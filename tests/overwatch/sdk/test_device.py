@@ -404,6 +404,43 @@ def test_tables_keep_their_values_in_order_whatever_their_shape(heard: Heard) ->
     assert arrays["c"].tolist() == list(range(12, 24))
 
 
+def test_a_large_table_leaves_the_room_of_numbers_and_other_tables_wait_for_its_own() -> None:
+    """It may be larger than all that may wait; a second one is dropped, numbers behind it are not."""
+    one = Heard(HandHeld(), DeviceLimits(waiting_bytes=64, period_s=600.0))
+    tables: list[object] = []
+
+    def take(arrays: dict[str, np.ndarray]) -> Callable[[], bool]:
+        tables.append(len(arrays["a"]))
+        return lambda: True
+
+    one.values.offer_tables({"a": torch.zeros(10, 10)}, take)
+    one.values.offer_tables({"a": torch.zeros(3)}, take)
+    one.values.offer_tables({}, take, held=1)
+    one.offer(a=torch.tensor(1.0))
+    one.columns(b=torch.zeros(4))
+    assert one.drops == {BACKLOG: 2}
+    assert one.device is not None
+    one.device.is_open = True
+    one.values.settle(DEADLINE_S)
+    assert (tables, len(one.told)) == ([100], 2)
+    one.values.offer_tables({"a": torch.zeros(3)}, take)
+    one.values.drain(DEADLINE_S)
+    assert tables == [100, 3]
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_numbers_of_a_type_are_one_copy(heard: Heard, kinds: int) -> None:
+    """However many an update has: one operation packs them, and none reads them."""
+    types = (torch.float32, torch.float64)[:kinds]
+    numbers = {f"n{i}": torch.ones((), dtype=types[i % kinds]) * i for i in range(20)}
+    with Recorder() as recorder:
+        heard.values.offer(numbers, heard.told.append)
+    assert recorder.seen["aten::stack"] == kinds
+    assert set(recorder.seen) <= COPIES
+    heard.values.settle(DEADLINE_S)
+    assert heard.told == [{name: float(i) for i, name in enumerate(numbers)}]
+
+
 def test_a_delivery_without_room_goes_on_where_it_stopped_and_keeps_the_order(heard: Heard) -> None:
     """It is taken once, called until it is done, and what was offered behind it waits."""
     calls: list[object] = []
