@@ -123,6 +123,27 @@ def test_steps_that_are_missing_invent_no_move() -> None:
     assert 21 not in {move.at // 10**9 - 10**9 for move in kept}
 
 
+@pytest.mark.parametrize("missing", ["slot_stage", "slot_alpha", "terminated"])
+def test_a_column_that_is_missing_once_numbers_no_seed_twice(missing: str) -> None:
+    """As one of another type, which is refused: seeds that germinate later have names of their own."""
+    world = World(6, seed=4)
+    with local(WORDS) as one:
+        for number in range(3):
+            columns = world.rollout(12)
+            if number == 1:
+                columns[missing] = columns[missing].astype(complex)
+            world.report(one.run, columns)
+        events = one.events()
+        assert one.run._refused == 1
+    born = [
+        event.seed_id
+        for event in events
+        if isinstance(event, SeedStageChanged) and event.after is Stage.GERMINATED
+    ]
+    assert len(born) > 10
+    assert len(born) == len(set(born))
+
+
 def test_a_run_that_goes_on_at_a_later_step_invents_no_move() -> None:
     """As after a resume: only a run's first step begins with dormant slots."""
     stage = np.full((2, 1, len(SLOTS)), Stage.TRAINING.code)
