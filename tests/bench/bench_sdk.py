@@ -1,9 +1,10 @@
-"""What telemetry costs training: calls, steps beside a collector in trouble, a backlog, a burst of facts.
+"""What telemetry costs training: calls, rollouts, steps beside a collector in trouble, a backlog, a burst.
 
 Pinned, interleaved, with an A/A control; versions, load and stolen time are printed, and for each goal
 whether it was met. Gates nothing. wandb and TensorBoard are measured where they are installed.
 
-    python tests/bench/bench_sdk.py [--quick] [--pairs N] [--case TITLE ...] [calls] [steps] [drain] [burst]
+    python tests/bench/bench_sdk.py [--quick] [--pairs N] [--case TITLE ...] [calls] [rollouts] [steps]
+        [drain] [burst]
 """
 
 import argparse
@@ -13,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.bench.sdk import burst, calls, drain, steps
+from tests.bench.sdk import burst, calls, drain, rollouts, steps
 from tests.bench.sdk.host import Cores, Weather, about
 from tests.bench.sdk.stats import Goals, say
 
@@ -30,6 +31,8 @@ def main(arguments: list[str]) -> None:
             match name:
                 case "calls":
                     calls.measure(5 if asked.quick else 30, *rest)
+                case "rollouts":
+                    rollouts.measure(5 if asked.quick else 15, *rest)
                 case "steps":
                     pairs, updates = (6, 100) if asked.quick else (PAIRS, 250)
                     steps.measure(asked.pairs or pairs, updates, *rest, only=frozenset(asked.case))
@@ -43,7 +46,7 @@ def main(arguments: list[str]) -> None:
         say(line)
 
 
-SECTIONS = ("calls", "steps", "drain", "burst")
+SECTIONS = ("calls", "rollouts", "steps", "drain", "burst")
 PAIRS = 60
 """Of 30 the 99th percentile of the same loop beside itself still differs by a twentieth."""
 LEAST_PAIRS = 3

@@ -20,6 +20,7 @@ WIDE: Final[dict[str, str]] = {
     "overwatch/sdk/facts.py:gate_evaluated": "one keyword a field of the fact",
     "overwatch/sdk/facts.py:log": "one keyword a field of the line",
     "overwatch/sdk/run.py:slots": "one keyword a column",
+    "overwatch/sdk/stepping.py:rollout": "one keyword a part of what steps they are",
 }
 """Functions with more parameters, each with its reason."""
 

@@ -1,10 +1,10 @@
 """Device values: numbers that are still being computed, told to the run when they are there.
 
 Owns what waits, in the order it was offered, and the thread that delivers it. Rules: an offer is copied in
-the caller's thread and delivered in the thread of this module, whatever device its values are on; what has no
-tensor is told at once, unless something offered before still waits. Nothing waits for a device; an offer ends
-in exactly one call: of its `then`, or of `on_drop` with a reason. Nothing here may be called by a garbage
-collector's finaliser. Must not know frames or the catalogue.
+the caller's thread and delivered in the thread of this module, whatever device its values are on; what has
+no tensor is delivered at once, unless something offered before still waits. Nothing waits for a device; an
+offer ends in exactly one call: of its `then`, or of `on_drop` with a reason. Nothing here may be called by
+a garbage collector's finaliser. Must not know frames or the catalogue.
 """
 
 import ctypes
@@ -33,6 +33,7 @@ FAILED: Final = "device_failed"
 """The device, or whoever was told, raised an error."""
 
 _RETRY_S: Final = 0.002
+_NUMBERS, _TABLES = range(2)
 _OVERDUE_S: Final = 0.1
 """What has waited for so long is asked for by the thread that sent it, too."""
 
@@ -49,7 +50,8 @@ class DeviceLimits:
     offers: int = 4096
     """Offers that wait; one more is dropped."""
     waiting_bytes: int = 64 << 20
-    """Host memory of what waits; an offer that would exceed it is dropped, unless it is the only one."""
+    """Host memory of what waits, of tables and of all else apart; an offer that would exceed it is dropped,
+    unless it is the only one of them."""
     period_s: float = 0.02
     """Between two looks of the thread."""
     linger_s: float = 5.0
@@ -80,6 +82,8 @@ class _Offer(msgspec.Struct, frozen=True):
     """Of host memory held."""
     since: float
     """When it was made, monotonic seconds."""
+    line: int
+    """`_NUMBERS` or `_TABLES`."""
 
     def landed(self) -> bool:
         """Whether all of it is there."""
@@ -105,8 +109,8 @@ class DeviceValues:
         self._limits = limits or DeviceLimits()
         self._transfers = ways() if transfers is None else transfers
         self._waiting: deque[_Offer] = deque()
-        self._held = 0
-        """Bytes of what waits; only ever a bound."""
+        self._held = [0, 0]
+        """Bytes of what waits, of numbers and of tables; only ever a bound."""
         self._turn = threading.Lock()
         """Held by the one thread that delivers."""
         self._thread: threading.Thread | None = None
@@ -164,7 +168,7 @@ class DeviceValues:
 
         What `then` returns is called again where it had no room to go on.
         """
-        if not self._has_room(values, held):
+        if not self._has_room(values, held, _TABLES):
             return
         parts = self._send(values, Shape.TABLES)
         go_on: Callable[[], bool] | None = None
@@ -175,7 +179,7 @@ class DeviceValues:
                 go_on = then(_arrays(parts, tuple(values)))
             return go_on()
 
-        self._wait_for(parts, deliver, held)
+        self._wait_for(parts, deliver, held, _TABLES)
 
     def look(self) -> None:
         """Do in a thread that sent what no other can: ask for its copies, or deliver where no thread is."""
@@ -237,17 +241,18 @@ class DeviceValues:
         self._ended = True
         self._thread = None
 
-    def _has_room(self, tensors: Mapping[str, Tensor], more: int = 0) -> bool:
+    def _has_room(self, tensors: Mapping[str, Tensor], more: int = 0, line: int = _NUMBERS) -> bool:
         """Whether one more offer may wait; if not, it is dropped here."""
         reason = None
         if self._over.is_set():
             reason = PENDING
         elif self._waiting:
+            held = self._held[line]
             too_many = len(self._waiting) >= self._limits.offers
-            if too_many or self._held + more + _nbytes(tensors.values()) > self._limits.waiting_bytes:
+            if too_many or (held and held + more + _nbytes(tensors.values()) > self._limits.waiting_bytes):
                 reason = BACKLOG
         else:
-            self._held = 0
+            self._held = [0, 0]
         if reason is not None:
             self._on_drop(reason)
         return reason is None
@@ -275,10 +280,12 @@ class DeviceValues:
             raise RefusedError(f"a value on {kind} would make training wait; pass it after `.cpu()`")
         way.check(index)
 
-    def _wait_for(self, parts: Sequence[_Part], deliver: Callable[[], object], held: int = 0) -> None:
+    def _wait_for(
+        self, parts: Sequence[_Part], deliver: Callable[[], object], held: int = 0, line: int = _NUMBERS
+    ) -> None:
         nbytes = held + sum(part.flight.nbytes for part in parts)
-        self._held += nbytes
-        self._waiting.append(_Offer(parts, deliver, nbytes, time.monotonic()))
+        self._held[line] += nbytes
+        self._waiting.append(_Offer(parts, deliver, nbytes, time.monotonic(), line))
         if self._ended:
             self._sweep()
         elif not parts and not held and len(self._waiting) == 1:
@@ -295,9 +302,9 @@ class DeviceValues:
                 if not offer.landed() or offer.deliver() is False:
                     self._waiting.appendleft(offer)
                     return True
-                self._held -= offer.nbytes
             except Exception:  # noqa: BLE001 the border: counted, and the next one has its turn
                 self._on_drop(FAILED)
+            self._held[offer.line] -= offer.nbytes
         return False
 
     def _next(self) -> _Offer | None:
@@ -337,15 +344,15 @@ class DeviceValues:
 
 def _arrays(parts: Sequence[_Part], names: Sequence[str]) -> "dict[str, np.ndarray]":
     """What has landed, by name in this order."""
-    told: dict[str, np.ndarray] = {}
+    found: dict[str, np.ndarray] = {}
     for part in parts:
         whole = part.flight.take()
         ends = accumulate(part.rows)
-        told.update(
+        found.update(
             (name, whole[end - rows : end])
             for name, rows, end in zip(part.names, part.rows, ends, strict=True)
         )
-    return {name: told[name] for name in names if name in told}
+    return {name: found[name] for name in names if name in found}
 
 
 def _nbytes(tensors: Collection[Tensor]) -> int:

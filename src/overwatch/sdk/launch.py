@@ -107,6 +107,7 @@ def _begin(options: Options) -> Run:
         group=accepted("group", options.group, text),
     )
     started, endpoint = _started(options, who), accepted("endpoint", options.endpoint, url)
+    words = _words(options, started)
     sample, role = accepted("sample", options.sample, bool), accepted("role", options.role, text)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Run(who.run_id, None, started.n_envs)
@@ -129,7 +130,7 @@ def _begin(options: Options) -> Run:
         sample=sample is not False,
         quiet=quiet,
         started=started,
-        words=_words(options, started),
+        words=words,
     )
     terminal = None if quiet else Terminal(who.run_id, endpoint)
     try:

@@ -36,6 +36,9 @@ BEAT_S: Final = 0.1
 """Least time between two beats that are sent."""
 ROOM_S: Final = 5.0
 """How long a rollout waits for room in a ring whose reader takes nothing."""
+EARLIEST_S: Final = 946_684_800
+LATEST_S: Final = 4_102_444_799
+"""Unix seconds that a collector takes for times: the years 2000 to 2099."""
 _EPISODES: Final = ("terminated", "truncated", "episode_return", "episode_length")
 """What a rollout that is too large keeps besides the numbers of envs."""
 
@@ -246,7 +249,7 @@ def _span(
         counts = f"first_step={first_step}, steps={steps}, envs={envs}, env_first={env_first}"
         raise RefusedError(f"{counts}: counts are from 1, env_first from 0")
     first, last = (number(at) for at in times)
-    if not 0 <= first <= last < _LAST_S:
+    if not EARLIEST_S <= first <= last <= LATEST_S:
         raise RefusedError(f"at_first={first}, at_last={last}: give Unix seconds, e.g. time.time(), in order")
     return Span(
         first_step,
@@ -257,7 +260,3 @@ def _span(
         int(last * 1e9),
         None if lane is None else text(lane),
     )
-
-
-_LAST_S: Final = 9e9
-"""Of Unix time, in seconds: later ones do not fit into 64 bits of nanoseconds."""

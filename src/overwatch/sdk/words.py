@@ -18,7 +18,7 @@ MAX_WORDS: Final = 32_767
 
 
 class WordTables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Words by their codes, from 0 unless said otherwise. What a run has no codes of is left out."""
+    """Words by their codes, from 0 unless a table has another rule; all but what a run has is left out."""
 
     heads: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Name and words of each head of an action, the operation first. Heads named `slot` and `blueprint` are
@@ -44,11 +44,14 @@ class WordTables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return next((place for place, (head, _) in enumerate(self.heads) if head == name), None)
 
 
+_decode: Final = msgspec.msgpack.Decoder(WordTables).decode
+
+
 def word_tables(value: object) -> WordTables:
     """Tables from themselves or from a mapping of the same names; raises `RefusedError`."""
     try:
-        tables = msgspec.convert(msgspec.to_builtins(value, enc_hook=text), WordTables)
-    except (msgspec.ValidationError, TypeError, RecursionError) as error:
+        tables = _decode(msgspec.msgpack.encode(value, enc_hook=text))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise RefusedError(f"{error}; pass overwatch.sdk.WordTables(heads=..., uses=...)") from None
     heads, ops = len(tables.heads), len(tables.ops)
     if tables.uses and (len(tables.uses) != ops or any(len(row) != heads for row in tables.uses)):

@@ -8,11 +8,13 @@ it. An A/A control is the rollout twice.
 import contextlib
 import functools
 import gc
+import os
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -108,14 +110,18 @@ class Trainer:
 
 
 def measure(rounds: int, folder: Path, cores: Cores, goals: Goals) -> None:
-    """Measure and print all of it."""
+    """Measure and print so many rounds."""
     try:
         import torch
     except ImportError:
         say(f"rollouts: {MISSING}")
         return
     torch.set_num_threads(1)
+    place = folder / "rollouts"
+    place.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
+        own = {"OVERWATCH_SPOOL_DIR": str(place / "spool"), "XDG_RUNTIME_DIR": str(place)}
+        stack.enter_context(patch.dict(os.environ, own))
         trainer = Trainer(stack.enter_context(collector("healthy", cores)))
         stack.callback(trainer.run.close, 30.0)
         ways: dict[str, Callable[[], None]] = {

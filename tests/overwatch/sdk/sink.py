@@ -52,7 +52,7 @@ class Sink:
         with self._changed:
             logs = [body for path, body in self.bodies if path == "/v1/logs"]
         decoded = [decode(Signal.LOGS, body) for body in logs]
-        assert not any(found.problems for found in decoded)
+        assert not any(found.problems for found in decoded), [f.problems for f in decoded]
         return [record for found in decoded for record in found.records]
 
     def events(self, kind: type[Event]) -> list[Any]:

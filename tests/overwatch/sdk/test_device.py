@@ -365,8 +365,8 @@ def test_no_value_of_a_tensor_is_delivered_in_the_thread_of_its_offer() -> None:
     one.values.drain(0.0)
 
 
-def test_what_has_no_tensor_is_told_at_once_and_needs_no_thread(heard: Heard) -> None:
-    """Plain numbers are told before the offer returns, where nothing waits."""
+def test_what_has_no_tensor_is_delivered_at_once_and_needs_no_thread(heard: Heard) -> None:
+    """Plain numbers are delivered before the offer returns, where nothing waits."""
     before = drain_threads()
     heard.values.offer({"a": 1.0}, heard.told.append)
     assert heard.told == [{"a": 1.0}]
@@ -390,18 +390,55 @@ def test_a_thread_that_cannot_be_started_leaves_delivering_to_calls(
 def test_tables_keep_their_values_in_order_whatever_their_shape(heard: Heard) -> None:
     """Tables of any dimensions and layouts come flat, row by row, with their own types."""
     table = torch.arange(24, dtype=torch.int16).reshape(2, 3, 4)
-    told: list[dict[str, np.ndarray]] = []
+    came: list[dict[str, np.ndarray]] = []
 
     def take(arrays: dict[str, np.ndarray]) -> Callable[[], bool]:
-        told.append(arrays)
+        came.append(arrays)
         return lambda: True
 
     heard.values.offer_tables({"a": table.transpose(0, 2), "b": table[0] > 3, "c": table[1]}, take)
     heard.values.settle(DEADLINE_S)
-    ((arrays),) = told
+    ((arrays),) = came
     assert arrays["a"].tolist() == table.transpose(0, 2).flatten().tolist()
     assert (arrays["a"].dtype, arrays["b"].dtype) == (np.dtype("i2"), np.dtype(bool))
     assert arrays["c"].tolist() == list(range(12, 24))
+
+
+def test_a_large_table_leaves_the_room_of_numbers_and_other_tables_wait_for_its_own() -> None:
+    """It may be larger than all that may wait; a second one is dropped, numbers behind it are not."""
+    one = Heard(HandHeld(), DeviceLimits(waiting_bytes=64, period_s=600.0))
+    tables: list[object] = []
+
+    def take(arrays: dict[str, np.ndarray]) -> Callable[[], bool]:
+        tables.append(len(arrays["a"]))
+        return lambda: True
+
+    one.values.offer_tables({"a": torch.zeros(10, 10)}, take)
+    one.values.offer_tables({"a": torch.zeros(3)}, take)
+    one.values.offer_tables({}, take, held=1)
+    one.offer(a=torch.tensor(1.0))
+    one.columns(b=torch.zeros(4))
+    assert one.drops == {BACKLOG: 2}
+    assert one.device is not None
+    one.device.is_open = True
+    one.values.settle(DEADLINE_S)
+    assert (tables, len(one.told)) == ([100], 2)
+    one.values.offer_tables({"a": torch.zeros(3)}, take)
+    one.values.drain(DEADLINE_S)
+    assert tables == [100, 3]
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_numbers_of_a_type_are_one_copy(heard: Heard, kinds: int) -> None:
+    """However many an update has: one operation packs them, and none reads them."""
+    types = (torch.float32, torch.float64)[:kinds]
+    numbers = {f"n{i}": torch.ones((), dtype=types[i % kinds]) * i for i in range(20)}
+    with Recorder() as recorder:
+        heard.values.offer(numbers, heard.told.append)
+    assert recorder.seen["aten::stack"] == kinds
+    assert set(recorder.seen) <= COPIES
+    heard.values.settle(DEADLINE_S)
+    assert heard.told == [{name: float(i) for i, name in enumerate(numbers)}]
 
 
 def test_a_delivery_without_room_goes_on_where_it_stopped_and_keeps_the_order(heard: Heard) -> None:

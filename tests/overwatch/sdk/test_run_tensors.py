@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="tensors need PyTorch")
 
 import overwatch.sdk  # noqa: E402 needs torch
 from overwatch.catalog import KL, Scope  # noqa: E402
-from overwatch.events import EarlyStopped, EpisodeEnded, Measured  # noqa: E402
+from overwatch.events import ActionTaken, EarlyStopped, EpisodeEnded, Measured, SeedStageChanged  # noqa: E402
 from tests.overwatch.sdk.dispatch import Recorder  # noqa: E402
 from tests.overwatch.sdk.sink import Sink, http_sink  # noqa: E402
 
@@ -99,3 +99,50 @@ def test_tensors_and_floats_in_turns_keep_their_order(sink: Sink) -> None:
     updates = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
     assert sum(event.conflated.n if event.conflated else 1 for event in updates) == 40
     assert (updates[-1].index, updates[-1].values["overwatch.policy.entropy"].first()) == (39, 39 / 40)
+
+
+def test_a_rollout_of_tensors_arrives_as_the_events_of_its_steps(sink: Sink) -> None:
+    """Through a real exporter process, which has the words and makes the events."""
+    words = overwatch.sdk.WordTables(
+        heads=(("op", ("wait", "grow")), ("slot", ("a", "b"))), uses=((True, False), (True, True))
+    )
+    run = overwatch.sdk.start(
+        endpoint=sink.endpoint, sample=False, n_envs=3, slots=["a", "b"], words=words, env_offset=10
+    )
+    ops = torch.tensor([[0, 1, 1], [1, 1, 0]])
+    stage = torch.tensor([[[1, 1], [1, 2], [1, 1]], [[2, 1], [1, 3], [1, 1]]], dtype=torch.uint8)
+    with Recorder() as recorder:
+        run.rollout(
+            first_step=1, steps=2, envs=3, at_first=1e9, at_last=1e9 + 1, lane="cpu",
+            reward=torch.arange(6.0).reshape(2, 3), actions=torch.stack([ops, torch.ones_like(ops)], dim=2),
+            terminated=torch.tensor([[False] * 3, [False, False, True]]), slot_stage=stage,
+            episode_return=torch.full((2, 3), 5.0, dtype=torch.float64),
+        )  # fmt: skip
+    assert not [name for name in READS if recorder.seen[name]], recorder.seen
+    report = run.close(10.0)
+    assert (report.delivered, report.refused, report.dropped) == (True, 0, {})
+    actions = sink.events(ActionTaken)
+    assert [event.op.words() for event in actions] == [["wait", "grow", "grow"], ["grow", "grow", "wait"]]
+    assert [event.slot.words() for event in actions] == [[None, "b", "b"], ["b", "b", None]]
+    assert [(event.at, event.step) for event in actions] == [(10**18, 1), (10**18 + 10**9, 2)]
+    assert [event.env_id.array().tolist() for event in actions] == [[10, 11, 12]] * 2
+    moves = [
+        (e.env_id, e.slot, e.seed_id, e.before.value, e.after.value) for e in sink.events(SeedStageChanged)
+    ]
+    assert moves == [
+        (11, "b", "1-b-1", "dormant", "germinated"),
+        (10, "a", "0-a-1", "dormant", "germinated"),
+        (11, "b", "1-b-1", "germinated", "training"),
+    ]
+    (end,) = sink.events(EpisodeEnded)
+    assert (end.env_id.array().tolist(), end.episode_return.array().tolist(), end.length) == (
+        [12],
+        [5.0],
+        None,
+    )
+    rewards = [event for event in sink.events(Measured) if event.scope is Scope.ENV]
+    assert [event.values["overwatch.env.reward"].array().tolist() for event in rewards] == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
+    assert all(event.values["lane"].words() == ["cpu"] * 3 for event in rewards)

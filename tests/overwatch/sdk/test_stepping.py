@@ -12,6 +12,7 @@ import pytest
 from overwatch.catalog import Scope
 from overwatch.catalog.run import STEPS
 from overwatch.events import Event, Measured
+from overwatch.otlp import times
 from overwatch.sdk import stepping
 from overwatch.sdk.rollouts import cut
 from tests.overwatch.sdk.rollouts.local import by_hand, folded, local, measured
@@ -191,7 +192,7 @@ def test_a_duration_that_is_none_is_refused_and_the_next_beat_is_sent(
 
 
 def test_a_beat_of_unknown_envs_says_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
-    """How many steps one is, only `n_envs` tells."""
+    """How many steps one is, only `n_envs` shows."""
     with local() as one:
         one.run.beat(1, 0.2)
         assert one.link.rings.account().dropped == {"invalid": 1}
@@ -199,7 +200,7 @@ def test_a_beat_of_unknown_envs_says_what_is_missing(caplog: pytest.LogCaptureFi
 
 
 def test_beats_and_rollouts_count_each_step_once(clock: SimpleNamespace) -> None:
-    """A rollout tells where it ended; the state has the steps of either, not of both."""
+    """A rollout sends where it ended; the state has the steps of either, not of both."""
     world = World(3)
     with local(WORDS, n_envs=3) as one:
         for _ in range(4):
@@ -220,3 +221,11 @@ def test_a_rollout_of_a_run_without_beats_sends_none() -> None:
     with local(WORDS, n_envs=3) as one:
         world.report(one.run, world.rollout(10))
         assert steps_of(one.events()) == []
+
+
+def test_times_that_are_taken_are_those_that_a_collector_takes() -> None:
+    """What it would reject record by record, as of a clock that began with the machine, is refused here."""
+    assert (stepping.EARLIEST_S * 10**9, (stepping.LATEST_S + 1) * 10**9 - 1) == (
+        times.EARLIEST,
+        times.LATEST,
+    )

@@ -31,8 +31,8 @@ from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
 from overwatch.sdk.exporter.station import INVALID, TELL_S, Place, Ring, Station, started
-from overwatch.sdk.exporter.unpack import unpacked
-from overwatch.sdk.frames import Hello, Progress
+from overwatch.sdk.exporter.unpack import unpacked, weight
+from overwatch.sdk.frames import Hello, Progress, Rolled
 from overwatch.sdk.rings.gathered import Updates
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.trainer_env import env_of
@@ -170,12 +170,13 @@ class Exporter:
                     counted -= part.n
                     self._station.take_many(many, place, size=part.size, counted=part.n)
                 return
-            events = unpacked(item.said, self._hello.words)
+            events, is_rolled = unpacked(item.said, self._hello.words), isinstance(item.said, Rolled)
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
-                told, counted = counted, 0
-                self._station.take(known, place, size=item.size // len(events), counted=told)
+                counts, counted = counted, 0
+                size = weight(event) if is_rolled else item.size // len(events)
+                self._station.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
             self._poison += 1
             if self._poison == 1:

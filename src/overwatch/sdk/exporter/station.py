@@ -149,14 +149,14 @@ class Station:
         self._size = 0
         self._full_bytes = FULL_BYTES
 
-    def take(self, event: Event, place: Place, *, size: int, counted: int) -> None:
-        """Take an event that the trainer said; it stands for `counted` records."""
+    def take(self, event: Event, place: Place, *, size: int, counted: int, is_rolled: bool = False) -> None:
+        """Take an event that the trainer emitted; it stands for `counted` records."""
         with self._lock:
             if isinstance(event, PhaseEnded):
                 event = self._instruments.loops.ended(event, follows=True)
             elif isinstance(event, Measured) and event.scope is Scope.POLICY:
                 self._report(Count(event.updates(self._newest), None, event.index))
-            self._window.add(event, size=size, counted=counted)
+            self._window.add(event, size=size, counted=counted, is_rolled=is_rolled)
             self._note(event)
             self._rings[place.ring] = place.sequence
 

@@ -1,11 +1,16 @@
 """A record of the trainer's rings as events. Pure; must not know how records are read or sent."""
 
+from typing import Final
+
 from overwatch.catalog import Scope
 from overwatch.events import Event, Measured, scalars
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Close, Dropped, Hello, Rolled, Update
 from overwatch.sdk.rings.records import Said
 from overwatch.sdk.words import WordTables
+
+FACT_BYTES: Final = 512
+"""What a fact comes to on its way, about."""
 
 
 def unpacked(record: Said, words: WordTables | None) -> list[Event]:
@@ -24,3 +29,12 @@ def unpacked(record: Said, words: WordTables | None) -> list[Event]:
             return []
         case _:
             return [record]
+
+
+def weight(event: Event) -> int:
+    """Bytes that an event comes to on its way, about: of a rollout more than in its record."""
+    if not isinstance(event, Measured):
+        return FACT_BYTES
+    return FACT_BYTES + sum(
+        len(column.data) for part in (event.keys, event.values) for column in part.values()
+    )

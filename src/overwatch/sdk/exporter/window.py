@@ -1,8 +1,8 @@
 """A tenth of a second of events: numbers of one subject become one record, facts stay as they are.
 
 Rules: updates are folded by `overwatch.sdk.conflate`; of columns the newest of each is told, with how many
-there were, but never so that a change of a slot's stage is hidden, and of each tenth of a second of the
-trainer's clock: a rollout's steps come at once and took their time. Numbers leave before facts, both in the
+there were, but never so that a change of a slot's stage is hidden, and of a rollout of each tenth of a second
+in which its steps were taken. Numbers leave before facts, both in the
 order they came. Pure; must not know records, requests or time.
 """
 
@@ -17,7 +17,7 @@ from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.rings.gathered import Updates
 
 SPAN_NS: Final = 100_000_000
-"""Of the trainer's clock, what one record of columns covers at most."""
+"""Of the trainer's clock, what one record of a rollout's columns covers at most."""
 _STAGE: Final = "overwatch.slot.stage"
 _Subject: TypeAlias = tuple[Scope, tuple[tuple[str, Column], ...]]
 
@@ -47,11 +47,12 @@ class _Columns:
         self.newest = event
         self.values.update(event.values)
 
-    def takes(self, event: Measured) -> bool:
-        """Whether an event may be added."""
-        return event.at - self._began < SPAN_NS and not self._hides_stage(event)
+    def is_over(self, event: Measured) -> bool:
+        """Whether an event was so much later that a record of its own would have been made of it."""
+        return event.at - self._began >= SPAN_NS
 
-    def _hides_stage(self, event: Measured) -> bool:
+    def hides_stage(self, event: Measured) -> bool:
+        """Whether adding would hide that a slot changed its stage."""
         return event.scope is Scope.SLOT and self.values.get(_STAGE) != event.values.get(_STAGE)
 
     def event(self) -> Measured:
@@ -77,8 +78,11 @@ class Window:
         self.size_bytes = 0
         """Roughly what was added, as the adder said."""
 
-    def add(self, event: Event, *, size: int = 0, counted: int = 1) -> None:
-        """Take one event of `size` bytes, which stands for so many records of the trainer."""
+    def add(self, event: Event, *, size: int = 0, counted: int = 1, is_rolled: bool = False) -> None:
+        """Take one event of `size` bytes, which stands for so many records of the trainer.
+
+        One that is rolled is a step of a rollout: its steps come at once, and took their time.
+        """
         self.size_bytes += size
         if not isinstance(event, Measured):
             self._facts.append(event)
@@ -86,7 +90,7 @@ class Window:
             return
         self._counted_numbers += counted
         if event.scope is not Scope.POLICY:
-            self._add_columns(event)
+            self._add_columns(event, is_rolled=is_rolled)
         elif event.conflated is not None:
             self._close_updates()
             self._hold(event)
@@ -100,10 +104,10 @@ class Window:
         self._counted_numbers += updates.n
         self._updates.add_many(updates.at, updates.names, updates.spans, updates.count)
 
-    def _add_columns(self, event: Measured) -> None:
+    def _add_columns(self, event: Measured, *, is_rolled: bool) -> None:
         subject = (event.scope, tuple(event.keys.items()))
         columns = self._open.get(subject)
-        if columns is None or not columns.takes(event):
+        if columns is None or columns.hides_stage(event) or (is_rolled and columns.is_over(event)):
             columns = self._open[subject] = _Columns(event)
             self._columns.append(columns)
         columns.add(event)

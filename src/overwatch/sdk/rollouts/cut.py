@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from overwatch.catalog.stages import Stage
@@ -26,6 +27,8 @@ _HEAD_BYTES: Final = 4096
 _SEED_BYTES: Final = 4
 _GERMINATED: Final = Stage.GERMINATED.code
 _DORMANT: Final = Stage.DORMANT.code
+_FRESH: Final = {"slot_stage": _DORMANT, "slot_blueprint": -1, "slot_age": -1, "slot_alpha": 0}
+"""What a slot is before the first step of an episode."""
 _LIFECYCLE: Final = ("slot_stage", "slot_blueprint", "slot_alpha", "slot_age", "slot_reason")
 _FACTS: Final = (
     "op", "slot", "blueprint", "episode_return", "episode_length", "metric",
@@ -119,10 +122,13 @@ class Cutter:
             }
             part.codes |= whole
             part.before = frozenset(whole)
-            if "slot_stage" in cycle:
+            if "slot_stage" in cycle and memory.seeds is not None:
                 part.seeds, part.germinated = memory.seeds, germinated(whole)
                 memory.seeds = memory.seeds + part.germinated.sum(axis=0, dtype="<i4")
-            memory.step, memory.tables = span.last_step, {name: table[-1] for name, table in cycle.items()}
+            memory.step, memory.tables = (
+                span.last_step,
+                {name: table[-1].copy() for name, table in cycle.items()},
+            )
             self._known[span.env_first] = memory
         if set(part.codes) <= {"ended"}:
             part.codes = {}
@@ -131,31 +137,30 @@ class Cutter:
     def _recall(self, span: Span, cycle: Mapping[str, Array]) -> _Memory:
         """What is known of the step before; where nothing is, it was as the first step is."""
         known = self._known.get(span.env_first)
-        shapes = {name: table.shape[1:] for name, table in cycle.items()}
-        is_same = known is not None and {name: t.shape for name, t in known.tables.items()} == shapes
         stage = cycle.get("slot_stage")
-        seeds = None if stage is None else np.zeros(stage.shape[1:], "<i4")
-        if known is not None and is_same:
-            if known.step == span.first_step - 1:
-                return known
-            seeds = known.seeds
+        seeds = None if known is None else known.seeds
+        if stage is not None and (seeds is None or seeds.shape != stage.shape[1:]):
+            seeds = np.zeros(stage.shape[1:], "<i4")
+        if known is not None and known.step == span.first_step - 1 and _are_alike(known.tables, cycle):
+            return _Memory(known.step, known.tables, seeds)
         tables = {name: table[0] for name, table in cycle.items()}
         if "ended" in tables:
             tables["ended"] = np.zeros_like(tables["ended"])
         if span.first_step == 1 and stage is not None:
-            tables["slot_stage"] = np.full_like(tables["slot_stage"], _DORMANT)
             tables |= {
-                name: np.full_like(tables[name], -1)
-                for name in ("slot_blueprint", "slot_age")
-                if name in tables
+                name: np.full_like(tables[name], fresh) for name, fresh in _FRESH.items() if name in tables
             }
-            tables |= {name: np.zeros_like(tables[name]) for name in ("slot_alpha",) if name in tables}
         return _Memory(span.first_step - 1, tables, seeds)
 
     def forget(self, span: Span) -> None:
         """A rollout of these envs cannot be cut: what comes next follows on nothing known."""
         if (known := self._known.get(span.env_first)) is not None:
             known.step = -1
+
+
+def _are_alike(rows: Mapping[str, Array], tables: Mapping[str, Array]) -> bool:
+    """Whether there is a row before each of these tables."""
+    return all(name in rows and rows[name].shape == table.shape[1:] for name, table in tables.items())
 
 
 def _ended(tables: Mapping[str, Array]) -> Array | None:
@@ -169,9 +174,8 @@ def before_of(whole: Mapping[str, Array]) -> dict[str, Array]:
     ended = before.pop("ended", None)
     if ended is None or not ended.any():
         return before
-    fresh = {"slot_stage": _DORMANT, "slot_blueprint": -1, "slot_age": -1, "slot_alpha": 0}
     return {
-        name: np.where(ended[:, :, None] != 0, table.dtype.type(fresh.get(name, 0)), table)
+        name: np.where(ended[:, :, None] != 0, table.dtype.type(_FRESH.get(name, 0)), table)
         for name, table in before.items()
     }
 
@@ -230,17 +234,11 @@ def reduced(span: Span, tables: Mapping[str, Array], names: Names) -> Iterator[R
             span, first_step=span.last_step, steps=1, at_first=span.at_last, at_last=span.at_last
         )
         for record in _cut(last, _Part(is_fact=False, slots=0, numbers=means)):
-            yield _mean(record, span.steps)
+            yield msgspec.structs.replace(record, mean_of=span.steps)
     ended = _ended(tables)
     if ended is not None and "episode_return" in tables:
         for row in np.flatnonzero(ended.any(axis=1)).tolist():
             yield episodes(span, tables, row, ended[row])
-
-
-def _mean(record: Rolled, steps: int) -> Rolled:
-    import msgspec
-
-    return msgspec.structs.replace(record, mean_of=steps)
 
 
 def episodes(span: Span, tables: Mapping[str, Array], row: int, ended: Array) -> EpisodeEnded:

@@ -1,8 +1,8 @@
 """Columns of a rollout as the trainer gives them: looked at, copied or lent, and made sound later.
 
-Rules: what runs in the trainer's thread reads no value: it looks at shapes and types and copies. What is lent
-is copied by the first who can: the thread that delivers, or the next call. What cannot be taken is refused by
-name and the rest goes on. Must not know rings.
+Rules: what runs in the trainer's thread reads no value: it looks at shapes and types and copies. What is
+lent is copied by whichever comes first: the thread that delivers, or the next call. What cannot be taken is
+refused by name and the rest goes on. Must not know rings.
 """
 
 import contextlib
@@ -91,7 +91,8 @@ def _take_tensor(found: Given, name: str, tensor: Tensor, *, copy: bool) -> None
 
 def _view(tensor: Any) -> "Array | None":
     """A tensor's own memory as NumPy has it; `None` where it has to be packed."""
-    if type(tensor) is not tensor_type() or not tensor.is_cpu:
+    is_plain = type(tensor) is tensor_type()
+    if not is_plain or not tensor.is_cpu:
         return None
     try:
         view: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()

@@ -68,6 +68,19 @@ def test_columns_of_the_same_envs_merge_and_others_stay_apart() -> None:
     assert other.keys["env_id"].array().tolist() == [5]
 
 
+def test_steps_of_a_rollout_are_emitted_at_the_rate_of_steps_that_come_as_they_are_taken() -> None:
+    """They come at once: of each tenth of a second in which they were taken one record, with how many."""
+    window = Window()
+    for step in range(100):
+        at = START_NS + step * 30_000_000
+        window.add(fakes.envs(at, [0, 1], index=step, reward=[step, 0.0]), is_rolled=True)
+    passed = window.take().numbers
+    assert len(passed) == 25
+    assert [event.at - START_NS for event in passed][:3] == [90_000_000, 210_000_000, 330_000_000]
+    assert all(event.conflated is not None and event.conflated.n == 4 for event in passed)
+    assert [event.index for event in passed][:2] == [3, 7]
+
+
 def test_a_change_of_stage_is_never_conflated_away() -> None:
     """Training, pruned, dormant within a tenth of a second are three records."""
     window = Window()

@@ -8,7 +8,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 from overwatch.events import Event, Measured
-from overwatch.sdk.exporter.core import _events
+from overwatch.sdk.exporter.unpack import unpacked
 from overwatch.sdk.exporter.window import Window
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link, Outcome
@@ -60,7 +60,7 @@ class Called:
         """Take what the rings hold."""
         for item in self._source.read(4096):
             said: Any = item.said
-            for part in said if isinstance(said, tuple) else _events(said):
+            for part in said if isinstance(said, tuple) else unpacked(said, None):
                 if isinstance(part, Updates):
                     self._window.add_updates(part)
                 else:

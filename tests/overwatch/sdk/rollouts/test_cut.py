@@ -93,7 +93,7 @@ def test_a_large_rollout_goes_out_in_records_of_256_kib() -> None:
     steps, envs = 64, 2048
     with local() as one:
         one.run.rollout(
-            first_step=1, steps=steps, envs=envs, at_first=1.0, at_last=2.0,
+            first_step=1, steps=steps, envs=envs, at_first=1e9 + 1, at_last=1e9 + 2,
             reward=np.ones((steps, envs), "f4"), metric=np.ones((steps, envs), "f4"),
         )  # fmt: skip
         records = one.records()
@@ -103,7 +103,7 @@ def test_a_large_rollout_goes_out_in_records_of_256_kib() -> None:
 
 
 def test_steps_that_are_missing_invent_no_move() -> None:
-    """What a slot was before is not known then: its first row says where it is, and numbers go on."""
+    """What a slot was before is not known then: its first row shows where it is, and numbers go on."""
     world, other = World(4, seed=5), World(4, seed=5)
     with local(WORDS) as whole:
         for _ in range(3):
@@ -123,12 +123,35 @@ def test_steps_that_are_missing_invent_no_move() -> None:
     assert 21 not in {move.at // 10**9 - 10**9 for move in kept}
 
 
+@pytest.mark.parametrize("missing", ["slot_stage", "slot_alpha", "terminated"])
+def test_a_column_that_is_missing_once_numbers_no_seed_twice(missing: str) -> None:
+    """As one of another type, which is refused: seeds that germinate later have names of their own."""
+    world = World(6, seed=4)
+    with local(WORDS) as one:
+        for number in range(3):
+            columns = world.rollout(12)
+            if number == 1:
+                columns[missing] = columns[missing].astype(complex)
+            world.report(one.run, columns)
+        events = one.events()
+        assert one.run._refused == 1
+    born = [
+        event.seed_id
+        for event in events
+        if isinstance(event, SeedStageChanged) and event.after is Stage.GERMINATED
+    ]
+    assert len(born) > 10
+    assert len(born) == len(set(born))
+
+
 def test_a_run_that_goes_on_at_a_later_step_invents_no_move() -> None:
     """As after a resume: only a run's first step begins with dormant slots."""
     stage = np.full((2, 1, len(SLOTS)), Stage.TRAINING.code)
     for first, moves in ((1, len(SLOTS)), (2, 0), (601, 0)):
         with local(WORDS) as one:
-            one.run.rollout(first_step=first, steps=2, envs=1, at_first=1.0, at_last=2.0, slot_stage=stage)
+            one.run.rollout(
+                first_step=first, steps=2, envs=1, at_first=1e9 + 1, at_last=1e9 + 2, slot_stage=stage
+            )
             assert len(facts(one.events())) == moves
 
 
@@ -151,21 +174,27 @@ def reported(one: Local, steps: int, envs: int, **columns: Any) -> None:
     """A rollout of zeros."""
     zeros = np.zeros((steps, envs))
     one.run.rollout(
-        first_step=1, steps=steps, envs=envs, at_first=1.0, at_last=5.0, **{"reward": zeros} | columns
+        first_step=1, steps=steps, envs=envs, at_first=1e9 + 1, at_last=1e9 + 5, **{"reward": zeros} | columns
     )
 
 
 def test_above_the_limit_only_means_and_ends_are_sent_and_that_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Per env the mean of each number, which says for how many steps; each episode; one line of the feed."""
+    """Per env the mean of each number, with the number of steps; each episode; one line of the feed."""
     monkeypatch.setattr(stepping, "MAX_ROWS", 5 * 2 * len(SLOTS) - 1)
     world = World(2, seed=2)
     columns = [world.rollout(5), world.rollout(5)]
     with local(WORDS) as one:
         for number, some in enumerate(columns):
             one.run.rollout(
-                first_step=1 + 5 * number, steps=5, envs=2, at_first=1.0, at_last=5.0, lane="cpu", **some
+                first_step=1 + 5 * number,
+                steps=5,
+                envs=2,
+                at_first=1e9 + 1,
+                at_last=1e9 + 5,
+                lane="cpu",
+                **some,
             )
         events = one.events()
         assert one.run._refused == 0
@@ -176,7 +205,7 @@ def test_above_the_limit_only_means_and_ends_are_sent_and_that_is_reported(
         assert event.values["overwatch.env.reward"].array() == pytest.approx(some["reward"].mean(axis=0))
         assert event.conflated is not None
         assert (event.at, event.index, event.conflated.n, event.conflated.first) == (
-            5 * 10**9,
+            10**18 + 5 * 10**9,
             last,
             5,
             last - 4,

@@ -49,8 +49,8 @@ def test_a_rollout_makes_the_events_of_per_step_calls(lengths: tuple[int, ...], 
 def test_labels_come_in_the_order_of_their_first_use(codes: list[int]) -> None:
     """A column of codes is the column that words make."""
     words = ("a", "b", "c")
-    said = [None if code < 0 else words[code] for code in codes]
-    assert labelled(np.array(codes, "i2"), words) == Column.of_labels(said)
+    named = [None if code < 0 else words[code] for code in codes]
+    assert labelled(np.array(codes, "i2"), words) == Column.of_labels(named)
 
 
 def test_times_are_between_those_of_the_first_and_the_last_step() -> None:
@@ -60,13 +60,13 @@ def test_times_are_between_those_of_the_first_and_the_last_step() -> None:
             first_step=11,
             steps=5,
             envs=2,
-            at_first=100.0,
-            at_last=104.0,
+            at_first=1e9 + 100,
+            at_last=1e9 + 104,
             reward=np.zeros((5, 2), "f4"),
             lane="cpu",
         )
         events = one.events()
-    assert [event.at for event in events] == [n * 10**9 for n in (100, 101, 102, 103, 104)]
+    assert [event.at for event in events] == [10**18 + n * 10**9 for n in (100, 101, 102, 103, 104)]
     assert [event.index for event in events if isinstance(event, Measured)] == [11, 12, 13, 14, 15]
     assert all(isinstance(event, Measured) and event.scope is Scope.ENV for event in events)
     assert isinstance(events[0], Measured)

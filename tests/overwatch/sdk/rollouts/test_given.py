@@ -20,7 +20,7 @@ ZEROS = np.zeros((T, N))
 
 def report(one: Local, **columns: Any) -> None:
     """A rollout of a few steps."""
-    one.run.rollout(first_step=1, steps=T, envs=N, at_first=1.0, at_last=2.0, **columns)
+    one.run.rollout(first_step=1, steps=T, envs=N, at_first=1e9 + 1, at_last=1e9 + 2, **columns)
 
 
 BAD = {
@@ -106,8 +106,8 @@ def test_a_code_without_a_word_is_absent_and_its_neighbours_keep_theirs(
 
 CALLS = [
     {"steps": 0}, {"steps": -1}, {"steps": "x"}, {"steps": 1.5}, {"envs": 0}, {"first_step": 0},
-    {"env_first": -1}, {"at_first": 3.0}, {"at_first": float("nan")}, {"at_first": -1.0}, {"at_first": None},
-    {"at_last": float("inf")}, {"at_last": 1e10},
+    {"env_first": -1}, {"at_first": 1e9 + 3}, {"at_first": float("nan")}, {"at_first": -1.0},
+    {"at_first": 12.5}, {"at_first": None}, {"at_last": float("inf")}, {"at_last": 1e10},
 ]  # fmt: skip
 
 
@@ -115,8 +115,8 @@ CALLS = [
 def test_a_rollout_of_no_steps_or_times_is_dropped_and_counted(
     odd: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The call as a whole says which steps they are: without that none is sent, and the next one is."""
-    usual = {"first_step": 1, "steps": T, "envs": N, "at_first": 1.0, "at_last": 2.0, "reward": ZEROS}
+    """The call as a whole names the steps: without that none is sent, and the next one is."""
+    usual = {"first_step": 1, "steps": T, "envs": N, "at_first": 1e9 + 1, "at_last": 1e9 + 2, "reward": ZEROS}
     with local() as one:
         one.run.rollout(**(usual | odd))
         assert one.events() == []

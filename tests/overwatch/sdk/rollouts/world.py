@@ -1,6 +1,6 @@
-"""A small world of seeds in slots, told by per-step calls and as dense columns of the same steps.
+"""A small world of seeds in slots, as per-step calls and as dense columns of the same steps.
 
-It makes legal moves by chance, one of a slot a step, and keeps what telemetry is told of each step twice: as
+It makes legal moves by chance, one of a slot a step, and keeps what telemetry gets of each step twice: as
 the calls of `overwatch.sdk.Run` that a trainer makes, and as rows of columns.
 """
 
@@ -126,13 +126,13 @@ class World:
                 self._blueprint[env, slot] = self._chance.integers(0, len(BLUEPRINTS))
             code = int(self._chance.integers(0, len(REASONS) + 1))
             blueprint = int(self._blueprint[env, slot])
-            told = {
+            facts = {
                 "slot": SLOTS[slot], "before": before, "after": now,
                 "blueprint": None if blueprint < 0 else BLUEPRINTS[blueprint],
                 "alpha": float(self._alpha[env, slot]), "age": int(self._age[env, slot]),
                 "reason": REASONS[code - 1] if code else None,
             }  # fmt: skip
-            found.append((env, slot, code, told))
+            found.append((env, slot, code, facts))
             self._stage[env, slot], self._age[env, slot] = now.code, 0
             self._alpha[env, slot] = (
                 1.0 if now is Stage.HOLDING else self._alpha[env, slot] if now is Stage.BLENDING else 0
@@ -175,8 +175,8 @@ class World:
                 )
             )  # fmt: skip
         calls.extend(
-            partial(Run.seed_stage_changed, env_id=env, seed_id=self.seed_id(env, slot), **told)
-            for env, slot, _, told in moves
+            partial(Run.seed_stage_changed, env_id=env, seed_id=self.seed_id(env, slot), **facts)
+            for env, slot, _, facts in moves
         )
         flat = {name: row[f"slot_{name}"].reshape(-1) for name in ("stage", "alpha", "age", "grad")}
         stages = [BY_CODE[code].value for code in flat.pop("stage").tolist()]
