@@ -455,18 +455,12 @@ class PPO:
             moments = {name: value for name, value in state.items() if name.startswith(prefix)}
             if moments:
                 self._optimizer.state[parameter] = {
-                    name.removeprefix(prefix): self._laid_out(value, parameter)
+                    name.removeprefix(prefix): value.detach().clone().to(self.device)
                     for name, value in moments.items()
                 }
         self.set_learning_rate(float(state["optimizer.lr"]))
         if self._order is not None:
             self._order.set_state(state["order"].cpu())
-
-    def _laid_out(self, moment: Tensor, parameter: Tensor) -> Tensor:
-        """A copy that lies in memory as the parameter does: the fused optimiser reads both side by side."""
-        if moment.shape != parameter.shape:
-            return moment.detach().clone().to(self.device)
-        return torch.empty_like(parameter, dtype=moment.dtype, requires_grad=False).copy_(moment)
 
     def acting_keys(self) -> frozenset[str]:
         """Everything of the policy."""
