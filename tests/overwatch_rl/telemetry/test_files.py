@@ -171,7 +171,7 @@ def test_a_killed_trainer_leaves_whole_files_and_a_lost_run(tmp_path: Path) -> N
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     root = Path(__file__).parents[3]
-    env = {**os.environ, "PYTHONPATH": str(root)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
     ran = subprocess.run([sys.executable, "-c", program], check=False, env=env, stderr=subprocess.DEVNULL)
     found = summary(tmp_path)
 
