@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from torch import Tensor
 
 from overwatch.events import CheckpointSaved, LogLine
+from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
@@ -35,6 +36,11 @@ SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]
 STEPS = 7
 """Not a divisor of an episode: checkpoints lie within episodes."""
 DEADLINE_S = 120.0
+WORLDS: dict[str, tuple[str, dict[str, object], Plan]] = {
+    "morphogenesis": ("mlp", {"slots": 2}, Plan()),
+    "goodhart": ("conv", {"mode": "proxy", "horizon": 10}, Plan(channels_last=True, chunk=5)),
+}
+"""Network, settings and plan of each world that can be kept."""
 
 
 class Seen(Silent):
@@ -62,10 +68,12 @@ class Seen(Silent):
         self.facts.append(event)
 
 
-def training(updates: int, *, popart: bool = True) -> tuple[Trainer[Batch], Seen]:
+def training(updates: int, world_name: str = "morphogenesis") -> tuple[Trainer[Batch], Seen]:
     """A small one, with everything in it that has a state."""
-    world = make("morphogenesis", WorldConfig(num_envs=3), {"slots": 2})
-    algorithm = PPO(world.spec, PPOConfig(popart=popart, target_kl=0.02), seed=5)
+    network, settings, plan = WORLDS[world_name]
+    world = make(world_name, WorldConfig(num_envs=3), settings)
+    algorithm = PPO(world.spec, PPOConfig(popart=True, target_kl=0.02, network=network), seed=5)
+    algorithm.follow(plan)
     seen = Seen()
     return Trainer(
         world, algorithm, TrainerConfig(updates=updates, steps=STEPS, seed=5), seen, lambda: None
@@ -103,15 +111,16 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
     ]
 
 
-def test_two_and_two_updates_are_four(tmp_path: Path) -> None:
+@pytest.mark.parametrize("world", sorted(WORLDS))
+def test_two_and_two_updates_are_four(tmp_path: Path, world: str) -> None:
     """Every tensor and every number but times, to the last bit, in the middle of episodes."""
-    whole, told = training(4)
+    whole, told = training(4, world)
     whole.run()
-    first, before = training(2)
+    first, before = training(2, world)
     keeping = kept(first, before, tmp_path)
     first.run()
     keeping.close(is_whole=True)
-    second, after = training(4)
+    second, after = training(4, world)
     go_on(second, find_checkpoint(tmp_path))
     assert equal(everything(second), everything(first)) == []
     second.run()
@@ -126,15 +135,18 @@ def test_two_and_two_updates_are_four(tmp_path: Path) -> None:
     assert saved.duration_s is not None
 
 
-def test_saves_come_every_so_many_updates_and_at_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("updates", [2, 3])
+def test_saves_come_every_so_many_updates_and_at_the_end(tmp_path: Path, updates: int) -> None:
     """None twice for the same update, each as a fact once it is there."""
-    made, seen = training(3)
+    made, seen = training(updates)
     keeping = kept(made, seen, tmp_path, every=2)
     made.run()
     keeping.close(is_whole=True)
 
-    assert [fact.update for fact in seen.facts if isinstance(fact, CheckpointSaved)] == [2, 3]
-    assert sorted(one.name for one in tmp_path.iterdir() if one.is_dir()) == ["001-00000002", "001-00000003"]
+    assert [fact.update for fact in seen.facts if isinstance(fact, CheckpointSaved)] == sorted({2, updates})
+    assert sorted(one.name for one in tmp_path.iterdir() if one.is_dir()) == sorted(
+        {"001-00000002", f"001-{updates:08d}"}
+    )
 
 
 def test_a_world_that_is_too_large_is_left_out_and_that_is_reported(

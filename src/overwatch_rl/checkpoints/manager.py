@@ -82,16 +82,17 @@ class Manager:
     def close(self, state: State | None, tensors: Mapping[str, Tensor]) -> list[Written]:
         """Save the last one, wait for it, and let go of the folder; what became of all that was under way."""
         try:
-            done = self._wait()
+            done = self.settle()
             if state is not None:
-                done += self._offer(state, tensors) + self._wait()
+                done += self._offer(state, tensors) + self.settle()
             return done
         finally:
             if self._sender is not None:
                 self._sender.close(LAST_SAVE_S)
             os.close(self._lock)
 
-    def _wait(self) -> list[Written]:
+    def settle(self) -> list[Written]:
+        """Wait for a save that is under way; what became of it."""
         if self._sender is None or not self._sender.is_busy:
             return []
         done = self.finished(LAST_SAVE_S)

@@ -68,13 +68,20 @@ class Keeper:
         self._every = every
         self._lineage = manager.next_lineage
         self._has_warned = False
+        self._newest: int | None = None
+        """Updates of the newest checkpoint that is on the disk."""
         trainer.after_update = self._after_update
 
     def close(self, *, is_whole: bool) -> None:
-        """Wait for what is under way; with `is_whole` save once more, and raise when that failed."""
+        """Wait for what is under way; with `is_whole` save what is not kept, and raise when that failed.
+
+        A rollout that was cut off is not kept where the update before it is: it has taught nothing yet.
+        """
         with self._reporter.phase("checkpoint"):
             try:
-                state, tensors = self._made() if is_whole else (None, {})
+                self._report(self._manager.settle())
+                is_needed = is_whole and self._newest != self._trainer.updates_done
+                state, tensors = self._made() if is_needed else (None, {})
             except BaseException:
                 self._manager.close(None, {})
                 raise
@@ -82,7 +89,7 @@ class Keeper:
             self._report(written)
         if self._manager.skipped:
             self._log(Severity.INFO, f"{self._manager.skipped} checkpoints were skipped: one was under way")
-        if is_whole and (not written or written[-1].error is not None):
+        if is_needed and (not written or written[-1].error is not None):
             why = written[-1].error if written else "nothing came back from its process"
             raise CheckpointError(f"the last checkpoint in {self._manager.folder} was not written: {why}")
 
@@ -130,6 +137,7 @@ class Keeper:
                     Severity.CRITICAL, f"the checkpoint of update {one.updates} was not written: {one.error}"
                 )
                 continue
+            self._newest = one.updates
             self._reporter.fact(
                 CheckpointSaved(
                     at=time.time_ns(),

@@ -277,6 +277,27 @@ def test_a_restarted_exporter_does_not_keep_the_run_open() -> None:
     assert state.finished is not None
 
 
+@pytest.mark.parametrize(("saved", "ends"), [(3, True), (2, False)])
+def test_a_run_that_is_resumed_is_one_run_that_goes_on(saved: int, ends: bool) -> None:  # noqa: FBT001
+    """Its next life numbers on from its checkpoint: open again, and what it repeats is counted once."""
+    first = [
+        fakes.started(START_NS),
+        *(fakes.policy(START_NS + n, n, entropy=0.5) for n in (1, 2, 3)),
+        *([fakes.finished(START_NS + 4)] if ends else []),
+    ]
+    second = [
+        fakes.started(START_NS + 5),
+        *(fakes.policy(START_NS + 5 + n, n, entropy=0.25) for n in range(saved + 1, 5)),
+    ]
+    told = [_of_rank(0, event, seq, "first") for seq, event in enumerate(first, start=1)]
+    told += [_of_rank(0, event, seq, "second") for seq, event in enumerate(second, start=1)]
+    state = new_run(told[0])
+    for place, record in enumerate(told):
+        apply(state, record, START_NS + 10 + place)
+
+    assert (state.finished, state.updates, state.update) == (None, 4, 4)
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [

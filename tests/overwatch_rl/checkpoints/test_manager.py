@@ -37,6 +37,12 @@ def manager(tmp_path: Path) -> Iterator[Callable[[], Manager]]:
             continue  # It was closed already.
 
 
+def stand_still(pid: int) -> None:
+    """Return when a child has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+
+
 def waited(manager: Manager) -> list[Written]:
     """What became of the save that is under way."""
     until = time.monotonic() + LONG_S
@@ -69,7 +75,7 @@ def test_while_one_is_under_way_others_are_skipped_and_counted(
     made.save(state(1), TENSORS)
     waited(made)
     assert made._sender is not None
-    os.kill(made._sender.pid, signal.SIGSTOP)
+    stand_still(made._sender.pid)
     assert [made.save(state(updates), TENSORS) for updates in (2, 3, 4)] == [[], [], []]
     assert made.skipped == 2
     os.kill(made._sender.pid, signal.SIGCONT)
@@ -84,7 +90,7 @@ def test_a_process_that_was_killed_costs_its_save(manager: Callable[[], Manager]
     made.save(state(1), TENSORS)
     waited(made)
     assert made._sender is not None
-    os.kill(made._sender.pid, signal.SIGSTOP)
+    stand_still(made._sender.pid)
     made.save(state(2), TENSORS)
     os.kill(made._sender.pid, signal.SIGKILL)
     (failed,) = waited(made)

@@ -109,7 +109,7 @@ def test_a_killed_sender_leaves_nothing_undone(tmp_path: Path) -> None:
         "made.offer(1, {'a': torch.ones(3)}); made.offer(2, {'a': torch.ones(3)})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     (tmp_path / "hold").touch()
     ran = subprocess.run([sys.executable, "-c", program], check=False, env=env, stderr=subprocess.DEVNULL)
     (tmp_path / "hold").unlink()

@@ -50,6 +50,12 @@ def rolled(
     )  # fmt: skip
 
 
+def stand_still(pid: int) -> None:
+    """Return when a child has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+
+
 def rows(path: Path) -> list[dict[str, str]]:
     """Of a CSV file."""
     with path.open(encoding="utf-8", newline="") as file:
@@ -112,7 +118,7 @@ def test_every_update_has_a_row_to_the_last_bit(opened: Files, tmp_path: Path) -
 
 def test_a_process_that_stands_still_stops_nobody(opened: Files, tmp_path: Path) -> None:
     """Rollouts without room are dropped and counted, updates wait, and come when it goes on."""
-    os.kill(opened._sender.pid, signal.SIGSTOP)
+    stand_still(opened._sender.pid)
     for number in range(20):
         opened.rollout(rolled(number))
         opened.update(number + 1, {"return": float(number)})
@@ -135,7 +141,7 @@ def test_updates_that_wait_are_bounded(
     count = files._NOTES + 20
     monkeypatch.setattr(files, "MOST_ROWS", STEPS * ENVS - 1)
     opened.rollout(rolled())
-    os.kill(opened._sender.pid, signal.SIGSTOP)
+    stand_still(opened._sender.pid)
     for number in range(count):
         opened.update(number + 1, {"return": float(number)})
     os.kill(opened._sender.pid, signal.SIGCONT)
@@ -171,7 +177,7 @@ def test_a_killed_trainer_leaves_whole_files_and_a_lost_run(tmp_path: Path) -> N
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     root = Path(__file__).parents[3]
-    env = {**os.environ, "PYTHONPATH": str(root)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
     ran = subprocess.run([sys.executable, "-c", program], check=False, env=env, stderr=subprocess.DEVNULL)
     found = summary(tmp_path)
 
