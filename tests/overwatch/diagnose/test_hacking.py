@@ -125,6 +125,18 @@ def test_missing_and_broken_values_are_no_pairs(seed: int) -> None:
     assert together == (None, None)
 
 
+@pytest.mark.parametrize("absent", ["food_share", "food_offered", "poison_offered"])
+def test_a_few_updates_without_shares_or_offers_change_no_verdict(absent: str) -> None:
+    """An update in which nothing was eaten has no share."""
+
+    def holed(made: Made) -> list[Row]:
+        rows = made(UPDATES, 4)
+        return [{k: v for k, v in row.items() if k != absent or n % 7} for n, row in enumerate(rows)]
+
+    assert opened(holed(paid.PROXY_MODE))[1] == "shares"
+    assert opened(holed(paid.TRUTH)) == (None, None)
+
+
 def test_it_is_over_when_the_policy_is_after_food() -> None:
     """A reward that was mended in the run: the share beats the draw, and the finding goes."""
     aims = paid.eating(paid.learned(4, 40), lambda done: 0.0 if done < 0.5 else 0.9)
