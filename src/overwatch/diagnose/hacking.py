@@ -17,9 +17,10 @@ began. It stands until the true return regains half of what it lost, or the prox
 or the food share beats the draw.
 
 False alarms, of runs of 400 updates of each healthy kind in tests/overwatch/diagnose/paid.py: fewer than one
-in 25 where the noise echoes 0.9 of itself, none in a hundred runs of the others. Two returns that wander on
-their own (random walks) part by definition. A true return that nothing moves yet while the proxy learns looks
-flat, unless most of its values are one (a rare success). Pure; the memory is kept in the assessment.
+in 25 where the noise echoes 0.9 of itself or is half of all that is gained, none in a hundred of the others.
+Two returns that wander on their own (random walks) part by definition. A true return that nothing moves yet
+while the proxy learns looks flat, unless most of its values are one and the same (a rare success). Pure; the
+memory is kept in the assessment.
 """
 
 import itertools
@@ -48,6 +49,8 @@ SURE: Final = 4.0
 """Standard errors by which a slope or a gain must differ from 0."""
 SLACK: Final = 2.0
 """Standard errors allowed for where something must not be."""
+GAINED: Final = 1.5
+"""Standard errors from which on a true return has gained something, and so is not flat."""
 MOVED: Final = 0.05
 """Share of its size that a return must move over the window."""
 HELD: Final = 1.5
@@ -244,7 +247,9 @@ def _flat(pairs: Pairs, slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | None
         return None
     far = (gain.size - SLACK * gain.error) / up.scatter
     gained = (stays.size + SLACK * stays.error) / level.scatter
-    if gain.sure < SURE or far < FAR or gained > FLAT * far or level.sure > SLACK or up.sure < -SLACK:
+    if gain.sure < SURE or far < FAR or up.sure < -SLACK:
+        return None
+    if gained > FLAT * far or stays.sure > GAINED or level.sure > SLACK:
         return None
     return _Parting(
         way="flat",
