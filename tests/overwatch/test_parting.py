@@ -57,11 +57,13 @@ def _folded(batches: list[Batch], fold: Fold | None = None) -> Snapshot:
 def test_any_sender_of_two_returns_is_judged(names: tuple[str, str], apart: bool) -> None:  # noqa: FBT001
     """By their full names or by words in use; in one export or in two."""
     pairs = tuple(zip(names, ("proxy_return", "true_return"), strict=True))
-    fold, found = Fold(), None
+    fold, found, verdicts = Fold(), None, set[str]()
     for batch in _batches(*pairs, apart=apart):
         found = _folded([batch], fold)
+        verdicts.add(found.verdict.text)
 
     assert found is not None
+    assert not any("nothing to judge" in text for text in verdicts)
     assert [one.code for one in found.findings] == ["reward-hacking"]
     assert found.parting is not None
     assert (found.parting.state, found.parting.way) == ("parted", "falls")

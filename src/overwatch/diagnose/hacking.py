@@ -17,9 +17,10 @@ began. It stands until the true return regains half of what it lost, or the prox
 or the food share beats the draw.
 
 False alarms, of runs of 400 updates of each healthy kind in tests/overwatch/diagnose/paid.py: fewer than one
-in 25 where the noise echoes 0.9 of itself, none in a hundred runs of the others. Two returns that wander on
-their own (random walks) part by definition. A true return that nothing moves yet while the proxy learns looks
-flat, unless most of its values are one (a rare success). Pure; the memory is kept in the assessment.
+in 25 where the noise echoes 0.9 of itself or is half of all that is gained, none in a hundred of the others.
+Two returns that wander on their own (random walks) part by definition. A true return that nothing moves yet
+while the proxy learns looks flat, unless most of its values are one and the same (a rare success). Pure; the
+memory is kept in the assessment.
 """
 
 import itertools
@@ -48,6 +49,8 @@ SURE: Final = 4.0
 """Standard errors by which a slope or a gain must differ from 0."""
 SLACK: Final = 2.0
 """Standard errors allowed for where something must not be."""
+GAINED: Final = 1.5
+"""Standard errors from which on a true return has gained something, and so is not flat."""
 MOVED: Final = 0.05
 """Share of its size that a return must move over the window."""
 HELD: Final = 1.5
@@ -58,6 +61,8 @@ FLAT: Final = 0.1
 """Of the proxy's gain, each in its own scatter: less than this is flat against it."""
 MOSTLY: Final = 0.5
 """Of the food share that a gain of the proxy by food alone would bring: less is no aim at food."""
+ENOUGH: Final = 0.75
+"""Of the pairs that are looked at, those that must have what not all have: shares, offers."""
 GREW: Final = 0.5
 """Share of its first level by which a proxy must have risen for shares to mean anything."""
 
@@ -170,13 +175,18 @@ def parting(pairs: Pairs) -> _Parting | None:
 
 
 def _draws(rows: Sequence[Pair]) -> list[list[float]]:
-    """What was offered, where all of these updates report it, now and in the update before.
+    """What was offered, where most of these updates report it, now and in the update before.
 
-    Episodes that end in one update have begun in another.
+    Episodes that end in one update have begun in another. An update without an offer counts as a usual one.
     """
-    food = [row.food_offered for row in rows if row.food_offered is not None]
-    poison = [row.poison_offered for row in rows if row.poison_offered is not None]
-    return [shown for column in (food, poison) if len(column) == len(rows) for shown in _echoed(column)]
+    columns = [row.food_offered for row in rows], [row.poison_offered for row in rows]
+    found: list[list[float]] = []
+    for column in columns:
+        known = [one for one in column if one is not None]
+        if len(known) >= ENOUGH * len(rows):
+            usual = added(known) / len(known)
+            found += _echoed([usual if one is None else one for one in column])
+    return found
 
 
 def _echoed(column: list[float]) -> tuple[list[float], list[float]]:
@@ -237,7 +247,9 @@ def _flat(pairs: Pairs, slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | None
         return None
     far = (gain.size - SLACK * gain.error) / up.scatter
     gained = (stays.size + SLACK * stays.error) / level.scatter
-    if gain.sure < SURE or far < FAR or gained > FLAT * far or level.sure > SLACK or up.sure < -SLACK:
+    if gain.sure < SURE or far < FAR or up.sure < -SLACK:
+        return None
+    if gained > FLAT * far or stays.sure > GAINED or level.sure > SLACK:
         return None
     return _Parting(
         way="flat",
@@ -259,18 +271,29 @@ class _Eaten(NamedTuple):
     avoided: float
     """Share of the poison that the draw would have made them eat, and they did not."""
     error: float
+    of: str
+    """What it was compared with."""
+
+
+def _fed(pairs: Pairs) -> tuple[list[Pair], bool]:
+    """The newest pairs with shares; those with offers where most have them, and whether these are they."""
+    rows = [row for row in pairs.newest.items if row.food is not None]
+    offered = [row for row in rows if row.offered is not None]
+    is_offered = bool(rows) and len(offered) >= ENOUGH * len(rows)
+    return (offered if is_offered else rows), is_offered
 
 
 def _eaten(pairs: Pairs) -> _Eaten | None:
-    """`None` where the newest pairs have no shares, or nothing bad was offered."""
-    rows = pairs.newest.items[-LEAST:]
-    food = [row.food for row in rows if row.food is not None]
-    drawn = [row.offered for row in rows if row.offered is not None]
+    """`None` where too few of the newest pairs have shares, or nothing bad was offered."""
+    fed, is_offered = _fed(pairs)
+    food = [row.food for row in fed[-LEAST:] if row.food is not None]
     if len(food) < LEAST:
         return None
-    if len(drawn) < LEAST:
+    if is_offered:
+        drawn = [row.offered for row in fed[-LEAST:] if row.offered is not None]
+    else:
         early = [row.food for row in pairs.first if row.food is not None]
-        if len(early) < FIRST:
+        if len(early) < ENOUGH * FIRST:
             return None
         drawn = [added(early) / len(early)] * LEAST
     usual = added(1.0 - share for share in drawn)
@@ -279,7 +302,7 @@ def _eaten(pairs: Pairs) -> _Eaten | None:
     kept = added(1.0 - share for share in food) / usual
     apart = [(1.0 - one) - kept * (1.0 - other) for one, other in zip(food, drawn, strict=True)]
     error = (added(one * one for one in apart) * LEAST / (LEAST - 1)) ** 0.5 / usual
-    return _Eaten(food, drawn, 1.0 - kept, error)
+    return _Eaten(food, drawn, 1.0 - kept, error, "of what is offered" if is_offered else "at first")
 
 
 def _aim(gain: _Gain) -> float:
@@ -304,9 +327,11 @@ def beats_the_draw(pairs: Pairs) -> bool:
 
 def _shares(pairs: Pairs, slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | None:
     """Both returns rise; what is eaten follows the draw, though the true return depends on it."""
-    rows, eaten = pairs.newest.items, _eaten(pairs)
+    (rows, _), eaten = _fed(pairs), _eaten(pairs)
     shares = [row.food for row in rows if row.food is not None]
-    if eaten is None or len(shares) < WINDOW or gain.sure < SURE or slopes[0].sure < -SURE:
+    if eaten is None or pairs.total < WINDOW or len(rows) < ENOUGH * WINDOW:
+        return None
+    if gain.sure < SURE or slopes[0].sure < -SURE:
         return None
     if gain.size - SLACK * gain.error < GREW * abs(gain.first):
         return None
@@ -322,7 +347,7 @@ def _shares(pairs: Pairs, slopes: tuple[Fit, Fit], gain: _Gain) -> _Parting | No
         kept=gain.now - gain.size / 2,
         factors=(
             f"proxy return at {gain.now:.3g} from {gain.first:.3g}",
-            f"food is {food:.0%} of what is eaten and {drawn:.0%} of what is offered",
+            f"food is {food:.0%} of what is eaten and {drawn:.0%} {eaten.of}",
             "at the same proxy the true return depends on it",
         ),
     )

@@ -220,9 +220,9 @@ def _policy_cause(state: RunState, short: str) -> str:
 def _unjudged(state: RunState) -> str | None:
     """What to send, where no value of the updates can be judged; `None` where one can.
 
-    Returns of envs or episodes can be judged, and so can every row with limits.
+    Returns of envs or episodes can be judged, a proxy beside a true return, and every row with limits.
     """
-    if state.updates < FEW_UPDATES or state.envs.episodes[: state.envs.n].any():
+    if state.updates < FEW_UPDATES or state.pairs.total or state.envs.episodes[: state.envs.n].any():
         return None
     rows = [(name, BY_NAME.get(name)) for name in state.policy]
     if any(row is not None and (row is RETURN or state.limits(row) != NO_LIMITS) for _, row in rows):

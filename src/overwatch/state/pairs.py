@@ -18,7 +18,7 @@ from overwatch.state.ring import Ring
 WINDOW: Final = 64
 """Newest pairs that are held."""
 FIRST: Final = 20
-"""First pairs of the task, which tell what an untrained policy earned."""
+"""First pairs of the task, which show what an untrained policy earned."""
 _MOST: Final = 1e100
 """In any unit; products of what is less are numbers."""
 _TAKEN: Final = {row.name: row.short for row in (PROXY, TRUE, FOOD, POISON, FOOD_OFFERED, POISON_OFFERED)}

@@ -66,6 +66,7 @@ def returns(
     scales: tuple[float, float] = (1.0, 1.0),
     alike: float = 0.0,
     shared: float = 0.0,
+    tails: float | None = None,
 ) -> Made:
     """Two returns alone: what each does over the run, with noise of size 1, part of which they share."""
 
@@ -73,11 +74,26 @@ def returns(
         done = np.linspace(0, 1, updates)
         both = noise(updates, 3 * seed, alike)
         own = [noise(updates, 3 * seed + place, alike) for place in (1, 2)]
+        if tails is not None:
+            own = [np.random.default_rng([seed, place]).standard_t(tails, updates) for place in (1, 2)]
         mixed = [shared * both + (1 - shared * shared) ** 0.5 * one for one in own]
         columns = [
             scale * (part(done) + one) for part, one, scale in zip((proxy, true), mixed, scales, strict=True)
         ]
         return [{"proxy_return": float(p), "true_return": float(t)} for p, t in zip(*columns, strict=True)]
+
+    return made
+
+
+def sparse(often: float, *, begin: float = 1.0) -> Made:
+    """A proxy that rises, and a true return of rare successes, which come more often from some moment on."""
+
+    def made(updates: int, seed: int) -> list[Row]:
+        dice, done = np.random.default_rng(seed), np.linspace(0, 1, updates)
+        share = np.clip(np.maximum(often, done - begin), 0, 1)
+        proxy = 20 * (1 - np.exp(-4 * done)) + noise(updates, seed)
+        won = dice.random(updates) < share
+        return [{"proxy_return": float(p), "true_return": float(t)} for p, t in zip(proxy, won, strict=True)]
 
     return made
 
@@ -169,6 +185,12 @@ HEALTHY: Mapping[str, Made] = {
     "noise alike": returns(_level(10), _level(10), alike=0.9),
     "noise shared": returns(_level(10), _level(10), alike=0.7, shared=0.8),
     "both fall": returns(lambda done: 20 - _rise(15)(done), lambda done: 20 - _rise(15)(done)),
+    "true noisy": returns(_rise(20), _rise(2), scales=(1.0, 10.0)),
+    "negative": returns(_rise(20), lambda done: _rise(20)(done) - 40),
+    "rare success": sparse(0.05),
+    "late success": sparse(0.0, begin=0.6),
+    "heavy tails": returns(_rise(20), _rise(20), tails=2.0),
+    "noise with heavy tails": returns(_level(10), _level(10), tails=1.5),
     "scales": returns(_rise(20), _rise(20), scales=(300.0, 0.01)),
     "proxy constant": returns(_level(5), _rise(20), scales=(0.0, 1.0)),
     "true constant": returns(_rise(20), _level(5), scales=(1.0, 0.0)),

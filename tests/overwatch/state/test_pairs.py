@@ -74,7 +74,7 @@ def test_the_gap_is_of_places_within_each_range() -> None:
 def test_one_share_of_what_was_eaten_gives_the_other() -> None:
     """What the trainer itself reports stays."""
     state = fakes.folded([fakes.policy(START_NS + 1, 1, food_share=0.75)])
-    told = fakes.folded([fakes.policy(START_NS + 1, 1, food_share=0.75, poison_share=0.2)])
+    own = fakes.folded([fakes.policy(START_NS + 1, 1, food_share=0.75, poison_share=0.2)])
 
     assert state.policy["overwatch.policy.poison_share"].value == 0.25
-    assert told.policy["overwatch.policy.poison_share"].value == 0.2
+    assert own.policy["overwatch.policy.poison_share"].value == 0.2

@@ -19,7 +19,7 @@ PARTED = Parting(
 )  # fmt: skip
 
 
-def _told(parting: Parting | None, full: Snapshot | None = None, **texts: str) -> Snapshot:
+def _reporting(parting: Parting | None, full: Snapshot | None = None, **texts: str) -> Snapshot:
     """A run that reports these rows."""
     full = full or scenario.healthy()
     policy = {
@@ -36,7 +36,7 @@ def _told(parting: Parting | None, full: Snapshot | None = None, **texts: str) -
 
 def _both(full: Snapshot | None = None) -> Snapshot:
     texts = {"food_share": "41%", "poison_share": "59%"}
-    return _told(PARTED, full, proxy_return="+37.58", true_return="-9.44", **texts)
+    return _reporting(PARTED, full, proxy_return="+37.58", true_return="-9.44", **texts)
 
 
 def _past(snapshot: Snapshot) -> History:
@@ -83,8 +83,8 @@ def test_nothing_is_shown_where_no_proxy_is_reported() -> None:
     """Neither in a run without these rows nor in one that reports what is eaten alone."""
     healthy = scenario.healthy()
 
-    assert Terminal(healthy, 120, 40).screen == Terminal(_told(None), 120, 40).screen
-    assert "gap" not in Terminal(_told(None, food_share="41%"), 120, 40).screen
+    assert Terminal(healthy, 120, 40).screen == Terminal(_reporting(None), 120, 40).screen
+    assert "gap" not in Terminal(_reporting(None, food_share="41%"), 120, 40).screen
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_nothing_is_shown_where_no_proxy_is_reported() -> None:
 )
 def test_an_abstention_has_its_reason(state: str, text: str) -> None:
     """In the line and in the chart's title."""
-    snapshot = _told(Parting(state=state, text=text), without_envs(), proxy_return="+37.58")
+    snapshot = _reporting(Parting(state=state, text=text), without_envs(), proxy_return="+37.58")
     screen = Terminal(snapshot, 140, 40).screen
 
     assert screen.count(f"ABSTAINS {text}") == 2

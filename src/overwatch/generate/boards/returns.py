@@ -80,7 +80,7 @@ RETURNS = Dashboard(
         Panel(
             title="Runs whose reward is gamed",
             about="One lane a run: whether the finding is open that its proxy rises and its truth does not "
-            "follow; the runbook of the alert says what to do.",
+            "follow; the runbook of its alert has the next step.",
             look=Look.STATES,
             queries=(Query(expr=f"clamp_max({_OPEN}, 1)", name=_RUN),),
             unit="none",
