@@ -126,6 +126,8 @@ class ObservationSpec:
     dtype: torch.dtype = torch.float32
     codes: tuple[tuple[float, ...], ...] = ()
     """For a grid of codes: the channels of each code, which the network's first operation looks up."""
+    glyphs: str = ""
+    """For a grid of codes: a character for each, as a screen shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

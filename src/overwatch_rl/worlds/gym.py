@@ -13,6 +13,7 @@ Shape letters: N envs, S an observation, H action heads, D dimensions of an acti
 
 import importlib.util
 import math
+import string
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 WORKERS: Final = ("sync", "subprocess")
-MOST_CODES: Final = 64
-"""A grid of whole numbers below this is a grid of codes; above it is an image."""
+GLYPHS: Final = string.digits + string.ascii_letters
+"""A character for each code of a grid; with numbers above these, a grid is an image."""
 _COLOURS: Final = (1, 3, 4)
 
 
@@ -285,10 +286,10 @@ def _box_spec(space: Any) -> ObservationSpec:
     """A grid of codes, bytes of a picture, or numbers."""
     shape = tuple(space.shape)
     is_whole = np.issubdtype(space.dtype, np.integer)
-    if is_whole and len(shape) == 2 and space.low.min() >= 0 and space.high.max() < MOST_CODES:
+    if is_whole and len(shape) == 2 and space.low.min() >= 0 and space.high.max() < len(GLYPHS):
         count = int(space.high.max()) + 1
         codes = tuple(tuple(float(row == column) for column in range(count)) for row in range(count))
-        return ObservationSpec(shape=shape, dtype=torch.uint8, codes=codes)
+        return ObservationSpec(shape=shape, dtype=torch.uint8, codes=codes, glyphs=GLYPHS[:count])
     dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
     return ObservationSpec(shape=_arranged(shape), dtype=dtype)
 

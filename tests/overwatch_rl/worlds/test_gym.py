@@ -88,6 +88,7 @@ def test_a_grid_of_few_numbers_is_a_grid_of_codes() -> None:
 
     assert (env.spec.observation.shape, features.dtype) == ((4, 5), torch.uint8)
     assert env.spec.observation.codes == ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+    assert env.spec.observation.glyphs == "012"
     assert int(features[1, 0, 4]) == 2
 
 

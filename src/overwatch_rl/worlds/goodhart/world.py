@@ -36,6 +36,7 @@ from overwatch_rl.worlds.goodhart.cells import (
     STARVED,
     Mode,
     channels,
+    glyphs,
 )
 from overwatch_rl.worlds.goodhart.config import GoodhartConfig, goodhart_config
 from overwatch_rl.worlds.goodhart.field import Field
@@ -101,6 +102,7 @@ class Goodhart:
                 shape=(own.view, own.view),
                 dtype=torch.int8,
                 codes=channels(self._mode, interest, own.channels),
+                glyphs=glyphs(self._mode),
             ),
             action=ACTION,
             horizon=own.horizon,
