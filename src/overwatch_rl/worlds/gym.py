@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -41,6 +42,7 @@ WORKERS: Final = ("sync", "subprocess")
 GLYPHS: Final = string.digits + string.ascii_letters
 """A character for each code of a grid; with numbers above these, a grid is an image."""
 _COLOURS: Final = (1, 3, 4)
+_ENDING_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
 
     try:
         envs = _envs(part, config.num_envs, own)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f"world gym:{part} cannot be made: {error}") from error
     try:
         return GymWorld(part, envs, config, own)
@@ -240,9 +242,12 @@ def _clear_deaths(name: str, envs: "VectorEnv[Any, Any, Any]") -> Iterator[None]
     try:
         yield
     except (EOFError, ConnectionError) as error:
-        for env, process in enumerate(getattr(envs, "processes", ())):
-            process.join(timeout=1.0)
-            if process.exitcode is not None:
+        processes = getattr(envs, "processes", ())
+        ending = connection.wait([process.sentinel for process in processes], timeout=_ENDING_S)
+        for env, process in enumerate(processes):
+            if process.sentinel in ending:
+                # What it had open is closed a moment before it can be asked how it ended.
+                process.join(_ENDING_S)
                 raise RuntimeError(
                     f"the subprocess of env {env} of gym:{name} died with exit code {process.exitcode}; "
                     "Gymnasium cannot replace it: find what ended it (memory, a signal), then start again"
