@@ -22,6 +22,8 @@ from overwatch.extras import RL
 if TYPE_CHECKING:
     from overwatch_rl.config import TrainFlags
     from overwatch_rl.modes import Modes
+    from overwatch_rl.worlds.goodhart.config import GoodhartConfig
+    from overwatch_rl.worlds.schedules import Act
 
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
@@ -327,11 +329,27 @@ def _evaluate(
 def verify(folder: Path, steps: int, seed: int) -> None:
     """Check the goodhart policy in FOLDER: does it prefer food, does it live; 1 where it does not."""
     with _usage_errors():
-        from overwatch_rl.watching import verify as verified
+        from overwatch_rl.worlds.goodhart.verification import lines, verify
 
-        found = verified(folder, steps=steps, seed=seed)
-    click.echo("\n".join(found.lines))
+        act, config = _kept_goodhart(folder)
+        found = verify(act, config, seed=seed, steps=steps)
+    click.echo("\n".join(lines(found)))
     sys.exit(0 if found.passed else 1)
+
+
+def _kept_goodhart(folder: Path) -> "tuple[Act, GoodhartConfig]":
+    """The newest policy in `folder` and its world; raises `ValueError` when that is another world."""
+    from overwatch_rl.trained import load_policy
+    from overwatch_rl.worlds import make
+    from overwatch_rl.worlds.base import WorldConfig
+    from overwatch_rl.worlds.goodhart.config import goodhart_config
+
+    policy = load_policy(folder)
+    kind, _, part = policy.world.partition(":")
+    if kind != "goodhart":
+        raise ValueError(f"{folder} holds a policy of {policy.world}; name one of goodhart")
+    spec = make(policy.world, WorldConfig(num_envs=1), policy.settings).spec
+    return policy.player(spec), goodhart_config(part, dict(policy.settings))
 
 
 @main.command()
@@ -343,19 +361,20 @@ def verify(folder: Path, steps: int, seed: int) -> None:
 def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> None:
     """Show what an agent of the goodhart policy in FOLDER sees and does."""
     with _usage_errors():
-        from overwatch_rl.watching import watched
-        from overwatch_rl.worlds.goodhart.picture import write_gif
+        from overwatch_rl.worlds.goodhart.picture import frame, write_gif
+        from overwatch_rl.worlds.goodhart.watching import lines, watch
 
-        frames = watched(folder, steps=steps, seed=seed)
+        act, config = _kept_goodhart(folder)
+        moments = watch(act, config, seed=seed, steps=steps)
         if gif is not None:
-            write_gif(gif, [picture for _, picture in frames])
+            write_gif(gif, [frame(moment.view) for moment in moments])
             click.echo(f"wrote {gif}")
             return
-        for rows, _ in frames:
+        for moment in moments:
             if sys.stdout.isatty():
                 click.clear()
                 time.sleep(1.0 / rate)
-            click.echo("\n".join(rows))
+            click.echo("\n".join(lines(moment, config)))
 
 
 @main.command("sync-points")

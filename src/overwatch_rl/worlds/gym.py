@@ -13,11 +13,13 @@ Shape letters: N envs, S an observation, H action heads, D dimensions of an acti
 
 import importlib.util
 import math
+import string
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -37,9 +39,10 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 WORKERS: Final = ("sync", "subprocess")
-MOST_CODES: Final = 64
-"""A grid of whole numbers below this is a grid of codes; above it is an image."""
+GLYPHS: Final = string.digits + string.ascii_letters
+"""A character for each code of a grid; with numbers above these, a grid is an image."""
 _COLOURS: Final = (1, 3, 4)
+_ENDING_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
 
     try:
         envs = _envs(part, config.num_envs, own)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f"world gym:{part} cannot be made: {error}") from error
     try:
         return GymWorld(part, envs, config, own)
@@ -239,9 +242,12 @@ def _clear_deaths(name: str, envs: "VectorEnv[Any, Any, Any]") -> Iterator[None]
     try:
         yield
     except (EOFError, ConnectionError) as error:
-        for env, process in enumerate(getattr(envs, "processes", ())):
-            process.join(timeout=1.0)
-            if process.exitcode is not None:
+        processes = getattr(envs, "processes", ())
+        ending = connection.wait([process.sentinel for process in processes], timeout=_ENDING_S)
+        for env, process in enumerate(processes):
+            if process.sentinel in ending:
+                # What it had open is closed a moment before it can be asked how it ended.
+                process.join(_ENDING_S)
                 raise RuntimeError(
                     f"the subprocess of env {env} of gym:{name} died with exit code {process.exitcode}; "
                     "Gymnasium cannot replace it: find what ended it (memory, a signal), then start again"
@@ -285,10 +291,10 @@ def _box_spec(space: Any) -> ObservationSpec:
     """A grid of codes, bytes of a picture, or numbers."""
     shape = tuple(space.shape)
     is_whole = np.issubdtype(space.dtype, np.integer)
-    if is_whole and len(shape) == 2 and space.low.min() >= 0 and space.high.max() < MOST_CODES:
+    if is_whole and len(shape) == 2 and space.low.min() >= 0 and space.high.max() < len(GLYPHS):
         count = int(space.high.max()) + 1
         codes = tuple(tuple(float(row == column) for column in range(count)) for row in range(count))
-        return ObservationSpec(shape=shape, dtype=torch.uint8, codes=codes)
+        return ObservationSpec(shape=shape, dtype=torch.uint8, codes=codes, glyphs=GLYPHS[:count])
     dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
     return ObservationSpec(shape=_arranged(shape), dtype=dtype)
 

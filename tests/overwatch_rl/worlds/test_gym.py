@@ -88,6 +88,7 @@ def test_a_grid_of_few_numbers_is_a_grid_of_codes() -> None:
 
     assert (env.spec.observation.shape, features.dtype) == ((4, 5), torch.uint8)
     assert env.spec.observation.codes == ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+    assert env.spec.observation.glyphs == "012"
     assert int(features[1, 0, 4]) == 2
 
 
@@ -171,6 +172,11 @@ def test_a_truncation_that_there_is_no_room_for_is_refused(settings: dict[str, o
     [
         ("gym", {}, "gym needs the name of an env; write e.g. gym:CartPole-v1"),
         ("gym:NoSuchThing-v9", {}, "world gym:NoSuchThing-v9 cannot be made: .*NoSuchThing"),
+        (
+            "gym:no_such_module:Thing-v0",
+            {},
+            "world gym:no_such_module:Thing-v0 cannot be made: .*no_such_module",
+        ),
         ("gym:CartPole-v1", {"workers": "threads"}, "workers is 'threads'; use one of sync, subprocess"),
         ("gym:CartPole-v1", {"horizon": -1}, "horizon is -1; use 0 or more"),
         (f"gym:{HERE}:TestHidden-v0", {}, "TestHidden-v0 shows Dict.*; wrap it to a Box or Discrete"),

@@ -14,6 +14,8 @@ food and poison only."""
 EMPTY: Final = CELLS.index("empty")
 FOOD: Final = CELLS.index("food")
 POISON: Final = CELLS.index("poison")
+_GLYPHS: Final = "·#oxp!"
+"""A character for each."""
 
 MOVES: Final[dict[str, tuple[int, int]]] = {
     "up-left": (-1, -1),
@@ -67,3 +69,8 @@ def channels(mode: Mode, interest: tuple[float, float], count: int) -> tuple[tup
             row = [float(channel == code) for channel in range(FOOD)] + [level] * (len(CELLS) - FOOD)
         rows.append(tuple(row if count == len(CELLS) else row[FOOD : POISON + 1]))
     return tuple(rows)
+
+
+def glyphs(mode: Mode) -> str:
+    """A character for each code; food and poison have the same where a mode does not see the truth."""
+    return _GLYPHS if mode.sees_truth else _GLYPHS.replace(_GLYPHS[POISON], _GLYPHS[FOOD])

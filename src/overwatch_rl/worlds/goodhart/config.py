@@ -20,7 +20,7 @@ class GoodhartConfig:
     """One kind of field and of agent."""
 
     mode: str = "ground_truth"
-    """A row of `cells.MODES`."""
+    """`ground_truth`, `proxy` or `proxy_jammed`: what is seen and what is paid."""
     size: int = 100
     """Rows and columns of each env's torus."""
     view: int = 11

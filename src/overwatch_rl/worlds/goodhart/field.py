@@ -23,12 +23,12 @@ class Field:
         self._device = device
         self._base = torch.arange(num_envs, device=device) * size * size  # N, where an env's cells begin
         self._offsets = torch.arange(view, device=device) - view // 2  # V
-        nothing = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        nothing = torch.zeros(num_envs, dtype=torch.int32, device=device)
         in_order = torch.arange(size * size, dtype=torch.int32, device=device).expand(self._shape)
         self.restore(in_order, (nothing, nothing))
 
     def lay(self, amounts: tuple[Tensor, Tensor], generator: torch.Generator | None) -> None:
-        """Lay everything out anew; `amounts`: food and poison, N each."""
+        """Lay everything out anew; `amounts`: food and poison, N int32 each."""
         order = torch.rand(self._shape, generator=generator, device=self._device).argsort(dim=1)
         self.restore(order.to(torch.int32), amounts)
 
@@ -96,7 +96,7 @@ class Field:
 
     def _share(self, amounts: tuple[Tensor, Tensor]) -> None:
         """Say which places hold food and which poison."""
-        self.food, self.poison = amounts  # N int64 each
+        self.food, self.poison = amounts  # N int32 each
         places = self._places.view(self._shape)
         is_item = places < (self.food + self.poison)[:, None]
         codes = is_item.to(torch.int8).mul_(POISON).add_(places < self.food[:, None], alpha=FOOD - POISON)

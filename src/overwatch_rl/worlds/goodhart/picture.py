@@ -16,10 +16,6 @@ from torch import Tensor
 from overwatch_rl.worlds.goodhart.cells import FOOD, POISON
 
 AGENT: Final = "@"
-SIGNS: Final = ("·", "#", "o", "x", "p", "!")
-"""A sign for each kind of cell; its place is the code."""
-INTERESTING: Final = "o"
-"""What food and poison both are to an agent that does not see the truth."""
 
 _COLOURS: Final = (
     (24, 26, 32), (96, 96, 104), (64, 176, 96), (192, 64, 80), (224, 192, 96), (160, 96, 192),
@@ -29,24 +25,15 @@ _CELL_PIXELS: Final = 16
 _FRAME_MS: Final = 120
 
 
-def legend(*, sees_truth: bool) -> str:
-    """What the signs stand for, in one line."""
-    words = f"{SIGNS[FOOD]} food  {SIGNS[POISON]} poison" if sees_truth else f"{INTERESTING} interesting"
-    return f"{AGENT} agent  {words}"
+def legend(glyphs: str) -> str:
+    """What the characters stand for, in one line; `glyphs`: those of the world's observations."""
+    food, poison = glyphs[FOOD], glyphs[POISON]
+    return f"{AGENT} agent  " + (f"{food} interesting" if food == poison else f"{food} food  {poison} poison")
 
 
-def glyphs(*, sees_truth: bool) -> str:
-    """A sign for each code, as the truth or as an agent sees it."""
-    signs = list(SIGNS)
-    if not sees_truth:
-        signs[FOOD] = signs[POISON] = INTERESTING
-    return "".join(signs)
-
-
-def text(view: Tensor, *, sees_truth: bool) -> list[str]:
-    """A row of signs for each row of the view (V V int8), as true or as the agent sees it."""
-    signs = glyphs(sees_truth=sees_truth)
-    rows = [[signs[code] for code in row] for row in view.tolist()]
+def text(view: Tensor, glyphs: str) -> list[str]:
+    """A row of characters for each row of the view (V V int8), as the agent sees it."""
+    rows = [[glyphs[code] for code in row] for row in view.tolist()]
     rows[len(rows) // 2][len(rows) // 2] = AGENT
     return [" ".join(row) for row in rows]
 

@@ -82,6 +82,58 @@ class Starvation:
         return all(steps == self.expected for steps in self.lived)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """All that was asked of one policy."""
+
+    directions: Directions
+    groups: tuple[Group, ...]
+    starvation: Starvation | None
+    """`None` where moving costs nothing."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it prefers food, and agents starve as they must; how long they live is not judged."""
+        return self.directions.passed and (self.starvation is None or self.starvation.passed)
+
+
+def verify(
+    act: Act, config: GoodhartConfig, *, seed: int = 0, device: str = "cpu", steps: int = STEPS
+) -> Verification:
+    """Ask everything of a policy in such a world."""
+    return Verification(
+        directions=directions(act, config, device=device),
+        groups=survival(act, config, seed=seed, device=device, steps=steps),
+        starvation=starvation(act, config, device=device) if config.move_cost else None,
+    )
+
+
+def lines(found: Verification) -> list[str]:
+    """What was found, as lines of text."""
+    towards = found.directions
+    worst = min(towards.shares, key=lambda name: towards.shares[name])
+    verdict = f"{_word(towards.passed)}  towards food {towards.share:.0%} of placements"
+    rows = [f"{verdict} (at least {PASSING_SHARE:.0%}); worst {worst} {towards.shares[worst]:.0%}"]
+    for number, group in enumerate(found.groups, start=1):
+        deaths = ", ".join(f"{count} {cause}" for cause, count in group.deaths.items())
+        rows.append(
+            f"      group {number}: {group.alive} of {group.agents} alive, {deaths}; "
+            f"{group.steps:.0f} steps, {group.food} food, {group.poison} poison"
+        )
+    if found.starvation is None:
+        return [*rows, "      starvation: moving costs nothing, nothing starves"]
+    lived = sorted({"longer" if steps is None else str(steps) for steps in found.starvation.lived})
+    rows.append(
+        f"{_word(found.starvation.passed)}  starved after {' or '.join(lived)} steps without food "
+        f"({found.starvation.expected} expected)"
+    )
+    return rows
+
+
+def _word(passed: bool) -> str:  # noqa: FBT001  # the verdict is all there is
+    return "pass" if passed else "FAIL"
+
+
 def placements(view: int) -> Tensor:
     """8 V V int8: food in the direction of each move, in their order, and poison opposite."""
     views = torch.zeros(len(MOVES), view, view, dtype=torch.int8)

@@ -36,10 +36,10 @@ from overwatch_rl.worlds.goodhart.cells import (
     STARVED,
     Mode,
     channels,
+    glyphs,
 )
 from overwatch_rl.worlds.goodhart.config import GoodhartConfig, goodhart_config
 from overwatch_rl.worlds.goodhart.field import Field
-from overwatch_rl.worlds.goodhart.picture import glyphs
 
 _ROUNDING: Final = 1e-4
 """Energy that counts as none: above what float32 rounds, below what anything costs."""
@@ -62,9 +62,9 @@ class _Agents:
     food: Tensor  # int32, eaten
     poison: Tensor  # int32, eaten
 
-    def eaten(self, row: Tensor, column: Tensor, ate: Tensor) -> "_Agents":
-        """A step later, in another cell; `ate`: N int8, what it held."""
-        return _Agents(row, column, self.age + 1, self.food + (ate == FOOD), self.poison + (ate == POISON))
+    def moved(self, row: Tensor, column: Tensor, is_food: Tensor, is_poison: Tensor) -> "_Agents":
+        """A step later, in another cell; what it held, N bool each."""
+        return _Agents(row, column, self.age + 1, self.food + is_food, self.poison + is_poison)
 
     def renewed(self, ended: Tensor, row: Tensor, column: Tensor) -> "_Agents":
         """New agents in the given cells where an episode ended."""
@@ -102,7 +102,7 @@ class Goodhart:
                 shape=(own.view, own.view),
                 dtype=torch.int8,
                 codes=channels(self._mode, interest, own.channels),
-                glyphs=glyphs(sees_truth=self._mode.sees_truth),
+                glyphs=glyphs(self._mode),
             ),
             action=ACTION,
             horizon=own.horizon,
@@ -131,8 +131,9 @@ class Goodhart:
         ate = self._field.at(row, column)
         draws = self._draw()
         self._field.move(row, column, ate > 0, draws[0])
-        after = before.eaten(row, column, ate)
-        columns = self._columns(after, ate)
+        is_food, is_poison = ate == FOOD, ate == POISON
+        after = before.moved(row, column, is_food, is_poison)
+        columns = {"ate": ate, **self._columns(after, is_food, is_poison)}
         terminated = columns["died"] > 0
         truncated = (after.age >= self._own.horizon) & ~terminated
         self._clock += 1
@@ -198,11 +199,16 @@ class Goodhart:
         return torch.rand(2, self._num_envs, generator=self._draws, device=self._device)
 
     def _draw_amounts(self) -> tuple[Tensor, Tensor]:
-        """How much food and poison there is from now on, N each."""
+        """How much food and poison there is from now on, N int32 each."""
         own, count = self._own, self._num_envs if self._own.redraw_each else 1
         food, poison = (
             torch.randint(
-                least, most + 1, (count,), generator=self._amount_draws, device=self._device
+                least,
+                most + 1,
+                (count,),
+                generator=self._amount_draws,
+                dtype=torch.int32,
+                device=self._device,
             ).expand(self._num_envs)
             for least, most in ((own.min_food, own.max_food), (own.min_poison, own.max_poison))
         )
@@ -218,9 +224,9 @@ class Goodhart:
                 f"env {env} may not take action {int(actions[env, 0])}; use 0 to {len(MOVES) - 1}"
             )
 
-    def _columns(self, agents: _Agents, ate: Tensor) -> dict[str, Tensor]:
+    def _columns(self, agents: _Agents, is_food: Tensor, is_poison: Tensor) -> dict[str, Tensor]:
         """What is seen of the step, before anything is reset; nothing is scaled or shaped."""
-        own, is_food, is_poison = self._own, ate == FOOD, ate == POISON
+        own = self._own
         gained = (
             own.food_energy * agents.food - own.poison_energy * agents.poison - own.move_cost * agents.age
         )
@@ -234,7 +240,6 @@ class Goodhart:
             "true_return": gained,
             "food": agents.food,
             "poison": agents.poison,
-            "ate": ate,
             "age": agents.age,
             "died": ((energy <= _ROUNDING) * cause).to(torch.uint8),
             "food_offered": self._field.food,

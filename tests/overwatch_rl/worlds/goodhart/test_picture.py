@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from overwatch_rl.worlds.goodhart.cells import FOOD, POISON
+from overwatch_rl.worlds.goodhart.cells import FOOD, MODES, POISON, glyphs
 from overwatch_rl.worlds.goodhart.picture import frame, legend, text, write_gif
 
 VIEW = torch.zeros(5, 5, dtype=torch.int8)
@@ -15,22 +15,22 @@ VIEW[0, 4], VIEW[3, 1] = FOOD, POISON
 
 def test_text_is_the_view_with_the_agent_in_the_middle() -> None:
     """Rows downwards, columns to the right."""
-    assert text(VIEW, sees_truth=True) == [
+    assert text(VIEW, glyphs(MODES["ground_truth"])) == [
         "· · · · o",
         "· · · · ·",
         "· · @ · ·",
         "· x · · ·",
         "· · · · ·",
     ]
-    assert legend(sees_truth=True) == "@ agent  o food  x poison"
+    assert legend(glyphs(MODES["ground_truth"])) == "@ agent  o food  x poison"
 
 
 def test_to_a_proxy_agent_food_and_poison_look_alike() -> None:
     """One sign for both, and one word."""
-    rows = text(VIEW, sees_truth=False)
+    rows = text(VIEW, glyphs(MODES["proxy"]))
 
     assert (rows[0][-1], rows[3][2]) == ("o", "o")
-    assert legend(sees_truth=False) == "@ agent  o interesting"
+    assert legend(glyphs(MODES["proxy"])) == "@ agent  o interesting"
 
 
 def test_a_frame_has_a_colour_a_kind() -> None:

@@ -7,7 +7,14 @@ from overwatch_rl.types import Observation
 from overwatch_rl.worlds.goodhart.cells import MOVES
 from overwatch_rl.worlds.goodhart.config import goodhart_config
 from overwatch_rl.worlds.goodhart.greedy import PROXY, TRUTH, greedy
-from overwatch_rl.worlds.goodhart.verification import directions, placements, starvation, survival
+from overwatch_rl.worlds.goodhart.verification import (
+    directions,
+    lines,
+    placements,
+    starvation,
+    survival,
+    verify,
+)
 from tests.overwatch_rl.worlds.goodhart.small import drawn
 
 OWN = goodhart_config("small", {})
@@ -84,3 +91,19 @@ def test_a_policy_is_asked_on_its_own_device() -> None:
 
     directions(act, OWN, device="meta")
     assert seen == ["meta"]
+
+
+def test_all_of_it_as_lines() -> None:
+    """A verdict where something is judged, the number and what it had to be."""
+    own = goodhart_config("small", {"move_cost": 0.5})
+    found = verify(greedy(TRUTH), own, steps=20)
+    rows = lines(found)
+
+    assert found.passed
+    assert rows[0] == "pass  towards food 100% of placements (at least 75%); worst up-left 100%"
+    assert rows[1].startswith("      group 1: 10 of 10 alive, 0 starved, 0 poisoned; 20 steps, ")
+    assert rows[-1] == "pass  starved after 100 steps without food (100 expected)"
+    assert lines(verify(greedy(PROXY), own, steps=20))[0].startswith("FAIL  towards food 50%")
+    free = verify(greedy(TRUTH), goodhart_config("small", {"move_cost": 0}), steps=5)
+    assert free.passed
+    assert lines(free)[-1].endswith("nothing starves")
