@@ -19,8 +19,10 @@ from overwatch.extras import RL
 
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import Batch
+    from overwatch_rl.algorithms.ranks import Ranks
     from overwatch_rl.config import TrainFlags, TrainSettings
     from overwatch_rl.telemetry.tower import Tower
+    from overwatch_rl.training.distributed import Place
     from overwatch_rl.training.trainer import Trainer
     from overwatch_rl.types import Reporter
 
@@ -108,11 +110,15 @@ def train(**flags: Unpack["TrainFlags"]) -> None:
     stop = Stop(flags["seconds"])
     with _signals(stop):
         with _usage_errors():
-            from overwatch_rl.config import train_settings
+            from overwatch_rl.config import of_rank, train_settings
+            from overwatch_rl.training.distributed import joined, place
 
-            settings = train_settings(flags)
-            trainer, reporter, tower = _assemble(settings, stop)
-        _fly(trainer, reporter, tower, settings)
+            here = place()
+            settings = of_rank(train_settings(flags), here)
+        with joined(here, settings.world.device) as ranks:
+            with _usage_errors():
+                trainer, reporter, tower = _assemble(settings, stop, here, ranks)
+            _fly(trainer, reporter, tower, settings)
     if tower is not None and tower.report is not None and not tower.report.delivered:
         click.echo(
             f"telemetry: not everything was delivered: {tower.report.dropped or 'telemetry is off'}", err=True
@@ -132,7 +138,9 @@ def _usage_errors() -> Iterator[None]:
         raise click.ClickException(RL.need) from error
 
 
-def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer[Batch], Reporter, Tower | None]":
+def _assemble(
+    settings: "TrainSettings", stop: Stop, here: "Place", ranks: "Ranks"
+) -> "tuple[Trainer[Batch], Reporter, Tower | None]":
     import torch
 
     from overwatch_rl.algorithms.ppo import PPO
@@ -140,12 +148,13 @@ def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer[Batch], R
     from overwatch_rl.telemetry.reporter import Fanout
     from overwatch_rl.telemetry.screen import Screen
     from overwatch_rl.telemetry.tower import start_tower
+    from overwatch_rl.training.distributed import together
     from overwatch_rl.training.trainer import Trainer
     from overwatch_rl.worlds import make
 
     torch.set_num_threads(settings.threads)
     world = make(settings.world_name, settings.world, settings.world_settings)
-    algorithm = PPO(world.spec, settings.ppo, seed=settings.trainer.seed, device=settings.world.device)
+    algorithm = PPO(world.spec, settings.ppo, seed=settings.seed, device=settings.world.device, ranks=ranks)
     started: list[Reporter] = []
     tower = None
     try:
@@ -154,9 +163,13 @@ def _assemble(settings: "TrainSettings", stop: Stop) -> "tuple[Trainer[Batch], R
         if settings.tower is not None:
             tower = start_tower(settings.tower, world.spec, settings.world.num_envs, settings.described)
             started.append(tower)
-            click.echo(f"run {tower.run_id}")
-        reporter = Fanout([*started, Screen(settings.trainer.updates)])
-        return Trainer(world, algorithm, settings.trainer, reporter, stop.outcome), reporter, tower
+        if here.is_first:
+            if tower is not None:
+                click.echo(f"run {tower.run_id}")
+            started.append(Screen(settings.trainer.updates))
+        reporter = Fanout(started)
+        asked = together(here, stop.outcome, settings.trainer.steps)
+        return Trainer(world, algorithm, settings.trainer, reporter, asked), reporter, tower
     except BaseException as error:
         Fanout(started).close(outcome="failed", reason=f"{type(error).__name__}: {error}")
         raise
