@@ -18,7 +18,7 @@ import click
 from overwatch.extras import RL
 
 if TYPE_CHECKING:
-    from overwatch_rl.algorithms.ppo import Batch
+    from overwatch_rl.algorithms.batch import Batch
     from overwatch_rl.algorithms.ranks import Ranks
     from overwatch_rl.config import TrainFlags, TrainSettings
     from overwatch_rl.telemetry.tower import Tower

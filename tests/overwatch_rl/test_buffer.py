@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-
 from overwatch_rl.buffer import RolloutBuffer
+
 from overwatch_rl.types import ActionSpec, Head, Observation, Step
 
 SPEC = ActionSpec(heads=(Head(name="op", labels=("wait", "go")),), uses=((True,), (True,)))

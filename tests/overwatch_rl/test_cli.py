@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-
-from overwatch_rl.cli import Stop, main
 from overwatch_rl.envs import ENVS
 from overwatch_rl.envs.base import WorldConfig
 from overwatch_rl.envs.morphogenesis import Morphogenesis
+
+from overwatch_rl.cli import Stop, main
 from overwatch_rl.types import Step
 
 SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]

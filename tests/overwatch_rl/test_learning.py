@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-
 from overwatch_rl.algos.networks import player
 from overwatch_rl.algos.ppo import PPOConfig
 from overwatch_rl.envs import make
@@ -21,6 +20,7 @@ from overwatch_rl.envs.base import WorldConfig
 from overwatch_rl.envs.evaluation import Played, play
 from overwatch_rl.envs.schedules import baselines
 from overwatch_rl.trainer import Trainer, TrainerConfig
+
 from overwatch_rl.types import StepReport, UpdateReport
 
 EPISODES = 32

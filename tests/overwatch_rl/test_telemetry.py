@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from overwatch_rl.algos.ppo import PPOConfig
+from overwatch_rl.envs import make
+from overwatch_rl.envs.base import WorldConfig
+from overwatch_rl.trainer import Trainer, TrainerConfig
 
 from overwatch.catalog import Scope, find
 from overwatch.events import (
@@ -21,11 +25,7 @@ from overwatch.events import (
     SeedStageChanged,
 )
 from overwatch.sdk.frames import Update
-from overwatch_rl.algos.ppo import PPOConfig
-from overwatch_rl.envs import make
-from overwatch_rl.envs.base import WorldConfig
 from overwatch_rl.telemetry import Fanout, Files, Tower, TowerConfig, start_tower
-from overwatch_rl.trainer import Trainer, TrainerConfig
 from overwatch_rl.types import UpdateReport
 from tests.overwatch_rl.recording import KeptRun
 

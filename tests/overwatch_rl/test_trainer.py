@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from overwatch_rl.envs import make
 from overwatch_rl.envs.base import WorldConfig
 from overwatch_rl.envs.evaluation import play
 from overwatch_rl.trainer import EpisodeTally, Trainer, TrainerConfig, load_policy
+
 from overwatch_rl.types import Observation, Step, StepReport, UpdateReport
 
 TINY = WorldConfig(num_envs=2, num_slots=1)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-
 from overwatch_rl.envs import ENVS, make
 from overwatch_rl.envs.base import VecEnv, WorldConfig
 from overwatch_rl.envs.schedules import uniform
+
 from overwatch_rl.types import Observation, Step
 
 NUM_ENVS = 3

@@ -1,9 +1,8 @@
 """Hosts and branches: isolated while they train, harmless when they germinate, measured by ablation."""
 
 import torch
-from torch import Tensor
-
 from overwatch_rl.envs.hosts import Hosts, Wiring, _strength
+from torch import Tensor
 
 NUM_HOSTS = 3
 ABSENT = -1

@@ -3,12 +3,12 @@
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-
-from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Stage
 from overwatch_rl.envs.base import check_legal
 from overwatch_rl.envs.lifecycle import Lifecycle, Op, action_spec, slot_names
 from overwatch_rl.envs.schedules import uniform
+from torch import Tensor
+
+from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Stage
 from overwatch_rl.types import GateCheck, Observation, StageChange
 
 NUM_ENVS = 2

@@ -4,13 +4,13 @@ import sys
 
 import pytest
 import torch
-
-from overwatch.catalog.stages import Stage
 from overwatch_rl.envs.base import WorldConfig
 from overwatch_rl.envs.blueprints import BLUEPRINTS, relative_size
 from overwatch_rl.envs.evaluation import play
 from overwatch_rl.envs.morphogenesis import EPISODE_STEPS, FOSSIL_BONUS, FOSSIL_SHARE, RENT, Morphogenesis
 from overwatch_rl.envs.schedules import Schedule, always_wait
+
+from overwatch.catalog.stages import Stage
 
 GROWING = {Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING}
 
