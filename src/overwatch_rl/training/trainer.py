@@ -87,6 +87,7 @@ class Trainer(Generic[B]):
         self._buffer = RolloutBuffer(world.spec, config.steps, len(features), self._device)
         self._episodes = Episodes(len(features), self._device)
         self._delivery = Delivery()
+        self._shares: dict[str, float] = {}
         self.steps_done = 0
         self.updates_done = 0
 
@@ -121,21 +122,29 @@ class Trainer(Generic[B]):
         """Fill the buffer; the outcome when it was asked to stop on the way."""
         self._buffer.clear()
         at_first = 0.0
+        acting_s = stepping_s = all_s = 0.0
         for _ in range(self._config.steps):
             began = time.perf_counter()
             seen = self._observation
             decision = self.algorithm.act(seen, self._draws)
+            acted = time.perf_counter()
             step = self._world.step(decision.actions)
+            stepped = time.perf_counter()
             self._buffer.store(seen, decision, step, self._episodes.add(step))
             self._observation = step.observation
             self.steps_done += 1
-            self._reporter.beat(self.steps_done, time.perf_counter() - began)
+            took = time.perf_counter() - began
+            self._reporter.beat(self.steps_done, took)
+            acting_s, stepping_s, all_s = acting_s + acted - began, stepping_s + stepped - acted, all_s + took
             at_first = at_first or time.time()
             stopped = self._stop()
             if stopped is not None:
                 self._roll(at_first)
                 return stopped
         self._roll(at_first)
+        if self._device.type == "cpu":
+            # Elsewhere the host only sends the work off, and its clock measures that.
+            self._shares = {"inference_share": acting_s / all_s, "env_step_share": stepping_s / all_s}
         return None
 
     def _roll(self, at_first: float) -> None:
@@ -164,7 +173,8 @@ class Trainer(Generic[B]):
         parts = [stats, diagnostics.of_episodes(rows["episode_return"], ended, rows["truncated"])]
         if self._world.spec.summary is not None:
             parts.append(self._world.spec.summary(rows, ended))
-        self._delivery.send(self.updates_done, diagnostics.merged(parts), {"update_time": update_time_s})
+        host = {"update_time": update_time_s} | self._shares
+        self._delivery.send(self.updates_done, diagnostics.merged(parts), host)
         for delivered in self._delivery.arrived():
             self._deliver(delivered)
 

@@ -71,6 +71,10 @@ class Tuned:
     seconds: float
     """What the search took."""
 
+    def numbers(self) -> dict[str, float]:
+        """What is reported with an update, by short catalogue name."""
+        return {"warmup_s": self.seconds}
+
     def words(self) -> dict[str, str]:
         """Chosen plan and figures, as shown with the run and kept in checkpoints."""
         figures = ", ".join(
