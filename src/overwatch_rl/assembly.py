@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import click
 import torch
 
-from overwatch_rl.algorithms.ppo import PPO, Batch
+from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.algorithms.ranks import Ranks
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
@@ -19,6 +21,7 @@ from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.reporter import Fanout
 from overwatch_rl.telemetry.screen import Screen
 from overwatch_rl.telemetry.tower import Tower, named, start_tower
+from overwatch_rl.training.distributed import Place, together
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept
 from overwatch_rl.training.trainer import Trainer
 from overwatch_rl.types import Reporter, WorldSpec
@@ -75,17 +78,27 @@ class Flight:
 
 
 def assemble(
-    settings: TrainSettings, keeping: Keeping, checkpoint: Checkpoint | None, stop: Callable[[], str | None]
+    settings: TrainSettings,
+    keeping: Keeping,
+    checkpoint: Checkpoint | None,
+    stop: Callable[[], str | None],
+    *,
+    here: Place,
+    ranks: Ranks,
 ) -> Flight:
-    """Start what a run needs; where that fails, what has started is closed as failed."""
+    """Start what a run needs; where that fails, what has started is closed as failed.
+
+    Of several ranks the first alone prints and writes; each reports to the tower.
+    """
     torch.set_num_threads(settings.threads)
     world = make(settings.world_name, settings.world, settings.world_settings)
-    algorithm = PPO(world.spec, settings.ppo, seed=settings.trainer.seed, device=settings.world.device)
-    started = _Started(settings, keeping, checkpoint)
+    algorithm = PPO(world.spec, settings.ppo, seed=settings.seed, device=settings.world.device, ranks=ranks)
+    started = _Started(settings, keeping, checkpoint, is_first=here.is_first)
     try:
         started.report(world.spec)
         reporter = Fanout(started.reporters)
-        trainer = Trainer(world, algorithm, settings.trainer, reporter, stop)
+        asked = together(here, stop, settings.trainer.steps)
+        trainer = Trainer(world, algorithm, settings.trainer, reporter, asked)
         if checkpoint is not None:
             go_on(trainer, checkpoint)
         return Flight(
@@ -99,7 +112,10 @@ def assemble(
 class _Started:
     """What has been started so far: the lock of the run's folder before anything is written there."""
 
-    def __init__(self, settings: TrainSettings, keeping: Keeping, checkpoint: Checkpoint | None) -> None:
+    def __init__(
+        self, settings: TrainSettings, keeping: Keeping, checkpoint: Checkpoint | None, *, is_first: bool
+    ) -> None:
+        self._is_first = is_first
         self._settings = settings
         self._keeping = keeping
         self._checkpoint = checkpoint
@@ -152,6 +168,8 @@ class _Started:
     def _log(self, spec: WorldSpec, digest: str, differing: list[str]) -> None:
         """Lines for a person on a terminal, else the flight's own log."""
         settings = self._settings
+        if not self._is_first:
+            return
         if self._keeping.is_text:
             if self.tower is not None:
                 click.echo(f"run {self._run_id}")

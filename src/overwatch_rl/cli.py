@@ -191,12 +191,18 @@ def train(
     with _signals(stop):
         with _usage_errors():
             from overwatch_rl.assembly import Keeping, assemble
+            from overwatch_rl.config import of_rank
             from overwatch_rl.resume import settings_of
+            from overwatch_rl.training.distributed import joined, place
 
+            here = place()
             settings, checkpoint = settings_of(flags, typed, resume)
+            settings = of_rank(settings, here)
             keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
-            flight = assemble(settings, keeping, checkpoint, stop.outcome)
-        flight.fly()
+        with joined(here, settings.world.device) as ranks:
+            with _usage_errors():
+                flight = assemble(settings, keeping, checkpoint, stop.outcome, here=here, ranks=ranks)
+            flight.fly()
     tower = flight.tower
     if tower is not None and tower.report is not None and tower.report.dropped:
         click.echo(f"telemetry: not everything was delivered: {tower.report.dropped}", err=True)

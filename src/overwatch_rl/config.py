@@ -14,6 +14,7 @@ import torch
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.returns import ReturnsConfig
 from overwatch_rl.telemetry.tower import TowerConfig
+from overwatch_rl.training.distributed import Place
 from overwatch_rl.training.trainer import TrainerConfig
 from overwatch_rl.worlds import modes_of
 from overwatch_rl.worlds.base import WorldConfig
@@ -100,6 +101,8 @@ class TrainSettings:
     world_settings: Mapping[str, object]
     ppo: PPOConfig
     trainer: TrainerConfig
+    seed: int
+    """Of weights and the order of minibatches, which all ranks share; `trainer.seed` is the rank's own."""
     tower: TowerConfig | None
     """`None` without telemetry."""
     threads: int
@@ -143,6 +146,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         world_settings=own,
         ppo=ppo,
         trainer=TrainerConfig(updates=updates, steps=steps, seed=flags["seed"]),
+        seed=flags["seed"],
         tower=tower if flags["telemetry"] else None,
         threads=flags["threads"],
         seconds=flags["seconds"],
@@ -209,6 +213,18 @@ def device_named(name: str) -> str:
     if kind == "cuda" and int(number or 0) >= count:
         raise ValueError(f"device is {name!r}, and torch sees {count} GPUs; use cpu or another number")
     return name
+
+
+def of_rank(settings: TrainSettings, here: Place) -> TrainSettings:
+    """As one of several ranks trains: on its own device, in worlds of its own; the first alone writes."""
+    device = here.device(settings.world.device)
+    return replace(
+        settings,
+        world=replace(settings.world, device=device),
+        trainer=replace(settings.trainer, seed=here.seed(settings.seed)),
+        tower=None if settings.tower is None else replace(settings.tower, lane=device),
+        out=settings.out if here.is_first else None,
+    )
 
 
 def world_settings(slots: int | None, mode: str | None, words: tuple[str, ...]) -> dict[str, object]:

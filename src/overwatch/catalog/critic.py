@@ -18,7 +18,7 @@ from overwatch.catalog.metric import (
     between,
 )
 
-_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY, comes_with="training pipeline")
+_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
 _RETURN: Final = "overwatch.policy.return"
 
 
@@ -26,6 +26,44 @@ def _around(warning: float, critical: float) -> Limits:
     """Bad this far from zero, on either side."""
     return between(below(-warning, -critical, at=True), above(warning, critical, at=True))
 
+
+VALUE_MIN: Final = _row(
+    name="overwatch.policy.value_min",
+    short="value_min",
+    unit="{reward}",
+    asks="What was the least that the critic expected?",
+    label="val min",
+    fmt="+.2f",
+    tele=("TELE-212",),
+    aliases=(verl("critic/values/min"),),
+)
+
+VALUE_MAX: Final = _row(
+    name="overwatch.policy.value_max",
+    short="value_max",
+    unit="{reward}",
+    asks="What was the most that the critic expected?",
+    label="val max",
+    presets={"esper": above(5000.0, 10000.0, at=True)},
+    fmt="+.2f",
+    fix="check reward scale and bootstrapping",
+    tele=("TELE-213",),
+    aliases=(verl("critic/values/max"),),
+)
+
+VALUE_SPREAD: Final = _row(
+    name="overwatch.policy.value_spread",
+    short="value_spread",
+    unit="{spread}",
+    asks="How wide is the range of values, as a multiple of what it was after fifty updates?",
+    label="val sprd",
+    presets={"esper": above(5.0, 10.0)},
+    direction=Direction.DOWN,
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".1f",
+    tele=("TELE-214",),
+    depends_on=("overwatch.policy.value_min", "overwatch.policy.value_max"),
+)
 
 ROWS: Final = (
     _row(
@@ -123,41 +161,9 @@ ROWS: Final = (
         fix="check the critic's inputs and its learning rate",
         tele=("TELE-211",),
     ),
-    _row(
-        name="overwatch.policy.value_min",
-        short="value_min",
-        unit="{reward}",
-        asks="What was the least that the critic expected?",
-        label="val min",
-        fmt="+.2f",
-        tele=("TELE-212",),
-        aliases=(verl("critic/values/min"),),
-    ),
-    _row(
-        name="overwatch.policy.value_max",
-        short="value_max",
-        unit="{reward}",
-        asks="What was the most that the critic expected?",
-        label="val max",
-        presets={"esper": above(5000.0, 10000.0, at=True)},
-        fmt="+.2f",
-        fix="check reward scale and bootstrapping",
-        tele=("TELE-213",),
-        aliases=(verl("critic/values/max"),),
-    ),
-    _row(
-        name="overwatch.policy.value_spread",
-        short="value_spread",
-        unit="{spread}",
-        asks="How wide is the range of values, as a multiple of what it was after fifty updates?",
-        label="val sprd",
-        presets={"esper": above(5.0, 10.0)},
-        direction=Direction.DOWN,
-        non_finite=NonFinite.UNDEFINED,
-        fmt=".1f",
-        tele=("TELE-214",),
-        depends_on=("overwatch.policy.value_min", "overwatch.policy.value_max"),
-    ),
+    VALUE_MIN,
+    VALUE_MAX,
+    VALUE_SPREAD,
     _row(
         name="overwatch.policy.value_nrmse",
         short="value_nrmse",
@@ -287,5 +293,29 @@ ROWS: Final = (
         non_finite=NonFinite.UNDEFINED,
         fmt="+.2f",
         tele=("TELE-228",),
+    ),
+    _row(
+        name="overwatch.policy.popart_mean",
+        short="popart_mean",
+        unit="{reward}",
+        asks="Around which return does the critic predict, as the running mean of returns?",
+        label="pop mean",
+        fmt="+.3f",
+    ),
+    _row(
+        name="overwatch.policy.popart_std",
+        short="popart_std",
+        unit="{reward}",
+        asks="In units of which deviation of returns does the critic predict?",
+        label="pop std",
+        fmt=".3f",
+    ),
+    _row(
+        name="overwatch.policy.popart_rollouts",
+        short="popart_count",
+        unit="{rollout}",
+        asks="From how many rollouts are the mean and the deviation of returns made?",
+        label="pop n",
+        fmt=".0f",
     ),
 )

@@ -16,7 +16,6 @@ from overwatch.catalog.metric import (
 )
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
-_PIPELINE: Final = "training pipeline"
 
 ROWS: Final = (
     _row(
@@ -70,7 +69,6 @@ ROWS: Final = (
         non_finite=NonFinite.UNDEFINED,
         fmt=".0%",
         depends_on=("event:episode_ended",),
-        comes_with=_PIPELINE,
     ),
     _row(
         name="overwatch.policy.observation_outliers",
@@ -84,7 +82,6 @@ ROWS: Final = (
         fix="look for an observation that the normaliser has not seen, or that is not scaled",
         tele=("TELE-602",),
         cadence=Cadence.UPDATE,
-        comes_with=_PIPELINE,
     ),
     _row(
         name="overwatch.policy.observation_drift",
@@ -97,6 +94,29 @@ ROWS: Final = (
         fmt=".2f",
         fix="let the normaliser learn on, or check whether the task changed",
         tele=("TELE-603",),
-        comes_with=_PIPELINE,
+    ),
+    _row(
+        name="overwatch.policy.inference_share",
+        short="inference_share",
+        unit="1",
+        asks="What share of collecting does the policy take to choose actions?",
+        label="infer",
+        fmt=".0%",
+    ),
+    _row(
+        name="overwatch.policy.env_step_share",
+        short="env_step_share",
+        unit="1",
+        asks="What share of collecting do the environments take to step?",
+        label="env step",
+        fmt=".0%",
+    ),
+    _row(
+        name="overwatch.policy.warmup",
+        short="warmup_s",
+        unit="s",
+        asks="How long did the run look for its fastest way to compute, before the first update?",
+        label="warm-up",
+        fmt=".1f",
     ),
 )

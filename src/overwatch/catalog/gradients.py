@@ -18,7 +18,6 @@ from overwatch.catalog.metric import (
 )
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
-_PIPELINE: Final = "training pipeline"
 _STOP: Final = "stop; go back to the last good checkpoint with a lower learning rate"
 _SOME: Final = Limits(
     warning=Limit(side=Side.ABOVE, value=0.0), critical=Limit(side=Side.AT_OR_ABOVE, value=3.0)
@@ -48,6 +47,19 @@ ENTROPY_NATS: Final = _row(
     comes_with="language-model trainers",
 )
 
+ENTROPY_CLIP: Final = _row(
+    name="overwatch.policy.entropy_clip_correlation",
+    short="entropy_clip_correlation",
+    unit="{correlation}",
+    asks="Does clipping rise while entropy falls?",
+    label="ent/clip",
+    # Alone it says nothing: it matters where entropy is low and clipping is high.
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.2f",
+    tele=("TELE-123",),
+    depends_on=("overwatch.policy.entropy", "overwatch.policy.clip_fraction"),
+)
+
 ROWS: Final = (
     _row(
         name="overwatch.policy.grad_nan",
@@ -60,7 +72,6 @@ ROWS: Final = (
         fmt=".0f",
         fix=_STOP,
         tele=("TELE-300",),
-        comes_with=_PIPELINE,
     ),
     _row(
         name="overwatch.policy.grad_inf",
@@ -73,7 +84,6 @@ ROWS: Final = (
         fmt=".0f",
         fix=_STOP,
         tele=("TELE-301",),
-        comes_with=_PIPELINE,
     ),
     _row(
         name="overwatch.policy.grad_variation",
@@ -86,7 +96,6 @@ ROWS: Final = (
         non_finite=NonFinite.UNDEFINED,
         fmt=".2f",
         tele=("TELE-330",),
-        comes_with=_PIPELINE,
     ),
     _row(
         name="overwatch.policy.layers_dead",
@@ -98,7 +107,6 @@ ROWS: Final = (
         direction=Direction.DOWN,
         fmt=".0f",
         tele=("TELE-331",),
-        comes_with=_PIPELINE,
     ),
     _row(
         name="overwatch.policy.layers_exploding",
@@ -110,7 +118,6 @@ ROWS: Final = (
         direction=Direction.DOWN,
         fmt=".0f",
         tele=("TELE-332",),
-        comes_with=_PIPELINE,
     ),
     _row(
         name="overwatch.policy.hidden_rms",
@@ -162,17 +169,14 @@ ROWS: Final = (
         label="clip rng",
         aliases=(sb3("train/clip_range"),),
     ),
+    ENTROPY_CLIP,
     _row(
-        name="overwatch.policy.entropy_clip_correlation",
-        short="entropy_clip_correlation",
-        unit="{correlation}",
-        asks="Does clipping rise while entropy falls?",
-        label="ent/clip",
-        # Alone it says nothing: it matters where entropy is low and clipping is high.
-        non_finite=NonFinite.UNDEFINED,
-        fmt="+.2f",
-        tele=("TELE-123",),
-        depends_on=("overwatch.policy.entropy", "overwatch.policy.clip_fraction"),
-        comes_with=_PIPELINE,
+        name="overwatch.policy.minibatches_skipped",
+        short="minibatches_skipped",
+        unit="{minibatch}",
+        asks="How many minibatches of this update took no step: stopped early, or gradients not finite?",
+        label="skipped",
+        direction=Direction.DOWN,
+        fmt=".0f",
     ),
 )

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from overwatch.catalog.metric import Limit, Limits, Metric, Side
+from overwatch.catalog.metric import Limit, Limits, Metric, Side, above
+from overwatch.catalog.moves import FIRST_RATIO_ERROR
 from overwatch.catalog.policy import GRAD_NORM, KL
 
+HALF_PRECISIONS: Final = frozenset({"bf16", "bfloat16", "fp16", "float16"})
+HALF_MISMATCH: Final = 1e-2
+"""Ratios of a policy that collected in half precision differ from 1 by up to half of this."""
 STOPPED_WITHIN: Final = 2
 """An early stop worked where KL stayed within this many times its target: the critical limit of a target."""
 
@@ -19,8 +23,11 @@ def run_limits(row: Metric, preset: str, config: Mapping[str, str]) -> Limits:
     """Limits of a row under a preset.
 
     Limits of KL follow the `target_kl` that the run declared. A gradient norm below the run's `max_grad_norm`
-    is not large, so its relative limits are at least that.
+    is not large, so its relative limits are at least that. Half a `precision` collects and learns with other
+    roundings, which is no mismatch.
     """
+    if row is FIRST_RATIO_ERROR and config.get("precision") in HALF_PRECISIONS:
+        return above(HALF_MISMATCH)
     target, clips_at = declared(config, "target_kl"), declared(config, "max_grad_norm")
     if row is GRAD_NORM and clips_at is not None:
         return _beginning_at(row.limits_for(preset), clips_at)

@@ -34,7 +34,6 @@ from overwatch.catalog.metric import (
 )
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
-_PIPELINE: Final = "training pipeline"
 
 KL_JOINT: Final = _row(
     name="overwatch.policy.kl_joint",
@@ -148,7 +147,6 @@ CLAMPED: Final = _row(
     direction=Direction.DOWN,
     fmt=".1%",
     fix="look for actions that the collecting policy thought impossible: masks, stale weights",
-    comes_with=_PIPELINE,
 )
 
 FIRST_RATIO_ERROR: Final = _row(
@@ -176,7 +174,6 @@ CLIP_UP: Final = _row(
     tele=("TELE-135",),
     aliases=(trl("clip_ratio/high_mean"), trl("train/clip_ratio/high_mean")),
     feeds=("field:policy",),
-    comes_with=_PIPELINE,
 )
 
 CLIP_DOWN: Final = _row(
@@ -189,7 +186,6 @@ CLIP_DOWN: Final = _row(
     direction=Direction.DOWN,
     tele=("TELE-136",),
     aliases=(trl("clip_ratio/low_mean"), trl("train/clip_ratio/low_mean")),
-    comes_with=_PIPELINE,
 )
 
 WEIGHT_MAX: Final = _row(
@@ -215,7 +211,6 @@ WEIGHT_MAX: Final = _row(
     fix="lower the learning rate or the number of epochs",
     tele=("TELE-150",),
     aliases=(nemo("train/probs_ratio_max"),),
-    comes_with=_PIPELINE,
 )
 
 WEIGHT_MIN: Final = _row(
@@ -230,7 +225,6 @@ WEIGHT_MIN: Final = _row(
     fmt=".2f",
     fix="lower the learning rate or the number of epochs",
     aliases=(nemo("train/probs_ratio_min"),),
-    comes_with=_PIPELINE,
 )
 
 WEIGHT_MEAN: Final = _row(
@@ -241,7 +235,6 @@ WEIGHT_MEAN: Final = _row(
     label="rat mean",
     fmt=".3f",
     aliases=(trl("val/ratio"), nemo("train/probs_ratio")),
-    comes_with=_PIPELINE,
 )
 
 LOG_PROB_MIN: Final = _row(
@@ -255,7 +248,6 @@ LOG_PROB_MIN: Final = _row(
     fmt=".1f",
     fix="look for actions that masks forbid",
     tele=("TELE-160",),
-    comes_with=_PIPELINE,
 )
 
 LOG_PROB_MAX: Final = _row(
@@ -271,7 +263,6 @@ LOG_PROB_MAX: Final = _row(
     },
     fmt=".2f",
     tele=("TELE-161",),
-    comes_with=_PIPELINE,
 )
 
 ROWS: Final = (

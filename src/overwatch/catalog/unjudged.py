@@ -16,6 +16,7 @@ _BESIDE: Final = (
 )
 _SCALE: Final = "Its healthy size is the task's own, and neither its sign nor its level means trouble."
 _SHOWN: Final = "Explains others that are judged; alone it can be high or low in a healthy run."
+_WHERE: Final = "Says where time goes; whether it is too much is judged by phases and throughput."
 _WORLD: Final = (
     "A count or share of that world's own parts, which differ with its stage; its returns are judged."
 )
@@ -36,9 +37,11 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     _SCALE: (
         "policy_loss", "total_loss", "value_mean", "value_min", "td_error_std", "reward_std",
-        "episode_length",
+        "episode_length", "popart_mean", "popart_std",
     ),
     _SHOWN: ("ratio_mean", "value_clipped"),
+    _WHERE: ("inference_share", "env_step_share", "warmup_s"),
+    "Early stops and gradients that are not finite skip them, and both are judged.": ("minibatches_skipped",),
     _WORLD: (
         "reward_stage_bonus", "reward_hindsight", "scaffolds", "scaffold_delay", "reward_fossil_bonus",
         "hypervolume", "germination_rate", "fossilise_rate",
@@ -55,7 +58,7 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     "All cores may be full in a healthy run; the busiest one is judged, and phases that wait for envs.": (
         "host cpu_utilization",
     ),
-    _COUNT: ("run updates", "run episodes", "run steps"),
+    _COUNT: ("popart_count", "run updates", "run episodes", "run steps"),
     "What the bounds of each lane cost in all; the bounds are judged.": ("run gpu_idle",),
     "Each phase is judged by its share of the loop, and a phase that does not end as a stall.": (
         "run phase_duration",

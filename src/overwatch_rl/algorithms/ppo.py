@@ -24,10 +24,11 @@ The numbers, where there is a choice:
 Shape letters as in `types`: T, N, B, S, L, H; M minibatches of an update.
 """
 
+import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, cast
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,7 @@ from overwatch.catalog.policy import GRAD_NORM
 from overwatch.events import EarlyStopped, Event, NonFiniteSeen
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.distributions import Distribution, Gaussian, Judged, distribution
 from overwatch_rl.algorithms.networks import Encoder, Network, network
 from overwatch_rl.algorithms.ranks import Alone, Ranks
@@ -98,49 +100,6 @@ class PPOConfig:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value}; use a number above 0, or leave it out")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """A rollout with its estimates, flattened over time and envs."""
-
-    features: Tensor  # B S
-    mask: Tensor | None  # B L bool
-    actions: Tensor  # B H int64 or B D float32
-    log_probs: Tensor  # B H
-    values: Tensor  # B, of the collecting policy before the update
-    advantages: Tensor  # B
-    returns: Tensor  # B
-    stats: Stats = field(default_factory=dict)
-    """Numbers about the rollout."""
-
-    def __len__(self) -> int:
-        return self.features.shape[0]
-
-    def rows(self, index: Tensor) -> "Batch":
-        """The rows named by `index` (int64)."""
-        columns = _tensors(self)
-        picked = {name: None if column is None else column[index] for name, column in columns.items()}
-        return replace(self, stats={}, **cast("Any", picked))
-
-    def chunks(self, size: int | None) -> "list[Batch]":
-        """Its rows in order, cut into parts of at most `size`."""
-        if size is None or size >= len(self):
-            return [self]
-        columns = _tensors(self)
-        count = math.ceil(len(self) / size)
-        parts = {
-            name: [None] * count if column is None else torch.split(column, size)
-            for name, column in columns.items()
-        }
-        return [
-            replace(self, stats={}, **cast("Any", {name: part[number] for name, part in parts.items()}))
-            for number in range(count)
-        ]
-
-
-def _tensors(batch: Batch) -> dict[str, Tensor | None]:
-    return {one.name: getattr(batch, one.name) for one in fields(batch) if one.name != "stats"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +253,24 @@ class PPO:
             for name, value in kept.items():
                 kept[name] = _laid_like(parameter, value)
         self._forward = torch.compile(self.network) if plan.is_compiled else self.network
+
+    def twin(self) -> "PPO":
+        """A copy of everything that learning changes, alone, which shares nothing with this one."""
+        memo: dict[int, object] = {id(self._ranks): Alone()}
+        if self._order is not None:
+            order = torch.Generator(self.device)
+            order.set_state(self._order.get_state())
+            memo[id(self._order)] = order
+        if self.plan.is_compiled:
+            memo[id(self._forward)] = self.network  # what is compiled is bound to its own weights
+        made = copy.deepcopy(self, memo)
+        made.follow(made.plan)
+        return made
+
+    def probe(self, batch: Batch) -> None:
+        """Compute the gradients of a batch as of one minibatch, and take no step."""
+        self._optimizer.zero_grad(set_to_none=True)
+        self._backward(self._scaled(batch), len(batch))
 
     def outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """B L and B, in the critic's units, in the plan's precision."""

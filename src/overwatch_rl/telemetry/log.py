@@ -19,7 +19,7 @@ import msgspec
 import structlog
 import torch
 
-from overwatch.events import Event, LogLine, NonFiniteSeen, Severity
+from overwatch.events import Event, LogLine, NonFiniteSeen, PhaseEnded, Severity
 from overwatch_rl.sync_points import sync_point
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.types import Rolled
@@ -164,7 +164,9 @@ class FlightLog(Silent):
         )
 
     def fact(self, event: Event) -> None:
-        """A line of its own."""
+        """A line of its own; phases have theirs with the update."""
+        if isinstance(event, PhaseEnded):
+            return
         fields = msgspec.to_builtins(event)
         fields.pop("at", None)
         kind = fields.pop("type")

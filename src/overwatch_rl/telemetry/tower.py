@@ -7,11 +7,13 @@ codes go out with the tables of their words. Must not know worlds, algorithms or
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import msgspec
 
 import overwatch.sdk
+from overwatch.catalog import Scope, find
 from overwatch.events import Event
 from overwatch.sdk import Report, Run, WordTables
 from overwatch.sdk.arguments import is_url
@@ -32,6 +34,16 @@ class TowerConfig:
     """Id of the device that trains."""
     updates: int | None = None
     """Planned updates."""
+
+
+_SLOTS: Final = ("slot_", "gate")
+"""How names of columns of slots begin."""
+
+
+@cache
+def _is_row(name: str) -> bool:
+    """Whether a column of envs is one of the catalogue's; others are for summaries and files."""
+    return find(name, Scope.ENV) is not None
 
 
 class Tower:
@@ -64,7 +76,11 @@ class Tower:
     def rollout(self, rolled: Rolled) -> None:
         """Report the steps of one rollout, dense."""
         steps, envs = rolled.rewards.shape
-        columns: dict[str, Any] = dict(rolled.columns)
+        columns: dict[str, Any] = {
+            name: column
+            for name, column in rolled.columns.items()
+            if name.startswith(_SLOTS) or _is_row(name)
+        }
         if isinstance(self._spec.action, Factored):
             columns["actions"] = rolled.actions
         self._run.rollout(

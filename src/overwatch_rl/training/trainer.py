@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from overwatch.events import PhaseEnded
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Algorithm
 from overwatch_rl.training.buffer import RolloutBuffer
@@ -103,6 +104,7 @@ class Trainer(Generic[B]):
         self._buffer = RolloutBuffer(world.spec, config.steps, len(features), self._device)
         self._episodes = Episodes(len(features), self._device)
         self._delivery = Delivery()
+        self._shares: dict[str, float] = {}
         self.steps_done = 0
         self.updates_done = 0
         self._score: float | None = None
@@ -177,21 +179,33 @@ class Trainer(Generic[B]):
         """Fill the buffer; the outcome when it was asked to stop on the way."""
         self._buffer.clear()
         at_first = 0.0
+        acting_s = stepping_s = all_s = 0.0
         for _ in range(self._config.steps):
             began = time.perf_counter()
             seen = self._observation
             decision = self.algorithm.act(seen, self._draws)
+            acted = time.perf_counter()
             step = self._world.step(decision.actions)
+            stepped = time.perf_counter()
             self._buffer.store(seen, decision, step, self._episodes.add(step))
             self._observation = step.observation
             self.steps_done += 1
-            self._reporter.beat(self.steps_done, time.perf_counter() - began)
+            took = time.perf_counter() - began
+            self._reporter.beat(self.steps_done, took)
+            for fact in step.facts:
+                self._reporter.fact(fact)
+            acting_s, stepping_s, all_s = acting_s + acted - began, stepping_s + stepped - acted, all_s + took
             at_first = at_first or time.time()
             stopped = self._stop()
             if stopped is not None:
                 self._roll(at_first)
                 return stopped
         self._roll(at_first)
+        if self._device.type == "cpu":
+            # Elsewhere the host only sends the work off, and its clock measures that.
+            self._shares = {"inference_share": acting_s / all_s, "env_step_share": stepping_s / all_s}
+            for name, took in (("inference", acting_s), ("env_wait", stepping_s)):
+                self._reporter.fact(PhaseEnded(at=time.time_ns(), phase=name, duration_s=took))
         return None
 
     def _roll(self, at_first: float) -> None:
@@ -224,7 +238,8 @@ class Trainer(Generic[B]):
         action = self._world.spec.action
         if isinstance(action, Factored):
             parts.append(diagnostics.of_actions(rows["actions"][..., 0], action.heads[0].labels))
-        self._delivery.send(self.updates_done, diagnostics.merged(parts), {"update_time": update_time_s})
+        host = {"update_time": update_time_s} | self._shares
+        self._delivery.send(self.updates_done, diagnostics.merged(parts), host)
         for delivered in self._delivery.arrived():
             self._deliver(delivered)
 

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from overwatch.events import MetricInfo
-from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
+from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.types import (
     ActionSpec,
     Factored,

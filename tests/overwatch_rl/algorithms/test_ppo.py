@@ -15,8 +15,9 @@ from stable_baselines3.common.logger import Logger
 
 from overwatch.events import EarlyStopped, NonFiniteSeen
 from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.distributions import Judged
-from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig, k3, loss, relative_entropy
+from overwatch_rl.algorithms.ppo import PPO, PPOConfig, k3, loss, relative_entropy
 from overwatch_rl.types import Box, Observation, Stats
 from tests.overwatch_rl.algorithms.small import (
     CODES,

@@ -1,0 +1,56 @@
+"""A rollout with its estimates, as rows that an update draws from.
+
+Must not know how estimates are made or what is learned from them. Shape letters as in `types`.
+"""
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from overwatch_rl.types import Stats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A rollout with its estimates, flattened over time and envs."""
+
+    features: Tensor  # B S
+    mask: Tensor | None  # B L bool
+    actions: Tensor  # B H int64 or B D float32
+    log_probs: Tensor  # B H
+    values: Tensor  # B, of the collecting policy before the update
+    advantages: Tensor  # B
+    returns: Tensor  # B
+    stats: Stats = field(default_factory=dict)
+    """Numbers about the rollout."""
+
+    def __len__(self) -> int:
+        return self.features.shape[0]
+
+    def rows(self, index: Tensor) -> "Batch":
+        """The rows named by `index` (int64)."""
+        columns = _tensors(self)
+        picked = {name: None if column is None else column[index] for name, column in columns.items()}
+        return replace(self, stats={}, **cast("Any", picked))
+
+    def chunks(self, size: int | None) -> "list[Batch]":
+        """Its rows in order, cut into parts of at most `size`."""
+        if size is None or size >= len(self):
+            return [self]
+        columns = _tensors(self)
+        count = math.ceil(len(self) / size)
+        parts = {
+            name: [None] * count if column is None else torch.split(column, size)
+            for name, column in columns.items()
+        }
+        return [
+            replace(self, stats={}, **cast("Any", {name: part[number] for name, part in parts.items()}))
+            for number in range(count)
+        ]
+
+
+def _tensors(batch: Batch) -> dict[str, Tensor | None]:
+    return {one.name: getattr(batch, one.name) for one in fields(batch) if one.name != "stats"}
