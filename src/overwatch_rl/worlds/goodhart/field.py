@@ -95,7 +95,7 @@ class Field:
         self._codes[cell_at], self._codes[into_at] = blank, code
 
     def _share(self, amounts: tuple[Tensor, Tensor]) -> None:
-        """Say which places hold food and which poison."""
+        """Set which places hold food and which poison."""
         self.food, self.poison = amounts  # N int32 each
         places = self._places.view(self._shape)
         is_item = places < (self.food + self.poison)[:, None]

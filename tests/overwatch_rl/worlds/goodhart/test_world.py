@@ -1,4 +1,4 @@
-"""Goodhart keeps its own rules: what is eaten, who dies of what, what is paid, what is remembered."""
+"""Goodhart keeps its own rules: what is eaten, what an agent dies of, what is paid, what is remembered."""
 
 import pytest
 import torch
@@ -202,7 +202,7 @@ def test_no_step_reads_the_device() -> None:
 
 
 def test_the_summary_counts_all_steps_and_knows_what_it_cannot() -> None:
-    """Shares are of everything eaten; what no ended episode tells is NaN, as is a share of nothing."""
+    """Shares are of everything eaten; without an ended episode, or a thing eaten, there is NaN."""
     env = world(num_envs=8, horizon=100)
     steps = play(env, drawn(14), 30)
     rows = summarised(env, steps)
