@@ -13,6 +13,9 @@ from overwatch_rl.types import Rolled
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 
+TIMES = ("update_time", "inference_share", "env_step_share")
+"""Numbers that are measured by a clock."""
+
 
 @dataclass
 class Kept(Silent):
@@ -52,7 +55,7 @@ class Kept(Silent):
     def numbers(self) -> list[dict[str, float]]:
         """All values but the time, NaN as a word so that equal is equal."""
         return [
-            {name: value if value == value else "nan" for name, value in one.items() if name != "update_time"}  # type: ignore[misc]  # noqa: PLR0124
+            {name: value if value == value else "nan" for name, value in one.items() if name not in TIMES}  # type: ignore[misc]  # noqa: PLR0124
             for one in self.updates
         ]
 

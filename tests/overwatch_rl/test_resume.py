@@ -31,6 +31,7 @@ from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept, position
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
+from tests.overwatch_rl.kept import TIMES
 
 SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]
 STEPS = 7
@@ -60,7 +61,7 @@ class Seen(Silent):
         self.updates[index] = {
             name: value if value == value else "nan"  # noqa: PLR0124
             for name, value in values.items()
-            if name != "update_time"
+            if name not in TIMES
         }
 
     def fact(self, event: Any) -> None:
