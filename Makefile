@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-replay generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay generate screenshots constraints docs release clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -94,6 +94,9 @@ bench-doors: $(VENV)/.installed  ## metrics landed for each second of CPU, besid
 
 bench-tui: $(VENV)/.installed  ## paint, CPU beside a DataTable, bytes and keys, in a real pseudo-terminal
 	$(BIN)/python tests/bench/bench_tui.py $(BENCH_FLAGS)
+
+bench-train: $(VENV)/.installed  ## an update of PPO beside CleanRL's style and SB3, and what is not the network
+	$(BIN)/python tests/bench/bench_train.py $(BENCH_FLAGS)
 
 bench-replay: $(VENV)/.installed  ## folding, seeking and opening recordings; BENCH_FLAGS="--quick" or "--huge"
 	$(BIN)/python tests/bench/bench_replay.py $(BENCH_FLAGS)

@@ -14,7 +14,6 @@ _row = partial(
     kind=Kind.GAUGE,
     scope=Scope.POLICY,
     non_finite=NonFinite.UNDEFINED,
-    comes_with="goodhart world",
 )
 _FEEDS: Final = ("finding:reward-hacking",)
 

@@ -153,7 +153,7 @@ def test_episodes_add_up(flown: Flown) -> None:
 
 
 def test_facts_and_phases_are_reported(flown: Flown) -> None:
-    """Moves, gates, early stops with their update, four phases and two parts of the first an update, one end."""
+    """Moves, gates, early stops with their update, six phases an update, one end."""
     assert flown.of(SeedStageChanged)
     assert flown.of(GateEvaluated)
     assert [stop.update for stop in flown.of(EarlyStopped) if isinstance(stop, EarlyStopped)] == [1, 2]
