@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -131,18 +131,12 @@ def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Opt
 @click.option("--envs", type=click.IntRange(1, 4096), help="32, and 64 of goodhart, without.")
 @click.option("--slots", type=click.IntRange(1, 64), help="Of morphogenesis; 3 without.")
 @click.option("--seed", type=int, default=0, show_default=True)
-def demo(
-    *, headless: bool, seconds: float | None, out: Path | None, world: str, envs: int | None,
-    slots: int | None, seed: int,
-) -> None:  # fmt: skip
+def demo(**options: Any) -> None:
     """Train a real policy on this machine and watch it."""
     from overwatch.cli.demo import DemoError, DemoOptions, run_demo
 
-    options = DemoOptions(
-        headless=headless, seconds=seconds, out=out, world=world, envs=envs, slots=slots, seed=seed
-    )
     try:
-        sys.exit(run_demo(options))
+        sys.exit(run_demo(DemoOptions(**options)))
     except DemoError as error:
         raise click.ClickException(str(error)) from error
 

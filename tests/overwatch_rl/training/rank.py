@@ -25,7 +25,7 @@ STEPPED = PPOConfig(minibatches=1, popart=True, normalise_observations=False)
 STOPPING = PPOConfig(learning_rate=1e-4, target_kl=1e-2)
 TRAIN = (
     "train", "--no-telemetry", "--updates", "2", "--envs", "2", "--steps", "6", "--minibatches", "1",
-    "--epochs", "1", "--seed", "5",
+    "--epochs", "1", "--seed", "5", "--log", "text",
 )  # fmt: skip
 
 

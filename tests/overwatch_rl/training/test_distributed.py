@@ -86,7 +86,7 @@ def test_the_command_trains_under_torchrun_and_the_first_rank_alone_prints_and_w
     assert "update 2/2" in printed[0]
     assert "run completed" in printed[0]
     assert printed[1] == ""
-    assert (ranks / "out0" / "policy.pt").exists()
+    assert (ranks / "out0" / "summary.json").exists()
     assert not (ranks / "out1").exists()
 
 
