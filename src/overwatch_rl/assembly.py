@@ -1,12 +1,15 @@
 """Puts the parts of one training together, and flies it: whatever happens, each part is closed."""
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import click
 import torch
 
+from overwatch.events import LogLine, Severity
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.algorithms.ranks import Ranks
@@ -24,8 +27,12 @@ from overwatch_rl.telemetry.tower import Tower, named, start_tower
 from overwatch_rl.training.distributed import Place, together
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept
 from overwatch_rl.training.trainer import Trainer
+from overwatch_rl.training.warmup import choose
 from overwatch_rl.types import Reporter, WorldSpec
 from overwatch_rl.worlds import make
+
+PLAN_S: Final = 15.0
+"""Seconds of CPU that the search for a plan may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +108,26 @@ def assemble(
         trainer = Trainer(world, algorithm, settings.trainer, reporter, asked)
         if checkpoint is not None:
             go_on(trainer, checkpoint)
+        elif settings.is_planned:
+            trainer.warm_up = lambda batch: _planned(algorithm, batch, reporter, ranks)
         return Flight(
             trainer=trainer, reporter=reporter, tower=started.tower, keeper=started.keeper(trainer, reporter)
         )
     except BaseException as error:
         started.fail(f"{type(error).__name__}: {error}")
         raise
+
+
+def _planned(algorithm: PPO, batch: Batch, reporter: Reporter, ranks: Ranks) -> dict[str, float]:
+    """Choose the plan by which the algorithm computes from now on, and report it; the search's numbers."""
+    minibatches = algorithm.config.minibatches
+    tuned = choose(algorithm, batch, PLAN_S, time.process_time, minibatches=minibatches, ranks=ranks)
+    algorithm.follow(tuned.plan)
+    if tuned.table:
+        message = "; ".join(f"{name} {value}" for name, value in tuned.words().items())
+        line = LogLine(at=time.time_ns(), severity=Severity.INFO, message=message, subsystem="warm-up")
+        reporter.fact(line)
+    return tuned.numbers()
 
 
 class _Started:

@@ -133,6 +133,10 @@ def _configured(context: click.Context, parameter: click.Parameter, file: Path |
 @click.option("--network", help="The policy's network; the world's preset without.")
 @click.option("--device", help="auto, cpu, cuda or cuda:1; the world's preset without.")
 @click.option("--target-kl", type=float, help="Stop an update early above 1.5 times this; off without.")
+@click.option(
+    "--plan", type=click.Choice(("auto", "plain")), default="auto", show_default=True,
+    help="auto measures precision, layout and chunks before the first update of a network of convolutions.",
+)  # fmt: skip
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
 @click.option("--run-id", help="The run's id; made up without.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")

@@ -83,6 +83,7 @@ class TrainFlags(TypedDict):
     steps: int | None
     network: str | None
     target_kl: float | None
+    plan: str
     threads: int
     device: str | None
     run_id: str | None
@@ -105,6 +106,8 @@ class TrainSettings:
     """Of weights and the order of minibatches, which all ranks share; `trainer.seed` is the rank's own."""
     tower: TowerConfig | None
     """`None` without telemetry."""
+    is_planned: bool
+    """Whether the plan of computing is chosen by measurement before the first update."""
     threads: int
     """Threads of torch's arithmetic."""
     seconds: float | None
@@ -148,6 +151,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         trainer=TrainerConfig(updates=updates, steps=steps, seed=flags["seed"]),
         seed=flags["seed"],
         tower=tower if flags["telemetry"] else None,
+        is_planned=flags["plan"] == AUTO,
         threads=flags["threads"],
         seconds=flags["seconds"],
         view=flags["view"],
@@ -156,6 +160,8 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
     )
 
 
+AUTO: Final = "auto"
+"""The plan that is chosen by measurement."""
 ALL: Final = "all"
 """The mode that stands for every mode of a world."""
 _WORDS: Final = {"settings": "--set"}
@@ -270,5 +276,7 @@ def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int
         "clip": ppo.clip,
         "entropy_coef": ppo.entropy_coef,
     }
+    if flags["plan"] == AUTO and ppo.network == "conv":
+        used["precision"] = "bf16"  # the plan may choose it, and what is judged by precision must allow it
     shown = {name: value for name, value in flags.items() if name not in hidden} | own | used
     return {name: str(value) for name, value in shown.items()}

@@ -18,9 +18,9 @@ or the food share beats the draw.
 
 False alarms, of runs of 400 updates of each healthy kind in tests/overwatch/diagnose/paid.py: fewer than one
 in 25 where the noise echoes 0.9 of itself or is half of all that is gained, none in thirty of each other
-kind. Two returns that wander on their own (random walks) part by definition. A true return that nothing moves yet
-while the proxy learns looks flat, unless most of its values are one and the same (a rare success). Pure; the
-memory is kept in the assessment.
+kind. Two returns that wander on their own (random walks) part by definition. A true return that nothing
+moves yet while the proxy learns looks flat, unless most of its values are one and the same (a rare success).
+Pure; the memory is kept in the assessment.
 """
 
 import itertools

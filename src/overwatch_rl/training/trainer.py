@@ -108,6 +108,9 @@ class Trainer(Generic[B]):
         self.steps_done = 0
         self.updates_done = 0
         self._score: float | None = None
+        self._warm: dict[str, float] = {}
+        self.warm_up: Callable[[B], dict[str, float]] = lambda _: {}
+        """Called with the batch of the first update before it; the numbers that it gives go out with each."""
         self.after_update: Callable[[], None] = lambda: None
         """Called between an update and the next rollout."""
 
@@ -124,6 +127,9 @@ class Trainer(Generic[B]):
             with self._reporter.phase("estimate"):
                 rollout = self._buffer.rollout(self._observation)
                 batch = self.algorithm.prepare(rollout)
+            if self.updates_done == 0:
+                with self._reporter.phase("warm-up"):
+                    self._warm = self.warm_up(batch)
             with self._reporter.phase("update"):
                 stats = self.algorithm.update(batch)
             with self._reporter.phase("log"):
@@ -238,7 +244,7 @@ class Trainer(Generic[B]):
         action = self._world.spec.action
         if isinstance(action, Factored):
             parts.append(diagnostics.of_actions(rows["actions"][..., 0], action.heads[0].labels))
-        host = {"update_time": update_time_s} | self._shares
+        host = {"update_time": update_time_s} | self._shares | self._warm
         self._delivery.send(self.updates_done, diagnostics.merged(parts), host)
         for delivered in self._delivery.arrived():
             self._deliver(delivered)
