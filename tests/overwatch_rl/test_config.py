@@ -11,7 +11,8 @@ def test_a_run_declares_what_its_numbers_are_judged_by() -> None:
     flags = TrainFlags(
         world="morphogenesis", envs=2, slots=1, mode=None, settings=(), steps=8, updates=3,
         seconds=None, seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02,
-        plan="auto", threads=1, device="cpu", out=None, view=False, run_id=None, endpoint=None, telemetry=True,
+        plan="auto", threads=1, device="cpu", out=None, view=False, run_id=None, endpoint=None,
+        telemetry=True,
     )  # fmt: skip
     described = train_settings(flags).described
 
