@@ -63,6 +63,8 @@ class Flight:
     tower: Tower | None
     keeper: Keeper | None
     """`None` where nothing is kept."""
+    close_world: Callable[[], None]
+    """Ends what a world started, as subprocesses."""
 
     def fly(self) -> None:
         """Train; whatever happens, the run is closed with its outcome, and kept when it is whole."""
@@ -82,6 +84,7 @@ class Flight:
             raise
         finally:
             self.reporter.close(outcome=outcome, reason=reason)
+            self.close_world()
 
 
 def assemble(
@@ -111,7 +114,11 @@ def assemble(
         elif settings.is_planned:
             trainer.warm_up = lambda batch: _planned(algorithm, batch, reporter, ranks)
         return Flight(
-            trainer=trainer, reporter=reporter, tower=started.tower, keeper=started.keeper(trainer, reporter)
+            trainer=trainer,
+            reporter=reporter,
+            tower=started.tower,
+            keeper=started.keeper(trainer, reporter),
+            close_world=getattr(world, "close", lambda: None),
         )
     except BaseException as error:
         started.fail(f"{type(error).__name__}: {error}")
