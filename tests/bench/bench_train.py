@@ -188,7 +188,7 @@ def _elsewhere(plan: Plan, rows: int) -> tuple[float, float]:
     """Shares of the CPU time of three updates on goodhart: outside of the network, and of telemetry alone.
 
     Telemetry is what the reporter's calls take in the training thread, and all of the other threads, which
-    are the SDK's, as torch has one. A collector is not there: the exporter process keeps what is sent on disk.
+    are the SDK's, as torch has one. No collector is there: what is sent is kept on disk.
     """
     envs = rows // STEPS * 4
     world = make("goodhart", WorldConfig(num_envs=envs))
