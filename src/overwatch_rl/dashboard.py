@@ -50,7 +50,8 @@ class Column(VerticalScroll):
 
     DEFAULT_CSS = """
     Column { width: 1fr; border: round $primary; padding: 0 1; }
-    Column Sparkline { height: 2; margin: 0 0 1 0; }
+    Column Sparkline { height: 1; }
+    #state, #actions { margin: 0 0 1 0; }
     """
 
     def __init__(self, mode: Mode) -> None:
@@ -133,7 +134,7 @@ class Confirm(ModalScreen[bool]):
 class Dashboard(App[None]):
     """All modes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,ctrl+c", "ask", "Quit", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,ctrl+c", "ask", "Quit", key_display="q", priority=True)]
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, modes: Modes) -> None:
