@@ -36,9 +36,12 @@ def judge(program: Path, boards: Path, *versions: str) -> tuple[int, str]:
 @pytest.mark.timeout(300)
 def test_each_dashboard_is_one_to_grafana_10_to_13(program: Path) -> None:
     """Panels, targets, mappings, thresholds, variables: all are of the types that Grafana publishes."""
-    code, said = judge(program, ROOT / "dashboards/grafana", *VERSIONS)
+    folder = ROOT / "dashboards/grafana"
+    boards = list(folder.glob("*.json"))
+    code, said = judge(program, folder, *VERSIONS)
 
-    assert (code, said.splitlines()[-1]) == (0, f"{6 * len(VERSIONS)} files, 0 errors"), said
+    assert boards
+    assert (code, said.splitlines()[-1]) == (0, f"{len(boards) * len(VERSIONS)} files, 0 errors"), said
 
 
 @pytest.mark.timeout(300)

@@ -1,0 +1,131 @@
+"""Each row of a trainer is emitted by a real program: not by the simulator, not by a call written for a test.
+
+A program is a training of `overwatch_rl` at toy size, whose reporter is the tower's over a run that is read
+here. A row passes when it came finite, or follows from rows and facts that came.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pytest
+
+from overwatch.catalog import ROWS, Metric, Scope
+from overwatch.events import (
+    ActionTaken,
+    EarlyStopped,
+    EnvCrashed,
+    EpisodeEnded,
+    Event,
+    GateEvaluated,
+    Measured,
+    PhaseEnded,
+    SeedStageChanged,
+)
+from overwatch.sdk.frames import Update
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.config import PRESETS
+from overwatch_rl.telemetry.tower import Tower, words_of
+from overwatch_rl.training.trainer import Trainer, TrainerConfig
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
+from tests.overwatch.sdk.rollouts.local import Local
+
+SCOPES: Final = (Scope.POLICY, Scope.ENV, Scope.SLOT, Scope.RUN)
+"""What a trainer emits."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One training."""
+
+    world: str
+    settings: dict[str, object]
+    steps: int
+    ppo: dict[str, Any]
+
+
+PROGRAMS: Final = (
+    Program("morphogenesis", {"slots": 1}, 60, {"target_kl": 1e-7}),
+    Program("goodhart:small", {"mode": "proxy"}, 64, {}),
+    Program("gym:Pendulum-v1", {}, 16, {"normalise_observations": True}),
+    Program("gym:CartPole-v1", {"workers": "subprocess"}, 48, {}),
+)
+
+WAITS: Final = {
+    "overwatch.policy.warmup": "a network of convolutions: tests/overwatch_rl/training/test_warmup.py",
+    "overwatch.run.gpu.idle": "a GPU",
+    "overwatch.run.updates": "counted from the updates that came",
+}
+"""Rows that no program emits, each with what it waits for."""
+
+FACTS: Final = {
+    "event:episode_ended": EpisodeEnded,
+    "event:phase_ended": PhaseEnded,
+}
+"""Facts from which rows follow."""
+FAULTY: Final = ("event:env_crashed", "event:non_finite_seen")
+"""Facts that need a fault; tests/overwatch_rl/worlds/test_gym.py and algorithms/test_ppo.py make it."""
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """What all programs emitted together."""
+
+    rows: set[str]
+    """Names that came with a finite value."""
+    events: list[Event]
+
+
+@pytest.fixture(scope="module")
+def emitted() -> Emitted:
+    """Two updates of each program."""
+    rows: set[str] = set()
+    events: list[Event] = []
+    for program in PROGRAMS:
+        preset = PRESETS.get(program.world) or PRESETS[program.world.partition(":")[0]]
+        world = make(program.world, WorldConfig(num_envs=2), program.settings)
+        local = Local(words_of(world.spec), 2)
+        algorithm = PPO(world.spec, replace(preset.ppo, **program.ppo), seed=0)
+        tower = Tower(local.run, world.spec, "cpu")
+        Trainer(world, algorithm, TrainerConfig(updates=2, steps=program.steps), tower, lambda: None).run()
+        frames, found = local.both()
+        local.run.close(0.0)
+        getattr(world, "close", lambda: None)()
+        for frame in frames:
+            if isinstance(frame, Update):
+                rows |= {name for name, value in frame.values.items() if math.isfinite(value)}
+        for event in found:
+            if isinstance(event, Measured):
+                rows |= set(event.values)
+        events += found
+    return Emitted(rows, events)
+
+
+def _follows(row: Metric, emitted: Emitted) -> bool:
+    """Whether all that a row is derived from came."""
+
+    def came(name: str) -> bool:
+        if name in FAULTY:
+            return True
+        if name in FACTS:
+            return any(isinstance(event, FACTS[name]) for event in emitted.events)
+        return name in emitted.rows
+
+    return bool(row.depends_on) and all(came(name) for name in row.depends_on)
+
+
+def test_every_row_of_a_trainer_is_emitted_or_says_what_it_waits_for(emitted: Emitted) -> None:
+    """A row that nothing real emits is one that only the simulator drives."""
+    rows = [row for row in ROWS if row.scope in SCOPES and row.comes_with is None]
+    absent = [row.name for row in rows if row.name not in emitted.rows and not _follows(row, emitted)]
+
+    assert sorted(absent) == sorted(WAITS)
+
+
+def test_every_fact_of_a_trainer_is_emitted(emitted: Emitted) -> None:
+    """Those that need no fault."""
+    kinds = {type(event) for event in emitted.events}
+
+    assert {ActionTaken, EarlyStopped, EpisodeEnded, GateEvaluated, PhaseEnded, SeedStageChanged} <= kinds
+    assert EnvCrashed not in kinds
