@@ -32,19 +32,19 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Whether and why to end: told by a signal, or out of time."""
+    """Whether and why to end: asked by a signal, or out of time."""
 
     def __init__(self, seconds: float | None) -> None:
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._told = False
+        self._asked = False
 
-    def tell(self) -> None:
+    def ask(self) -> None:
         """End after the current step."""
-        self._told = True
+        self._asked = True
 
     def outcome(self) -> str | None:
         """The outcome to end with now, or `None` to go on."""
-        if self._told:
+        if self._asked:
             return "interrupted"
         late = self._deadline is not None and time.monotonic() >= self._deadline
         return "completed" if late else None
@@ -59,12 +59,12 @@ def _signals(stop: Stop) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 the signature of a handler
-        stop.tell()
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 the signature of a handler
+        stop.ask()
         give_back()
 
     for number in SIGNALS:
-        signal.signal(number, told)
+        signal.signal(number, handle)
     try:
         yield
     finally:

@@ -134,7 +134,9 @@ class Confirm(ModalScreen[bool]):
 class Dashboard(App[None]):
     """All modes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,ctrl+c", "ask", "Quit", key_display="q", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c", "ask", "Quit", key_display="q", priority=True)
+    ]
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, modes: Modes) -> None:

@@ -139,10 +139,10 @@ def test_time_over_is_a_completed_run() -> None:
 
 
 def test_a_signal_wins_over_the_clock() -> None:
-    """Whoever asked to stop is told so."""
+    """A stop that was asked for is reported as one."""
     stop = Stop(1e-9)
     assert stop.outcome() == "completed"
-    stop.tell()
+    stop.ask()
     assert stop.outcome() == "interrupted"
 
 

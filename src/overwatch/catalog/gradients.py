@@ -53,7 +53,7 @@ ENTROPY_CLIP: Final = _row(
     unit="{correlation}",
     asks="Does clipping rise while entropy falls?",
     label="ent/clip",
-    # Alone it says nothing: it matters where entropy is low and clipping is high.
+    # Alone it shows nothing: it matters where entropy is low and clipping is high.
     non_finite=NonFinite.UNDEFINED,
     fmt="+.2f",
     tele=("TELE-123",),

@@ -16,7 +16,7 @@ _BESIDE: Final = (
 )
 _SCALE: Final = "Its healthy size is the task's own, and neither its sign nor its level means trouble."
 _SHOWN: Final = "Explains others that are judged; alone it can be high or low in a healthy run."
-_WHERE: Final = "Says where time goes; whether it is too much is judged by phases and throughput."
+_WHERE: Final = "Shows where time goes; whether it is too much is judged by phases and throughput."
 _WORLD: Final = (
     "A count or share of that world's own parts, which differ with its stage; its returns are judged."
 )

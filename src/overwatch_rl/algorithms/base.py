@@ -63,7 +63,7 @@ class Algorithm(Protocol[B]):
         ...
 
     def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
-        """What the numbers of an update say happened in it; takes out of `values` what only they need."""
+        """What the numbers of an update show to have happened; takes out of `values` what only they need."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:

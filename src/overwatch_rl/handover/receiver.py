@@ -85,13 +85,13 @@ class Receiver:
                     return
                 continue
             try:
-                heard = self._line.recv(1)
+                received = self._line.recv(1)
             except ConnectionError:
                 return
-            if not heard or heard[0] == FAREWELL:
-                self.has_farewell = bool(heard)
+            if not received or received[0] == FAREWELL:
+                self.has_farewell = bool(received)
                 return
-            yield Parcel(heard[0], self._mapped(heard[0]))
+            yield Parcel(received[0], self._mapped(received[0]))
 
     def answer(self, parcel: Parcel, reply: object) -> None:
         """Hand the slot back."""

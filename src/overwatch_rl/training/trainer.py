@@ -250,7 +250,7 @@ class Trainer(Generic[B]):
             self._deliver(delivered)
 
     def _deliver(self, delivered: Delivered) -> None:
-        """Report the numbers of an update that have come, and what they say happened in it."""
+        """Report the numbers of an update that have come, and what they show to have happened."""
         values = dict(delivered.values)
         for event in self.algorithm.events(delivered.index, values, time.time_ns()):
             self._reporter.fact(event)

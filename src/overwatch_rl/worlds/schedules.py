@@ -72,7 +72,7 @@ class Schedule:
     def __call__(self, observation: Observation) -> Tensor:
         """N 3 int64: move the first seed that can move, else germinate, else wait."""
         if observation.mask is None:
-            raise AssertionError("a world with slots says which choices are legal")
+            raise AssertionError("a world with slots has a mask of legal choices")
         legal = self.spec.unpack(observation.mask)[1].clone()
         if self.num_slots is not None:
             legal[:, Op.GERMINATE, self.num_slots :] = False
