@@ -306,7 +306,12 @@ def _gate(state: RunState, event: GateEvaluated) -> None:
     if event.slot in gates or len(gates) < SLOT_NAMES:
         gates[event.slot] = f"{event.gate} {_result(event)}"
     if not event.passed:
-        state.envs.gate_fails.add(np.array([row]), event.at)
+        failing = state.envs.failing.setdefault(event.env_id, {})
+        asked = f"{event.seed_id} {event.gate}"
+        if failing.get(event.slot) != asked:
+            state.envs.gate_fails.add(np.array([row]), event.at)
+        if event.slot in failing or len(failing) < SLOT_NAMES:
+            failing[event.slot] = asked
         state.envs.failed_gate[event.env_id] = event.gate
         check = event.checks_failed[0] if event.checks_failed else ""
         state.envs.failed_check[event.env_id] = check.replace("_", " ")

@@ -88,6 +88,8 @@ class Envs(msgspec.Struct, kw_only=True):
     culls: Tally = msgspec.field(default_factory=Tally)
     gate_fails: Tally = msgspec.field(default_factory=Tally)
     crash_tally: Tally = msgspec.field(default_factory=Tally)
+    failing: dict[int, dict[str, str]] = msgspec.field(default_factory=dict)
+    """Seed and gate of the last failure in each slot of an env: a seed that asks again counts once."""
     failed_gate: dict[int, str] = msgspec.field(default_factory=dict)
     """Name of the gate that each env failed last, by env id."""
     failed_check: dict[int, str] = msgspec.field(default_factory=dict)
@@ -393,7 +395,7 @@ class Envs(msgspec.Struct, kw_only=True):
             return
         fails = (self.failed_gate, self.failed_check, self.failed_why)
         for env_id in self.ids[rows].tolist():
-            for said in (*fails, self.crashes, self.non_finite, self.gates):
+            for said in (*fails, self.crashes, self.non_finite, self.gates, self.failing):
                 said.pop(env_id, None)
         left = self.n - rows.size
         drop = np.zeros(self.n, dtype=np.bool_)

@@ -129,16 +129,16 @@ def test_a_recording_that_was_interrupted_can_be_repeated(
 ) -> None:
     """What was written until then is no recording, and the second time leaves what one time leaves."""
     whole = record(tmp_path / "whole", *SMALL)
-    log, calls = simulation._log, iter(range(1_000))
+    log, calls = simulation._Folded._log_at, iter(range(1_000))
 
-    def interrupted(*arguments: Any) -> int:
+    def interrupted(folded: Any, tick: int) -> None:
         if next(calls) == 5:
             raise KeyboardInterrupt
-        return log(*arguments)
+        log(folded, tick)
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(simulation, "_log", interrupted)
+        patch.setattr(simulation._Folded, "_log_at", interrupted)
         first = overwatch("simulate", *SMALL, "--out", out)
     left = [path.name for path in out.iterdir()]
     (out / simulation.PART).mkdir()

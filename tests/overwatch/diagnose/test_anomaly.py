@@ -32,7 +32,7 @@ def _cull(at: int, env_id: int) -> SeedStageChanged:
 
 def _gate(at: int, env_id: int, *, passed: bool = False, **told: object) -> GateEvaluated:
     return GateEvaluated(
-        at=at, env_id=env_id, slot="s", seed_id="s", gate="G2", passed=passed,
+        at=at, env_id=env_id, slot="s", seed_id=f"s{at}", gate="G2", passed=passed,
         **told,  # type: ignore[arg-type]  # the test names real fields
     )  # fmt: skip
 

@@ -132,7 +132,7 @@ def test_even_culls_that_begin_in_a_young_run_are_no_storm(begins_s: int, every_
 
 def _gated(at: int, env_id: int) -> list[Event]:
     gate = GateEvaluated(
-        at=at, env_id=env_id, slot="s", seed_id="s", gate="G2", passed=False, checks_failed=("health",)
+        at=at, env_id=env_id, slot="s", seed_id=f"s{at}", gate="G2", passed=False, checks_failed=("health",)
     )
     return [gate, _cull(at, env_id)]
 

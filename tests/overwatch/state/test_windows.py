@@ -57,23 +57,29 @@ def test_culls_are_counted_once_however_they_are_told() -> None:
 
 
 def test_failed_gates_are_counted_with_their_check() -> None:
-    """A gate that passed does not count."""
+    """A gate that passed does not count, and a seed that asks a gate again counts once."""
     state = fakes.folded(
         [
             GateEvaluated(
                 at=START_NS,
                 env_id=4,
                 slot="a",
-                seed_id="s",
-                gate="G2",
+                seed_id=seed,
+                gate=gate,
                 passed=passed,
                 checks_failed=("health",),
             )
-            for passed in (True, False, False)
+            for seed, gate, passed in [
+                ("s", "G2", True),
+                *[("s", "G2", False)] * 2,
+                ("s", "G3", False),
+                *[("t", "G3", False)] * 2,
+                ("u", "G2", False),
+            ]
         ]
     )
 
-    assert state.envs.gate_fails.totals[0] == 2
+    assert state.envs.gate_fails.totals[0] == 4
     assert (state.envs.failed_gate, state.envs.failed_check) == ({4: "G2"}, {4: "health"})
 
 
