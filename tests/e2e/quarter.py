@@ -4,6 +4,7 @@ A collector process is measured from outside while runs come and go, and is rest
 """
 
 import http.client
+import os
 import random
 import threading
 import time
@@ -130,10 +131,13 @@ def resident(pid: int) -> int:
 def on_disk(folder: Path) -> int:
     """Bytes of all that a collector keeps below its data folder."""
     total = 0
-    for path in folder.rglob("*"):
-        if "pycache" not in path.parts:
+    # `os.walk` passes over a folder that is removed meanwhile, `rglob` does not.
+    for parent, folders, files in os.walk(folder):
+        if "pycache" in folders:
+            folders.remove("pycache")
+        for name in files:
             try:
-                total += path.stat().st_blocks * 512
+                total += (Path(parent) / name).lstat().st_blocks * 512
             except OSError:
                 continue
     return total

@@ -4,7 +4,6 @@ import random
 import shutil
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +47,7 @@ def mounted(place: Path, size_mib: int) -> Iterator[Path]:
 
 
 def test_a_full_disk_refuses_serves_and_resumes(small_disk: Path, tmp_path: Path) -> None:
-    """Every acknowledged line is recorded once, nothing is torn, also over a kill on the full disk."""
+    """No acknowledged line is left out between others, nothing is torn, also over a kill on the full disk."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes((SIZE_MIB - 6) << 20))
     collector = Collector(tmp_path / "own", f"extensions.file_storage.directory={small_disk}",
@@ -77,8 +76,11 @@ def test_a_full_disk_refuses_serves_and_resumes(small_disk: Path, tmp_path: Path
         sender.stop()
     collector.stop()
 
-    copies = Counter(number for _, number in told(small_disk / "otlp"))
-    assert set(copies) == set(range(1, sender.acknowledged + 1))
+    numbers = {number for _, number in told(small_disk / "otlp")}
+    oldest = min(numbers)
+    # A fast machine sends more than the recording's share of this disk: the oldest pieces are then thinned.
+    assert oldest == 1 or list((small_disk / "otlp").glob("index-*-1.jsonl.zst"))
+    assert numbers == set(range(oldest, sender.acknowledged + 1))
     assert "Traceback" not in collector.log
 
 

@@ -107,7 +107,7 @@ def _busy_env() -> list[Event]:
         )  # fmt: skip
     events += [
         GateEvaluated(
-            at=at + i, env_id=3, slot="a", seed_id="s", gate="G2", passed=False, checks_failed=("x",)
+            at=at + i, env_id=3, slot="a", seed_id=f"s{i}", gate="G2", passed=False, checks_failed=("x",)
         )
         for i in range(5)
     ]
@@ -195,7 +195,7 @@ def test_the_header_counts_the_envs_that_are_well() -> None:
     events: list[Event] = [fakes.started(START_NS)]
     for i in range(40):
         at = START_NS + i * SECOND
-        failed = GateEvaluated(at=at, env_id=5, slot="s", seed_id="s", gate="G2", passed=False)
+        failed = GateEvaluated(at=at, env_id=5, slot="s", seed_id=f"s{i}", gate="G2", passed=False)
         steps, update = fakes.envs(at, range(16), 3 * i), fakes.policy(at, i + 1, entropy=0.5)
         events += [steps, update, *([failed] if i > 25 else [])]
     at_once, later = _shown(events, for_s=0.2), _shown(events, for_s=5.0)
