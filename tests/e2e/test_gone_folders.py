@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,17 +61,25 @@ def moved(path: Path) -> None:
     path.mkdir()
 
 
+def removed(path: Path) -> None:
+    """It is gone; in a folder that is written to meanwhile something new may have to be removed too."""
+    until = time.monotonic() + 20.0
+    while path.exists():
+        assert time.monotonic() < until, f"{path} does not go"
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def a_file(path: Path) -> None:
     """Something else has the folder's name."""
-    shutil.rmtree(path)
+    removed(path)
     path.write_bytes(b"")
 
 
 @pytest.mark.parametrize(
     ("where", "harm"),
     [
-        (".", shutil.rmtree),
-        ("journal", shutil.rmtree),
+        (".", removed),
+        ("journal", removed),
         ("journal", a_file),
         ("journal", moved),
         ("journal/lock", Path.unlink),
@@ -90,7 +99,7 @@ def test_a_journal_that_is_gone_ends_the_process_with_3(tmp_path: Path, where: s
 def test_the_next_start_makes_the_folder_again(tmp_path: Path) -> None:
     """A new life takes in what the lost one did not have."""
     with started(tmp_path) as (process, endpoints):
-        shutil.rmtree(tmp_path / "data")
+        removed(tmp_path / "data")
         assert process.wait(30) == 3
     with started(tmp_path) as (_, endpoints):
         assert sent(endpoints, "after") == 200
@@ -102,7 +111,8 @@ def test_a_recording_that_is_gone_is_made_again(tmp_path: Path) -> None:
         assert sent(endpoints, "before") == 200
         recording = tmp_path / "data" / "otlp"
         until(lambda: any(recording.rglob("*.jsonl")), "the recording")
-        shutil.rmtree(recording)
+        recording.rename(tmp_path / "gone")
+        shutil.rmtree(tmp_path / "gone", ignore_errors=True)
         (tmp_path / "data" / "snapshots.jsonl").unlink(missing_ok=True)
         assert sent(endpoints, "after") == 200
         until(lambda: any(recording.rglob("*.jsonl")), "the recording again")
