@@ -110,7 +110,7 @@ def assemble(
         asked = together(here, stop, settings.trainer.steps)
         trainer = Trainer(world, algorithm, settings.trainer, reporter, asked)
         if checkpoint is not None:
-            go_on(trainer, checkpoint)
+            go_on(trainer, checkpoint, is_first=here.is_first)
         elif settings.is_planned:
             trainer.warm_up = lambda batch: _planned(algorithm, batch, reporter, ranks)
         return Flight(

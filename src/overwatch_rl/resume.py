@@ -91,11 +91,16 @@ def settings_of(
     return settings, checkpoint
 
 
-def go_on(trainer: Trainer[Any], checkpoint: Checkpoint) -> None:
-    """Bring a trainer to where a checkpoint was taken; raises `ValueError` when it does not fit."""
+def go_on(trainer: Trainer[Any], checkpoint: Checkpoint, *, is_first: bool = True) -> None:
+    """Bring a trainer to where a checkpoint was taken; raises `ValueError` when it does not fit.
+
+    World and draws in a checkpoint are the first rank's: another rank begins new episodes of its own, since
+    with the first one's it would collect the same again.
+    """
     trainer.algorithm.follow(msgspec.convert(checkpoint.state.plan, Plan))
     try:
-        trainer.go_on(position_of(checkpoint))
+        position = position_of(checkpoint)
+        trainer.go_on(position if is_first else replace(position, own={}, world={}))
     except (KeyError, RuntimeError) as error:
         raise ValueError(
             f"{checkpoint.path} is of another version of its world or algorithm: {error}"

@@ -136,6 +136,23 @@ def test_two_and_two_updates_are_four(tmp_path: Path, world: str) -> None:
     assert saved.duration_s is not None
 
 
+def test_another_rank_goes_on_in_episodes_of_its_own(tmp_path: Path) -> None:
+    """It has the first one's weights, and neither its world nor its draws."""
+    made, seen = training(2)
+    keeping = kept(made, seen, tmp_path)
+    made.run()
+    keeping.close(is_whole=True)
+    first, other = training(4)[0], training(4)[0]
+    go_on(first, find_checkpoint(tmp_path))
+    go_on(other, find_checkpoint(tmp_path), is_first=False)
+    one, two = first.position(), other.position()
+
+    assert all(torch.equal(value, two.algorithm[name]) for name, value in one.algorithm.items())
+    assert (other.updates_done, other.steps_done) == (2, 2 * STEPS)
+    assert not torch.equal(one.own["draws"], two.own["draws"])
+    assert any(not torch.equal(value, two.world[name]) for name, value in one.world.items())
+
+
 @pytest.mark.parametrize("updates", [2, 3])
 def test_saves_come_every_so_many_updates_and_at_the_end(tmp_path: Path, updates: int) -> None:
     """None twice for the same update, each as a fact once it is there."""

@@ -165,14 +165,18 @@ class Trainer(Generic[B]):
         return parts
 
     def go_on(self, position: Position) -> None:
-        """Become as it was at `position`; without the world's state, with new episodes.
+        """Become as it was at `position`; without the world's state, with new episodes; without the generator's,
+        with draws of its own from there.
 
         Raises `ValueError` when it is of another algorithm or world.
         """
         self.updates_done, self.steps_done, self._score = position.updates, position.steps, position.score
         self.algorithm.load_state_dict(position.algorithm)
         if self._draws is not None:
-            self._draws.set_state(position.own["draws"].cpu())
+            if "draws" in position.own:
+                self._draws.set_state(position.own["draws"].cpu())
+            else:
+                self._draws.manual_seed(self._config.seed + position.updates + 1)
         if not position.world:
             self._observation = self._world.reset(self._config.seed + position.updates)
             return
