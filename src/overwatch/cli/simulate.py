@@ -98,8 +98,8 @@ def _write_whole(settings: Settings, out: Path) -> tuple[int, int]:
 def _write(settings: Settings, out: Path) -> tuple[int, int]:
     writer = RecordingWriter(out / "otlp", (Signal.LOGS,))
     body = {"version": __version__, "simulated": True, "seed": settings.seed}
-    told = msgspec.json.encode(body, order="deterministic")
-    start = Batch(sequence=1, stamp=EPOCH_NS, signal=Signal.START, body=told)
+    encoded = msgspec.json.encode(body, order="deterministic")
+    start = Batch(sequence=1, stamp=EPOCH_NS, signal=Signal.START, body=encoded)
     folded, records = _Folded(out, start), 0
     end = next_tick(EPOCH_NS + settings.seconds * SECOND + DELAY_NS) + SLOW_NS
     try:

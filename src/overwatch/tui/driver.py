@@ -1,7 +1,7 @@
 """The terminal's driver: a mouse that reports clicks and the wheel alone, and an output that may go away.
 
 Textual's own driver asks for every movement as well, in pixels where it can: bytes over a slow line that
-nobody here reads. It writes in a thread with a bounded queue: where a write fails that thread ends, frames
+no one here reads. It writes in a thread with a bounded queue: where a write fails that thread ends, frames
 fill the queue, and the application waits for room for ever. Here what cannot be written is dropped, so that
 the application comes to see that there is no terminal. Must not know what a click means.
 """
@@ -39,7 +39,7 @@ class Output:
 
 
 class ClickDriver(LinuxDriver):
-    """Reports clicks and the wheel while it is told to; on every way out the terminal's mouse is its own."""
+    """Reports clicks and the wheel while that is asked for; on every way out the terminal's mouse is its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
