@@ -39,7 +39,7 @@ class Output:
 
 
 class ClickDriver(LinuxDriver):
-    """Reports clicks and the wheel while that is asked for; on every way out the terminal's mouse is its own."""
+    """Reports clicks and the wheel while asked to; on every way out the terminal's mouse is its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

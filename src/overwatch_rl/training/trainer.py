@@ -165,8 +165,9 @@ class Trainer(Generic[B]):
         return parts
 
     def go_on(self, position: Position) -> None:
-        """Become as it was at `position`; without the world's state, with new episodes; without the generator's,
-        with draws of its own from there.
+        """Become as it was at `position`.
+
+        Without the world's state it goes on in new episodes; without the generator's, with draws of its own.
 
         Raises `ValueError` when it is of another algorithm or world.
         """
