@@ -96,7 +96,7 @@ def test_every_way_out_has_one_truth(sink: Sink, tmp_path: Path, way: str, *, is
         ("os.kill(os.getpid(), 9)", -signal.SIGKILL, ("lost", "trainer killed by signal 9 (SIGKILL)")),
         ("os.kill(os.getpid(), 15)", -signal.SIGTERM, ("lost", "trainer killed by signal 15 (SIGTERM)")),
         (
-            "pid = os.fork()\nif not pid:\n    signal.pause()\nprint(pid)\nos.kill(os.getpid(), 9)",
+            "pid = os.fork()\nif not pid:\n    signal.pause()\nprint(pid, flush=True)\nos.kill(os.getpid(), 9)",
             -signal.SIGKILL, ("lost", "trainer killed by signal 9 (SIGKILL)"),
         ),
     ],
@@ -111,10 +111,12 @@ def test_a_process_that_goes_without_a_word_is_seen_by_its_exporter(
         done = subprocess.run(
             [sys.executable, str(tmp_path / "program.py")], stdout=out, timeout=90, check=False
         )
+    children = program.read_text().split()
     try:
+        assert len(children) == way.count("os.fork()")
         sink.wait(lambda sink: sink.events(RunFinished))
     finally:
-        for pid in program.read_text().split():
+        for pid in children:
             os.kill(int(pid), signal.SIGKILL)
     assert (done.returncode, endings(sink)) == (status, [ending])
 
