@@ -1,8 +1,11 @@
 """Every test of the SDK runs as on a machine where nothing is set and no collector is announced."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.overwatch.sdk.delivering import FAST, HandHeld, Heard
 
 LAUNCHERS = ("OVERWATCH_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "RANK", "SLURM_PROCID")
 
@@ -17,3 +20,17 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("OVERWATCH_SPOOL_DIR", str(tmp_path / "spool"))
     monkeypatch.setenv("OVERWATCH_RING_DIR", str(tmp_path / "rings"))
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    """Device values from the CPU."""
+    yield (one := Heard())
+    one.values.drain(0.0)
+
+
+@pytest.fixture
+def held() -> Iterator[Heard]:
+    """Device values from a device that lands nothing until it is opened."""
+    yield (one := Heard(HandHeld(), FAST))
+    one.values.drain(0.0)
