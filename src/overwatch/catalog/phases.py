@@ -32,6 +32,10 @@ class Phase(Enum):
     """Waiting for data."""
     EVALUATION = "evaluation"
     """Playing without learning, to see how good the policy is."""
+    LOG = "log"
+    """Making up and handing over the numbers of an update."""
+    WARM_UP = "warm_up"
+    """Compiling, and measuring how to compute, before the first update."""
 
 
 DURATION_ENDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -56,6 +60,8 @@ _OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
     Phase.CHECKPOINT: ("save", "checkpointing"),
     Phase.LOAD: ("data", "fetch", "io", "data_loading"),
     Phase.EVALUATION: ("eval", "evaluate", "validation", "validate", "test"),
+    Phase.LOG: ("logging", "report", "reporting"),
+    Phase.WARM_UP: ("warmup",),
 }
 LOOP_SPAN: Final = "rl.loop"
 """The span of one turn of the training loop, under which those of its phases are."""
@@ -78,7 +84,7 @@ def is_pause(name: str) -> bool:
     >>> is_pause("collect"), is_pause("eval"), is_pause("record video")
     (False, True, True)
     """
-    return parse_phase(name) in (None, Phase.EVALUATION, Phase.CHECKPOINT)
+    return parse_phase(name) in (None, Phase.EVALUATION, Phase.CHECKPOINT, Phase.WARM_UP)
 
 
 def span_of(name: str) -> str:

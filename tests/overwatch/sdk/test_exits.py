@@ -96,8 +96,7 @@ def test_every_way_out_has_one_truth(sink: Sink, tmp_path: Path, way: str, *, is
         ("os.kill(os.getpid(), 9)", -signal.SIGKILL, ("lost", "trainer killed by signal 9 (SIGKILL)")),
         ("os.kill(os.getpid(), 15)", -signal.SIGTERM, ("lost", "trainer killed by signal 15 (SIGTERM)")),
         (
-            "pid = os.fork()\nif not pid:\n    signal.pause()\n"
-            "print(pid, flush=True)\nos.kill(os.getpid(), 9)",
+            "if not (pid := os.fork()):\n    signal.pause()\nprint(pid, flush=True)\nos.kill(os.getpid(), 9)",
             -signal.SIGKILL, ("lost", "trainer killed by signal 9 (SIGKILL)"),
         ),
     ],
