@@ -45,6 +45,14 @@ SM_ACTIVITY: Final = _reading(
     "What share of this GPU's processors had work, on average?", label="sm", fmt=".0%",
     feeds="bound:compute",
 )  # fmt: skip
+DIP_SHARE: Final = _reading(
+    "overwatch.gpu.dips.share", "dip_share", "1", Scope.GPU,
+    "For what share of the newest minute was this GPU's utilisation below 50%?", label="dips", fmt=".0%",
+)  # fmt: skip
+DIP_LENGTH: Final = _reading(
+    "overwatch.gpu.dips.length", "dip_p95_s", "s", Scope.GPU,
+    "How long are 95 of 100 dips of this GPU's utilisation at most?", label="dip p95", fmt=".2f",
+)  # fmt: skip
 MEMORY_USED: Final = _reading(
     "hw.gpu.memory.usage", "memory_used_bytes", "By", Scope.GPU, "How much memory of this GPU is used?",
     label="mem", tele="TELE-730",
@@ -191,8 +199,8 @@ QUEUE_CAPACITY: Final = _reading(
 )  # fmt: skip
 
 ROWS: Final = (
-    UTILIZATION, SM_ACTIVITY, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER, POWER_LIMIT, CLOCK, CLOCK_MAX,
-    THROTTLE,
+    UTILIZATION, SM_ACTIVITY, DIP_SHARE, DIP_LENGTH, MEMORY_USED, MEMORY_TOTAL, TEMPERATURE, POWER,
+    POWER_LIMIT, CLOCK, CLOCK_MAX, THROTTLE,
     PROCESS_MEMORY, PCIE_RECEIVE, PCIE_TRANSMIT, NVLINK_RECEIVE, NVLINK_TRANSMIT, ECC_UNCORRECTED,
     CPU, CPU_BUSIEST, RAM_USED, RAM_TOTAL, DISK_USED, DISK_TOTAL, DISK_READ, DISK_WRITE, NETWORK,
     LOADER_DEPTH, LOADER_CAPACITY, QUEUE_DEPTH, QUEUE_CAPACITY,

@@ -41,6 +41,9 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     _SHOWN: ("ratio_mean", "value_clipped"),
     _WHERE: ("inference_share", "env_step_share", "warmup_s"),
+    "Evidence of the bounds, which are judged; alone it may be a loop that collects and learns in turn.": (
+        "gpu dip_share", "gpu dip_p95_s",
+    ),
     "Early stops and gradients that are not finite skip them, and both are judged.": ("minibatches_skipped",),
     _WORLD: (
         "reward_stage_bonus", "reward_hindsight", "scaffolds", "scaffold_delay", "reward_fossil_bonus",

@@ -36,6 +36,10 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     util: float | None = None
     sm: float | None = None
     """Share of its processors that had work."""
+    dips: float | None = None
+    """Share of the newest minute in which it was less than half used."""
+    dip_s: float | None = None
+    """So long at most are 95 of 100 of these dips."""
     saw: Sawtooth | None = None
     """Where it works and rests in turn."""
     memory: float | None = None
@@ -142,6 +146,8 @@ def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -
         fresh_s=patience_s,
         util=_level(fresh.get("utilization")),
         sm=_level(fresh.get("sm_activity")),
+        dips=_newest(fresh.get("dip_share")),
+        dip_s=_newest(fresh.get("dip_p95_s")),
         saw=sawtooth(fresh.get("utilization")),
         memory=_share(_level(fresh.get("memory_used_bytes")), _level(fresh.get("memory_total_bytes"))),
         trend=past.memory.get(name) if "memory_used_bytes" in fresh else None,
@@ -186,6 +192,10 @@ def _level(gauge: Gauge | None) -> float | None:
         return None
     recent = [value for value in gauge.history.items[-SMOOTH:] if value is not None]
     return added(recent) / len(recent) if recent else gauge.value
+
+
+def _newest(gauge: Gauge | None) -> float | None:
+    return None if gauge is None else gauge.value
 
 
 def _share(part: float | None, whole: float | None) -> float | None:

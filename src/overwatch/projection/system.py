@@ -87,6 +87,8 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
         rank=state.lane_ranks.get(name),
         utilization=_fresh(readings, "utilization", tick),
         sm_activity=_fresh(readings, "sm_activity", tick),
+        dip_share=_fresh(readings, "dip_share", tick),
+        dip_p95_s=_fresh(readings, "dip_p95_s", tick),
         utilization_history=_history(readings, "utilization"),
         memory_used_bytes=_fresh(readings, "memory_used_bytes", tick),
         memory_total_bytes=_fresh(readings, "memory_total_bytes", tick),

@@ -82,7 +82,7 @@ __all__ = [
     "View",
 ]
 
-SCHEMA_VERSION: Final = "1.2"
+SCHEMA_VERSION: Final = "1.3"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,10 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     utilization: float | None = None
     sm_activity: float | None = None
     """Share of its processors that had work; where the driver tells it."""
+    dip_share: float | None = None
+    """Share of the newest minute in which its utilisation was below half."""
+    dip_p95_s: float | None = None
+    """So long at most are 95 of 100 of these dips; `None` where there was none."""
     utilization_history: tuple[float | None, ...] = ()
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None

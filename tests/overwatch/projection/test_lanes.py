@@ -35,6 +35,10 @@ def sampled(node: str, **util: float) -> Measured:
             "hw.gpu.utilization": Column.of(list(util.values())),
             "hw.errors": Column.of([2.0] * count),
             "overwatch.gpu.pcie.receive": Column.of([float("nan")] * count),
+            "overwatch.gpu.dips.share": Column.of([0.0 if value > 0.8 else 0.25 for value in util.values()]),
+            "overwatch.gpu.dips.length": Column.of(
+                [float("nan") if value > 0.8 else 1.5 for value in util.values()]
+            ),
             "label": Column.of_labels([f"cuda:{index}" for index in range(count)]),
             "node": Column.of_labels([node] * count),
         },
@@ -65,6 +69,18 @@ def test_a_lane_says_what_and_where_it_is() -> None:
     assert (first.utilization, second.utilization) == (0.5, 0.9)
     assert first.ecc_uncorrected == 2.0
     assert first.pcie_receive_bytes_per_s is None
+
+
+def test_a_lane_has_its_dips_and_its_verdict_rests_on_them() -> None:
+    """Where it was at work all the minute, dips have no length and are no evidence."""
+    first, second = two_nodes().system.gpus
+
+    assert (first.dip_share, first.dip_p95_s) == (0.25, 1.5)
+    assert (second.dip_share, second.dip_p95_s) == (0.0, None)
+    assert first.bound is not None
+    assert second.bound is not None
+    assert first.bound.evidence[-1] == "below 50% for 25% of a minute, p95 1.50s"
+    assert not any("below" in said for said in second.bound.evidence)
 
 
 def test_envs_and_groups_are_on_the_lanes_of_the_panel() -> None:

@@ -115,6 +115,19 @@ def test_a_lane_is_identified_by_its_uuid() -> None:
     assert one(frame, "hw_gpu_utilization_ratio", hw_id="GPU-a") == 0.5
 
 
+def test_dips_of_a_gpu_are_on_the_page_and_absent_where_they_are_not_known() -> None:
+    """A share of 0 has no length; a GPU that nothing reads at that rate has neither."""
+    frames = Frames()
+    busy = gpu(frames.now, "GPU-a", utilization=0.9, dip_share=0.0)
+    frame = frames.tell("run-1", [busy, gpu(frames.now, "GPU-b", utilization=0.9)])
+    share, length = "overwatch_gpu_dips_share_ratio", "overwatch_gpu_dips_length_seconds"
+
+    assert [one(frame, share, hw_id=name) for name in ("GPU-a", "GPU-b")] == [0.0, None]
+    assert one(frame, length, hw_id="GPU-a") is None
+    rested = frames.tell("run-1", [gpu(frames.now, "GPU-a", utilization=0.9, dip_share=0.1, dip_p95_s=0.4)])
+    assert (one(rested, share, hw_id="GPU-a"), one(rested, length, hw_id="GPU-a")) == (0.1, 0.4)
+
+
 def test_the_outliers_are_ranked_over_all_lanes() -> None:
     """By score, whatever lane an env is on; the rows of a snapshot stand lane by lane."""
     frames = Frames()

@@ -32,6 +32,25 @@ def test_i_shows_all_that_is_known_of_the_lane_under_the_cursor(width: int) -> N
     assert terminal.session.mode is Mode.BOARD
 
 
+def test_the_dips_of_a_lane_are_shown_where_they_are_known() -> None:
+    """Their share of a minute and how long they are; of a lane without them there is no line."""
+    storm = scenario.storm()
+    lanes = tuple(
+        msgspec.structs.replace(lane, dip_share=0.31, dip_p95_s=0.85) if lane.gpu_id == "gpu0" else lane
+        for lane in storm.system.gpus
+    )
+    terminal = Terminal(
+        msgspec.structs.replace(storm, system=msgspec.structs.replace(storm.system, gpus=lanes))
+    )
+    terminal.session.cursor = LaneAt("gpu0")
+    terminal.press("i")
+    assert "below 50% for 31% of a minute, p95 850.0 ms" in terminal.screen
+    terminal.press("escape")
+    terminal.session.cursor = 17
+    terminal.press("i")
+    assert "below 50%" not in terminal.screen
+
+
 def test_a_closed_lane_can_be_inspected() -> None:
     """The cursor on its fold."""
     terminal = Terminal(scenario.storm())

@@ -33,6 +33,7 @@ from overwatch.catalog.machine import (
 )
 from overwatch.extras import GPU
 from overwatch.platform import PROC
+from overwatch.sdk.exporter import dipwatch
 from overwatch.sdk.exporter.lanes import Gpu
 from overwatch.sdk.exporter.looking import Codes, GoneError, Looking
 from overwatch.sdk.exporter.readings import Reading, Xid
@@ -58,7 +59,9 @@ _MISSING: Final = "cannot open shared object file"
 _GONE: Final = {"GPU_IS_LOST": 15, "UNINITIALIZED": 1, "DRIVER_NOT_LOADED": _NOT_LOADED,
                 "LIB_RM_VERSION_MISMATCH": _MISMATCH}  # fmt: skip
 """Errors after which nothing of a GPU can be read, as NVML numbers them."""
-_UNKNOWN_TO_IT: Final = frozenset({3, 6, 13})
+FORGOTTEN: Final = frozenset({_GONE["UNINITIALIZED"], _NOT_LOADED, _MISMATCH})
+"""Errors after which the driver must be opened anew."""
+UNKNOWN_TO_IT: Final = frozenset({3, 6, 13})
 """Not supported, not found, no such function: the GPU has no such reading, which is no trouble."""
 
 _WORDS: Final = {
@@ -199,7 +202,7 @@ class Nvml:
                 self._note_unless_unknown(f"Xid errors of {uuid}", error)
 
     def _note_unless_unknown(self, what: str, error: Exception) -> None:
-        if getattr(error, "value", None) not in _UNKNOWN_TO_IT:
+        if getattr(error, "value", None) not in UNKNOWN_TO_IT:
             self.unread.note(what, error)
 
     def questions(self, uuids: frozenset[str]) -> tuple["Look", ...]:
@@ -230,7 +233,7 @@ class Look(Looking):
 
     def __init__(self, nvml: ModuleType, uuid: str, handle: Any, pid: int, unread: Unread) -> None:
         gone = frozenset(getattr(nvml, f"NVML_ERROR_{name}", code) for name, code in _GONE.items())
-        super().__init__(uuid, Codes(of=_code, gone=gone, unknown=_UNKNOWN_TO_IT), unread)
+        super().__init__(uuid, Codes(of=_code, gone=gone, unknown=UNKNOWN_TO_IT), unread)
         self._nvml, self._handle, self._pid = nvml, handle, pid
         self._moved: dict[str, tuple[float, float]] = {}
 
@@ -242,6 +245,8 @@ class Look(Looking):
             if self._uuid in uuids:
                 for name, question in _QUESTIONS.items():
                     self.note(numbers, name, partial(question, nvml, self._handle))
+                if UTILIZATION.name in numbers:
+                    numbers.update(dipwatch.SHARED.of(self._uuid))
                 self.note(numbers, MEMORY_USED.name, lambda: self._memory(numbers))
                 self.guarded("NVLink", lambda: self._links(numbers))
                 self.guarded(THROTTLE.name, lambda: throttle.append(self._throttle()))

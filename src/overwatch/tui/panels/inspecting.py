@@ -151,6 +151,7 @@ def _readings(lane: Lane) -> Parts:
         ("", _text(lane.process_memory_bytes, "of it {:.1f} GiB by the trainer", 1 / _GIB)),
         ("power", _of(lane.power_w, lane.power_limit_w, 1.0, "W")),
         ("clock", _of(lane.clock_hz, lane.clock_max_hz, 1e-6, "MHz")),
+        ("dips", _dips(lane)),
         ("heat", _text(lane.temperature_c, "{:.0f}°C")),
         ("pcie", _both(lane.pcie_receive_bytes_per_s, lane.pcie_transmit_bytes_per_s)),
         ("nvlink", _both(lane.nvlink_receive_bytes_per_s, lane.nvlink_transmit_bytes_per_s)),
@@ -160,6 +161,12 @@ def _readings(lane: Lane) -> Parts:
         ("update", _spread(lane.update_s)),
         ("age", _text(lane.age_s, "{:.1f}s")),
     ]
+
+
+def _dips(lane: Lane) -> str:
+    """How much of the newest minute it was less than half used, and for how long at a time."""
+    length = "" if lane.dip_p95_s is None else f", p95 {_seconds(lane.dip_p95_s)}"
+    return _text(lane.dip_share, "below 50% for {:.0%} of a minute") + length
 
 
 def _seconds(value: float) -> str:
