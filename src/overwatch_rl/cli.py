@@ -133,6 +133,12 @@ def _configured(context: click.Context, parameter: click.Parameter, file: Path |
 @click.option("--network", help="The policy's network; the world's preset without.")
 @click.option("--device", help="auto, cpu, cuda or cuda:1; the world's preset without.")
 @click.option("--target-kl", type=float, help="Stop an update early above 1.5 times this; off without.")
+@click.option("--gamma", type=float, help="Discount of one step; the world's preset without.")
+@click.option("--anneal-updates", type=int, help="The learning rate falls to 0 over so many; kept without.")
+@click.option(
+    "--normalise-observations/--no-normalise-observations", default=None,
+    help="See vectors of floats as deviations from their running mean; the world's preset without.",
+)  # fmt: skip
 @click.option(
     "--plan", type=click.Choice(("auto", "plain")), default="auto", show_default=True,
     help="auto measures precision, layout and chunks before the first update of a network of convolutions.",

@@ -4,6 +4,7 @@ Owns the defaults of the command line: a preset a world, sized so that a policy 
 cores. Raises `ValueError` naming the value and the fix.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from overwatch_rl.algorithms.returns import ReturnsConfig
 from overwatch_rl.telemetry.tower import TowerConfig
 from overwatch_rl.training.distributed import Place
 from overwatch_rl.training.trainer import TrainerConfig
-from overwatch_rl.worlds import modes_of
+from overwatch_rl.worlds import is_shaped, modes_of
 from overwatch_rl.worlds.base import WorldConfig
 
 DEFAULT_UPDATES: Final = 30
@@ -83,6 +84,9 @@ class TrainFlags(TypedDict):
     steps: int | None
     network: str | None
     target_kl: float | None
+    gamma: float | None
+    anneal_updates: int | None
+    normalise_observations: bool | None
     plan: str
     threads: int
     device: str | None
@@ -133,7 +137,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
     ppo = _ppo(flags, preset.ppo)
     envs = preset.envs if flags["envs"] is None else flags["envs"]
     steps = preset.steps if flags["steps"] is None else flags["steps"]
-    own = world_settings(flags["slots"], flags["mode"], flags["settings"])
+    own = _discounted(flags, ppo.returns.gamma)
     world = WorldConfig(num_envs=envs, device=device_named(flags["device"] or preset.device))
     if steps * envs < ppo.minibatches:
         raise ValueError(
@@ -166,6 +170,8 @@ ALL: Final = "all"
 """The mode that stands for every mode of a world."""
 _WORDS: Final = {"settings": "--set"}
 """Flags whose word on the command line is not their name."""
+_SWITCHES: Final = ("telemetry", "normalise_observations")
+"""Flags with a word for no."""
 
 
 def mode_commands(flags: TrainFlags) -> list[tuple[str, TrainFlags, list[str]]]:
@@ -194,8 +200,8 @@ def _arguments(flags: TrainFlags) -> list[str]:
     words = ["train"]
     for name, value in flags.items():
         word = _WORDS.get(name, f"--{name.replace('_', '-')}")
-        if name == "telemetry":
-            words.append(word if value else "--no-telemetry")
+        if name in _SWITCHES:
+            words += [] if value is None else [word if value else word.replace("--", "--no-")]
         elif isinstance(value, bool):
             words += [word] if value else []
         elif isinstance(value, tuple):
@@ -253,9 +259,29 @@ def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
         "epochs": flags["epochs"],
         "minibatches": flags["minibatches"],
         "target_kl": flags["target_kl"],
+        "anneal_updates": flags["anneal_updates"],
+        "normalise_observations": flags["normalise_observations"],
+        "returns": None if flags["gamma"] is None else replace(preset.returns, gamma=flags["gamma"]),
     }
     typed = {name: value for name, value in given.items() if value is not None}
     return replace(preset, **cast("Any", typed))
+
+
+def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
+    """The world's own settings; one that is shaped by a potential is given the learner's discount.
+
+    Raises `ValueError` where it was given another: then the shaping would move the optimum.
+    """
+    own = world_settings(flags["slots"], flags["mode"], flags["settings"])
+    if not is_shaped(flags["world"]):
+        return own
+    given = str(own.get("gamma", gamma))
+    with contextlib.suppress(ValueError):
+        if float(given) == gamma:
+            return own | {"gamma": gamma}
+    raise ValueError(
+        f"gamma of {flags['world']} is {given} and the learner's is {gamma}; give --gamma alone, both take it"
+    )
 
 
 def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int) -> dict[str, str]:
@@ -272,6 +298,8 @@ def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int
         "network": ppo.network,
         "max_grad_norm": ppo.max_grad_norm,
         "gamma": ppo.returns.gamma,
+        "anneal_updates": ppo.anneal_updates,
+        "normalise_observations": ppo.normalise_observations,
         "gae_lambda": ppo.returns.lam,
         "clip": ppo.clip,
         "entropy_coef": ppo.entropy_coef,

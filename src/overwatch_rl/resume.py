@@ -31,6 +31,9 @@ _LEAVES: Final = {
     "minibatches": ("ppo", "minibatches"),
     "network": ("ppo", "network"),
     "target_kl": ("ppo", "target_kl"),
+    "gamma": ("ppo", "returns", "gamma"),
+    "anneal_updates": ("ppo", "anneal_updates"),
+    "normalise_observations": ("ppo", "normalise_observations"),
 }
 """Flag to its place in the configuration: what may not differ."""
 

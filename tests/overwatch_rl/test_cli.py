@@ -47,6 +47,12 @@ class Breaking(Morphogenesis):
         (["--seconds", "0"], "seconds is 0.0; use a number above 0"),
         (["--threads", "0"], "threads is 0; use 1 or more"),
         (["--seed", "-1"], "seed is -1; use 0 or more"),
+        (["--gamma", "2"], "gamma is 2.0; use a number from 0 to 1"),
+        (["--anneal-updates", "0"], "anneal_updates is 0; use 1 or more"),
+        (
+            ["--world", "goodhart:small", "--set", "gamma=0.8"],
+            "gamma of goodhart:small is 0.8 and the learner's is 0.99; give --gamma alone",
+        ),
         (["--telemetry", "--endpoint", "nowhere"], "endpoint 'nowhere' is no URL"),
     ],
 )
@@ -150,12 +156,16 @@ def test_flags_come_before_the_environment_and_that_before_a_file(tmp_path: Path
     """Each setting is taken from the first of the three that gives it; the world's own may be in a table."""
     file = tmp_path / "run.toml"
     file.write_text(
-        "updates = 1\nsteps = 4\nenvs = 3\nlr = 0.5\ntelemetry = false\n[world-settings]\nslots = 2\n"
+        "updates = 1\nsteps = 4\nenvs = 3\nlr = 0.5\ntelemetry = false\ngamma = 0.5\nanneal-updates = 9\n"
+        "normalise-observations = false\n[world-settings]\nslots = 2\n"
     )
     out = tmp_path / "out"
     result = CliRunner().invoke(
-        main, ["train", "--config", str(file), "--envs", "2", "--out", str(out)],
-        env={"OVERWATCH_RL_LR": "0.001", "OVERWATCH_RL_ENVS": "5"},
+        main, ["train", "--config", str(file), "--envs", "2", "--gamma", "0.75", "--out", str(out)],
+        env={
+            "OVERWATCH_RL_LR": "0.001", "OVERWATCH_RL_ENVS": "5", "OVERWATCH_RL_GAMMA": "0.6",
+            "OVERWATCH_RL_ANNEAL_UPDATES": "3", "OVERWATCH_RL_NORMALISE_OBSERVATIONS": "true",
+        },
     )  # fmt: skip
     summary = json.loads((out / "summary.json").read_text())
     config = summary["config"]
@@ -163,6 +173,8 @@ def test_flags_come_before_the_environment_and_that_before_a_file(tmp_path: Path
     assert result.exit_code == 0, result.output
     assert (summary["updates"], summary["steps"]) == (1, 4)
     assert (config["envs"], config["settings"], config["ppo"]["learning_rate"]) == (2, {"slots": "2"}, 0.001)
+    assert config["ppo"]["returns"]["gamma"] == 0.75
+    assert (config["ppo"]["anneal_updates"], config["ppo"]["normalise_observations"]) == (3, True)
 
 
 @pytest.mark.parametrize(

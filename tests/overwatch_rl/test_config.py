@@ -1,20 +1,28 @@
 """What a training run says of its settings."""
 
+from typing import Final, cast
+
 import pytest
 import torch
 
-from overwatch_rl.config import TrainFlags, device_named, train_settings
+from overwatch_rl.config import TrainFlags, device_named, mode_commands, train_settings
+
+FLAGS: Final = TrainFlags(
+    world="morphogenesis", envs=2, slots=None, mode=None, settings=(), steps=8, updates=3, seconds=None,
+    seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02, gamma=None, anneal_updates=None,
+    normalise_observations=None, plan="auto", threads=1, device="cpu", out=None, view=False, run_id=None,
+    endpoint=None, telemetry=True,
+)  # fmt: skip
+
+
+def given(**flags: object) -> TrainFlags:
+    """The flags above, some of them others."""
+    return cast("TrainFlags", dict(FLAGS) | flags)
 
 
 def test_a_run_declares_what_its_numbers_are_judged_by() -> None:
     """The tower is told the target KL and the norm at which gradients are clipped; not where files go."""
-    flags = TrainFlags(
-        world="morphogenesis", envs=2, slots=1, mode=None, settings=(), steps=8, updates=3,
-        seconds=None, seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02,
-        plan="auto", threads=1, device="cpu", out=None, view=False, run_id=None, endpoint=None,
-        telemetry=True,
-    )  # fmt: skip
-    described = train_settings(flags).described
+    described = train_settings(given(slots=1)).described
 
     assert (described["target_kl"], described["max_grad_norm"], described["envs"]) == ("0.02", "0.5", "2")
     assert "out" not in described
@@ -44,3 +52,55 @@ def test_a_device_that_is_not_there_is_refused(
 
     with pytest.raises(ValueError, match=f"device is '{name}'.*{error}"):
         device_named(name)
+
+
+def test_the_learners_own_settings_are_flags() -> None:
+    """Discount, annealing and normalised observations; without a flag they are the preset's."""
+    flags = given(world="gym:CartPole-v1", gamma=0.9, anneal_updates=7, normalise_observations=True)
+    ppo, described = train_settings(flags).ppo, train_settings(flags).described
+    plain = train_settings(given(world="gym:CartPole-v1"))
+
+    assert (ppo.returns.gamma, ppo.returns.lam) == (0.9, 0.95)
+    assert (ppo.anneal_updates, ppo.normalise_observations) == (7, True)
+    assert [described[name] for name in ("gamma", "anneal_updates", "normalise_observations")] == [
+        "0.9", "7", "True",
+    ]  # fmt: skip
+    assert (plain.ppo.returns.gamma, plain.ppo.anneal_updates, plain.ppo.normalise_observations) == (
+        0.99, None, False,
+    )  # fmt: skip
+    assert plain.described["normalise_observations"] == "False"
+
+
+@pytest.mark.parametrize("settings", [(), ("gamma=0.9",)])
+def test_a_shaped_reward_has_the_discount_of_the_learner(settings: tuple[str, ...]) -> None:
+    """One value for a run: the world is given the learner's, and may be given the same."""
+    found = train_settings(given(world="goodhart:small", gamma=0.9, settings=settings))
+
+    assert (float(str(found.world_settings["gamma"])), found.ppo.returns.gamma) == (0.9, 0.9)
+    assert train_settings(given(world="goodhart")).world_settings["gamma"] == 0.99
+
+
+def test_two_discounts_in_one_run_are_refused() -> None:
+    """With another one the shaping moves the optimum: the error names both and what to give."""
+    with pytest.raises(ValueError, match=r"goodhart:small is 0.8 and the learner's is 0.99; .*--gamma"):
+        train_settings(given(world="goodhart:small", settings=("gamma=0.8",)))
+    with pytest.raises(ValueError, match=r"gamma of goodhart is much and the learner's is 0.5"):
+        train_settings(given(world="goodhart", gamma=0.5, settings=("gamma=much",)))
+
+
+def test_a_world_without_shaping_is_given_no_discount() -> None:
+    """It has no such setting."""
+    assert "gamma" not in train_settings(given(gamma=0.5)).world_settings
+
+
+@pytest.mark.parametrize(("value", "word"), [(True, "--normalise-observations"), (None, None)])
+def test_a_process_of_a_mode_is_given_the_same_flags(*, value: bool | None, word: str | None) -> None:
+    """A flag that was not typed is none; one that is off is its own word."""
+    flags = given(world="goodhart", mode="proxy", normalise_observations=value, gamma=0.9, telemetry=False)
+    [(_, _, words)] = mode_commands(flags)
+
+    assert words[words.index("--gamma") + 1] == "0.9"
+    assert "--no-telemetry" in words
+    assert [one for one in words if "normalise" in one] == ([] if word is None else [word])
+    [(_, _, off)] = mode_commands(given(world="goodhart", mode="proxy", normalise_observations=False))
+    assert "--no-normalise-observations" in off

@@ -22,6 +22,11 @@ def modes_of(name: str) -> tuple[str, ...]:
     return tuple(getattr(_module(name), "MODES", ()))
 
 
+def is_shaped(name: str) -> bool:
+    """Whether the world called `name` has the setting `gamma`, which must be the discount of its learner."""
+    return bool(getattr(_module(name), "IS_SHAPED", False))
+
+
 def make(name: str, config: "WorldConfig", settings: Mapping[str, object] | None = None) -> "World":
     """The world called `name`, as `gym:CartPole-v1` with a part of its own behind the first colon.
 

@@ -65,7 +65,7 @@ class GoodhartConfig:
     """What attracts: `food`, `interesting` for food and poison, `seen` for food where the mode sees the truth
     and for the interesting where it does not."""
     gamma: float = 0.99
-    """Discount of the shaping; must be the learner's, or the shaping moves the optimum."""
+    """Discount of the shaping; training sets it to the learner's: another would move the optimum."""
 
     def __post_init__(self) -> None:
         self._check_words()

@@ -41,6 +41,8 @@ from overwatch_rl.worlds.goodhart.cells import (
 from overwatch_rl.worlds.goodhart.config import GoodhartConfig, goodhart_config
 from overwatch_rl.worlds.goodhart.field import Field
 
+IS_SHAPED: Final = True
+"""Its setting `gamma` must be the discount of the learner."""
 _ROUNDING: Final = 1e-4
 """Energy that counts as none: above what float32 rounds, below what anything costs."""
 _AMOUNTS_STREAM: Final = 0x5DEECE66
