@@ -23,7 +23,7 @@ from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.reporter import Fanout
 from overwatch_rl.telemetry.screen import Screen
-from overwatch_rl.telemetry.tower import Tower, named, start_tower
+from overwatch_rl.telemetry.tower import Tower, named, recompiles, start_tower
 from overwatch_rl.training.distributed import Place, together
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept
 from overwatch_rl.training.trainer import Trainer
@@ -109,6 +109,7 @@ def assemble(
         reporter = Fanout(started.reporters)
         asked = together(here, stop, settings.trainer.steps)
         trainer = Trainer(world, algorithm, settings.trainer, reporter, asked)
+        trainer.host_numbers = recompiles(reporter.fact)
         if checkpoint is not None:
             go_on(trainer, checkpoint, is_first=here.is_first)
         elif settings.is_planned:

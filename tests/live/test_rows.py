@@ -6,9 +6,11 @@ here. A row passes when it came finite, or follows from rows and facts that came
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import pytest
+import torch
 
 from overwatch.catalog import ROWS, Metric, Scope
 from overwatch.events import (
@@ -25,7 +27,7 @@ from overwatch.events import (
 from overwatch.sdk.frames import Update
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.config import PRESETS
-from overwatch_rl.telemetry.tower import Tower, words_of
+from overwatch_rl.telemetry.tower import Tower, recompiles, words_of
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
@@ -43,12 +45,14 @@ class Program:
     settings: dict[str, object]
     steps: int
     ppo: dict[str, Any]
+    is_compiled: bool = False
+    """Whether its network is compiled, in the warm-up."""
 
 
 PROGRAMS: Final = (
     Program("morphogenesis", {"slots": 1}, 60, {"target_kl": 1e-7}),
     Program("goodhart:small", {"mode": "proxy"}, 64, {}),
-    Program("gym:Pendulum-v1", {}, 16, {"normalise_observations": True}),
+    Program("gym:Pendulum-v1", {}, 16, {"normalise_observations": True}, is_compiled=True),
     Program("gym:CartPole-v1", {"workers": "subprocess"}, 48, {}),
 )
 
@@ -77,6 +81,11 @@ class Emitted:
     events: list[Event]
 
 
+def _compile(algorithm: PPO, _: object) -> dict[str, float]:
+    algorithm._forward = torch.compile(algorithm.network, backend="eager", dynamic=False)
+    return {}
+
+
 @pytest.fixture(scope="module")
 def emitted() -> Emitted:
     """Two updates of each program."""
@@ -88,7 +97,12 @@ def emitted() -> Emitted:
         local = Local(words_of(world.spec), 2)
         algorithm = PPO(world.spec, replace(preset.ppo, **program.ppo), seed=0)
         tower = Tower(local.run, world.spec, "cpu")
-        Trainer(world, algorithm, TrainerConfig(updates=2, steps=program.steps), tower, lambda: None).run()
+        config = TrainerConfig(updates=2, steps=program.steps)
+        trainer = Trainer(world, algorithm, config, tower, lambda: None)
+        trainer.host_numbers = recompiles(tower.fact)
+        if program.is_compiled:
+            trainer.warm_up = partial(_compile, algorithm)
+        trainer.run()
         frames, found = local.both()
         local.run.close(0.0)
         getattr(world, "close", lambda: None)()

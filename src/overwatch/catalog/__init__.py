@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from overwatch.catalog import (
+    compiling,
     critic,
     env,
     episodes,
@@ -79,7 +80,8 @@ __all__ = [
 ]  # fmt: skip
 
 _AREAS: Final = (
-    policy, moves, critic, gradients, episodes, rewards, goodhart, language, env, machine, run, services,
+    policy, moves, critic, gradients, episodes, compiling, rewards, goodhart, language, env, machine, run,
+    services,
 )  # fmt: skip
 ROWS: Final[tuple[Metric, ...]] = tuple(row for area in _AREAS for row in area.ROWS)
 

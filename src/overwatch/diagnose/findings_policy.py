@@ -42,6 +42,7 @@ from overwatch.diagnose.policy_rows import CRITIC, is_beyond, is_harmless_drift,
 from overwatch.diagnose.policy_spikes import kl_spike
 from overwatch.diagnose.problem import STEADY, UPDATES, Problem
 from overwatch.diagnose.rank_spread import Away, away, rank_problems
+from overwatch.diagnose.recompiles import recompiles
 from overwatch.diagnose.return_fall import ALONE, WITH_A_SIGN, Fall, newest_return, return_fall
 from overwatch.events import EarlyStopped
 from overwatch.state.arrays import Derived
@@ -133,7 +134,8 @@ def policy_problems(
     """What is wrong with the policy, symptoms under their causes."""
     ranks = list(rank_problems(state, memory.away.rows))
     hacked = hacking_problem(state, memory.hacking)
-    ranks += [] if hacked is None else [hacked]
+    again = recompiles(state)
+    ranks += [one for one in (hacked, again) if one is not None]
     succeeded = has_risen(state) and earns_its_best(state, fleet)
     solved = succeeded and not returns_vary(state, fleet)
     optimiser = list(optimiser_problems(state, memory.gradients, succeeded=succeeded, solved=solved))

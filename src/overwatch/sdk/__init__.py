@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from overwatch.events import MetricInfo
 from overwatch.sdk.channel import Report
 from overwatch.sdk.launch import Options, begin
+from overwatch.sdk.recompiles import Recompiles
 from overwatch.sdk.run import Run
 from overwatch.sdk.words import WordTables
 
-__all__ = ["Report", "Run", "WordTables", "start"]
+__all__ = ["Recompiles", "Report", "Run", "WordTables", "start"]
 
 
 def start(

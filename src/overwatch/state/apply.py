@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog.compiling import COMPILE
 from overwatch.catalog.goodhart import PROXY, TRUE
 from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.catalog.processes import SUBSYSTEM
@@ -174,6 +175,8 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _note_gpu(state, event)
         case LogLine() if event.subsystem == SUBSYSTEM:
             note_processes(state.host, event, stamp)
+        case LogLine() if event.subsystem == COMPILE:
+            state.recompiled = event
         case LogLine() | FindingAcknowledged():
             pass
         case _:

@@ -15,6 +15,7 @@ from overwatch.events import (
     CheckpointSaved,
     EarlyStopped,
     FindingAcknowledged,
+    LogLine,
     Origin,
     RunFinished,
     RunStarted,
@@ -208,6 +209,8 @@ class RunState(msgspec.Struct, kw_only=True):
     heeded: int = 0
     """Records folded so far that a policy may be judged by: all but those that tell of envs, lanes, phases
     and the log alone."""
+    recompiled: LogLine | None = None
+    """The newest line about what was compiled again."""
     task_changed_at: int = 0
     """Newest producer's time when most envs last got another task; 0 = none did."""
     feed: Ring[Entry] = msgspec.field(default_factory=lambda: Ring(FEED))

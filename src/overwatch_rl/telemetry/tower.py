@@ -4,7 +4,7 @@ Rules: a number goes out as the trainer made it, never recomputed; NaN stays NaN
 codes go out with the tables of their words. Must not know worlds, algorithms or the loop.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +15,7 @@ import msgspec
 import overwatch.sdk
 from overwatch.catalog import Scope, find
 from overwatch.events import Event
-from overwatch.sdk import Report, Run, WordTables
+from overwatch.sdk import Recompiles, Report, Run, WordTables
 from overwatch.sdk.arguments import is_url
 from overwatch.sdk.identity import identify
 from overwatch_rl.types import Factored, Rolled, WorldSpec
@@ -109,6 +109,11 @@ class Tower:
     def close(self, *, outcome: str, reason: str | None = None) -> None:
         """Report how the run ended and wait briefly until everything is delivered."""
         self.report = self._run.close(outcome=outcome, reason=reason)
+
+
+def recompiles(report: Callable[[Event], object]) -> Callable[[], dict[str, float]]:
+    """What counts, asked after each update, how often something was compiled again; `report` takes why."""
+    return Recompiles(report).values
 
 
 def named(run_id: str | None, task: str) -> str:

@@ -111,6 +111,8 @@ class Trainer(Generic[B]):
         self._warm: dict[str, float] = {}
         self.warm_up: Callable[[B], dict[str, float]] = lambda _: {}
         """Called with the batch of the first update before it; the numbers that it gives go out with each."""
+        self.host_numbers: Callable[[], dict[str, float]] = dict
+        """Asked after each update for numbers that are known on the host; they go out with it."""
         self.after_update: Callable[[], None] = lambda: None
         """Called between an update and the next rollout."""
 
@@ -249,7 +251,7 @@ class Trainer(Generic[B]):
         action = self._world.spec.action
         if isinstance(action, Factored):
             parts.append(diagnostics.of_actions(rows["actions"][..., 0], action.heads[0].labels))
-        host = {"update_time": update_time_s} | self._shares | self._warm
+        host = {"update_time": update_time_s} | self._shares | self._warm | self.host_numbers()
         self._delivery.send(self.updates_done, diagnostics.merged(parts), host)
         for delivered in self._delivery.arrived():
             self._deliver(delivered)

@@ -5,9 +5,13 @@ import math
 import pytest
 import torch
 
-from overwatch_rl.training.trainer import Episodes, TrainerConfig
+from overwatch.events import LogLine
+from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.telemetry.tower import recompiles
+from overwatch_rl.training.trainer import Episodes, Trainer, TrainerConfig
 from overwatch_rl.types import Observation, Step
-from tests.overwatch_rl.kept import trainer, weights
+from tests.overwatch_rl.kept import Kept, trainer, weights
 
 
 def test_same_seed_same_training() -> None:
@@ -32,6 +36,53 @@ def test_kl_is_measured_anew_at_every_update() -> None:
 
     assert len(set(kls)) == 3
     assert min(kls) > 0
+
+
+def compiled_trainer(updates: int) -> tuple[Trainer[Batch], PPO, Kept]:
+    """A training whose network is compiled in its warm-up, for each shape anew."""
+    torch._dynamo.reset()
+    made, algorithm, kept = trainer(TrainerConfig(updates=updates, steps=16))
+
+    def compile_network(_: object) -> dict[str, float]:
+        algorithm._forward = torch.compile(algorithm.network, backend="eager", dynamic=False)
+        return {}
+
+    made.warm_up, made.host_numbers = compile_network, recompiles(kept.fact)
+    return made, algorithm, kept
+
+
+def test_shapes_of_the_warm_up_are_no_recompiles() -> None:
+    """The first update compiles minibatches, the second rollout acting: after these nothing is new."""
+    made, _, kept = compiled_trainer(4)
+    made.run()
+
+    assert [update["recompiles"] for update in kept.updates] == [0.0] * 4
+    assert not [fact for fact in kept.facts if isinstance(fact, LogLine)]
+
+
+def test_another_shape_is_a_recompile_with_its_reason() -> None:
+    """The numbers of the update in which it was compiled again count it; the line names the guard."""
+    made, algorithm, kept = compiled_trainer(4)
+    other = torch.zeros(5, *made._world.spec.observation.shape)
+    made.after_update = lambda: algorithm.outputs(other) if made.updates_done == 3 else None  # type: ignore[assignment,return-value]
+    made.run()
+    [line] = [fact for fact in kept.facts if isinstance(fact, LogLine)]
+
+    assert [update["recompiles"] for update in kept.updates] == [0.0, 0.0, 0.0, 1.0]
+    assert (line.subsystem, line.fields["count"]) == ("compile", "1")
+    assert "size mismatch at index 0" in line.fields["reason"]
+    assert "actual 5" in line.fields["reason"]
+
+
+def test_a_training_that_compiles_nothing_has_no_such_number() -> None:
+    """Absent, not 0."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.clear_compilation_metrics()
+    made, _, kept = trainer(TrainerConfig(updates=1, steps=10))
+    made.host_numbers = recompiles(kept.fact)
+    made.run()
+
+    assert "recompiles" not in kept.updates[0]
 
 
 def test_a_rollout_without_an_end_has_no_return() -> None:

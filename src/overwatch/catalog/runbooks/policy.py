@@ -134,6 +134,15 @@ ENTRIES: Final = (
         act="Stop, or raise the entropy coefficient where it should explore on.",
     ),
     Runbook(
+        code="recompiles",
+        means="After the warm-up, something was compiled again: the loop waited for the compiler.",
+        confirm="Its factor names the function and the guard that failed; the feed has one line an update.",
+        act=(
+            "Keep batch shapes, types and flags the same in each update; pad the last minibatch; mark a size "
+            "that changes with `torch._dynamo.mark_dynamic`, or leave that function out of `torch.compile`."
+        ),
+    ),
+    Runbook(
         code="early-stop",
         means=(
             "The trainer stopped an update before its last epoch, and KL stayed near its target: it worked."

@@ -1,0 +1,24 @@
+"""The row about programs that are compiled while they train, and the log that says why."""
+
+from typing import Final
+
+from overwatch.catalog.metric import Audience, Direction, Kind, Metric, NonFinite, Scope
+
+COMPILE: Final = "compile"
+"""Of the lines that say what was compiled again: fields `function`, `reason`, `count`."""
+RECOMPILES: Final = Metric(
+    name="overwatch.policy.recompiles",
+    short="recompiles",
+    kind=Kind.GAUGE,
+    unit="{compilation}",
+    scope=Scope.POLICY,
+    asks="How often was something compiled again since the warm-up?",
+    label="recompil",
+    non_finite=NonFinite.UNDEFINED,
+    direction=Direction.DOWN,
+    fmt=".0f",
+    fix="keep shapes and flags the same in each update",
+    audience=(Audience.DEVELOPER,),
+    feeds=("finding:recompiles",),
+)
+ROWS: Final = (RECOMPILES,)
