@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import torch
 
-from overwatch.catalog import ROWS, Metric, Scope
+from overwatch.catalog import CUSTOM_PREFIX, ROWS, Metric, Scope, head_of
 from overwatch.events import (
     ActionTaken,
     EarlyStopped,
@@ -79,6 +79,8 @@ class Emitted:
     rows: set[str]
     """Names that came with a finite value."""
     events: list[Event]
+    heads: dict[str, set[str]]
+    """By world, the names of what came of single heads."""
 
 
 def _compile(algorithm: PPO, _: object) -> dict[str, float]:
@@ -91,6 +93,7 @@ def emitted() -> Emitted:
     """Two updates of each program."""
     rows: set[str] = set()
     events: list[Event] = []
+    heads: dict[str, set[str]] = {}
     for program in PROGRAMS:
         preset = PRESETS.get(program.world) or PRESETS[program.world.partition(":")[0]]
         world = make(program.world, WorldConfig(num_envs=2), program.settings)
@@ -108,12 +111,14 @@ def emitted() -> Emitted:
         getattr(world, "close", lambda: None)()
         for frame in frames:
             if isinstance(frame, Update):
-                rows |= {name for name, value in frame.values.items() if math.isfinite(value)}
+                came = {name for name, value in frame.values.items() if math.isfinite(value)}
+                rows |= came
+                heads.setdefault(program.world, set()).update(name for name in came if head_of(name))
         for event in found:
             if isinstance(event, Measured):
                 rows |= set(event.values)
         events += found
-    return Emitted(rows, events)
+    return Emitted(rows, events, heads)
 
 
 def _follows(row: Metric, emitted: Emitted) -> bool:
@@ -135,6 +140,18 @@ def test_every_row_of_a_trainer_is_emitted_or_says_what_it_waits_for(emitted: Em
     absent = [row.name for row in rows if row.name not in emitted.rows and not _follows(row, emitted)]
 
     assert sorted(absent) == sorted(WAITS)
+
+
+def test_each_head_has_rows_of_its_own_where_there_are_several(emitted: Emitted) -> None:
+    """Morphogenesis has three heads, one slot leaves no choice; a policy with one head has none of them."""
+    rows = [f"{CUSTOM_PREFIX}{row.short}" for row in ROWS if row.parts]
+    names = {f"{row}/{head}" for row in rows for head in ("op", "slot", "blueprint")}
+    names.remove(f"{CUSTOM_PREFIX}entropy/slot")
+
+    assert len(rows) == 3
+    assert emitted.heads == {
+        program.world: names if program.world == "morphogenesis" else set() for program in PROGRAMS
+    }
 
 
 def test_every_fact_of_a_trainer_is_emitted(emitted: Emitted) -> None:

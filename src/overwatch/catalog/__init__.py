@@ -70,6 +70,7 @@ __all__ = [
     "Stage",
     "find",
     "find_split",
+    "head_of",
     "label_name",
     "of_scope",
     "parse_stage",
@@ -88,6 +89,7 @@ ROWS: Final[tuple[Metric, ...]] = tuple(row for area in _AREAS for row in area.R
 CUSTOM_PREFIX: Final = "overwatch.custom."
 """Names that no row knows travel under this prefix: shown, never judged."""
 
+_WITH_PARTS: Final = {row.short: row for row in ROWS if row.parts}
 BY_NAME: Final = MappingProxyType({row.name: row for row in ROWS})
 _BY_SHORT: Final = {(row.scope, row.short): row for row in ROWS}
 _BY_ALIAS: Final = {
@@ -144,3 +146,15 @@ def find_split(name: str, attributes: Mapping[str, object]) -> Metric | None:
 def of_scope(scope: Scope) -> tuple[Metric, ...]:
     """All rows of one scope, in catalogue order."""
     return tuple(row for row in ROWS if row.scope is scope)
+
+
+def head_of(name: str) -> tuple[Metric, str] | None:
+    """The row that a policy number is a part of, and which part; `None` for all other names.
+
+    >>> row, head = head_of("entropy/op")
+    >>> row.short, head
+    ('entropy', 'op')
+    """
+    short, _, part = name.removeprefix(CUSTOM_PREFIX).partition("/")
+    row = _WITH_PARTS.get(short)
+    return None if row is None or not part else (row, part)

@@ -253,6 +253,8 @@ class Metric:
     """Who reads it besides rows that depend on it: `event:`, `finding:`, `bound:` or `field:` and a name."""
     since: str = "0.1"
     """First version of Overwatch that knows it."""
+    parts: str = ""
+    """Of what it may come one by one, as `head`: `SHORT/NAME` is the number of one: shown, not judged."""
     comes_with: str | None = None
     """What is to emit it and is not there; `None` where something emits it today."""
 

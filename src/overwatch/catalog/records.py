@@ -73,7 +73,7 @@ ELSEWHERE: Final[Mapping[str, InEvent | InField | Later]] = MappingProxyType(
         "TELE-133": InField("policy.*.history", "policy-loss history"),
         "TELE-134": InField("policy.*.history", "value-loss history"),
         "TELE-151": Later(_HEADS, "per-head ratio max"),
-        "TELE-170": Later(_HEADS, "per-head entropy"),
+        "TELE-170": InField("policy.*.value", "per-head entropy"),
         "TELE-302": InEvent("non_finite_seen", "metric", "per-head NaN latch"),
         "TELE-303": InEvent("non_finite_seen", "metric", "per-head Inf latch"),
         "TELE-311": InField("policy.*.history", "gradient-norm history"),

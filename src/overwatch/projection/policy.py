@@ -15,6 +15,7 @@ from overwatch.catalog import (
     Metric,
     Scope,
     Side,
+    head_of,
     of_scope,
 )
 from overwatch.catalog.gradients import ENTROPY_NATS
@@ -93,6 +94,17 @@ def shown_as(state: RunState, row: Metric) -> tuple[str, str]:
 
 
 def _custom(short: str, series: Series, tick: int) -> Reading:
+    """A number that no row judges; one of a single head is shown as that of all heads is."""
+    part = head_of(short)
+    label, fmt, suffix = (
+        (short, ".4g", "")
+        if part is None
+        else (
+            f"{part[0].label} {part[1]}",
+            part[0].fmt,
+            part[0].suffix,
+        )
+    )
     return Reading(
         value=series.value,
         status="ok" if series.non_finite is None else "absent",
@@ -100,8 +112,8 @@ def _custom(short: str, series: Series, tick: int) -> Reading:
         trend=trend(series.history.items),
         age_s=max(0.0, (tick - series.stamp) / 1e9),
         history=tuple(series.history.items),
-        label=short,
-        text=text_of(series, ".4g", ""),
+        label=label,
+        text=text_of(series, fmt, suffix),
     )
 
 

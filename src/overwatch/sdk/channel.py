@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar, 
 
 import msgspec
 
-from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Metric, Scope, find, of_scope, spellings, typed
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Metric, Scope, find, head_of, of_scope, spellings, typed
 from overwatch.catalog.presets import DEFAULT
 from overwatch.events import Column, Measured, RunFinished
 from overwatch.sdk import exits
@@ -289,7 +289,7 @@ class Channel:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
         close = difflib.get_close_matches(name.rpartition("/")[2], _TYPED, n=1, cutoff=0.8)
-        if close and not name.startswith(CUSTOM_PREFIX):
+        if close and not name.startswith(CUSTOM_PREFIX) and head_of(name) is None:
             hint = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
             self._say(f"close name {name}", hint)
         return full

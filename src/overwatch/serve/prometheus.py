@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from overwatch.catalog import KL, ROWS, Kind, Metric, Scope, Stage, find, label_name, of_scope
+from overwatch.catalog import KL, ROWS, Kind, Metric, Scope, Stage, find, head_of, label_name, of_scope
 from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.phases import DURATION_ENDS_S
@@ -269,6 +269,12 @@ def _buckets(told: PhaseTimes) -> Buckets:
 
 def _policy(sheet: Sheet, labels: str, short: str, reading: Reading) -> None:
     row = find(short, Scope.POLICY)
+    if (part := head_of(short)) is not None:
+        of_head = f"{labels},{labels_text({'metric': part[0].short, part[0].parts: part[1]})}"
+        sheet.gauge(
+            "overwatch_policy_head", "What is this policy metric of one head?", of_head, reading.value
+        )
+        return
     if row is None:
         asks = "What did the trainer report here?"
         custom = f"{labels},{labels_text({'name': short})}"

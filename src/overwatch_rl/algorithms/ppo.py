@@ -16,6 +16,8 @@ The numbers, where there is a choice:
   minibatch of the update.
 - Entropy is relative: for each head the mean over the rows that used it with more than one legal choice,
   summed over heads, as a share of the same sum of ln(legal choices). NaN where actions are continuous.
+- Where there are several heads, `entropy/HEAD`, `kl_divergence/HEAD` and `clip_fraction/HEAD` are those of
+  one, over the rows that used it, the last by the head's own ratio; NaN where no row did.
 - The advantage is normalised in each minibatch, over all ranks, by the deviation of a whole population.
   Losses, clip fractions and gradient norms (before clipping) are means over the minibatches that ran; value
   losses are in the critic's units.
@@ -45,7 +47,7 @@ from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
 from overwatch_rl.algorithms.statistics import Normaliser, PopArt, moments
 from overwatch_rl.sync_points import sync_point
-from overwatch_rl.types import Decision, Observation, Rollout, Stats, WorldSpec
+from overwatch_rl.types import Decision, Factored, Observation, Rollout, Stats, WorldSpec
 
 _LOG_RATIO_LIMIT: Final = 20.0
 _STOP_FACTOR: Final = 1.5
@@ -108,7 +110,8 @@ class Terms:
 
     sums: dict[str, Tensor]
     """Scalars to be divided by the rows, or by another sum."""
-    heads: Tensor  # 3 H: entropy in nat, the most it could be, and rows, over rows with a choice
+    heads: Tensor  # 6 H: entropy in nat, the most it could be, and rows, over rows with a choice; then KL,
+    # rows, and rows whose ratio of the head alone is beyond the clip, over rows that used it
     most: dict[str, Tensor]
     """Scalars of which the largest counts."""
 
@@ -148,13 +151,15 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
     total = surrogate + config.value_coef * value_terms - config.entropy_coef * entropy
     with torch.no_grad():
         used = judged.used.to(log_ratio.dtype)
+        kl = k3(log_ratio) * used
+        beyond = (log_ratio.clamp(max=_LOG_RATIO_LIMIT).expm1().abs() > config.clip) & judged.used
         is_open = judged.used & (judged.possible > 0)
         sums = {
             "policy_loss": surrogate.sum(),
             "value_loss": value_terms.sum(),
             "value_loss_unclipped": squared.sum(),
             "total_loss": total.sum(),
-            "kl": (k3(log_ratio) * used).sum(),
+            "kl": kl.sum(),
             "used": used.sum(),
             "kl_joint": k3(joint).sum(),
             "clip_fraction_up": (ratio - 1 > config.clip).sum(),
@@ -168,6 +173,9 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
                 torch.where(is_open, judged.entropy, 0.0).sum(dim=0),
                 torch.where(is_open, judged.possible, 0.0).sum(dim=0),
                 is_open.sum(dim=0).to(judged.entropy.dtype),
+                kl.sum(dim=0),
+                used.sum(dim=0),
+                beyond.sum(dim=0).to(kl.dtype),
             ]
         )
         taken = judged.log_probs.sum(dim=1)
@@ -233,6 +241,8 @@ class PPO:
             None if self.device.type == "meta" else torch.Generator(self.device).manual_seed(seed + 1)
         )
         self._forward: Callable[[Tensor], tuple[Tensor, Tensor]] = self.network
+        named = spec.action.heads if isinstance(spec.action, Factored) else ()
+        self._heads = tuple(head.name for head in named) if len(named) > 1 else ()
 
     @property
     def _is_gated(self) -> bool:
@@ -335,7 +345,7 @@ class PPO:
         """Learn from one batch, which has at least as many rows as there are minibatches."""
         config = self.config
         scaled = self._scaled(batch)
-        seen = _Seen(config)
+        seen = _Seen(config, self._heads)
         self.set_learning_rate(self._rate)
         stopped = torch.zeros((), dtype=torch.bool, device=self.device)
         for epoch in range(config.epochs):
@@ -492,8 +502,9 @@ def _laid_like(parameter: Tensor, value: Tensor) -> Tensor:
 class _Seen:
     """The minibatches of one update, as tensors."""
 
-    def __init__(self, config: PPOConfig) -> None:
-        self._config = config
+    def __init__(self, config: PPOConfig, heads: tuple[str, ...]) -> None:
+        """`heads` are named where there are several."""
+        self._config, self._heads = config, heads
         self._terms: list[tuple[Terms, int]] = []
         self._norms: list[Tensor] = []
         self._layers: list[Tensor] = []
@@ -510,6 +521,20 @@ class _Seen:
         """Joint KL of the newest epoch, the mean over its minibatches."""
         newest = self._terms[-self._config.minibatches :]
         return torch.stack([terms.sums["kl_joint"] / rows for terms, rows in newest]).mean()
+
+    def _of_heads(self, heads: Tensor, last: Tensor) -> Stats:
+        """Of each head: from 6 H, sums over the minibatches that ran, and over those of the last epoch."""
+        if not self._heads:
+            return {}
+        found = {
+            "entropy": heads[0] / heads[1], "kl_divergence": last[3] / last[4],
+            "clip_fraction": heads[5] / heads[4],
+        }  # fmt: skip
+        return {
+            f"{row}/{head}": value
+            for row, values in found.items()
+            for head, value in zip(self._heads, values.unbind(), strict=True)
+        }
 
     def stats(self) -> Stats:
         """All numbers."""
@@ -534,7 +559,10 @@ class _Seen:
             return torch.where(live > 0, values, -torch.inf).max()
 
         kl = torch.stack([terms.sums["kl"] / terms.sums["used"] for terms, _ in self._terms])
-        heads = (torch.stack([terms.heads for terms, _ in self._terms]) * live[:, None, None]).sum(dim=0)
+        every = torch.stack([terms.heads for terms, _ in self._terms]) * live[:, None, None]
+        heads = every.sum(dim=0)
+        ran = every.view(-1, config.minibatches, *heads.shape).sum(dim=1)
+        newest = (live.view(-1, config.minibatches)[:, 0].sum().long() - 1)[None]
         names = (
             "policy_loss", "value_loss", "value_loss_unclipped", "total_loss", "clip_fraction_up",
             "clip_fraction_down", "log_ratio_clamped", "value_clipped", "ratio_mean",
@@ -559,4 +587,5 @@ class _Seen:
                 "minibatches_skipped": planned - live.sum() + not_finite,
                 "minibatches_not_finite": not_finite,
             }
+            | self._of_heads(heads, ran.index_select(0, newest).squeeze(0))
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.catalog import KL, Kind, label_name, prometheus_name
+from overwatch.catalog import CUSTOM_PREFIX, KL, Kind, head_of, label_name, prometheus_name
 
 VECTORS = [
     line.split("|")
@@ -36,3 +36,21 @@ def test_a_name_is_the_translators(name: str, unit: str, kind: str, expected: st
 def test_a_label_is_the_translators(attribute: str, label: str) -> None:
     """Labels do not begin with a digit or a single underscore."""
     assert label_name(attribute) == label
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("entropy/op", ("entropy", "op")),
+        (f"{CUSTOM_PREFIX}kl_divergence/slot/a", ("kl_divergence", "slot/a")),
+        ("entropy/", None),
+        ("entropy", None),
+        ("action/op", None),
+        ("value_loss/op", None),
+    ],
+)
+def test_a_number_of_a_head_is_known_by_its_row(name: str, found: tuple[str, str] | None) -> None:
+    """Of rows that have parts alone; other names with a slash are the trainer's own."""
+    part = head_of(name)
+
+    assert (None if part is None else (part[0].short, part[1])) == found

@@ -251,3 +251,16 @@ def test_a_cause_that_is_alone_has_room() -> None:
     assert verdict.text == (
         "no telemetry for 14s; last record 2027-01-15T08:00:00Z from rank 0; process state unknown"
     )
+
+
+def test_a_number_of_a_head_is_shown_as_that_of_all_heads_is_and_judged_by_nothing() -> None:
+    """A head may be sure of itself while the policy explores; where there is one head, there is none."""
+    policy = _shown([fakes.policy(START_NS, index=1, entropy=0.62, **{"entropy/op": 0.05})]).policy
+
+    assert (policy["entropy/op"].label, policy["entropy/op"].text) == ("entropy op", "5%max")
+    assert (policy["entropy/op"].status, policy["entropy/op"].limit) == ("ok", None)
+    assert not [name for name in _full_policy() if "/" in name]
+
+
+def _full_policy() -> list[str]:
+    return list(_shown(_full()).policy)

@@ -60,6 +60,12 @@ def test_custom_names_are_never_proposed(caplog: pytest.LogCaptureFixture) -> No
     assert "did you mean" not in caplog.text
 
 
+def test_the_number_of_a_head_is_no_misspelt_name(caplog: pytest.LogCaptureFixture) -> None:
+    """A head may be called like a row."""
+    _landed(**{"entropy/entrop": 1.0})
+    assert "did you mean" not in caplog.text
+
+
 def test_a_name_that_the_screen_has_is_taken_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     """What `overwatch catalog show` finds by a label, an update finds too."""
     assert _landed(grad=1.5) == {f"{P}grad_norm": 1.5}

@@ -115,6 +115,19 @@ def test_a_lane_is_identified_by_its_uuid() -> None:
     assert one(frame, "hw_gpu_utilization_ratio", hw_id="GPU-a") == 0.5
 
 
+def test_numbers_of_heads_have_series_of_their_own_beside_those_of_all_heads() -> None:
+    """A label says which head: what judges a row never reads them."""
+    frames = Frames()
+    event = fakes.policy(frames.now, index=1, entropy=0.6, **{"entropy/op": 0.25, "clip_fraction/op": 0.5})
+    frame = frames.tell("run-1", [fakes.started(frames.now), event])
+
+    assert one(frame, "overwatch_policy_head", metric="entropy", head="op") == 0.25
+    assert one(frame, "overwatch_policy_head", metric="clip_fraction", head="op") == 0.5
+    assert one(frame, "overwatch_policy_custom", name="entropy/op") is None
+    assert one(frame, "overwatch_policy_entropy_ratio") == 0.6
+    assert one(frame, "overwatch_policy_entropy_ratio", head="op") is None
+
+
 def test_dips_of_a_gpu_are_on_the_page_and_absent_where_they_are_not_known() -> None:
     """A share of 0 has no length; a GPU that nothing reads at that rate has neither."""
     frames = Frames()

@@ -10,6 +10,7 @@ from overwatch.tui.chart import braille, scale
 from overwatch.tui.grammar import to_ascii
 from overwatch.tui.history import SAMPLES, History
 from overwatch.tui.keys import Mode
+from overwatch.tui.panels.policy import asks
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.pressing import Terminal
 
@@ -70,6 +71,18 @@ def test_history_grows_by_what_is_new_and_is_bounded() -> None:
     assert len(history.of("kl_divergence")) == SAMPLES
     history.take(_update(snapshot, 3, 0.5))
     assert len(history.of("kl_divergence")) == len(first)
+
+
+def test_a_head_has_a_line_of_its_own_with_the_question_of_its_row() -> None:
+    """The same number of all heads is asked without it."""
+    storm = scenario.storm()
+    reading = msgspec.structs.replace(storm.policy["entropy"], label="entropy op", text="5%max")
+    policy = {"entropy/op": reading, **storm.policy}
+    terminal = Terminal(msgspec.structs.replace(storm, policy=policy), 200, 60)
+    terminal.press("P")
+
+    assert "entropy op" in terminal.screen
+    assert asks("entropy/op") == f"{asks('entropy')} Of the head op."
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60)])

@@ -18,7 +18,7 @@ from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.distributions import Judged
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig, k3, loss, relative_entropy
-from overwatch_rl.types import Box, Observation, Stats
+from overwatch_rl.types import Box, Observation, Stats, WorldSpec
 from tests.overwatch_rl.algorithms.small import (
     CODES,
     MOVES,
@@ -91,6 +91,48 @@ def test_the_loss_equals_a_hand_computation() -> None:
     assert (sums["clip_fraction_up"], sums["clip_fraction_down"]) == (up, down)
     assert up > 0
     assert down > 0
+
+
+def test_numbers_of_a_head_equal_a_hand_computation() -> None:
+    """Over the rows whose operation uses the head: KL, rows, and those with its own ratio beyond the clip."""
+    data, made = batch(ppo(seed=0)), ppo(seed=1)
+    with torch.no_grad():
+        outputs, _ = made.outputs(data.features)
+        judged = made.actions.judge(outputs, data.mask, data.actions)
+        _, terms = loss(judged, data.values, data, PPOConfig())
+    for head in range(judged.used.shape[1]):
+        rows = [row for row in range(len(data)) if judged.used[row, head]]
+        changes = [float(judged.log_probs[row, head] - data.log_probs[row, head]) for row in rows]
+        kl = sum(math.exp(change) - 1 - change for change in changes)
+        beyond = sum(abs(math.exp(change) - 1) > 0.2 for change in changes)
+
+        assert terms.heads[3:, head].tolist() == pytest.approx([kl, len(rows), beyond], rel=1e-4)
+    assert terms.heads[5].sum() > 0
+
+
+def test_an_update_reports_each_head_where_there_are_several() -> None:
+    """Each is a share or a distance of its own; together with one rank of rows they are that of all heads."""
+    stats, made = updated(PPOConfig())
+    names = [head.name for head in made.actions.spec.heads]
+    found = numbers(stats)
+
+    assert len(names) > 1
+    assert {name for name in found if "/" in name} == {
+        f"{row}/{name}" for row in ("entropy", "kl_divergence", "clip_fraction") for name in names
+    }
+    assert all(0 <= found[f"clip_fraction/{name}"] <= 1 for name in names)
+    assert [0 < found[f"entropy/{name}"] < 1 for name in names] == [True, False, True]
+    assert math.isnan(found[f"entropy/{names[1]}"])  # one slot is legal, which leaves no choice
+    kls = [found[f"kl_divergence/{name}"] for name in names]
+    assert min(kls) <= found["kl_divergence"] <= max(kls)
+
+
+@pytest.mark.parametrize("spec", [CONV, GAUSSIAN], ids=["one head", "continuous"])
+def test_a_policy_with_one_head_has_no_numbers_of_heads(spec: WorldSpec) -> None:
+    """They would repeat what is there."""
+    made = ppo(spec=spec)
+
+    assert not [name for name in made.update(batch(made, spec)) if "/" in name]
 
 
 class _Still(gymnasium.Env[np.ndarray, np.int64]):
@@ -387,7 +429,8 @@ def test_a_batch_that_minibatches_do_not_divide_uses_every_row() -> None:
     stats = made.update(batch(made))
 
     assert sorted(seen) == [9, 9, 9, 9, 9, 9, 10]
-    assert all(math.isfinite(value) for name, value in numbers(stats).items() if name != "grad_variation")
+    undefined = ("grad_variation", f"entropy/{made.actions.spec.heads[1].name}")
+    assert all(math.isfinite(value) for name, value in numbers(stats).items() if name not in undefined)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

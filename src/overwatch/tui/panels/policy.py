@@ -2,7 +2,7 @@
 
 import re
 
-from overwatch.catalog import Scope, find
+from overwatch.catalog import Scope, find, head_of
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui.chart import NO_DOT, braille, scale
 from overwatch.tui.context import Context
@@ -75,6 +75,9 @@ def _question(name: str, spread: str, bars: int, ctx: Context) -> list[Span]:
 
 def asks(name: str) -> str:
     """What a row answers, in the catalogue's words; nothing for numbers that are not in it."""
+    part = head_of(name)
+    if part is not None:
+        return f"{part[0].asks} Of the {part[0].parts} {clean(part[1])}."
     row = find(name, Scope.POLICY)
     return "" if row is None else row.asks
 
