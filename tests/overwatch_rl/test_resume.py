@@ -226,6 +226,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--seed", "3"], "--seed is 3, the checkpoint was trained with 0"),
         (["--steps", "30"], "--steps is 30, the checkpoint was trained with 60"),
         (["--target-kl", "0.1"], "--target-kl is 0.1, the checkpoint was trained with None"),
+        (["--ppo", "clip=0.3"], "--ppo clip is 0.3, the checkpoint was trained with 0.2"),
+        (["--ppo", "clipp=1"], "ppo has no setting 'clipp'"),
         (["--world", "mars"], "--world is mars, the checkpoint was trained with morphogenesis"),
         (["--updates", "1"], "has had 1 updates; give --updates with more, or --seconds"),
         ([], "has had 1 updates; give --updates with more, or --seconds"),
