@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pytest
 import yaml
 
 from overwatch.feeds.recording import open_recording
@@ -34,6 +35,8 @@ ROOT = Path(__file__).parents[2]
 PLAN = Plan(divisor=60, scrape_s=1, update_s=1, run_length_s=600)
 """Holds and look-backs of the shipped rules divided by 60: programs last seconds."""
 AT_ONCE = 5
+PATIENCE_S = 400
+"""For a program that takes a few seconds, on a machine with much other work."""
 BEYOND_S = 75
 """Seconds for which a page is made after the last record: until what is silent is lost."""
 Series = dict[str, list[float | None]]
@@ -71,27 +74,35 @@ class Program:
 FLIGHT = "overwatch_rl.cli"
 
 
-def fly(programs: Sequence[Program], folder: Path) -> Path:
-    """Run all of them, some at once, into one collector; where its recording lies."""
+def fly(programs: Sequence[Program], folder: Path) -> tuple[Path, set[str]]:
+    """Run all of them, some at once, into one collector; where its recording lies.
+
+    And which were left out, since this machine gives them no disk or control group of their own.
+    """
     with running(folder) as service, ThreadPoolExecutor(AT_ONCE) as pool:
         endpoint = service.context.board.urls["otlp_http"]
         flown = [pool.submit(_flown, program, endpoint, folder) for program in programs]
-        for one in flown:
-            one.result()
-    return folder / "otlp"
+        is_flown = [one.result() for one in flown]
+    left_out = {program.name for program, was in zip(programs, is_flown, strict=True) if not was}
+    return folder / "otlp", left_out
 
 
-def _flown(program: Program, endpoint: str, folder: Path) -> None:
+def _flown(program: Program, endpoint: str, folder: Path) -> bool:
+    """Run one; whether it could be."""
     own = folder / program.name
     own.mkdir()
     with ExitStack() as stack:
         command = program.command(endpoint, own)
-        if program.disk_mib:
-            stack.enter_context(mounted(own / "disk", program.disk_mib))
-        if program.memory_mib:
-            group = stack.enter_context(memory_group(f"overwatch-{os.getpid()}", program.memory_mib))
-            command = group.command(command)
+        try:
+            if program.disk_mib:
+                stack.enter_context(mounted(own / "disk", program.disk_mib))
+            if program.memory_mib:
+                group = stack.enter_context(memory_group(f"overwatch-{os.getpid()}", program.memory_mib))
+                command = group.command(command)
+        except pytest.skip.Exception:
+            return False
         _run(program, command, own)
+    return True
 
 
 def _run(program: Program, command: list[str], own: Path) -> None:
@@ -107,7 +118,7 @@ def _run(program: Program, command: list[str], own: Path) -> None:
         for process in processes:
             if program.held_s or program.cut:
                 _held(process, program)
-            process.wait(120)
+            process.wait(PATIENCE_S)
 
 
 def _held(process: "subprocess.Popen[bytes]", program: Program) -> None:
@@ -116,11 +127,17 @@ def _held(process: "subprocess.Popen[bytes]", program: Program) -> None:
         time.sleep(0.05)
     time.sleep(program.held_s)
     if program.cut:
-        for child in psutil.Process(process.pid).children(recursive=True):
-            child.kill()
-        process.kill()
+        kill_all(process)
         return
     process.send_signal(signal.SIGCONT)
+
+
+def kill_all(process: "subprocess.Popen[bytes]") -> None:
+    """A process and all that it started, at once."""
+    for child in psutil.Process(process.pid).children(recursive=True):
+        child.kill()
+    process.kill()
+    process.wait()
 
 
 def pages(recording: Path, beyond_s: int = BEYOND_S) -> tuple[Series, int]:
