@@ -1,7 +1,7 @@
 """Real programs flown into a real collector, and what its page of runs is like over what it recorded.
 
-The collector records what comes, as shipped; that recording is then folded and its page made once a second, by
-the code that does both live, and on beyond the last record, so that nobody waits for a run to be lost.
+The collector records what comes, as shipped; that recording is then folded and its page made once a second,
+by the code that does both live, and on beyond the last record, so that nobody waits for a run to be lost.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The page of the docs that says which real program makes each alert fire; `python -m tests.live.page` writes it."""
+"""The docs' page about which real program makes each alert fire; `python -m tests.live.page` writes it."""
 
 from pathlib import Path
 from typing import Final
@@ -8,16 +8,16 @@ from tests.live.faults import COLLECTOR, LONG, PROOFS, WAITS
 from tests.live.flying import FLIGHT
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "diagnosis" / "alerts.md"
-_HEAD: Final = """<!-- Written by `python -m tests.live.page` from tests/live/faults.py. Edit the data there. -->
+_HEAD: Final = """<!-- Written by `python -m tests.live.page` from tests/live/faults.py. -->
 # What makes each alert fire
 
-Each alert was made to fire by a real program in which its fault was planted: by the program's own flags, its
-environment, or a signal; never by the simulator, and never by setting the number that is judged. Its telemetry went
-into a real collector; what that recorded was folded, its page of runs was taken once a second, and `promtool`
-evaluated the shipped rules on it. Since these programs last seconds, the rules' holds (`for:`) and look-backs are
-divided by sixty there; limits and the holds of findings are as shipped. `make test` runs all of them at once, with a
-program without a fault beside them, of which nothing fires; those of the second table but the last take minutes and
-are in `make long`.
+Each alert was made to fire by a real program in which its fault was planted: by the program's own flags,
+its environment, or a signal; never by the simulator, and never by setting the number that is judged. Its
+telemetry went into a real collector; what that recorded was folded, its page of runs was taken once a second,
+and `promtool` evaluated the shipped rules on it. Since these programs last seconds, the rules' holds (`for:`)
+and the windows that follow from a run's length are divided by sixty there; limits and the holds of findings
+are as shipped. `make test` runs them, with a program without a fault beside them, of which nothing fires; the two
+that are marked *minutes* are in `make long`.
 
 ## Runs
 
@@ -27,8 +27,8 @@ are in `make long`.
 _COLLECTOR: Final = """
 ## The collector
 
-A collector with these faults at once, scraped by a real Prometheus, while six trainers report to it; it is killed
-at the end.
+A collector with these faults at once, scraped by a real Prometheus, while six trainers report to it; it is
+killed at the end.
 
 | alert | fault |
 |---|---|
@@ -44,7 +44,7 @@ _WAITS: Final = """
 def text() -> str:
     """The page."""
     rows = {
-        alert: f"`{_program(proof.program.module)}` | {proof.fault}"
+        alert: f"`{_program(proof.program.module)}`{' *minutes*' if proof in LONG else ''} | {proof.fault}"
         for proof in (*PROOFS, *LONG)
         for alert in proof.alerts
     }

@@ -1,4 +1,4 @@
-"""Every alert fires once from a real program with a planted fault: never from the simulator, never from a number set.
+"""Every alert fires from a real program with a planted fault: not by the simulator, nor by a number set.
 
 Contracts hold the table whole: an alert without a row, a row without an alert, and the page of the docs.
 """

@@ -1,7 +1,7 @@
 """Every alert about the collector fires from a real one with a planted fault, before a real Prometheus.
 
-One collector has all faults at once: a small disk, few connections, runs and series, a certificate that ends, an
-exporter whose destination is away; six trainers report to it. Then it is killed.
+One collector has all faults at once: a small disk, few connections, runs and series, a certificate that ends,
+an exporter whose destination is away; six trainers report to it. Then it is killed.
 """
 
 import subprocess

@@ -50,9 +50,11 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
-    """Every rank that tells phases, by rank, compared with the others; without one that they go on without."""
+    """Every rank that tells phases, by rank, compared with the others; not one that they go on without."""
     newest = max((phase.at for of_rank in phases.values() for phase in of_rank.values()), default=0)
-    cycles = {rank: _cycle(rank, of_rank) for rank, of_rank in phases.items() if not _is_left(of_rank, newest)}
+    cycles = {
+        rank: _cycle(rank, of_rank) for rank, of_rank in phases.items() if not _is_left(of_rank, newest)
+    }
     works = {rank: cycle.work_s for rank, cycle in cycles.items() if cycle.work_s is not None}
     if len(works) < 2:
         return cycles

@@ -1,4 +1,4 @@
-"""Data-parallel ranks, each a process, that meet at a barrier every update: least squares by gradient descent.
+"""Data-parallel ranks, each a process, that meet at a barrier every update: least squares by gradient.
 
 One of them may work longer than the others, learn at another rate, or be killed; the others then go on.
 """

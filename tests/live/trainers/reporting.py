@@ -1,4 +1,4 @@
-"""A run of the SDK for a program that is much shorter than a training: nothing is judged late, nothing kept."""
+"""A run of the SDK for a program that is much shorter than a training: nothing is late, nothing kept."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

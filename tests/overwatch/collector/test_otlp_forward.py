@@ -451,7 +451,11 @@ def queue_share(service: Service, exporter: str) -> float:
     """How full the queue of an exporter is, by the collector's own page."""
     page = http(f"{service.context.board.url('telemetry')}/metrics").body.decode()
     size, capacity = (
-        float(re.findall(rf'^otelcol_exporter_queue_{word}{{exporter="{exporter}"}} (\S+)', page, re.MULTILINE)[0])
+        float(
+            re.findall(rf'^otelcol_exporter_queue_{word}{{exporter="{exporter}"}} (\S+)', page, re.MULTILINE)[
+                0
+            ]
+        )
         for word in ("size", "capacity")
     )
     return size / capacity

@@ -112,7 +112,7 @@ def test_the_rank_that_works_longest_and_waits_least_is_the_straggler() -> None:
 
 @pytest.mark.parametrize("gone_updates", [0, 5])
 def test_a_rank_that_was_killed_is_no_straggler_of_those_that_go_on(gone_updates: int) -> None:
-    """While the others wait at the barrier it is the one; five updates of theirs later nobody waits for it."""
+    """While the others wait at the barrier it is the one; five updates later nobody waits for it."""
     ranks = _ranks(slow=2)
     state = _state(ranks, every_s=1.6)
     for number in range(12, 12 + gone_updates):

@@ -543,7 +543,7 @@ def test_findings_are_counted_by_code_until_somebody_has_seen_them() -> None:
 
 
 def test_a_finding_that_is_information_alone_alerts_nobody() -> None:
-    """One update that moved the policy far, and not far beyond its target: shown, and counted as information."""
+    """One update that moved the policy, and not far beyond its target: shown, counted as information."""
     frames = Frames()
     frames.tell("run-1", [fakes.started(frames.now)])
     for number in range(1, 31):
