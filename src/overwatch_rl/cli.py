@@ -123,6 +123,11 @@ def _configured(context: click.Context, parameter: click.Parameter, file: Path |
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the world; may be repeated."
 )
+@click.option(
+    "--ppo", multiple=True, metavar="NAME=VALUE",
+    help="A setting of PPO that has no flag of its own, as max_grad_norm=10 or returns.gamma=0.9; may be "
+    "repeated.",
+)  # fmt: skip
 @click.option("--updates", type=int, help="Updates to do; 30 unless --seconds is given.")
 @click.option("--seconds", type=float, help="End after this long, at the next step.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same numbers.")

@@ -14,6 +14,7 @@ import torch
 
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.returns import ReturnsConfig
+from overwatch_rl.settings import changed
 from overwatch_rl.telemetry.tower import TowerConfig
 from overwatch_rl.training.distributed import Place
 from overwatch_rl.training.trainer import TrainerConfig
@@ -75,6 +76,7 @@ class TrainFlags(TypedDict):
     slots: int | None
     mode: str | None
     settings: tuple[str, ...]
+    ppo: tuple[str, ...]
     updates: int | None
     seconds: float | None
     seed: int
@@ -168,6 +170,8 @@ AUTO: Final = "auto"
 """The plan that is chosen by measurement."""
 ALL: Final = "all"
 """The mode that stands for every mode of a world."""
+_RETURNS: Final = "returns."
+"""How names of what estimates advantages begin."""
 _WORDS: Final = {"settings": "--set"}
 """Flags whose word on the command line is not their name."""
 _SWITCHES: Final = ("telemetry", "normalise_observations")
@@ -244,10 +248,16 @@ def world_settings(slots: int | None, mode: str | None, words: tuple[str, ...]) 
     own: dict[str, object] = {
         name: value for name, value in (("slots", slots), ("mode", mode)) if value is not None
     }
+    return own | named_values("--set", words)
+
+
+def named_values(flag: str, words: tuple[str, ...]) -> dict[str, str]:
+    """What `flag` was given as `NAME=VALUE`; `ValueError` where there is no value."""
+    own = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise ValueError(f"--set {word!r} has no value; write NAME=VALUE")
+            raise ValueError(f"{flag} {word!r} has no value; write NAME=VALUE")
         own[name] = value
     return own
 
@@ -263,8 +273,15 @@ def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
         "normalise_observations": flags["normalise_observations"],
         "returns": None if flags["gamma"] is None else replace(preset.returns, gamma=flags["gamma"]),
     }
-    typed = {name: value for name, value in given.items() if value is not None}
-    return replace(preset, **cast("Any", typed))
+    typed: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    own = named_values("--ppo", flags["ppo"])
+    if "returns" in own:
+        raise ValueError(f"ppo.returns is {own['returns']!r}; write returns.gamma or returns.lam")
+    estimating = {name: own.pop(name) for name in list(own) if name.startswith(_RETURNS)}
+    if estimating:
+        read = {name.removeprefix(_RETURNS): value for name, value in estimating.items()}
+        typed["returns"] = changed(preset.returns, read, "ppo.returns")
+    return changed(replace(preset, **cast("Any", typed)), own, "ppo")
 
 
 def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
@@ -286,8 +303,9 @@ def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
 
 def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int) -> dict[str, str]:
     """Every value that decided the run, as words."""
-    hidden = ("run_id", "endpoint", "telemetry", "view", "out", "settings", "slots", "mode")
+    hidden = ("run_id", "endpoint", "telemetry", "view", "out", "settings", "slots", "mode", "ppo")
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
+    own |= named_values("--ppo", flags["ppo"])
     used = {
         "envs": world.num_envs,
         "device": world.device,

@@ -6,6 +6,7 @@ versions may too, and that is reported, since the numbers are then equal to roun
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,7 +18,7 @@ from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.checkpoints.manifest import FOLDER, State
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
-from overwatch_rl.config import TrainFlags, TrainSettings, train_settings, world_settings
+from overwatch_rl.config import TrainFlags, TrainSettings, named_values, train_settings, world_settings
 from overwatch_rl.training.keeper import position_of
 from overwatch_rl.training.trainer import Trainer
 
@@ -85,6 +86,7 @@ def settings_of(
         "slots": None,
         "mode": None,
         "settings": tuple(f"{k}={v}" for k, v in kept["settings"].items()),
+        "ppo": (),
     }
     settings = train_settings(cast("TrainFlags", filled))
     settings = replace(settings, world_settings=kept["settings"], ppo=msgspec.convert(kept["ppo"], PPOConfig))
@@ -126,6 +128,10 @@ def _refuse_others(flags: TrainFlags, typed: frozenset[str], kept: dict[str, Any
     named = {name: (given[name], _leaf(kept, path)) for name, path in _LEAVES.items() if name in typed}
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     named |= {f"set {name}": (value, kept["settings"].get(name)) for name, value in own.items()}
+    changed = config_of(train_settings(flags))["ppo"] if flags["ppo"] else {}
+    for name in named_values("--ppo", flags["ppo"]):
+        path = name.split(".")
+        named[f"ppo {name}"] = (_leaf(cast("dict[str, Any]", changed), path), _leaf(kept["ppo"], path))
     for name, (value, before) in named.items():
         if str(value) != str(before):
             flag = name.replace("_", "-")
@@ -140,7 +146,7 @@ def _free(kept: dict[str, Any]) -> dict[str, object]:
     return {"updates": kept["updates"], "device": system["device"], "threads": system["threads"]}
 
 
-def _leaf(config: dict[str, Any], path: tuple[str, ...]) -> object:
+def _leaf(config: dict[str, Any], path: Sequence[str]) -> object:
     value: Any = config
     for name in path:
         value = value[name]

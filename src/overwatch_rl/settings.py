@@ -16,16 +16,28 @@ def configured(kind: type[C], settings: Mapping[str, object], part: str) -> C:
     Text is read as the field's type, so that flags and environment variables may be given as they are.
     Raises `ValueError` naming the setting, its value and what it may be.
     """
+    return kind(**_read_all(kind, settings, part))
+
+
+def changed(config: C, settings: Mapping[str, object], part: str) -> C:
+    """The same config with some settings changed, by the rules of `configured`."""
+    return dataclasses.replace(config, **_read_all(type(config), settings, part))  # type: ignore[type-var]  # as above
+
+
+def _read_all(kind: type[C], settings: Mapping[str, object], part: str) -> dict[str, Any]:
     fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # a dataclass type
     unknown = sorted(set(settings) - fields)
     if unknown:
         known = ", ".join(sorted(fields)) or "none"
         raise ValueError(f"{part} has no setting {unknown[0]!r}; its settings are {known}")
     hints = get_type_hints(kind)
-    return kind(**{name: _read(f"{part}.{name}", value, hints[name]) for name, value in settings.items()})
+    return {name: _read(f"{part}.{name}", value, hints[name]) for name, value in settings.items()}
 
 
 def _read(name: str, value: object, kind: Any) -> object:
+    number_or_none = next((one for one in (int, float) if kind == one | None), None)
+    if number_or_none is not None:
+        return None if str(value).lower() == "none" else _read(name, value, number_or_none)
     if kind is bool:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         found = value if isinstance(value, bool) else words.get(str(value).lower())

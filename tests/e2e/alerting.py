@@ -227,7 +227,7 @@ def _sample(
                 values += [None] * (place - len(values)) + [number]
 
 
-def _notation(values: Sequence[float | None]) -> str:
+def notation(values: Sequence[float | None]) -> str:
     """Values as promtool writes them: what is gone from a page is stale at once, as to a real scraper."""
     first = next((place for place, one in enumerate(values) if one is not None), len(values))
     told = ["stale" if one is None else repr(one) for one in values[first:]]
@@ -238,7 +238,7 @@ def case_of(recorded: Mapping[str, list[float | None]], live: Fired, seconds: in
     """A file for promtool: on series of recorded runs, the same alerts fire as live."""
     steps = seconds // EVERY_S
     series = [
-        {"series": name, "values": _notation(values)}
+        {"series": name, "values": notation(values)}
         for name, values in recorded.items()
         if any(values) or "non_finite" in name
     ]

@@ -1,14 +1,15 @@
 """What a training run says of its settings."""
 
+import re
 from typing import Final, cast
 
 import pytest
 import torch
 
-from overwatch_rl.config import TrainFlags, device_named, mode_commands, train_settings
+from overwatch_rl.config import TrainFlags, TrainSettings, device_named, mode_commands, train_settings
 
 FLAGS: Final = TrainFlags(
-    world="morphogenesis", envs=2, slots=None, mode=None, settings=(), steps=8, updates=3, seconds=None,
+    world="morphogenesis", envs=2, slots=None, mode=None, settings=(), ppo=(), steps=8, updates=3, seconds=None,
     seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02, gamma=None, anneal_updates=None,
     normalise_observations=None, plan="auto", threads=1, device="cpu", out=None, view=False, run_id=None,
     endpoint=None, telemetry=True,
@@ -18,6 +19,38 @@ FLAGS: Final = TrainFlags(
 def given(**flags: object) -> TrainFlags:
     """The flags above, some of them others."""
     return cast("TrainFlags", dict(FLAGS) | flags)
+
+
+def _settings(*ppo: str) -> TrainSettings:
+    """Those of a small run with these words for PPO."""
+    return train_settings(given(slots=1, ppo=ppo))
+
+
+def test_settings_of_ppo_without_a_flag_are_read_as_their_kind() -> None:
+    """Numbers, truths, `none`, and how advantages are estimated; the run declares them."""
+    words = ("max_grad_norm=2", "popart=true", "anneal_updates=7", "value_clip=none", "returns.gamma=0.5")
+    settings = _settings(*words)
+    ppo = settings.ppo
+
+    assert (ppo.max_grad_norm, ppo.popart, ppo.anneal_updates, ppo.value_clip) == (2.0, True, 7, None)
+    assert (ppo.returns.gamma, ppo.returns.lam) == (0.5, _settings().ppo.returns.lam)
+    assert (settings.described["max_grad_norm"], settings.described["gamma"]) == ("2.0", "0.5")
+
+
+@pytest.mark.parametrize(
+    ("word", "error"),
+    [
+        ("clip", "--ppo 'clip' has no value"),
+        ("clipp=1", "ppo has no setting 'clipp'; its settings are anneal_updates, clip"),
+        ("clip=x", "ppo.clip is 'x'; use a number"),
+        ("returns.gama=1", "ppo.returns has no setting 'gama'; its settings are gamma"),
+        ("returns=1", "ppo.returns is '1'; write returns.gamma"),
+    ],
+)
+def test_a_setting_of_ppo_that_is_wrong_is_named(word: str, error: str) -> None:
+    """With its value, and what it may be."""
+    with pytest.raises(ValueError, match=re.escape(error)):
+        _settings(word)
 
 
 def test_a_run_declares_what_its_numbers_are_judged_by() -> None:

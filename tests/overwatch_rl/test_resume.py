@@ -229,6 +229,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--gamma", "0.5"], "--gamma is 0.5, the checkpoint was trained with 0.995"),
         (["--anneal-updates", "9"], "--anneal-updates is 9, the checkpoint was trained with None"),
         (["--normalise-observations"], "is True, the checkpoint was trained with False"),
+        (["--ppo", "clip=0.3"], "--ppo clip is 0.3, the checkpoint was trained with 0.2"),
+        (["--ppo", "clipp=1"], "ppo has no setting 'clipp'"),
         (["--world", "mars"], "--world is mars, the checkpoint was trained with morphogenesis"),
         (["--updates", "1"], "has had 1 updates; give --updates with more, or --seconds"),
         ([], "has had 1 updates; give --updates with more, or --seconds"),

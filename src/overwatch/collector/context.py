@@ -85,6 +85,9 @@ class Context:
     """What a thread that computes calls before it works."""
     crowds: dict[str, Crowd] = field(default_factory=dict)
     """The connections of each listener, by its name."""
+    queues: dict[str, Callable[[], tuple[int, float]]] = field(default_factory=dict)
+    """Of exporters that give up what waits too long: bytes that they have read and not sent, and which share
+    of all that may wait does."""
     fixed: frozenset[str] = frozenset()
     """Endpoints that a person named: a port of theirs that is busy is an error."""
     aggregator: Aggregator | None = None

@@ -284,8 +284,12 @@ class SelfMetrics:
             labels=["exporter"],
         )
         for name, waiting in sorted(journal.backlog.items()):
-            size.add([name], waiting)
-            capacity.add([name], journal.capacity_bytes)
+            read, full = self._context.queues.get(name, lambda: (0, 0.0))()
+            size.add([name], waiting + read)
+            # One that gives up what waits too long has less room than the journal: as much as would fill it.
+            capacity.add(
+                [name], (waiting + read) / full if read + waiting and full else journal.capacity_bytes
+            )
             behind.add([name], journal.lag(name).batches)
         yield size
         yield capacity

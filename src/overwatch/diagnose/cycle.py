@@ -21,6 +21,8 @@ WINDOW_NS: Final = 20_000_000_000
 """Of the time that a share is a share of."""
 LEAST_MARKS: Final = 4
 """Marks that are looked at, however long ago, where phases are long."""
+LEFT_NS: Final = 5_000_000_000
+"""The least time for which others go on without a rank before it is no part of them."""
 GONE: Final = 4
 """A phase that did not end for so many of its own intervals, and a minute, is no part of the loop."""
 
@@ -48,8 +50,11 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
-    """Every rank that tells phases, by rank, compared with the others."""
-    cycles = {rank: _cycle(rank, of_rank) for rank, of_rank in phases.items()}
+    """Every rank that tells phases, by rank, compared with the others; not one that they go on without."""
+    newest = max((phase.at for of_rank in phases.values() for phase in of_rank.values()), default=0)
+    cycles = {
+        rank: _cycle(rank, of_rank) for rank, of_rank in phases.items() if not _is_left(of_rank, newest)
+    }
     works = {rank: cycle.work_s for rank, cycle in cycles.items() if cycle.work_s is not None}
     if len(works) < 2:
         return cycles
@@ -65,6 +70,13 @@ def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
                 slowest=None if slowest == rank else slowest,
             )
     return compared
+
+
+def _is_left(phases: Mapping[str, Phase], newest: int) -> bool:
+    """Whether others have ended phases for long since this rank ended its last: nobody waits for it."""
+    own = max((phase.at for phase in phases.values()), default=0)
+    longest_s = max((_interval(phase) or 0.0 for phase in phases.values()), default=0.0)
+    return newest - own > max(LEFT_NS, GONE * longest_s * 1e9)
 
 
 def _cycle(rank: int, phases: Mapping[str, Phase]) -> Cycle:

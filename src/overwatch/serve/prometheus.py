@@ -328,15 +328,15 @@ def _fleet(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
 
 
 def _findings(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
-    """Open findings by severity, and by code those that nobody acknowledged."""
+    """Open findings by severity, and by code those that are more than information and nobody acknowledged."""
     counts = States(_SEVERITIES, snapshot.verdict.counts)
     sheet.states("overwatch_findings", "How many findings are open?", labels, counts)
     codes: dict[str, float] = {}
     for one in snapshot.findings:
-        if one.cleared_at is None and not one.acknowledged:
+        if one.cleared_at is None and not one.acknowledged and one.severity != "info":
             codes[one.code] = codes.get(one.code, 0) + 1
     words = _CODES if codes.keys() <= _CODES.keys() else _CODES | known("code", codes)
-    asks = "How many findings of this kind are open that nobody acknowledged?"
+    asks = "How many warnings or criticals of this kind are open that nobody acknowledged?"
     sheet.states("overwatch_run_findings", asks, labels, States(words, codes))
 
 

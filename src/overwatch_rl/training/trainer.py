@@ -105,6 +105,8 @@ class Trainer(Generic[B]):
         self._episodes = Episodes(len(features), self._device)
         self._delivery = Delivery()
         self._shares: dict[str, float] = {}
+        self._within: tuple[tuple[str, float], ...] = ()
+        """Seconds of what is measured within collecting, of the newest whole rollout."""
         self.steps_done = 0
         self.updates_done = 0
         self._score: float | None = None
@@ -123,6 +125,9 @@ class Trainer(Generic[B]):
             began = time.perf_counter()
             with self._reporter.phase("collect"):
                 stopped = self._collect()
+            for name, took in self._within:
+                # After the phase that they are parts of: a trainer that stops in it stops in none of them.
+                self._reporter.fact(PhaseEnded(at=time.time_ns(), phase=name, duration_s=took))
             if stopped is not None:
                 outcome = stopped
                 break
@@ -191,6 +196,7 @@ class Trainer(Generic[B]):
     def _collect(self) -> str | None:
         """Fill the buffer; the outcome when it was asked to stop on the way."""
         self._buffer.clear()
+        self._within = ()
         at_first = 0.0
         acting_s = stepping_s = all_s = 0.0
         for _ in range(self._config.steps):
@@ -217,8 +223,7 @@ class Trainer(Generic[B]):
         if self._device.type == "cpu":
             # Elsewhere the host only sends the work off, and its clock measures that.
             self._shares = {"inference_share": acting_s / all_s, "env_step_share": stepping_s / all_s}
-            for name, took in (("inference", acting_s), ("env_wait", stepping_s)):
-                self._reporter.fact(PhaseEnded(at=time.time_ns(), phase=name, duration_s=took))
+            self._within = (("inference", acting_s), ("env_wait", stepping_s))
         return None
 
     def _roll(self, at_first: float) -> None:

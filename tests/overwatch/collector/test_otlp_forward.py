@@ -3,6 +3,7 @@
 import errno
 import gzip
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -446,6 +447,20 @@ def test_a_place_that_cannot_be_kept_stops_nothing(tmp_path: Path, monkeypatch: 
         eventually(lambda: counted(service, "sent") == 2)
 
 
+def queue_share(service: Service, exporter: str) -> float:
+    """How full the queue of an exporter is, by the collector's own page."""
+    page = http(f"{service.context.board.url('telemetry')}/metrics").body.decode()
+    size, capacity = (
+        float(
+            re.findall(rf'^otelcol_exporter_queue_{word}{{exporter="{exporter}"}} (\S+)', page, re.MULTILINE)[
+                0
+            ]
+        )
+        for word in ("size", "capacity")
+    )
+    return size / capacity
+
+
 def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> None:
     """`queue_size` is a bound of its own."""
     gate = threading.Event()
@@ -462,6 +477,8 @@ def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> 
         for number in range(1, 301):
             give(mid, line(RUN, number))
         eventually(lambda: dropped(mid, "queue_full") >= 290)
+        # So the alert of a full queue fires before and while the oldest is given up.
+        eventually(lambda: queue_share(mid, "otlphttp") >= 1.0)
         gate.set()
         eventually(lambda: counted(mid, "sent") + dropped(mid, "queue_full") == 300)
         assert counted(mid, "enqueue_failed") == dropped(mid, "queue_full")

@@ -110,6 +110,22 @@ def test_the_rank_that_works_longest_and_waits_least_is_the_straggler() -> None:
     assert judged.bound.why == "38% of each step waits for rank 2"
 
 
+@pytest.mark.parametrize("gone_updates", [0, 5])
+def test_a_rank_that_was_killed_is_no_straggler_of_those_that_go_on(gone_updates: int) -> None:
+    """While the others wait at the barrier it is the one; five updates later nobody waits for it."""
+    ranks = _ranks(slow=2)
+    state = _state(ranks, every_s=1.6)
+    for number in range(12, 12 + gone_updates):
+        for rank in (0, 1, 3):
+            for name, ends, took in ranks[rank]:
+                at = START_NS + int((number * 1.6 + ends) * SECOND)
+                origin = Origin(run_id="r", epoch=f"e{rank}", ours=True, rank=rank)
+                event = PhaseEnded(at=at, phase=name, duration_s=took)
+                apply(state, Record(origin=origin, event=event, seq=None), at)
+
+    assert (2 in cycles_of(state.phases)) is (gone_updates == 0)
+
+
 def test_ranks_that_work_alike_have_no_straggler() -> None:
     """A tenth more is no straggler, and a hundredth of waiting is no bound."""
     judged = _after_seconds(_state(_ranks(slow=2, work_s=1.1), every_s=1.1))

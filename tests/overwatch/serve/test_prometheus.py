@@ -568,6 +568,20 @@ def test_findings_are_counted_by_code_until_somebody_has_seen_them() -> None:
     assert one(seen, name, code="env-crashed") == 0
 
 
+def test_a_finding_that_is_information_alone_alerts_nobody() -> None:
+    """One update that moved the policy, and not far beyond its target: shown, counted as information."""
+    frames = Frames()
+    frames.tell("run-1", [fakes.started(frames.now)])
+    for number in range(1, 31):
+        kl = 0.04 if number == 30 else 0.005 + number % 3 * 1e-4
+        frame = frames.tell("run-1", [fakes.policy(frames.now, number, kl_divergence=kl)])
+    (snapshot,) = frame.snapshots.values()
+
+    assert [(found.code, found.severity) for found in snapshot.findings] == [("kl-spike", "info")]
+    assert one(frame, "overwatch_findings", severity="info") == 1
+    assert one(frame, "overwatch_run_findings", code="kl-spike") == 0
+
+
 def test_series_say_whose_they_are_where_that_is_known() -> None:
     """`job` and `instance` of the run's newest life are on every series, and on `target_info` once."""
     frames = Frames()

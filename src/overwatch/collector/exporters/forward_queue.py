@@ -97,6 +97,11 @@ class Turns:
         return self._count
 
     @property
+    def num_bytes(self) -> int:
+        """Of the bodies of all of them."""
+        return self._bytes
+
+    @property
     def lines(self) -> int:
         """How many senders could be at work now."""
         return len(self._lines)

@@ -72,6 +72,7 @@ class _Forwarder:
 
     def start(self) -> None:
         """Begin to send."""
+        self._context.queues[self._name] = lambda: (self._turns.num_bytes, self._fullness())
         self._account.know(self._signals)
         if self._begin > self._cursor.position:
             self._pass_by(self._begin)
@@ -142,13 +143,23 @@ class _Forwarder:
         self._senders.append(sender)
         sender.start()
 
+    def _fullness(self) -> float:
+        """Which share of what may wait does: from 1 on the oldest is given up."""
+        lag, most = self._context.journal.lag(self._name), self._queue.queue_size
+        batches = 0.0 if most is None else (lag.batches + len(self._turns)) / most
+        return max(batches, max(lag.unread, lag.kept) / self._share)
+
+    @property
+    def _share(self) -> float:
+        return _TROUBLE_SHARE if self._account.in_trouble else _MOST_SHARE
+
     def _relieve(self) -> bool:
         """Give up the oldest batches while they press on the journal, or are more than may wait.
 
         Whether more can be read; not while what is on its way keeps the journal from letting go.
         """
         lag = self._context.journal.lag(self._name)
-        share = _TROUBLE_SHARE if self._account.in_trouble else _MOST_SHARE
+        share = self._share
         self._account.is_pressed = lag.unread > share or lag.kept > share
         if self._account.is_pressed:
             self._give_up(self._turns.clear(), "no_room")
