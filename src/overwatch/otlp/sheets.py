@@ -176,8 +176,8 @@ def join_numbers(sheets: Iterable[Sheet], period_ns: int) -> None:
             if line.said is not None and isinstance(line.said.event, Measured):
                 series.setdefault(_series(line, line.said.event), []).append((sheet, line, line.said.event))
             elif line.said is not None and isinstance(line.said.event, Tallied):
-                key = line.source.key, line.run_id, line.said.event.scope
-                tallies.setdefault(key, []).append((sheet, line, line.said.event))
+                who = line.source.key, line.run_id, line.said.event.scope
+                tallies.setdefault(who, []).append((sheet, line, line.said.event))
         for block in sheet.blocks:
             if block.is_chosen:
                 key = block.run_id, *_told_by(block.message)

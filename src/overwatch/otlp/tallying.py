@@ -8,18 +8,17 @@ Label sets beyond those of the row are one, `other`. Must not know messages.
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from overwatch.catalog import Scope
 from overwatch.catalog.tallies import OTHER, buckets_of
 from overwatch.events import Buckets, Origin, Record, Tallied, TallySeries
+from overwatch.events.tallied import MOST_COUNT, MOST_SUM
 from overwatch.otlp.distribution import Distribution, Explicit, Exponential, upper_ends
 from overwatch.otlp.series import Point
 from overwatch.otlp.totals import Step, Told, Totals
-
-_LARGEST: Final = 1e300
 
 
 class Took(NamedTuple):
@@ -87,10 +86,12 @@ class Tallying:
 def _grown(known: TallySeries, more: Distribution, ends: tuple[float, ...] | None) -> TallySeries:
     """A series with what came anew; a counter where there are no ends of buckets."""
     total = None if known.sum is None or more.sum is None else known.sum + more.sum
-    total = total if total is not None and abs(total) <= _LARGEST else None
+    total = total if total is not None and abs(total) <= MOST_SUM else None
     if ends is None:
         return msgspec.structs.replace(known, sum=known.sum if total is None else total)
     had = known.count or 0
+    if had + more.count > MOST_COUNT:
+        return known
     buckets = None
     if more.shape is not None and (known.buckets is not None or not had):
         held = known.buckets or _empty(more, ends)

@@ -12,6 +12,7 @@ import msgspec
 from overwatch.catalog import BY_NAME, NO_LIMITS
 from overwatch.catalog.tallies import most_series
 from overwatch.events import Buckets, Measured, Origin, Tallied, TallySeries
+from overwatch.state.arrays import counted
 from overwatch.state.overflow import Overflow
 from overwatch.state.policy import Series, new_series, observe
 from overwatch.state.ring import Ring
@@ -20,7 +21,7 @@ MAX_SERVICES: Final = 1024
 """Processes."""
 MAX_GAUGES: Final = 256
 """Of one process."""
-MAX_TALLIES: Final = 8192
+MAX_TALLIES: Final = 1024
 """Series of all processes of one run."""
 LIVES: Final = 8
 """Lives of a process that are told apart; older ones are added up."""
@@ -49,7 +50,7 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
             held = self.buckets.plus(other.buckets)
         return Amount(
             sum=None if self.sum is None or other.sum is None else self.sum + other.sum,
-            count=None if self.count is None or other.count is None else self.count + other.count,
+            count=None if self.count is None or other.count is None else counted(self.count, other.count),
             buckets=held,
         )
 
@@ -141,6 +142,16 @@ class Services(msgspec.Struct, kw_only=True):
                 return None
             found = self.processes[key] = Service(role=origin.role, rank=origin.rank)
         return found
+
+    def series(self, name: str) -> Series | None:
+        """A gauge of the first process by role and rank that reports it."""
+        service = self.first(name)
+        return None if service is None else service.gauges[name]
+
+    def first(self, name: str) -> Service | None:
+        """The first process by role and rank that reports a gauge."""
+        known = [service for service in self.processes.values() if name in service.gauges]
+        return min(known, key=lambda one: (one.role, one.rank), default=None)
 
     def measure(self, service: Service, event: Measured, stamp: int, overflow: Overflow) -> None:
         """Fold gauges; an empty column ends its gauge."""
