@@ -17,6 +17,7 @@ from overwatch.projection.phases import phase_times
 from overwatch.projection.policy import readings
 from overwatch.projection.rollups import aggregates
 from overwatch.projection.run import link_view, run_view
+from overwatch.projection.servicelines import service_lines
 from overwatch.projection.services import gauges, tallies, totals
 from overwatch.projection.system import system_view
 from overwatch.projection.verdict import findings_view, verdict_view
@@ -67,6 +68,7 @@ def _shared(rows: BoardRows) -> Snapshot:
         policy=readings(state, judged),
         parting=parting_view(state, judged),
         services=gauges(state, tick),
+        processes=service_lines(state, judged),
         tallies=tallies(state),
         totals=totals(state),
         system=system_view(state, judged),

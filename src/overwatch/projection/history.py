@@ -17,7 +17,6 @@ from overwatch.snapshot.history import MOST_CURVES, About, Ask, Curve, History, 
 from overwatch.state.past import Line as Series
 from overwatch.state.past import Mark, Past, kind_of
 from overwatch.state.policy import MEDIAN_NEEDS
-from overwatch.state.policy import Series as Now
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
@@ -149,7 +148,7 @@ def _is_policy(row: Metric) -> bool:
 
 
 def _curve(state: RunState, one: _Named, line: Series, ask: Ask) -> Curve:
-    row, series = BY_NAME.get(one.full), None if one.rank is not None else _series(state, one.full)
+    row, series = BY_NAME.get(one.full), None if one.rank is not None else state.series(one.full)
     machine, _, short = one.key.rpartition("/") if kind_of(one.key) == "machine" else ("", "", "")
     row = _READINGS.get(short, row) if machine else row
     at, index, low, high = _columns(line, ask)
@@ -177,10 +176,6 @@ def _curve(state: RunState, one: _Named, line: Series, ask: Ask) -> Curve:
         best=best,
         best_update=best_at,
     )
-
-
-def _series(state: RunState, full: str) -> Now | None:
-    return state.policy.get(full) or state.services.series(full)
 
 
 def _label(one: _Named, row: Metric | None, machine: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Kind, Scope, of_scope
 from overwatch.catalog.tallies import is_tally
+from overwatch.events.adding import added
 from overwatch.otlp.distribution import Distribution, Explicit
 from overwatch.projection.policy import custom_reading, reading
 from overwatch.projection.text import safe
@@ -18,8 +19,6 @@ from overwatch.state.run import RunState
 from overwatch.state.services import Amount, Service
 from overwatch.state.services import Tally as Counted
 
-WINDOW_S: Final = 60.0
-"""What is counted of late: so long before the newest record of its process."""
 _ROWS: Final = {
     row.name: place for place, row in enumerate((*of_scope(Scope.LEARNER), *of_scope(Scope.ROLLOUTS)))
 }
@@ -98,48 +97,25 @@ def totals(state: RunState) -> dict[str, Total]:
 
 
 def _total(parts: list[tuple[Service, Counted]]) -> Total:
-    whole = added(tally.whole() for _, tally in parts)
-    news = [new for service, tally in parts if (new := recent(service, tally)) is not None]
-    late = added(amount for amount, _ in news) if news else None
+    whole = together(tally.whole() for _, tally in parts)
+    news = [new for service, tally in parts if (new := tally.recent(service.at)) is not None]
+    late = together(amount for amount, _ in news) if news else None
     spread = late if late is not None and late.count else None
     return Total(
         total=whole.sum,
         count=whole.count,
-        rate=None if not news else sum((amount.size / seconds for amount, seconds in news), 0.0),
+        rate=None if not news else added(amount.size / seconds for amount, seconds in news),
         p50=None if spread is None else quantile(spread, 0.5),
         p99=None if spread is None else quantile(spread, 0.99),
     )
 
 
-def added(amounts: Iterable[Amount]) -> Amount:
+def together(amounts: Iterable[Amount]) -> Amount:
     """All of at least one."""
     first, *others = amounts
     for one in others:
         first = first.plus(one)
     return first
-
-
-def recent(service: Service, tally: Counted) -> tuple[Amount, float] | None:
-    """What was counted of late, and in how many seconds; `None` before a second record."""
-    marks = tally.marks.items
-    begin = service.at - round(WINDOW_S * 1e9)
-    before = [mark for mark in marks if mark[0] <= begin]
-    at, then = before[-1] if before else marks[0]
-    seconds = (service.at - max(at, begin)) / 1e9
-    if seconds <= 0:
-        return None
-    now = tally.whole()
-    held = None
-    if now.buckets is not None and then.buckets is not None:
-        held = now.buckets.minus(then.buckets)
-    return (
-        Amount(
-            sum=None if now.sum is None or then.sum is None else max(now.sum - then.sum, 0.0),
-            count=None if now.count is None else max(now.count - (then.count or 0), 0),
-            buckets=held,
-        ),
-        seconds,
-    )
 
 
 def quantile(amount: Amount, which: float) -> float | None:

@@ -37,7 +37,7 @@ from overwatch.snapshot.run import (
     Verdict,
 )
 from overwatch.snapshot.runs import RunLine, RunList
-from overwatch.snapshot.services import Tally, Total
+from overwatch.snapshot.services import Service, Tally, Total
 from overwatch.snapshot.system import Anomaly, Bound, Host, Lane, Process, Spread, System
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "RunLine",
     "RunList",
     "SeedEvent",
+    "Service",
     "Slot",
     "Snapshot",
     "Source",
@@ -127,6 +128,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     services: dict[str, Reading] = {}
     """What services report, by full name; of several processes the first by role and rank, the others with
     `#role/rank` behind the name."""
+    processes: tuple[Service, ...] = ()
+    """Processes of services, worst first."""
     tallies: tuple[Tally, ...] = ()
     """What processes count by labels, by name, process and labels."""
     totals: dict[str, Total] = {}

@@ -1,4 +1,4 @@
-"""Services beside a trainer, process by process, as a view may know them: what they count."""
+"""Services beside a trainer, process by process, as a view may know them: how they are, what they count."""
 
 import msgspec
 
@@ -35,3 +35,16 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     p50: float | None = None
     """About the middle of a histogram's values of the last minute; absent without any."""
     p99: float | None = None
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of a service in a line."""
+
+    name: str
+    """Its role, and its rank where that is not 0."""
+    status: str
+    """`ok`, `warning`, `critical`, or `silent` where it has not reported for half a minute."""
+    age_s: float
+    """Since its newest record came."""
+    parts: tuple[str, ...] = ()
+    """What it is like in words with numbers, what matters most first."""
