@@ -43,6 +43,8 @@ from overwatch.events import (
     RunStarted,
     SeedStageChanged,
     Severity,
+    Tallied,
+    TallySeries,
     scalars,
 )
 from overwatch.projection import project
@@ -65,6 +67,7 @@ UNREAD: Final = {
     "GateEvaluated.checks_passed": "kept for reports; a failed check is what explains",
     "EnvCrashed.traceback": "kept for the post-mortem; the error is shown",
     "NonFiniteSeen.scope": "the metric's name says it",
+    "Tallied.scope": "the metrics' names say it",
     "PhaseEnded.update": "on the span, for other tools",
     "LogLine.trace_id": "for who joins a recording with traces",
     "LogLine.span_id": "for who joins a recording with traces",
@@ -98,10 +101,14 @@ UNSHOWN: Final = {
     "Metric.higher_is_better": f"{_JSON}; best and worst follow from it",
     "Reading.spread": _JSON,
     "Run.checkpoint_path": _JSON,
+    "Snapshot.totals": f"{_JSON}; lines of services and the page of metrics have the parts",
     "Source.interval_s": _JSON,
     "Source.overlapping": f"{_JSON}; a finding says it",
     "Spread.p50": _JSON,
     "Spread.p95": _JSON,
+    "Total.p50": _JSON,
+    "Total.p99": _JSON,
+    "Total.rate": _JSON,
     "Throughput.baseline": f"{_JSON}; a finding says it",
 }
 """Fields of the snapshot that a view, page or message need not look at, each with its reason."""
@@ -156,6 +163,7 @@ EVENTS: Final[tuple[Event, ...]] = (
         conflated=Conflated(n=2),
     ),
     fakes.envs(T, [0, 1], 1, reward=[1.0, 2.0]),
+    Tallied(at=T, scope=Scope.ROLLOUTS, series=(TallySeries(metric="m", sum=1.0),)),
     EnvsRemoved(at=T, env_id=Column.of([1]), metrics=()),
     RunFinished(at=T, outcome="completed", reason="x"),
 )  # fmt: skip
@@ -254,7 +262,7 @@ def test_every_field_of_an_event_is_told() -> None:
 def test_every_field_of_the_snapshot_is_filled() -> None:
     """Projection makes every structure with every field, or it is listed with who does."""
     kinds = {kind.__name__: kind for kind in _structs(Snapshot)}
-    other = {"LimitView": "Limit", "SpreadView": "Spread"}
+    other = {"LimitView": "Limit", "ServiceView": "Service", "SpreadView": "Spread"}
     filled = _made(FILLERS, kinds, other)
 
     everything = {field for kind in kinds.values() for field in _fields(kind)}

@@ -26,6 +26,7 @@ from overwatch.events import (
     PhaseEnded,
     Record,
     RunFinished,
+    Tallied,
 )
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
@@ -216,8 +217,8 @@ def _event(kind: type[Event], said: _Said, at: int) -> Event:
 
 
 def measurement(resource: Resource, log: LogRecord) -> Record | None:
-    """A log record as the measurement of a run; `None` where it is anything else, or malformed."""
-    if wire.BY_EVENT_NAME.get(log.event_name) is not Measured:
+    """A log record as numbers of a run; `None` where it is anything else, or malformed."""
+    if wire.BY_EVENT_NAME.get(log.event_name) not in (Measured, Tallied):
         return None
     said = values_of(log.attributes)
     run_id = run_id_in(resource, said.get(wire.RUN_ID))
@@ -316,7 +317,8 @@ def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
         return _filled(kind, said, at, _span(log))
     if kind is EnvCrashed:
         return {**_crash(said.attributes), **_filled(kind, said, at, {})}
-    return _filled(kind, said, at, _body(log) if kind in wire.COLUMNAR else {})
+    in_body = kind in wire.COLUMNAR or kind is Tallied
+    return _filled(kind, said, at, _body(log) if in_body else {})
 
 
 def _crash(attributes: Mapping[str, Value]) -> dict[str, Value]:

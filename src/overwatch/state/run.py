@@ -31,6 +31,7 @@ from overwatch.state.policy import Rest, Series
 from overwatch.state.ranks import Ranks
 from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.ring import Ring
+from overwatch.state.services import Services
 from overwatch.state.sources import Source
 from overwatch.state.usage import Peaks, Rested
 
@@ -143,6 +144,8 @@ class RunState(msgspec.Struct, kw_only=True):
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     policy: dict[str, Series] = msgspec.field(default_factory=dict)
     """By full metric name."""
+    services: Services = msgspec.field(default_factory=Services)
+    """What processes report of the services that they are, and what they count."""
     pairs: Pairs = msgspec.field(default_factory=Pairs)
     """The proxy return beside the true one."""
     update: int | None = None
@@ -245,6 +248,10 @@ class RunState(msgspec.Struct, kw_only=True):
     def call_lane(self, lane_id: str, label: str, node: str | None) -> None:
         """Learn what a lane is called."""
         self.lane_ids.call(lane_id, label, node, self.lane_names.codes)
+
+    def series(self, name: str) -> Series | None:
+        """A number over time, of the policy or of a service."""
+        return self.policy.get(name) or self.services.series(name)
 
     def limits(self, row: Metric) -> Limits:
         """What judges a row in this run: its preset's limits; KL follows a target that the run declared.
