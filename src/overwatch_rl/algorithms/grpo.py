@@ -19,7 +19,8 @@ The numbers, where there is a choice:
   `sampler_weight` and `sampler_ess` are of the weights proximal / behaviour, before the cap: staleness and
   mismatch together. `sampler_kl` (k1) and `token_error` compare what the sampler sent with what the very
   weights that it names give here: 0 but for rounding, whatever the age. They are NaN where those are gone.
-- Entropy is of the whole distribution at each token; `entropy` is its share of the uniform's.
+- Entropy is of the whole distribution at each token; `entropy` is its share of the uniform's over all letters
+  but 0, the empty place, which is never drawn.
 
 Shape letters: B answers, S letters after the first of the longest sequence, V vocabulary; M minibatches.
 """
@@ -275,7 +276,7 @@ class GRPO:
             diagnostics.of_advantages(advantages),
             {
                 "entropy_nats": entropy,
-                "entropy": entropy / math.log(chances.shape[2]),
+                "entropy": entropy / math.log(chances.shape[2] - 1),
                 "data_age_updates": self._age(rollout.versions),
             },
         ]

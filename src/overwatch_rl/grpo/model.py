@@ -8,11 +8,15 @@ Shape letters: B sequences, S letters, P letters of a prompt, A letters of an an
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+
+_NEVER: Final = -1e9
+"""The logit of what is impossible; finite, since infinity times a chance of 0 is NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +93,11 @@ class Transformer(nn.Module):
         self.places = nn.Embedding(config.positions, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.last = nn.LayerNorm(config.width)
-        self.logits = nn.Linear(config.width, config.vocabulary, bias=False)
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
+        self.logits = nn.Linear(config.width, config.vocabulary - 1, bias=False)
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.5 / config.width**0.5, generator=generator)
 
     def forward(
@@ -101,14 +107,13 @@ class Transformer(nn.Module):
         mask: Tensor | None = None,
         kept: list[Kept] | None = None,
     ) -> Tensor:
-        """B S V from B S; `places` are the positions of letters, 0, 1, 2 … without it."""
+        """B S V from B S; the empty place is never next. `places` are positions, 0, 1, 2 … without them."""
         if places is None:
             places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.letters(tokens) + self.places(places)
         for number, block in enumerate(self.blocks):
             x = block(x, mask, None if kept is None else kept[number])
-        found: Tensor = self.logits(self.last(x))
-        return found
+        return functional.pad(self.logits(self.last(x)), (1, 0), value=_NEVER)
 
     def num_parameters(self) -> int:
         """Weights that a letter is multiplied with, embeddings left out."""
