@@ -1,0 +1,1 @@
+"""The rollouts API: trajectories in, fair fresh batches out; never imports torch."""
