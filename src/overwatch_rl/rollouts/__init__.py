@@ -1,1 +1,4 @@
-"""The rollouts API: trajectories in, fair fresh batches out; never imports torch."""
+"""Trajectories in, fair fresh batches out, nothing acknowledged ever lost.
+
+Never imports torch: handlers and the server run where no trainer is installed.
+"""
