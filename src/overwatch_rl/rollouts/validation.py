@@ -74,6 +74,15 @@ class Valid(msgspec.Struct, frozen=True, gc=False):
         return sum(map(len, self.group.tokens))
 
 
+class Invalid(msgspec.Struct, frozen=True):
+    """A group that cannot be queued, and what can be said of it."""
+
+    fault: Fault
+    env_id: int | None = None
+    sequences: int = 0
+    token_count: int = 0
+
+
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """A body as what `decoder` is of; raises `InvalidError`."""
     try:
@@ -87,16 +96,17 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise InvalidError(Fault("", f"is no JSON that can be read: {error}")) from error
 
 
-def one(body: bytes, longest: int) -> Valid:
-    """The group of a body; `longest` is the most tokens of a sequence, 0 for no limit. Raises `InvalidError`."""
-    group = decode(body, _SCORED)
+def one(body: bytes, longest: int) -> Valid | Invalid:
+    """The group of a body, or what is wrong; `longest` is the most tokens of a sequence, 0 for no limit."""
+    try:
+        group = decode(body, _SCORED)
+    except InvalidError as error:
+        return _measured(body, error.fault)
     fault = _shape(group, longest)
-    if fault is not None:
-        raise InvalidError(fault)
-    return Valid(group, body)
+    return Valid(group, body) if fault is None else _measured(body, fault)
 
 
-def several(body: bytes, longest: int) -> list[Valid | Fault]:
+def several(body: bytes, longest: int) -> list[Valid | Invalid]:
     """Each group of a list, or what is wrong with it; raises `InvalidError` where the body is no list."""
     try:
         raws: Sequence[bytes] = [bytes(raw) for raw in _LIST.decode(body)]
@@ -104,14 +114,26 @@ def several(body: bytes, longest: int) -> list[Valid | Fault]:
         raws = list(_elements(body))
     if len(raws) > MOST_GROUPS:
         raise InvalidError(Fault("", f"has {len(raws)} groups; send at most {MOST_GROUPS} in a request"))
-    return [_judged(raw, number, longest) for number, raw in enumerate(raws)]
+    return [_placed(one(raw, longest), number) for number, raw in enumerate(raws)]
 
 
-def _judged(raw: bytes, number: int, longest: int) -> Valid | Fault:
+def _placed(group: Valid | Invalid, number: int) -> Valid | Invalid:
+    if isinstance(group, Valid):
+        return group
+    return msgspec.structs.replace(group, fault=group.fault.within(f"[{number}]"))
+
+
+def _measured(body: bytes, fault: Fault) -> Invalid:
+    """A refused group with its sender and its size, as far as they can be read."""
     try:
-        return one(raw, longest)
-    except InvalidError as error:
-        return error.fault.within(f"[{number}]")
+        value = _parsed(body)
+    except InvalidError:
+        return Invalid(fault)
+    if not isinstance(value, dict):
+        return Invalid(fault)
+    env_id, rows = value.get("env_id"), value.get("tokens")
+    rows = [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
+    return Invalid(fault, env_id if type(env_id) is int else None, len(rows), sum(map(len, rows)))
 
 
 def _shape(group: Scored, longest: int) -> Fault | None:

@@ -6,7 +6,6 @@ is a concatenation of bytes. Durations are seconds from now, as clocks of two ma
 Must not know HTTP, the queue or the disk.
 """
 
-from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -211,6 +210,10 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     max_token_len: int
 
 
+Groups = Annotated[list[Raw], Meta(extra_json_schema={"items": {"$ref": "#/components/schemas/Scored"}})]
+"""Groups as their senders wrote them."""
+
+
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     """Beside each group of a batch."""
 
@@ -234,7 +237,7 @@ class BatchLease(msgspec.Struct, frozen=True, kw_only=True):
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /batch`; published clients read `batch` alone."""
 
-    batch: list[Scored] | None
+    batch: Groups | None
     """Exactly `batch_size` sequences, or null where there are not so many yet."""
     items: list[BatchItem] = []
     """In the order of `batch`."""
@@ -253,7 +256,7 @@ class NoTrainer(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Literal["error"] = "error"
     message: str
-    batch: list[Scored] = []
+    batch: Groups = []
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -381,20 +384,3 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Literal["ok", "failed"]
     error: str | None = None
-
-
-def batch(payloads: Iterable[bytes], rest: bytes) -> bytes:
-    """The reply to `GET /batch` that has one: the groups as they are kept, then `rest`, an encoded object.
-
-    >>> batch([b'{"a":1}', b'{}'], b'{"items":[],"lease":null}')
-    b'{"batch":[{"a":1},{}],"items":[],"lease":null}'
-    """
-    return b'{"batch":[%s],%s' % (b",".join(payloads), rest[1:])
-
-
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Batch` has beside the groups themselves."""
-
-    items: list[BatchItem]
-    lease: BatchLease | None
-    version: PolicyVersion

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch_rl.rollouts.validation import MOST_GROUPS, Fault, InvalidError, Valid, one, several
+from overwatch_rl.rollouts.validation import MOST_GROUPS, Fault, Invalid, InvalidError, Valid, one, several
 
 LONGEST = 4
 
@@ -19,9 +19,16 @@ def group(**changed: object) -> dict[str, Any]:
 
 def fault_of(value: object, longest: int = LONGEST) -> Fault:
     """What is wrong with a group, sent as Python sends it."""
-    with pytest.raises(InvalidError) as caught:
-        one(json.dumps(value).encode(), longest)
-    return caught.value.fault
+    found = one(json.dumps(value).encode(), longest)
+    assert isinstance(found, Invalid)
+    return found.fault
+
+
+def valid(value: object, longest: int = LONGEST) -> Valid:
+    """A group that is right, sent as Python sends it."""
+    found = one(json.dumps(value).encode(), longest)
+    assert isinstance(found, Valid)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -59,10 +66,13 @@ def test_a_fault_is_named_by_its_path(changed: dict[str, object], path: str, sai
 @pytest.mark.parametrize("body", [b"", b"[1", b"\xff", b'{"tokens": [[1,]]}', b"[" * 100_000, b"\xef\xbb\xbf{}"])
 def test_what_is_no_json_is_refused_whole(body: bytes) -> None:
     """A body that cannot be read names no field, as there is none."""
-    for read in (one, several):
-        with pytest.raises(InvalidError) as caught:
-            read(body, LONGEST)
-        assert "[" not in caught.value.fault.path
+    found = one(body, LONGEST)
+
+    assert isinstance(found, Invalid)
+    assert found == Invalid(found.fault)
+    with pytest.raises(InvalidError) as caught:
+        several(body, LONGEST)
+    assert not caught.value.fault.path
 
 
 def test_a_missing_field_is_named() -> None:
@@ -72,16 +82,24 @@ def test_a_missing_field_is_named() -> None:
 
 def test_empty_rows_are_absent_rows() -> None:
     """The published client sends empty lists where no sequence has such a row."""
-    found = one(json.dumps(group(advantages=[], ref_logprobs=[], messages=[], overrides=[])).encode(), 0)
+    found = valid(group(advantages=[], ref_logprobs=[], messages=[], overrides=[]))
 
     assert (found.sequences, found.token_count) == (2, 3)
 
 
 def test_no_limit_takes_any_length() -> None:
     """A trainer that states no longest sequence takes all."""
-    found = one(json.dumps(group(tokens=[[1] * 9, [3]], masks=[[1] * 9, [3]])).encode(), 0)
+    assert valid(group(tokens=[[1] * 9, [3]], masks=[[1] * 9, [3]]), 0).token_count == 10
 
-    assert found.token_count == 10
+
+def test_a_refused_group_is_measured() -> None:
+    """Its sender, its sequences and its tokens are counted, also where a literal stands in it."""
+    body = json.dumps(group(scores=[float("nan"), 1], env_id=7)).encode()
+
+    found = one(body, LONGEST)
+
+    assert isinstance(found, Invalid)
+    assert (found.env_id, found.sequences, found.token_count) == (7, 2, 3)
 
 
 def test_the_good_of_a_list_stay_good() -> None:
@@ -92,9 +110,9 @@ def test_the_good_of_a_list_stay_good() -> None:
     ]
     found = several(f" [{' , '.join(bodies)}] ".encode(), LONGEST)
 
-    good = [one for one in found if isinstance(one, Valid)]
-    assert [one.raw.decode() for one in good] == [bodies[0], bodies[4]]
-    assert [str(fault) for fault in found if isinstance(fault, Fault)] == [
+    good = [each for each in found if isinstance(each, Valid)]
+    assert [each.raw.decode() for each in good] == [bodies[0], bodies[4]]
+    assert [str(each.fault) for each in found if isinstance(each, Invalid)] == [
         "[1].scores[0]: NaN is no JSON number; send a finite number, or leave the key out",
         "[2].masks: has 1 rows for 2 sequences; send one for each sequence of tokens",
         "[3]: Expected `object`, got `int`",
@@ -118,9 +136,9 @@ ANY = st.recursive(
 def test_any_value_is_taken_or_named(key: str, value: object) -> None:
     """No value breaks the server: the group is right, or the fault begins with the key that was changed."""
     body = json.dumps(group(**{key: value})).encode()
-    try:
-        found = one(body, LONGEST)
-    except InvalidError as error:
-        assert error.fault.path.startswith((key, "scores", "masks")) or not error.fault.path
-    else:
+    found = one(body, LONGEST)
+    if isinstance(found, Valid):
         assert found.raw == body
+    else:
+        path = found.fault.path
+        assert path.startswith((key, "scores", "masks")) or not path
