@@ -20,6 +20,9 @@ _GZIP: Final = 31
 class TooLargeError(Exception):
     """A body beyond the limit."""
 
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the body has more than {limit} bytes; send fewer groups in a request")
+
 
 class BadGzipError(ValueError):
     """A body that is no gzip stream, or not a whole one."""
@@ -42,7 +45,7 @@ async def read(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> bytes
     async for chunk in chunks:
         found += chunk if inflated is None else inflated.take(chunk, limit + 1 - len(found))
         if len(found) > limit:
-            raise TooLargeError(f"the body has more than {limit} bytes; send fewer groups in a request")
+            raise TooLargeError(limit)
     if inflated is not None:
         inflated.end()
     return bytes(found)

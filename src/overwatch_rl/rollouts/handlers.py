@@ -17,7 +17,6 @@ from overwatch import __version__
 from overwatch_rl.rollouts import answers, queue, replies, wire
 from overwatch_rl.rollouts.operations import Trainer, Version
 from overwatch_rl.rollouts.service import Service
-from overwatch_rl.rollouts.telemetry import Telemetry
 from overwatch_rl.rollouts.validation import Fault, Invalid, InvalidError, Valid, decode, one, several
 
 EXPLICIT: Final = "Overwatch-Lease"
@@ -76,10 +75,10 @@ _CONFIRMATION: Final = msgspec.json.Decoder(wire.Confirmation)
 class Handlers:
     """The addresses, over one service."""
 
-    def __init__(self, service: Service, telemetry: Telemetry, document: Callable[[], object]) -> None:
+    def __init__(self, service: Service, document: Callable[[], object]) -> None:
         """`document` gives the OpenAPI document."""
         self.service = service
-        self._telemetry = telemetry
+        self._telemetry = service.telemetry
         self._document = document
 
     async def banner(self, _: Call) -> Reply:
@@ -157,10 +156,15 @@ class Handlers:
                 return Reply(body=wire.Problem(error=moved.reason, path="version"), status=409)
         answer = await service.do(partial(queue.batch, is_explicit=call.is_explicit))
         body = replies.batch(answer, service.payloads, service.now())
-        if isinstance(answer, answers.Batch):
-            self._telemetry.served(answer, service.state, service.now())
-            return Reply(body=body, lease=answer.lease)
-        return Reply(body=body)
+        match answer:
+            case answers.Batch(lease=lease):
+                self._telemetry.asked(service.state, answer, service.now())
+                return Reply(body=body, lease=lease)
+            case answers.NoBatch(lack=lack):
+                self._telemetry.asked(service.state, lack, service.now())
+                return Reply(body=body)
+            case _:
+                return Reply(body=body)
 
     async def latest_example(self, _: Call) -> Reply:
         """The group that was accepted last."""
@@ -259,13 +263,12 @@ class Handlers:
                 path = "[0].env_id" if is_list else "env_id"
                 return Reply(body=wire.Problem(error=f"{reason}; {_NO_ENV}", path=path), status=422)
             case answers.Full(retry_s=retry_s):
-                self._telemetry.refused("full", offers)
+                self._telemetry.full(self.service.state, offers)
                 headers = {"Retry-After": str(max(1, math.ceil(retry_s)))}
                 return Reply(body=replies.full(answer), status=429, headers=headers)
             case answers.Outcomes():
                 faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
                 body = replies.outcomes(answer, faults, is_list=is_list)
-                self._telemetry.received(answer, offers)
                 return Reply(body=body, status=422 if isinstance(body, wire.Refused) else 200)
 
     async def _lease(

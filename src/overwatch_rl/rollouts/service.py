@@ -16,6 +16,7 @@ from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import Decision, Full, Outcomes, Unknown
 from overwatch_rl.rollouts.operations import Accepted, Acknowledged, Expired, Operation, Reset, is_logged
 from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.telemetry import Telemetry
 
 A = TypeVar("A")
 Record: TypeAlias = tuple[Operation, bytes | None]
@@ -43,8 +44,8 @@ class Service:
     """Everything the server does but speak."""
 
     def __init__(
-        self, state: State, payloads: Mapping[int, bytes], store: Store, *, most_bytes: int,
-        clock: Callable[[], int] = time.time_ns,
+        self, state: State, payloads: Mapping[int, bytes], store: Store, telemetry: Telemetry, *,
+        most_bytes: int, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         """`payloads` are the bytes of the groups in `state`, by id."""
         self.state = state
@@ -55,6 +56,8 @@ class Service:
         """The bytes of the group that was accepted last."""
         self.failure: str | None = None
         """Why nothing can be answered any more."""
+        self.telemetry = telemetry
+        """Told of each operation."""
         self._store = store
         self._most_bytes = most_bytes
         self._clock = clock
@@ -117,6 +120,7 @@ class Service:
 
     def _apply(self, operation: Operation, payloads: Mapping[int, bytes]) -> Record:
         gone = list(self._ended(operation))
+        self.telemetry.applied(self.state, operation)
         queue.apply(self.state, operation)
         for item in gone:
             self.held -= len(self.payloads.pop(item, b""))
