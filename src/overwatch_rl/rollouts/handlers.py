@@ -24,7 +24,7 @@ EXPLICIT: Final = "Overwatch-Lease"
 KEY: Final = "Idempotency-Key"
 """Header of a request that may be sent again: the first answer is repeated."""
 _LONGEST_KEY: Final = 256
-_NO_EXAMPLE: Final = {
+_NO_EXAMPLE: Final[dict[str, list[object]]] = {
     name: []
     for name in (
         "tokens", "masks", "scores", "advantages", "ref_logprobs", "generation_params", "inference_logprobs",
@@ -87,10 +87,10 @@ class Handlers:
 
     async def health(self, _: Call) -> Reply:
         """Whether the server can go on."""
-        failure = self.service.failure
-        if failure is None:
+        problem = self.service.problem
+        if problem is None:
             return Reply(body=wire.Health(status="ok"))
-        return Reply(body=wire.Health(status="failed", error=failure), status=503)
+        return Reply(body=wire.Health(status="failed", error=problem), status=503)
 
     async def openapi(self, _: Call) -> Reply:
         """This API as a document."""
@@ -265,11 +265,12 @@ class Handlers:
             case answers.Full(retry_s=retry_s):
                 self._telemetry.full(self.service.state, offers)
                 headers = {"Retry-After": str(max(1, math.ceil(retry_s)))}
-                return Reply(body=replies.full(answer), status=429, headers=headers)
+                body = replies.full(answer, self.service.problem)
+                return Reply(body=body, status=429, headers=headers)
             case answers.Outcomes():
                 faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
-                body = replies.outcomes(answer, faults, is_list=is_list)
-                return Reply(body=body, status=422 if isinstance(body, wire.Refused) else 200)
+                found = replies.outcomes(answer, faults, is_list=is_list)
+                return Reply(body=found, status=422 if isinstance(found, wire.Refused) else 200)
 
     async def _lease(
         self, call: Call,

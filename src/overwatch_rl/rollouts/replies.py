@@ -97,11 +97,11 @@ def _refusal(index: int, reason: Refusal, fault: Fault | None, *, is_list: bool)
     return wire.Refusal(index=index, reason=reason, path=fault.path, message=fault.message)
 
 
-def full(answer: answers.Full) -> wire.Full:
-    """To a sender whose groups found no room."""
+def full(answer: answers.Full, problem: str | None) -> wire.Full:
+    """To a sender whose groups found no room; `problem` is what the disk has against them."""
+    why = f"the log cannot be written ({problem})" if problem else f"the queue has {answer.queued_groups} groups"
     return wire.Full(
-        error=f"the queue holds {answer.queued_groups} groups and takes no more; "
-        f"send this again in {answer.retry_s:g} s",
+        error=f"{why}; send this again in {answer.retry_s:g} s",
         queue_size=answer.queued_groups,
         queued_sequences=answer.queued_sequences,
         retry_s=answer.retry_s,

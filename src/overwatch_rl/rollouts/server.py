@@ -19,7 +19,7 @@ from overwatch_rl.rollouts.answers import Decision
 from overwatch_rl.rollouts.authorisation import Authorisation
 from overwatch_rl.rollouts.delivery import Delivery
 from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route
-from overwatch_rl.rollouts.service import FailedError
+from overwatch_rl.rollouts.service import UnsafeError
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.validation import InvalidError
 
@@ -39,6 +39,8 @@ class Server:
         self._most_bytes = most_bytes
         self._one_batch = asyncio.Lock()
         self._watches: set[asyncio.Task[None]] = set()
+        self._on_its_way: asyncio.Task[None] | None = None
+        """Ends when what became of the last batch of a trainer that does not acknowledge is known."""
 
     def app(self) -> web.Application:
         """Routes; what has none is answered with the addresses there are."""
@@ -83,8 +85,8 @@ class Server:
             return Reply(body=wire.Problem(error=str(error), path="Content-Encoding"), status=415)
         except (bodies.BadGzipError, web.RequestPayloadError) as error:
             return Reply(body=wire.Problem(error=str(error)), status=400)
-        except FailedError as error:
-            return Reply(body=wire.Problem(error=str(error)), status=503)
+        except UnsafeError as error:
+            return Reply(body=wire.Problem(error=str(error)), status=503, headers={hdrs.RETRY_AFTER: "5"})
         except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
             _log.exception("%s %s failed", request.method, request.path)
             return Reply(body=wire.Problem(error="the server failed; its log says why"), status=500)
@@ -99,15 +101,15 @@ class Server:
 
     async def _batch(self, route: Route, request: web.Request) -> web.StreamResponse:
         if Call(headers=request.headers).is_explicit:
-            return await self._delivered(request, await self._answer(route, request), is_watched=False)
+            return await self._delivered(request, await self._answer(route, request))
         async with self._one_batch:
+            if self._on_its_way is not None:
+                await self._on_its_way
             if request.transport is None:
                 raise ConnectionResetError("the trainer left before its batch was assembled")
-            return await self._delivered(request, await self._answer(route, request), is_watched=True)
+            return await self._delivered(request, await self._answer(route, request))
 
-    async def _delivered(
-        self, request: web.Request, reply: Reply, *, is_watched: bool
-    ) -> web.StreamResponse:
+    async def _delivered(self, request: web.Request, reply: Reply) -> web.StreamResponse:
         """Send a batch; one that does not arrive whole is queued again."""
         response = self._response(request, reply)
         if reply.lease is None:
@@ -124,25 +126,21 @@ class Server:
         except ConnectionError:
             if delivery is not None:
                 delivery.close()
-            await self._note(queue.broken, reply.lease)
+            self._note(queue.broken, reply.lease)
             raise
-        watch = asyncio.ensure_future(self._watch(delivery, reply.lease, is_watched=is_watched))
+        watch = asyncio.ensure_future(self._watch(delivery, reply.lease))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
+        if not Call(headers=request.headers).is_explicit:
+            self._on_its_way = watch
         return response
 
-    async def _watch(self, delivery: Delivery, lease: int, *, is_watched: bool) -> None:
-        if not await delivery.arrived():
-            await self._note(queue.broken, lease)
-        elif is_watched:
-            await self._note(queue.delivered, lease)
+    async def _watch(self, delivery: Delivery, lease: int) -> None:
+        self._note(queue.delivered if await delivery.arrived() else queue.broken, lease)
 
-    async def _note(self, decide: Callable[[State, int, int], Decision[Any]], lease: int) -> None:
-        """Note what became of a reply; a log that cannot be written is the next request's answer."""
-        try:
-            await self._handlers.service.do(lambda state, now: decide(state, lease, now))
-        except FailedError as error:
-            _log.error("%s", error)
+    def _note(self, decide: Callable[[State, int, int], Decision[Any]], lease: int) -> None:
+        """Note what became of a reply: nobody waits for that to be safe."""
+        self._handlers.service.note(lambda state, now: decide(state, lease, now))
 
     def _response(self, request: web.Request, reply: Reply) -> web.Response:
         body = msgspec.json.encode(reply.body)
