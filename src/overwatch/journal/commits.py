@@ -39,8 +39,11 @@ class Writes(Protocol[_Item_contra]):
         """Append it by `GroupCommit.append`. Raises `OSError` or `ValueError`, and then it is refused."""
         ...
 
-    def settle(self, group: Sequence[tuple[_Item_contra, Exception | None]]) -> None:
-        """Acknowledge each item that is kept, refuse those that have an error."""
+    def settle(self, group: Sequence[tuple[_Item_contra, Exception | None]], doubt: Exception | None) -> None:
+        """Acknowledge each item that is kept, refuse those that have an error.
+
+        `doubt` is why nothing that was written since the last time is safe, of whichever group it was.
+        """
         ...
 
     def needed(self) -> int:
@@ -145,7 +148,7 @@ class GroupCommit(Generic[_Item]):
             self._commit(group, closing=closing)
         except Exception as error:  # noqa: BLE001 logged, and told to every sender
             _log.exception("the journal could not write")
-            self._writes.settle([(item, error) for item in group])
+            self._writes.settle([(item, error) for item in group], error)
 
     def _commit(self, group: list[_Item], *, closing: bool) -> None:
         """The border to the disk: what it refuses is refused to its sender, and said once by `report`."""
@@ -160,13 +163,14 @@ class GroupCommit(Generic[_Item]):
             except (OSError, ValueError) as refused:
                 error = refused
                 settled.append((item, refused))
+        doubt = None
         try:
             self._sync(closing=closing)
         except OSError as refused:
             error = refused
             if self._durability is not Durability.FAST:
-                settled = [(item, before or refused) for item, before in settled]
-        self._writes.settle(settled)
+                doubt, settled = refused, [(item, before or refused) for item, before in settled]
+        self._writes.settle(settled, doubt)
         if group or is_retry or error:
             self.refusal = error
             self._report(None if error is None else str(error))

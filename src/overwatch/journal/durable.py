@@ -77,7 +77,11 @@ class _Writes:
         if item.signal is not Signal.START:
             item.batch = _batch(item, self.commit.append(KINDS[item.signal], item.stamp, item.body))
 
-    def settle(self, group: Sequence[tuple[_Waiting, Exception | None]]) -> None:
+    def settle(
+        self,
+        group: Sequence[tuple[_Waiting, Exception | None]],
+        doubt: Exception | None,  # noqa: ARG002 each has it
+    ) -> None:
         """Show what was written, then acknowledge it: a start in any case."""
         kept: list[tuple[_Waiting, Batch]] = []
         refused: list[tuple[_Waiting, Exception]] = []

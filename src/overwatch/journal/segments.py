@@ -138,6 +138,16 @@ class Log:
             self._has_new_names = False
             self._doubt_from = self.next_sequence
 
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Its files, oldest first; the last is written to."""
+        return tuple(self._parts.all)
+
+    def turn(self) -> None:
+        """The next record begins a new file."""
+        if self._file is not None and self._parts.newest.end:
+            self._leave()
+
     def check(self) -> None:
         """Begin a new file when the newest one was taken away, so that nothing is written to nowhere."""
         if self._file is not None:
@@ -170,11 +180,14 @@ class Log:
         The newest file that holds records stays. Raises `OSError`; what was not removed is still kept.
         """
         while self.can_drop(before):
-            oldest = self._parts.all[0].name
-            with contextlib.suppress(FileNotFoundError):
-                self.folder.files.remove(oldest)
-            self._unsynced.discard(oldest)
-            del self._parts.all[0]
+            self.remove(self._parts.all[0])
+
+    def remove(self, part: Part) -> None:
+        """Remove one file, not the newest, with all its records. Raises `OSError`; it is still kept then."""
+        with contextlib.suppress(FileNotFoundError):
+            self.folder.files.remove(part.name)
+        self._unsynced.discard(part.name)
+        self._parts.all.remove(part)
 
     def close(self) -> None:
         """Let go of the files; not a sync."""

@@ -36,8 +36,9 @@ class Words:
             raise KeyError(item)
         self.commit.append(1, 0, item.encode())
 
-    def settle(self, group: Sequence[tuple[str, Exception | None]]) -> None:
+    def settle(self, group: Sequence[tuple[str, Exception | None]], doubt: Exception | None) -> None:
         """Note it."""
+        assert doubt is None or all(error is not None for _, error in group)
         with self.changed:
             self.settled += group
             self.changed.notify_all()
