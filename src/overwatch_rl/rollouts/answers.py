@@ -1,6 +1,6 @@
 """What is asked of the queue and what it answers, as frozen values; and the limits it keeps.
 
-Owns the words between the queue and whatever carries them. Must not know JSON, HTTP or how a decision is made.
+Owns the words between the queue and what carries them. Must not know JSON, HTTP or how a decision is made.
 """
 
 from typing import Generic, Literal, TypeVar

@@ -90,6 +90,8 @@ class Seen(_Operation, frozen=True, kw_only=True):
     """A call named an environment. Applied, never logged: it would be a record a poll."""
 
     env_id: int
+    is_told: bool = False
+    """Whether the answer names the current version."""
 
 
 class Waiting(_Operation, frozen=True, kw_only=True):
@@ -190,7 +192,10 @@ class Expired(_Operation, frozen=True, kw_only=True):
 
 
 class VersionMoved(_Operation, frozen=True, kw_only=True):
-    """The trainer said which version it has; a new lineage names the version it resumed from."""
+    """The trainer said which version it has, or goes on with the one it has.
+
+    A new lineage names the version it resumed from.
+    """
 
     version: Version
     resumed_from: int | None = None
@@ -211,8 +216,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: int
     version: Version
     version_source: VersionSource
-    lease: int | None = None
-    """Who has it; `None` while it is queued."""
+    is_leased: bool = False
     deliveries: int = 0
     """How often it went out before."""
 
@@ -289,7 +293,7 @@ class Env(msgspec.Struct, kw_only=True):
     registered: EnvRegistered
     presence: Literal["present", "silent", "disconnected"] = "present"
     seen: int = 0
-    """Last call; not logged by itself, so a restart begins with what the log has."""
+    """Last call; a poll is not logged, so `restarted` gives everybody a lease anew."""
     told: Version | None = None
     """The version last answered to it, which an old client's groups are taken to be made by."""
     virtual: float = 0.0
@@ -307,15 +311,14 @@ class Snapshot(_Operation, frozen=True, kw_only=True):
     is_started: bool
     version: Version
     is_version_stated: bool
-    base: int
-    """Number of the version at which counting for admission began."""
-    counted: int
-    """Sequences accepted and not expired since then, and those that were outstanding then."""
+    behind: int
+    """See `State.behind`."""
     resumed_from: int | None
     batches: int
     """Batches that were acknowledged in the trainer's run."""
     virtual: float
     next_id: int
+    next_env: int
     envs: dict[int, Env]
     names: dict[str, int]
     items: list[Item]
