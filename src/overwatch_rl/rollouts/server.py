@@ -60,13 +60,13 @@ class Server:
         denied = self._authorisation.denied(request.headers)
         if denied is not None:
             reply = Reply(body=wire.Problem(error=denied.message), status=denied.status)
-            response = self._response(request, reply)
+            response = await self._response(request, reply)
             response.force_close()
             return response
         if route is None:
-            return self._response(request, _nowhere(request))
+            return await self._response(request, _nowhere(request))
         if route.path != BATCH:
-            return self._response(request, await self._answer(route, request))
+            return await self._response(request, await self._answer(route, request))
         return await self._batch(route, request)
 
     async def _answer(self, route: Route, request: web.Request) -> Reply:
@@ -111,7 +111,7 @@ class Server:
 
     async def _delivered(self, request: web.Request, reply: Reply) -> web.StreamResponse:
         """Send a batch; one that does not arrive whole is queued again."""
-        response = self._response(request, reply)
+        response = await self._response(request, reply)
         if reply.lease is None:
             return response
         delivery: Delivery | None = None
@@ -142,17 +142,18 @@ class Server:
         """Note what became of a reply: nobody waits for that to be safe."""
         self._handlers.service.note(lambda state, now: decide(state, lease, now))
 
-    def _response(self, request: web.Request, reply: Reply) -> web.Response:
+    async def _response(self, request: web.Request, reply: Reply) -> web.Response:
         body = msgspec.json.encode(reply.body)
         response = web.Response(status=reply.status, headers=reply.headers, content_type=_JSON)
         response.headers[hdrs.CACHE_CONTROL] = "no-store"
+        response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
         if reply.status == web.HTTPUnauthorized.status_code:
             response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch-rl"'
         accepted = request.headers.get(hdrs.ACCEPT_ENCODING, "")
         if len(body) >= bodies.SMALLEST and bodies.accepts_gzip(accepted):
-            body = bodies.packed(body)
+            is_large = len(body) >= bodies.LARGE
+            body = await asyncio.to_thread(bodies.packed, body) if is_large else bodies.packed(body)
             response.headers[hdrs.CONTENT_ENCODING] = "gzip"
-        response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
         response.body = body
         return response
 

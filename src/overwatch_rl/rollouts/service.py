@@ -15,6 +15,7 @@ from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import Decision, Full, Offer, Outcomes, Unknown
 from overwatch_rl.rollouts.operations import Accepted, Operation
 from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.store import StoreClosedError
 from overwatch_rl.rollouts.telemetry import Telemetry
 
 A = TypeVar("A")
@@ -88,9 +89,10 @@ class Service:
                 async with asyncio.timeout(PATIENCE_S):
                     await asyncio.wrap_future(self._last)
             except TimeoutError:
-                raise UnsafeError(
-                    f"the log was not written within {PATIENCE_S:g} s: {self.problem or 'the disk is slow'}"
-                ) from None
+                why = self.problem or "the disk is slow"
+                raise UnsafeError(f"the log was not written within {PATIENCE_S:g} s: {why}") from None
+            except StoreClosedError as error:
+                raise UnsafeError(str(error)) from error
         return answer
 
     def note(
@@ -100,7 +102,10 @@ class Service:
         decision = decide(self.state, self.now())
         records = [self._apply(operation, payloads or {}) for operation in decision.operations]
         if records:
-            self._last = self._store.submit(records)
+            made = self._store.submit(records)
+            # What is safe at once may hold nothing for the disk, and says nothing of what came before it.
+            if not made.done():
+                self._last = made
         return decision.answer
 
     async def accept(
