@@ -1,6 +1,6 @@
 """What each address does: bodies in, decisions of the queue, replies out.
 
-Owns the table of routes: one row an address, from which the server routes and the OpenAPI document is written.
+Owns the table of routes: one row an address, from which the server routes and the document of the API is made.
 Rules: a body that is wrong costs its sender only; what is acknowledged is safe. Must not know sockets.
 """
 
@@ -200,9 +200,7 @@ class Handlers:
     async def admit(self, call: Call) -> Reply:
         """Tickets: permissions to generate, so that nothing is too old when it is served."""
         said = decode(call.body, _ADMISSION)
-        answer = await self.service.do(
-            lambda state, now: queue.admit(state, said.env_id, said.groups, now)
-        )
+        answer = await self.service.do(lambda state, now: queue.admit(state, said.env_id, said.groups, now))
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
         return Reply(body=replies.tickets(answer, self.service.now()))
@@ -311,7 +309,9 @@ def _of(env_id: int, group: Valid | Invalid, number: int, *, is_list: bool) -> V
     """A group as it is, or why it cannot be of this sender's request."""
     if isinstance(group, Invalid) or _env(group) == env_id:
         return group
-    fault = Fault("env_id", f"is {group.group.env_id} beside groups of {env_id}; send one list an environment")
+    fault = Fault(
+        "env_id", f"is {group.group.env_id} beside groups of {env_id}; send one list an environment"
+    )
     return Invalid(
         fault.within(f"[{number}]") if is_list else fault, env_id, group.sequences, group.token_count
     )

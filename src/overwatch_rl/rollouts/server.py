@@ -73,9 +73,7 @@ class Server:
         """The border: whatever goes wrong becomes an answer."""
         try:
             body = await self._body(request)
-            call = Call(
-                body=body, query=request.query, match=request.match_info, headers=request.headers
-            )
+            call = Call(body=body, query=request.query, match=request.match_info, headers=request.headers)
             return await route.handler(self._handlers, call)
         except InvalidError as error:
             return Reply(body=wire.Problem(error=str(error), path=error.fault.path), status=422)
@@ -167,4 +165,3 @@ def _nowhere(request: web.Request) -> Reply:
         return Reply(body=wire.Problem(error=error), status=405, headers={hdrs.ALLOW: allowed})
     error = f"there is no {request.path[:80]!r}; GET /openapi.json describes what there is"
     return Reply(body=wire.Problem(error=error), status=404)
-

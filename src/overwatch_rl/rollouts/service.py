@@ -1,8 +1,8 @@
 """The queue in service: decisions become operations, operations become durable, then the answer goes out.
 
-Owns the order: decide, apply, log, wait until that is safe, answer. An answer that says nothing new waits too,
-as it may repeat one that is not safe yet. Where the log cannot be written within `PATIENCE_S` no answer is
-given: what was decided stands, and is written once the disk takes it. Must not know HTTP or JSON. One thread.
+Owns the order: decide, apply, log, wait until that is safe, answer. An answer that says nothing new waits
+too, as it may repeat one that is not safe yet. Where the log cannot be written within `PATIENCE_S` no answer
+is given: what was decided stands, and is written once the disk takes it. Must not know HTTP or JSON. One thread.
 """
 
 import asyncio

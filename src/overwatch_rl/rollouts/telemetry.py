@@ -1,8 +1,8 @@
 """What the server reports of the queue to the tower.
 
 Rules: what happened is counted when it is applied, so each thing once; how things stand is sent with each
-sweep. Environments are named as they registered; lengths are classes, so that labels stay few. An absent number
-is not sent. Must not know HTTP; only `tower_telemetry` knows the SDK.
+sweep. Environments are named as they registered; lengths are classes, so that labels stay few. An absent
+number is not sent. Must not know HTTP.
 """
 
 from collections.abc import Sequence
@@ -152,6 +152,6 @@ def _of_queue(state: State) -> dict[str, float]:
     return {"data_age": max(state.age(lane.version) for lane in state.lanes)} if state.lanes else {}
 
 
-def tower_telemetry(run_id: str | None, endpoint: str | None) -> Run:
-    """The run of a rollouts server; found by the SDK where nothing is given."""
-    return overwatch.sdk.start(run_id=run_id, endpoint=endpoint, role=ROLE, task="rollouts", sample=True)
+def start_run(run_id: str | None, endpoint: str | None) -> Run:
+    """Begin to report; the SDK finds or makes what is not given."""
+    return overwatch.sdk.start(run_id=run_id, endpoint=endpoint, role=ROLE, task="rollouts")

@@ -28,9 +28,8 @@ ENV: dict[str, Any] = {"max_token_length": 8, "desired_name": "math", "weight": 
 
 def group(env_id: int | None = 0, first: int = 1, **changed: object) -> dict[str, Any]:
     """A right group of two sequences."""
-    return {
-        "tokens": [[first, 2], [3]], "masks": [[-100, 2], [3]], "scores": [0.5, 1.0], "env_id": env_id, **changed,
-    }  # fmt: skip
+    rows = {"tokens": [[first, 2], [3]], "masks": [[-100, 2], [3]], "scores": [0.5, 1.0]}
+    return {**rows, "env_id": env_id, **changed}
 
 
 @dataclass(slots=True)
@@ -72,7 +71,9 @@ async def serving(
     level = Level.MEMORY if folder is None else Level.FSYNC
     store = Store(folder, state, StoreLimits(level=level, held_bytes=held))
     service = Service(state, store, Silent())
-    server = Server(Handlers(service, lambda: document(ROUTES)), Authorisation("127.0.0.1", token), most_bytes)
+    server = Server(
+        Handlers(service, lambda: document(ROUTES)), Authorisation("127.0.0.1", token), most_bytes
+    )
     runner = web.AppRunner(server.app(), auto_decompress=False, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -63,7 +63,9 @@ def test_a_fault_is_named_by_its_path(changed: dict[str, object], path: str, sai
     assert said in fault.message
 
 
-@pytest.mark.parametrize("body", [b"", b"[1", b"\xff", b'{"tokens": [[1,]]}', b"[" * 100_000, b"\xef\xbb\xbf{}"])
+@pytest.mark.parametrize(
+    "body", [b"", b"[1", b"\xff", b'{"tokens": [[1,]]}', b"[" * 100_000, b"\xef\xbb\xbf{}"]
+)
 def test_what_is_no_json_is_refused_whole(body: bytes) -> None:
     """A body that cannot be read names no field, as there is none."""
     found = one(body, LONGEST)
@@ -103,7 +105,7 @@ def test_a_refused_group_is_measured() -> None:
 
 
 def test_the_good_of_a_list_stay_good() -> None:
-    """Groups beside one with a literal, one with ragged rows and one that is no group keep their own bytes."""
+    """Groups beside one with a literal, one with ragged rows and one that is none keep their own bytes."""
     bodies = [
         json.dumps(value, indent=1)
         for value in (group(), group(scores=[float("nan"), 1]), group(masks=[[1]]), 7, group(scores=[3, 4]))
