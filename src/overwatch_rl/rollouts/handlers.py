@@ -1,6 +1,6 @@
 """What each address does: bodies in, decisions of the queue, replies out.
 
-Owns the table of routes: one row an address, from which the server routes and the document of the API is made.
+Owns the table of routes: one row an address, from which the server routes and the document are made.
 Rules: a body that is wrong costs its sender only; what is acknowledged is safe. Must not know sockets.
 """
 

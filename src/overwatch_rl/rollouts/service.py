@@ -2,7 +2,7 @@
 
 Owns the order: decide, apply, log, wait until that is safe, answer. An answer that says nothing new waits
 too, as it may repeat one that is not safe yet. Where the log cannot be written within `PATIENCE_S` no answer
-is given: what was decided stands, and is written once the disk takes it. Must not know HTTP or JSON. One thread.
+is given: what was decided stands, and is written once the disk takes it. Must not know HTTP or JSON.
 """
 
 import asyncio

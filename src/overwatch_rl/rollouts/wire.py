@@ -96,8 +96,8 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     distill_token_ids: list[list[list[Token]]] | UnsetType | None = UNSET
     distill_logprobs: list[list[list[float]]] | UnsetType | None = UNSET
     version: PolicyVersion | None = None
-    """Version of the policy that generated the group; where left out, that of its ticket, or the last one that
-    the environment was answered."""
+    """Version of the policy that generated the group; where left out, that of its ticket, or the last one
+    that the environment was answered."""
     ticket: int | None = None
     """A ticket of `POST /admit`."""
 
