@@ -214,7 +214,7 @@ class Handlers:
         )
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="number"), status=409)
-        return Reply(body=wire.Moved(version=replies.version(answer.version)))
+        return Reply(body=wire.Moved(version=replies.version(self.service.state.version)))
 
     async def acknowledge(self, call: Call) -> Reply:
         """The trainer has used the groups of a lease: they are never served again."""

@@ -24,6 +24,8 @@ from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.validation import InvalidError
 
 BATCH: Final = "/batch"
+PROBE: Final = "/healthz"
+"""The one address that needs no token: what looks whether a server is well has none."""
 _JSON: Final = "application/json"
 
 _log = logging.getLogger("overwatch_rl.rollouts")
@@ -57,7 +59,8 @@ class Server:
         await asyncio.gather(*self._watches, return_exceptions=True)
 
     async def _serve(self, route: Route | None, request: web.Request) -> web.StreamResponse:
-        denied = self._authorisation.denied(request.headers)
+        is_probe = route is not None and route.path == PROBE
+        denied = None if is_probe else self._authorisation.denied(request.headers)
         if denied is not None:
             reply = Reply(body=wire.Problem(error=denied.message), status=denied.status)
             response = await self._response(request, reply)

@@ -1,7 +1,8 @@
 """A server of the rollouts API on a free port of this machine, in this process, and what clients send it."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,13 @@ async def serving(
         await runner.cleanup()
         await server.close()
         store.close()
+
+
+def served(check: Callable[[Served], Awaitable[None]], **settings: Any) -> None:
+    """Run a check against a server of its own."""
+
+    async def run() -> None:
+        async with serving(**settings) as server:
+            await check(server)
+
+    asyncio.run(run())
