@@ -21,6 +21,8 @@ from overwatch.extras import RL
 
 if TYPE_CHECKING:
     from overwatch_rl.config import TrainFlags
+    from overwatch_rl.grpo.config import GrpoFlags
+    from overwatch_rl.grpo.handler import HandlerFlags
     from overwatch_rl.modes import Modes
     from overwatch_rl.rollouts.settings import RolloutsFlags
     from overwatch_rl.worlds.goodhart.config import GoodhartConfig
@@ -42,6 +44,12 @@ class Stop:
     def ask(self) -> None:
         """End after the current step."""
         self._asked = True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until a signal asks to end; whether one has."""
+        if seconds > 0 and not self._asked:
+            time.sleep(seconds)
+        return self._asked
 
     def outcome(self) -> str | None:
         """The outcome to end with now, or `None` to go on."""
@@ -459,6 +467,106 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
         context.exit(run(settings, click.echo))
     except OSError as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.command(context_settings={"auto_envvar_prefix": "OVERWATCH_GRPO"})
+@click.option(
+    "--config", is_eager=True, expose_value=False, callback=_configured,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="TOML file of these options; OVERWATCH_GRPO_<OPTION> and flags come before it.",
+)  # fmt: skip
+@click.option("--updates", type=int, default=80, show_default=True, help="Updates to do.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the base model and of all draws.")
+@click.option("--handlers", type=int, default=3, show_default=True, help="Processes that sample.")
+@click.option("--groups", type=int, default=32, show_default=True, help="Prompts of a batch.")
+@click.option("--group-size", type=int, default=8, show_default=True, help="Answers to each.")
+@click.option("--lr", type=float, help="Learning rate.")
+@click.option("--minibatches", type=int, help="Optimiser steps a pass.")
+@click.option("--epochs", type=int, help="Passes over each batch.")
+@click.option("--reference-coef", type=float, help="Weight of the divergence from the base model.")
+@click.option(
+    "--max-staleness", type=int, default=1, show_default=True,
+    help="Updates by which an answer may be older than the policy that learns from it.",
+)  # fmt: skip
+@click.option("--base-steps", type=int, help="Supervised steps of the base model.")
+@click.option("--width", type=int, help="Of the model.")
+@click.option("--least", type=int, help="Digits of the shortest prompt.")
+@click.option("--most", type=int, help="Digits of the longest prompt.")
+@click.option("--shuffled", is_flag=True, help="A control that must not learn: shuffle advantages in groups.")
+@click.option("--fault", metavar="stale-handler@VERSION", help="A handler that keeps its weights from there on.")
+@click.option("--server", metavar="URL", help="A rollouts server that runs; one is started without.")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Bearer token of it."
+)
+@click.option(
+    "--weights", type=click.Path(path_type=Path, file_okay=False), help="Folder that handlers read weights from."
+)
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
+@click.option("--run-id", help="The run's id; made up without.")
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
+@click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for numbers and checkpoints."
+)
+@click.option(
+    "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
+    help="Go on from the newest checkpoint of the run in FOLDER; --updates counts from its beginning.",
+)  # fmt: skip
+@click.option("--checkpoint-every", type=int, default=10, show_default=True, help="Updates between two.")
+@click.option("--keep", type=int, default=3, show_default=True, help="Newest checkpoints kept.")
+@click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
+def grpo(
+    *, resume: Path | None, checkpoint_every: int, keep: int, log: str, **flags: Unpack["GrpoFlags"]
+) -> None:
+    """Train a small language model with GRPO on groups from handlers in other processes."""
+    stop = Stop(None)
+    with _signals(stop):
+        with _usage_errors():
+            from overwatch_rl.assembly import Keeping
+            from overwatch_rl.grpo.config import grpo_settings
+            from overwatch_rl.grpo.process import run
+            from overwatch_rl.grpo.resuming import going_on
+
+            settings, checkpoint = going_on(grpo_settings(flags), resume)
+            keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
+        with _usage_errors():
+            run(settings, keeping, checkpoint, stop.outcome)
+
+
+@main.command("grpo-handler")
+@click.option("--server", required=True, metavar="URL", help="The rollouts server.")
+@click.option(
+    "--weights", required=True, type=click.Path(path_type=Path, file_okay=False),
+    help="Folder that the trainer publishes weights into.",
+)  # fmt: skip
+@click.option(
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Bearer token."
+)
+@click.option("--name", default="sort", show_default=True, help="Which the server makes unique.")
+@click.option("--group-size", type=int, default=8, show_default=True, help="Answers to a prompt.")
+@click.option("--round-groups", type=int, default=8, show_default=True, help="Most groups drawn together.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of prompts and draws.")
+@click.option("--fault", metavar="stale-handler@VERSION", help="Keep the weights from there on.")
+def grpo_handler(
+    *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Unpack["HandlerFlags"]
+) -> None:
+    """Sample answers for a grpo training until it has all it needs."""
+    stop = Stop(None)
+    with _signals(stop), _usage_errors():
+        import torch
+
+        from overwatch_rl.grpo.config import stale_from
+        from overwatch_rl.grpo.connection import Connection, RolloutsError
+        from overwatch_rl.grpo.handler import Handler, HandlerConfig
+
+        torch.set_num_threads(1)
+        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+        since = None if fault is None else stale_from(fault)
+        config = HandlerConfig(weights=weights, stale_from=since, **given)
+        try:
+            Handler(Connection(server, token=token), config, stop.wait).run()
+        except RolloutsError as error:
+            raise click.ClickException(str(error)) from error
 
 
 @main.command("sync-points")
