@@ -15,7 +15,9 @@ def status(guard: Authorisation, **headers: str) -> int | None:
 
 def test_an_address_others_can_reach_needs_a_token() -> None:
     """The error names the address and both fixes."""
-    with pytest.raises(ValueError, match=r"'0\.0\.0\.0' can be reached .* --token-file, or bind 127\.0\.0\.1"):
+    with pytest.raises(
+        ValueError, match=r"'0\.0\.0\.0' can be reached .* --token-file, or bind 127\.0\.0\.1"
+    ):
         Authorisation("0.0.0.0", None)
 
     assert status(Authorisation("0.0.0.0", TOKEN), Authorization=f"Bearer {TOKEN}") is None
@@ -46,7 +48,13 @@ def test_the_token_is_asked_for(header: str, found: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("host", "found"),
-    [("localhost:8000", None), ("[::1]:8000", None), ("127.0.0.1", None), ("evil.example:8000", 403), ("", 403)],
+    [
+        ("localhost:8000", None),
+        ("[::1]:8000", None),
+        ("127.0.0.1", None),
+        ("evil.example:8000", 403),
+        ("", 403),
+    ],
 )
 def test_without_a_token_only_names_of_this_machine_are_served(host: str, found: int | None) -> None:
     """A page whose name was rebound to this machine sends its own name."""

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch_rl.rollouts.bodies import BadGzipError, EncodingError, TooLargeError, accepts_gzip, packed, read
+from overwatch_rl.rollouts.bodies import (
+    BadGzipError,
+    EncodingError,
+    TooLargeError,
+    accepts_gzip,
+    packed,
+    read,
+)
 
 LIMIT = 1 << 16
 

@@ -63,7 +63,9 @@ def test_a_fault_is_named_by_its_path(changed: dict[str, object], path: str, sai
     assert said in fault.message
 
 
-@pytest.mark.parametrize("body", [b"", b"[1", b"\xff", b'{"tokens": [[1,]]}', b"[" * 100_000, b"\xef\xbb\xbf{}"])
+@pytest.mark.parametrize(
+    "body", [b"", b"[1", b"\xff", b'{"tokens": [[1,]]}', b"[" * 100_000, b"\xef\xbb\xbf{}"]
+)
 def test_what_is_no_json_is_refused_whole(body: bytes) -> None:
     """A body that cannot be read names no field, as there is none."""
     found = one(body, LONGEST)
