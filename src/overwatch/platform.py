@@ -108,7 +108,7 @@ def message_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def unacknowledged(line: socket.socket) -> int | None:
-    """Bytes written to a TCP connection that the other end has not acknowledged; `None` where none can tell."""
+    """Bytes written to a TCP connection not acknowledged by the other end; `None` where none can tell."""
     waiting = bytearray(_INT.size)
     try:
         fcntl.ioctl(line.fileno(), termios.TIOCOUTQ, waiting)

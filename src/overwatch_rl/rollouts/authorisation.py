@@ -1,7 +1,7 @@
 """Who may call: the address that is bound, the host that was called, the page that calls, the token.
 
-Rules: an address that other machines can reach needs a token; without one only this machine is served, under a
-name that is its own, so that a page whose name was rebound to it is refused; a page of another origin is
+Rules: an address that other machines can reach needs a token; without one only this machine is served, under
+a name that is its own, so that a page whose name was rebound to it is refused; a page of another origin is
 refused whatever token it has. Tokens are compared in constant time. Must not know routes or bodies.
 """
 
@@ -47,7 +47,9 @@ class Authorisation:
                 "or bind 127.0.0.1"
             )
         if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
-            raise ValueError("the token is too short or has odd characters; use 16 or more letters and digits")
+            raise ValueError(
+                "the token is too short or has odd characters; use 16 or more letters and digits"
+            )
         self._token = None if token is None else token.encode()
 
     def denied(self, headers: Mapping[str, str]) -> Denied | None:
@@ -60,7 +62,9 @@ class Authorisation:
             name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
             if is_loopback(name.strip("[]")):
                 return None
-            return Denied(403, f"host {host[:_SHOWN]!r} is no name of this machine; call 127.0.0.1 or localhost")
+            return Denied(
+                403, f"host {host[:_SHOWN]!r} is no name of this machine; call 127.0.0.1 or localhost"
+            )
         scheme, _, given = headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token):
             return None

@@ -13,6 +13,8 @@ LEVEL: Final = 1
 """Of replies: the bytes are mostly digits, which the lowest level already packs to a third."""
 SMALLEST: Final = 1024
 """Replies of fewer bytes go as they are."""
+LARGE: Final = 1 << 18
+"""Replies of so many bytes are packed by another thread: others need not wait for it."""
 _GZIP: Final = 31
 """zlib's `wbits` of a gzip stream."""
 

@@ -1,8 +1,8 @@
 """Whether the bytes of a reply arrived at the other machine.
 
-What was written is in the kernel first; it has arrived once the other kernel has acknowledged it. A connection
-whose other end is gone without a word is given up by the kernel after `SILENT_S`. Where the kernel does not
-tell, what was written counts as arrived. Must not know what was sent.
+What was written is in the kernel first; it has arrived once the other kernel has acknowledged it. A
+connection whose other end is gone without a word is given up by the kernel after `SILENT_S`. Where the kernel
+does not tell, what was written counts as arrived. Must not know what was sent.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What each address does: bodies in, decisions of the queue, replies out.
 
-Owns the table of routes: one row an address, from which the server routes and the OpenAPI document is written.
+Owns the table of routes: one row an address, from which the server routes and the document are made.
 Rules: a body that is wrong costs its sender only; what is acknowledged is safe. Must not know sockets.
 """
 
@@ -24,7 +24,7 @@ EXPLICIT: Final = "Overwatch-Lease"
 KEY: Final = "Idempotency-Key"
 """Header of a request that may be sent again: the first answer is repeated."""
 _LONGEST_KEY: Final = 256
-_NO_EXAMPLE: Final = {
+_NO_EXAMPLE: Final[dict[str, list[object]]] = {
     name: []
     for name in (
         "tokens", "masks", "scores", "advantages", "ref_logprobs", "generation_params", "inference_logprobs",
@@ -87,10 +87,10 @@ class Handlers:
 
     async def health(self, _: Call) -> Reply:
         """Whether the server can go on."""
-        failure = self.service.failure
-        if failure is None:
+        problem = self.service.problem
+        if problem is None:
             return Reply(body=wire.Health(status="ok"))
-        return Reply(body=wire.Health(status="failed", error=failure), status=503)
+        return Reply(body=wire.Health(status="failed", error=problem), status=503)
 
     async def openapi(self, _: Call) -> Reply:
         """This API as a document."""
@@ -200,9 +200,7 @@ class Handlers:
     async def admit(self, call: Call) -> Reply:
         """Tickets: permissions to generate, so that nothing is too old when it is served."""
         said = decode(call.body, _ADMISSION)
-        answer = await self.service.do(
-            lambda state, now: queue.admit(state, said.env_id, said.groups, now)
-        )
+        answer = await self.service.do(lambda state, now: queue.admit(state, said.env_id, said.groups, now))
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
         return Reply(body=replies.tickets(answer, self.service.now()))
@@ -216,7 +214,7 @@ class Handlers:
         )
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="number"), status=409)
-        return Reply(body=wire.Moved(version=replies.version(answer.version)))
+        return Reply(body=wire.Moved(version=replies.version(self.service.state.version)))
 
     async def acknowledge(self, call: Call) -> Reply:
         """The trainer has used the groups of a lease: they are never served again."""
@@ -265,11 +263,12 @@ class Handlers:
             case answers.Full(retry_s=retry_s):
                 self._telemetry.full(self.service.state, offers)
                 headers = {"Retry-After": str(max(1, math.ceil(retry_s)))}
-                return Reply(body=replies.full(answer), status=429, headers=headers)
+                body = replies.full(answer, self.service.problem)
+                return Reply(body=body, status=429, headers=headers)
             case answers.Outcomes():
                 faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
-                body = replies.outcomes(answer, faults, is_list=is_list)
-                return Reply(body=body, status=422 if isinstance(body, wire.Refused) else 200)
+                found = replies.outcomes(answer, faults, is_list=is_list)
+                return Reply(body=found, status=422 if isinstance(found, wire.Refused) else 200)
 
     async def _lease(
         self, call: Call,
@@ -310,7 +309,9 @@ def _of(env_id: int, group: Valid | Invalid, number: int, *, is_list: bool) -> V
     """A group as it is, or why it cannot be of this sender's request."""
     if isinstance(group, Invalid) or _env(group) == env_id:
         return group
-    fault = Fault("env_id", f"is {group.group.env_id} beside groups of {env_id}; send one list an environment")
+    fault = Fault(
+        "env_id", f"is {group.group.env_id} beside groups of {env_id}; send one list an environment"
+    )
     return Invalid(
         fault.within(f"[{number}]") if is_list else fault, env_id, group.sequences, group.token_count
     )

@@ -22,7 +22,10 @@ WHY: Final[dict[Refusal, tuple[str, str]]] = {
     "stale": ("version", "its policy is older than the trainer allows; take tickets with POST /admit"),
     "abandoned": ("version", "its policy's line of training was given up; load the current version"),
     "too_large": ("tokens", "has more sequences than a batch; send smaller groups"),
-    "unreachable": ("tokens", "groups of this size never fill a batch exactly; see unreachable in /status-env"),
+    "unreachable": (
+        "tokens",
+        "groups of this size never fill a batch exactly; see unreachable in /status-env",
+    ),
 }
 """The field that a refusal is about, and what to do."""
 
@@ -61,7 +64,9 @@ def env_registered(answer: answers.EnvAnswer | answers.Wait) -> wire.EnvRegister
         wandb_name=answer.name,
         checkpoint_dir=trainer.checkpoint_dir or "",
         starting_step=answer.step,
-        checkpoint_interval=-1 if trainer.save_checkpoint_interval is None else trainer.save_checkpoint_interval,
+        checkpoint_interval=-1
+        if trainer.save_checkpoint_interval is None
+        else trainer.save_checkpoint_interval,
         num_steps=-1 if trainer.num_steps is None else trainer.num_steps,
         version=version(answer.version),
         lease_s=answer.lease_s,
@@ -97,11 +102,15 @@ def _refusal(index: int, reason: Refusal, fault: Fault | None, *, is_list: bool)
     return wire.Refusal(index=index, reason=reason, path=fault.path, message=fault.message)
 
 
-def full(answer: answers.Full) -> wire.Full:
-    """To a sender whose groups found no room."""
+def full(answer: answers.Full, problem: str | None) -> wire.Full:
+    """To a sender whose groups found no room; `problem` is what the disk has against them."""
+    why = (
+        f"the log cannot be written ({problem})"
+        if problem
+        else f"the queue has {answer.queued_groups} groups"
+    )
     return wire.Full(
-        error=f"the queue holds {answer.queued_groups} groups and takes no more; "
-        f"send this again in {answer.retry_s:g} s",
+        error=f"{why}; send this again in {answer.retry_s:g} s",
         queue_size=answer.queued_groups,
         queued_sequences=answer.queued_sequences,
         retry_s=answer.retry_s,

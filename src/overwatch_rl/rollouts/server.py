@@ -19,11 +19,13 @@ from overwatch_rl.rollouts.answers import Decision
 from overwatch_rl.rollouts.authorisation import Authorisation
 from overwatch_rl.rollouts.delivery import Delivery
 from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route
-from overwatch_rl.rollouts.service import FailedError
+from overwatch_rl.rollouts.service import UnsafeError
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.validation import InvalidError
 
 BATCH: Final = "/batch"
+PROBE: Final = "/healthz"
+"""The one address that needs no token: what looks whether a server is well has none."""
 _JSON: Final = "application/json"
 
 _log = logging.getLogger("overwatch_rl.rollouts")
@@ -39,6 +41,8 @@ class Server:
         self._most_bytes = most_bytes
         self._one_batch = asyncio.Lock()
         self._watches: set[asyncio.Task[None]] = set()
+        self._on_its_way: asyncio.Task[None] | None = None
+        """Ends when what became of the last batch of a trainer that does not acknowledge is known."""
 
     def app(self) -> web.Application:
         """Routes; what has none is answered with the addresses there are."""
@@ -55,25 +59,24 @@ class Server:
         await asyncio.gather(*self._watches, return_exceptions=True)
 
     async def _serve(self, route: Route | None, request: web.Request) -> web.StreamResponse:
-        denied = self._authorisation.denied(request.headers)
+        is_probe = route is not None and route.path == PROBE
+        denied = None if is_probe else self._authorisation.denied(request.headers)
         if denied is not None:
             reply = Reply(body=wire.Problem(error=denied.message), status=denied.status)
-            response = self._response(request, reply)
+            response = await self._response(request, reply)
             response.force_close()
             return response
         if route is None:
-            return self._response(request, _nowhere(request))
+            return await self._response(request, _nowhere(request))
         if route.path != BATCH:
-            return self._response(request, await self._answer(route, request))
+            return await self._response(request, await self._answer(route, request))
         return await self._batch(route, request)
 
     async def _answer(self, route: Route, request: web.Request) -> Reply:
         """The border: whatever goes wrong becomes an answer."""
         try:
             body = await self._body(request)
-            call = Call(
-                body=body, query=request.query, match=request.match_info, headers=request.headers
-            )
+            call = Call(body=body, query=request.query, match=request.match_info, headers=request.headers)
             return await route.handler(self._handlers, call)
         except InvalidError as error:
             return Reply(body=wire.Problem(error=str(error), path=error.fault.path), status=422)
@@ -83,8 +86,8 @@ class Server:
             return Reply(body=wire.Problem(error=str(error), path="Content-Encoding"), status=415)
         except (bodies.BadGzipError, web.RequestPayloadError) as error:
             return Reply(body=wire.Problem(error=str(error)), status=400)
-        except FailedError as error:
-            return Reply(body=wire.Problem(error=str(error)), status=503)
+        except UnsafeError as error:
+            return Reply(body=wire.Problem(error=str(error)), status=503, headers={hdrs.RETRY_AFTER: "5"})
         except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
             _log.exception("%s %s failed", request.method, request.path)
             return Reply(body=wire.Problem(error="the server failed; its log says why"), status=500)
@@ -99,17 +102,17 @@ class Server:
 
     async def _batch(self, route: Route, request: web.Request) -> web.StreamResponse:
         if Call(headers=request.headers).is_explicit:
-            return await self._delivered(request, await self._answer(route, request), is_watched=False)
+            return await self._delivered(request, await self._answer(route, request))
         async with self._one_batch:
+            if self._on_its_way is not None:
+                await self._on_its_way
             if request.transport is None:
                 raise ConnectionResetError("the trainer left before its batch was assembled")
-            return await self._delivered(request, await self._answer(route, request), is_watched=True)
+            return await self._delivered(request, await self._answer(route, request))
 
-    async def _delivered(
-        self, request: web.Request, reply: Reply, *, is_watched: bool
-    ) -> web.StreamResponse:
+    async def _delivered(self, request: web.Request, reply: Reply) -> web.StreamResponse:
         """Send a batch; one that does not arrive whole is queued again."""
-        response = self._response(request, reply)
+        response = await self._response(request, reply)
         if reply.lease is None:
             return response
         delivery: Delivery | None = None
@@ -124,37 +127,34 @@ class Server:
         except ConnectionError:
             if delivery is not None:
                 delivery.close()
-            await self._note(queue.broken, reply.lease)
+            self._note(queue.broken, reply.lease)
             raise
-        watch = asyncio.ensure_future(self._watch(delivery, reply.lease, is_watched=is_watched))
+        watch = asyncio.ensure_future(self._watch(delivery, reply.lease))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
+        if not Call(headers=request.headers).is_explicit:
+            self._on_its_way = watch
         return response
 
-    async def _watch(self, delivery: Delivery, lease: int, *, is_watched: bool) -> None:
-        if not await delivery.arrived():
-            await self._note(queue.broken, lease)
-        elif is_watched:
-            await self._note(queue.delivered, lease)
+    async def _watch(self, delivery: Delivery, lease: int) -> None:
+        self._note(queue.delivered if await delivery.arrived() else queue.broken, lease)
 
-    async def _note(self, decide: Callable[[State, int, int], Decision[Any]], lease: int) -> None:
-        """Note what became of a reply; a log that cannot be written is the next request's answer."""
-        try:
-            await self._handlers.service.do(lambda state, now: decide(state, lease, now))
-        except FailedError as error:
-            _log.error("%s", error)
+    def _note(self, decide: Callable[[State, int, int], Decision[Any]], lease: int) -> None:
+        """Note what became of a reply: nobody waits for that to be safe."""
+        self._handlers.service.note(lambda state, now: decide(state, lease, now))
 
-    def _response(self, request: web.Request, reply: Reply) -> web.Response:
+    async def _response(self, request: web.Request, reply: Reply) -> web.Response:
         body = msgspec.json.encode(reply.body)
         response = web.Response(status=reply.status, headers=reply.headers, content_type=_JSON)
         response.headers[hdrs.CACHE_CONTROL] = "no-store"
+        response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
         if reply.status == web.HTTPUnauthorized.status_code:
             response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch-rl"'
         accepted = request.headers.get(hdrs.ACCEPT_ENCODING, "")
         if len(body) >= bodies.SMALLEST and bodies.accepts_gzip(accepted):
-            body = bodies.packed(body)
+            is_large = len(body) >= bodies.LARGE
+            body = await asyncio.to_thread(bodies.packed, body) if is_large else bodies.packed(body)
             response.headers[hdrs.CONTENT_ENCODING] = "gzip"
-        response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
         response.body = body
         return response
 
@@ -168,4 +168,3 @@ def _nowhere(request: web.Request) -> Reply:
         return Reply(body=wire.Problem(error=error), status=405, headers={hdrs.ALLOW: allowed})
     error = f"there is no {request.path[:80]!r}; GET /openapi.json describes what there is"
     return Reply(body=wire.Problem(error=error), status=404)
-

@@ -1,8 +1,8 @@
 """What the server reports of the queue to the tower.
 
 Rules: what happened is counted when it is applied, so each thing once; how things stand is sent with each
-sweep. Environments are named as they registered; lengths are classes, so that labels stay few. An absent number
-is not sent. Must not know HTTP; only `tower_telemetry` knows the SDK.
+sweep. Environments are named as they registered; lengths are classes, so that labels stay few. An absent
+number is not sent. Must not know HTTP.
 """
 
 from collections.abc import Sequence
@@ -138,23 +138,20 @@ def _name(state: State, env_id: int) -> str:
 
 
 def _of_trainer(state: State) -> dict[str, float]:
-    trainer, limits = state.trainer, state.limits
-    if trainer is None:
+    if state.trainer is None:
         return {}
-    allowed = limits.max_staleness if trainer.max_staleness is None else trainer.max_staleness
     return {
-        "batch_size": trainer.batch_size,
-        "capacity": trainer.batch_size * limits.max_queued_batches,
-        "max_staleness": allowed,
+        "batch_size": state.batch_size,
+        "capacity": state.batch_size * state.limits.max_queued_batches,
+        "max_staleness": state.max_staleness,
     }
 
 
 def _of_queue(state: State) -> dict[str, float]:
-    """The age of the oldest queued group of the trainer's own line, absent where there is none."""
-    numbers = [lane[2].number for lane in state.lanes if lane[2].lineage == state.version.lineage]
-    return {"data_age": max(0, state.version.number - min(numbers))} if numbers else {}
+    """The age of the oldest queued group, absent where there is none."""
+    return {"data_age": max(state.age(lane.version) for lane in state.lanes)} if state.lanes else {}
 
 
-def tower_telemetry(run_id: str | None, endpoint: str | None) -> Run:
-    """The run of a rollouts server; found by the SDK where nothing is given."""
-    return overwatch.sdk.start(run_id=run_id, endpoint=endpoint, role=ROLE, task="rollouts", sample=True)
+def start_run(run_id: str | None, endpoint: str | None) -> Run:
+    """Begin to report; the SDK finds or makes what is not given."""
+    return overwatch.sdk.start(run_id=run_id, endpoint=endpoint, role=ROLE, task="rollouts")

@@ -1,8 +1,9 @@
 """What is wrong with a body, by the path of the field: `scores[3]: NaN ...`.
 
 Rules: a body that is right is decoded once and its shapes are compared; only a body that is wrong is read
-again, slowly, to name the fault. In a list each group is judged by itself. Python's own JSON sends the literals
-NaN, Infinity and -Infinity, so they are read here and refused where they stand. Must not know HTTP or the queue.
+again, slowly, to name the fault. In a list each group is judged by itself. Python's own JSON sends the
+literals NaN, Infinity and -Infinity, so they are read here and refused where they stand. Must not know HTTP
+or the queue.
 """
 
 import json
@@ -35,7 +36,7 @@ class Fault(msgspec.Struct, frozen=True):
     """One field that is wrong."""
 
     path: str
-    """Where, e.g. `scores[3]`; in a list the group comes first, e.g. `[1].scores[3]`; empty for the whole body."""
+    """Where, e.g. `scores[3]`, or `[1].scores[3]` in a list; empty for the whole body."""
     message: str
     """What is wrong, and the fix."""
 

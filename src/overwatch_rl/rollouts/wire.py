@@ -1,8 +1,8 @@
 """What goes over the wire: requests and replies as types, and the bytes of one group.
 
-Owns the field names, which are those of the wire that trainers and environments already speak, and how a group
-is kept: the sender's own JSON object, with the optional keys that it left out appended as null, so that a batch
-is a concatenation of bytes. Durations are seconds from now, as clocks of two machines differ.
+Owns the field names, which are those of the wire that trainers and environments already speak, and how a
+group is kept: the sender's own JSON object, with the optional keys that it left out appended as null, so that
+a batch is a concatenation of bytes. Durations are seconds from now, as clocks of two machines differ.
 Must not know HTTP, the queue or the disk.
 """
 
@@ -86,18 +86,18 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scores: list[float]
     advantages: Rows = UNSET
     ref_logprobs: Rows = UNSET
-    messages: list[list[Message]] | None | UnsetType = UNSET
-    generation_params: Object | None | UnsetType = UNSET
+    messages: list[list[Message]] | UnsetType | None = UNSET
+    generation_params: Object | UnsetType | None = UNSET
     inference_logprobs: Rows = UNSET
-    overrides: list[Object] | None | UnsetType = UNSET
-    group_overrides: Object | None | UnsetType = UNSET
+    overrides: list[Object] | UnsetType | None = UNSET
+    group_overrides: Object | UnsetType | None = UNSET
     images: Raw | UnsetType = UNSET
-    env_id: int | None | UnsetType = UNSET
-    distill_token_ids: list[list[list[Token]]] | None | UnsetType = UNSET
-    distill_logprobs: list[list[list[float]]] | None | UnsetType = UNSET
+    env_id: int | UnsetType | None = UNSET
+    distill_token_ids: list[list[list[Token]]] | UnsetType | None = UNSET
+    distill_logprobs: list[list[list[float]]] | UnsetType | None = UNSET
     version: PolicyVersion | None = None
-    """Version of the policy that generated the group; that of its ticket, or the last one that the environment
-    was answered, where left out."""
+    """Version of the policy that generated the group; where left out, that of its ticket, or the last one
+    that the environment was answered."""
     ticket: int | None = None
     """A ticket of `POST /admit`."""
 
@@ -110,7 +110,7 @@ OPTIONAL: Final = (
 
 
 def payload(raw: bytes, group: Scored) -> bytes:
-    """The bytes of a group as they are kept: the sender's object and a null for each optional key it lacks."""
+    """The bytes of a group as they are kept: the sender's object, and null for each optional key it lacks."""
     absent = b"".join(b',"%s":null' % name.encode() for name in OPTIONAL if getattr(group, name) is UNSET)
     return raw.rstrip()[:-1].rstrip() + absent + b"}" if absent else raw
 

@@ -105,7 +105,7 @@ def test_a_refused_group_is_measured() -> None:
 
 
 def test_the_good_of_a_list_stay_good() -> None:
-    """Groups beside one with a literal, one with ragged rows and one that is no group keep their own bytes."""
+    """Groups beside one with a literal, one with ragged rows and one that is none keep their own bytes."""
     bodies = [
         json.dumps(value, indent=1)
         for value in (group(), group(scores=[float("nan"), 1]), group(masks=[[1]]), 7, group(scores=[3, 4]))
