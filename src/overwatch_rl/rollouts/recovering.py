@@ -45,7 +45,8 @@ class Recovered:
     """Of the last entry."""
     at: int = 0
     """When the last operation was."""
-    entries: int = 0
+    count: int = 0
+    """Of entries."""
     damaged: int = 0
     """Entries that could not be read, or not be applied."""
 
@@ -59,7 +60,7 @@ class Recovered:
             except ValueError:
                 self.damaged += 1
                 continue
-            self.entries += 1
+            self.count += 1
             if record.kind == entries.MOVED or self._fold(record, head):
                 self.payloads |= payloads
                 self.places |= dict.fromkeys(payloads, record.sequence)

@@ -1,9 +1,9 @@
 """The rollouts queue on disk: its operations in a log, the bytes of accepted groups beside them.
 
 Owns the folder, what of it is still needed, and what `submit` promises: its future is done once the
-operations, and all before them, are as durable as was asked. Nothing that was submitted is ever given up: the state is
-ahead of the disk by what waits, so a disk that refuses is tried again until it takes everything, in order;
-`problem` says so meanwhile, and `room` refuses new groups. A snapshot of the state begins a file every
+operations, and all before them, are as durable as was asked. Nothing that was submitted is ever given up: the
+state is ahead of the disk by what waits, so a disk that refuses is tried again until it takes everything, in
+order; `problem` says so meanwhile, and `room` refuses new groups. A snapshot of the state begins a file every
 `segment_bytes`; a file older than the last two snapshots goes once none of its groups lives, and what little
 lives in one is copied forward. Must not know what operations mean, HTTP, or who waits.
 """
@@ -11,7 +11,7 @@ lives in one is copied forward. Must not know what operations mean, HTTP, or who
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from overwatch.journal import HEADER_BYTES, Durability, Folder, GroupCommit, Log, LogLimits
+from overwatch.journal import HEADER_BYTES, DiskFiles, Durability, Files, Folder, GroupCommit, Log, LogLimits
 from overwatch_rl.rollouts import entries, queue
 from overwatch_rl.rollouts.operations import Accepted, Expired, Operation, is_logged
 from overwatch_rl.rollouts.recovering import Recovered
@@ -92,18 +92,22 @@ class _Entry:
     """One record on its way to the disk."""
 
     kind: int
-    number: int
     stamp: int
-    operations: tuple[Operation, ...]
-    payloads: Mapping[int, bytes]
-    """With a snapshot, those of all groups that live: they are not written with it."""
+    pieces: tuple[bytes, ...]
+    items: Iterable[int] = ()
+    """Groups whose payloads are in it."""
+    living: Mapping[int, bytes] | None = None
+    """With a snapshot: the payloads of all groups that live, which are not in it."""
+    least: float = _LIVELY
+    """With a snapshot: a file of which less lives is copied forward."""
     done: Future[None] = field(default_factory=Future)
-    is_pressed: bool = False
+    size: int = 0
+    """On disk."""
 
-    @property
-    def size(self) -> int:
-        """Bytes of its payloads."""
-        return 0 if self.kind == entries.SNAPSHOT else sum(map(len, self.payloads.values()))
+    def __post_init__(self) -> None:
+        self.size = HEADER_BYTES + sum(map(len, self.pieces))
+        # Who gives up does not take it back: it is written all the same.
+        self.done.set_running_or_notify_cancel()
 
 
 class _Writer:
@@ -114,12 +118,16 @@ class _Writer:
     ) -> None:
         self.commit: GroupCommit[_Entry] = GroupCommit(log, self, durability, self._report)
         self.settled = 0
-        """Bytes of payloads that are on disk, or were, of this life."""
+        """Bytes that were submitted and are on disk, or were."""
+        self.dead = 0
+        """Bytes on disk that were not of living groups, when files were last given up."""
         self._log = log
         self._places = places
         """Sequence of the record with the payload of each group."""
         self._snapshots = snapshots
         """Sequences of the last two snapshots."""
+        self._living = 0
+        """Bytes of the groups that lived at the last snapshot."""
         self._waiting: deque[_Entry] = deque()
         self._written: deque[_Entry] = deque()
         """Since the last sync."""
@@ -141,12 +149,13 @@ class _Writer:
             self._waiting.extendleft(reversed(self._written))
             self._written.clear()
             return
-        has_moved = any(entry.kind != entries.OPERATIONS for entry in self._written)
+        may_drop = any(entry.kind != entries.OPERATIONS for entry in self._written)
         while self._written:
             entry = self._written.popleft()
-            self.settled += entry.size
+            if entry.kind != entries.MOVED:
+                self.settled += entry.size
             entry.done.set_result(None)
-        if has_moved:
+        if may_drop:
             self._give_up()
 
     def needed(self) -> int:
@@ -158,7 +167,7 @@ class _Writer:
         self.commit.close()
         for entry in self._waiting:
             entry.done.set_exception(StoreClosedError(f"the store was closed: {self.commit.refusal}"))
-        self._log.close()
+        self._waiting.clear()
 
     def _flush(self) -> None:
         if self._refusal is not None:
@@ -174,27 +183,23 @@ class _Writer:
 
     def _append(self, entry: _Entry) -> list[_Entry]:
         """Write one; what is to be written right after it."""
-        is_snapshot = entry.kind == entries.SNAPSHOT
-        if is_snapshot:
+        if entry.living is not None:
             self._log.turn()
-        pieces = entries.pack(entry.number, entry.operations, {} if is_snapshot else entry.payloads)
-        sequence = self.commit.append(entry.kind, entry.stamp, *pieces)
-        if not is_snapshot:
-            self._places.update(dict.fromkeys(entry.payloads, sequence))
+        sequence = self.commit.append(entry.kind, entry.stamp, *entry.pieces)
+        self._places.update(dict.fromkeys(entry.items, sequence))
+        if entry.living is None:
             return []
         self._snapshots[:] = [*self._snapshots[-1:], sequence]
-        self._places = {item: place for item, place in self._places.items() if item in entry.payloads}
-        return self._forward(entry)
+        self._places = {item: place for item, place in self._places.items() if item in entry.living}
+        self._living = sum(map(len, entry.living.values()))
+        return list(self._forward(entry, entry.living))
 
-    def _forward(self, snapshot: _Entry) -> list[_Entry]:
+    def _forward(self, snapshot: _Entry, payloads: Mapping[int, bytes]) -> Iterator[_Entry]:
         """What lives in old files that are nearly dead."""
-        least = _LIVELY_PRESSED if snapshot.is_pressed else _LIVELY
-        moved = []
         for living, size in self._old().values():
-            payloads = {item: snapshot.payloads[item] for item in living}
-            if 0 < sum(map(len, payloads.values())) < least * size:
-                moved.append(_Entry(entries.MOVED, 0, snapshot.stamp, (), payloads))
-        return moved
+            moved = {item: payloads[item] for item in living}
+            if 0 < sum(map(len, moved.values())) < snapshot.least * size:
+                yield _Entry(entries.MOVED, snapshot.stamp, entries.pack(0, (), moved), tuple(moved))
 
     def _old(self) -> dict[str, tuple[list[int], int]]:
         """By name, the files before the last two snapshots: the groups that live there, and their bytes."""
@@ -216,6 +221,7 @@ class _Writer:
                 if part.name in dead:
                     with self.commit.files:
                         self._log.remove(part)
+            self.dead = self._log.size_bytes - self._living
         except OSError as error:
             self._report(f"a file that nobody needs is kept: {error}")
 
@@ -227,25 +233,33 @@ class _Writer:
 class Store:
     """The queue's operations in a folder. One thread uses it, that of the state; `close` it."""
 
-    def __init__(self, path: Path | None, state: State, limits: StoreLimits | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        state: State,
+        limits: StoreLimits | None = None,
+        files: Callable[[int], Files] = DiskFiles,
+    ) -> None:
         """Lock the folder and fold what it has into `state`, which must be new.
 
         `path` is `None` for the level `memory` alone. Raises `FolderBusyError` naming who has the folder,
-        `LogVersionError` for one of a newer version, `OSError`.
+        `LogVersionError` for one of a newer version, `OSError` for one that cannot be read.
         """
         self._state = state
         self._limits = limits or StoreLimits()
         self.payloads: dict[int, bytes] = {}
         """Of the groups that are queued or leased, by id."""
         self.recovery = Recovery()
-        self._held = self._submitted = self._since = self._pressed_at = 0
+        self._held = self._submitted = self._since = 0
+        self._pressed: Future[None] | None = None
+        """The snapshot that was begun for want of room."""
         self._number = self._at = 0
         self._writer: _Writer | None = None
         if self._limits.level is Level.MEMORY:
             return
         if path is None:
             raise ValueError(f"the level {self._limits.level.value} needs a folder")
-        self._folder = Folder(path)
+        self._folder = Folder(path, files)
         try:
             self._log = Log(self._folder, _NAME, _SIZES)
             lost = self._recover()
@@ -253,6 +267,16 @@ class Store:
             self._folder.close()
             raise
         self.submit((operation, None) for operation in lost)
+
+    @property
+    def last_at(self) -> int:
+        """When the last operation was, in Unix nanoseconds; 0 where there was none."""
+        return self._at
+
+    @property
+    def last_number(self) -> int:
+        """How many entries were submitted, those of earlier lives among them."""
+        return self._number
 
     @property
     def held_bytes(self) -> int:
@@ -283,10 +307,10 @@ class Store:
         if self.disk_bytes + size + HEADER_BYTES <= self._limits.disk_bytes:
             return True
         # Nothing else may come that would make room.
-        dead = self.disk_bytes - self._held
-        if dead >= self._pressed_at + self._limits.segment_bytes or not self._pressed_at:
-            self._pressed_at = max(dead, 1)
-            self._snapshot(is_pressed=True)
+        if self._writer is not None and (self._pressed is None or self._pressed.done()):
+            dead = self.disk_bytes - self._held
+            if dead >= self._writer.dead + self._limits.segment_bytes:
+                self._pressed = self._snapshot(self._writer, _LIVELY_PRESSED)
         return False
 
     def submit(self, records: Iterable[Kept]) -> "Future[None]":
@@ -312,17 +336,19 @@ class Store:
             return done
         self._number += 1
         self._at = operations[-1].at
-        entry = _Entry(entries.OPERATIONS, self._number, self._at, operations, payloads)
+        pieces = entries.pack(self._number, operations, payloads)
+        entry = _Entry(entries.OPERATIONS, self._at, pieces, tuple(payloads))
         self._put(self._writer, entry)
-        self._since += entry.size + HEADER_BYTES
+        self._since += entry.size
         if self._since >= self._limits.segment_bytes:
-            self._snapshot(is_pressed=False)
+            self._snapshot(self._writer, _LIVELY)
         return entry.done
 
     def close(self) -> None:
         """Write what was submitted and let go of the folder. A second call does nothing."""
         if self._writer is not None:
             self._writer.close()
+            self._log.close()
             self._folder.close()
 
     def _recover(self) -> list[Operation]:
@@ -337,7 +363,7 @@ class Store:
         parts, mended = self._log.parts, self._log.recovery
         self._since = parts[-1].end if parts else 0
         self.recovery = Recovery(
-            entries=found.entries,
+            entries=found.count,
             damaged=found.damaged,
             lost=tuple(
                 item for operation in lost if isinstance(operation, Expired) for item in operation.items
@@ -351,18 +377,16 @@ class Store:
         return lost
 
     def _put(self, writer: _Writer, entry: _Entry) -> None:
-        entry.done.set_running_or_notify_cancel()
         self._submitted += entry.size
         writer.commit.submit(entry)
 
-    def _snapshot(self, *, is_pressed: bool) -> None:
-        """Begin a file with the state as it is."""
-        if self._writer is not None:
-            self._since = 0
-            snapshot = queue.snapshot(self._state, self._at)
-            entry = _Entry(entries.SNAPSHOT, self._number, snapshot.at, (snapshot,), dict(self.payloads))
-            entry.is_pressed = is_pressed
-            self._put(self._writer, entry)
+    def _snapshot(self, writer: _Writer, least: float) -> "Future[None]":
+        """Begin a file with the state as it is; old ones of which less than `least` lives are given up."""
+        self._since = 0
+        pieces = entries.pack(self._number, (queue.snapshot(self._state, self._at),), {})
+        entry = _Entry(entries.SNAPSHOT, self._at, pieces, (), dict(self.payloads), least)
+        self._put(writer, entry)
+        return entry.done
 
     def _forget(self) -> None:
         """Let go of the bytes of groups that were used or expired."""
