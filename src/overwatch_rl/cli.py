@@ -493,13 +493,17 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
 @click.option("--least", type=int, help="Digits of the shortest prompt.")
 @click.option("--most", type=int, help="Digits of the longest prompt.")
 @click.option("--shuffled", is_flag=True, help="A control that must not learn: shuffle advantages in groups.")
-@click.option("--fault", metavar="stale-handler@VERSION", help="A handler that keeps its weights from there on.")
+@click.option(
+    "--fault", metavar="stale-handler@VERSION", help="A handler that keeps its weights from there on."
+)
 @click.option("--server", metavar="URL", help="A rollouts server that runs; one is started without.")
 @click.option(
     "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Bearer token of it."
 )
 @click.option(
-    "--weights", type=click.Path(path_type=Path, file_okay=False), help="Folder that handlers read weights from."
+    "--weights",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder that handlers read weights from.",
 )
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
 @click.option("--run-id", help="The run's id; made up without.")

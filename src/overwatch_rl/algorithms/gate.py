@@ -26,7 +26,7 @@ def gated_step(
     ranks.average(gradients)
     norms = torch.stack(torch._foreach_norm(gradients))  # noqa: SLF001 as torch's own clipping does
     norm = torch.linalg.vector_norm(norms)
-    torch._foreach_mul_(gradients, (max_grad_norm / (norm + 1e-6)).clamp(max=1.0))  # noqa: SLF001
+    torch._foreach_mul_(gradients, (max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
     if not norm.is_meta:
         skip = ranks.any(stopped | ~torch.isfinite(norm))
         optimizer.found_inf = skip.float()  # type: ignore[attr-defined]  # read by the fused step

@@ -29,6 +29,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import torch
@@ -316,9 +317,7 @@ class GRPO:
         if not count:
             return []
         kind = "nan" if math.isnan(values["grad_norm"]) else "inf"
-        return [
-            NonFiniteSeen(at=at_ns, scope=Scope.POLICY, metric=GRAD_NORM.name, kind=kind, count=count)
-        ]
+        return [NonFiniteSeen(at=at_ns, scope=Scope.POLICY, metric=GRAD_NORM.name, kind=kind, count=count)]
 
     def state_dict(self) -> dict[str, Tensor]:
         """`policy.*`, `reference.*`, `optimizer.*` (number of the parameter, then the moment), `version`, `order`."""
@@ -378,11 +377,9 @@ class GRPO:
             if number == self.version:
                 found[rows] = proximal[rows]
                 continue
-            tokens, weights = answers.tokens[rows], self._recent[number]
-            found[rows] = log_probs_of(
-                distribution(lambda seen, kept=weights: functional_call(self.policy, kept, (seen,)), tokens),
-                tokens,
-            )
+            tokens = answers.tokens[rows]
+            then = partial(functional_call, self.policy, self._recent[number])
+            found[rows] = log_probs_of(distribution(then, tokens), tokens)
         return found
 
 

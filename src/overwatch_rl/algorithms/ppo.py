@@ -399,9 +399,7 @@ class PPO:
 
     def _step(self, stopped: Tensor) -> tuple[Tensor, Tensor]:
         """Take the step unless the gate is shut; the norm of each gradient, and of all."""
-        return gated_step(
-            self._optimizer, self._parameters, self._ranks, stopped, self.config.max_grad_norm
-        )
+        return gated_step(self._optimizer, self._parameters, self._ranks, stopped, self.config.max_grad_norm)
 
     def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
         """An early stop, and minibatches whose gradients were not finite."""

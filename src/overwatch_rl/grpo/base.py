@@ -7,7 +7,7 @@ groups, queues or processes.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,10 +48,10 @@ class BaseConfig:
                 raise ValueError(f"base.{name} is {getattr(self, name)}; use 1 or more")
 
 
-def padded(rows: list[list[int]]) -> Tensor:
-    """Rows of codes, filled up at their ends."""
+def padded(rows: Sequence[Sequence[float]]) -> Tensor:
+    """Rows of numbers, filled up with 0 at their ends."""
     longest = max(map(len, rows))
-    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+    return torch.tensor([[*row, *(0,) * (longest - len(row))] for row in rows])
 
 
 def make_base(config: BaseConfig, task: TaskConfig, seed: int) -> Transformer:
@@ -73,9 +73,7 @@ def make_base(config: BaseConfig, task: TaskConfig, seed: int) -> Transformer:
             wanted[row, : len(prompt) - 1] = 0
         chances = distribution(model, tokens)
         optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(
-            functional.nll_loss(chances.flatten(0, 1), wanted.flatten(), ignore_index=0)
-        )
+        torch.autograd.backward(functional.nll_loss(chances.flatten(0, 1), wanted.flatten(), ignore_index=0))
         optimizer.step()
     return model
 
@@ -99,6 +97,9 @@ def judge(model: Transformer, task: TaskConfig, *, prompts: int = 512, seed: int
         generator=torch.Generator().manual_seed(seed),
     )
     earned = torch.tensor(
-        [reward(prompt, decode(row).rstrip("_")) for prompt, row in zip(asked, drawn.tokens.tolist(), strict=True)]
+        [
+            reward(prompt, decode(row).rstrip("_"))
+            for prompt, row in zip(asked, drawn.tokens.tolist(), strict=True)
+        ]
     )
     return Judged(mean=float(earned.mean()), standard_error=float(earned.std() / prompts**0.5))

@@ -81,11 +81,19 @@ class GrpoSettings:
     tower: TowerConfig | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("groups", 1), ("group_size", 2), ("handlers", 0), ("max_staleness", 0), ("threads", 1)):
+        for name, least in (
+            ("groups", 1),
+            ("group_size", 2),
+            ("handlers", 0),
+            ("max_staleness", 0),
+            ("threads", 1),
+        ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; use {least} or more")
         if self.handlers == 0 and self.weights is None:
-            raise ValueError("handlers is 0 and there is no folder of weights; name it by --weights, so that others find it")
+            raise ValueError(
+                "handlers is 0 and there is no folder of weights; name it by --weights, so that others find it"
+            )
 
 
 def grpo_settings(flags: GrpoFlags) -> GrpoSettings:
@@ -122,7 +130,9 @@ def stale_from(word: str) -> int:
     """The version of `stale-handler@20`; raises `ValueError`."""
     name, _, number = word.partition("@")
     if name != STALE or not number.isdecimal():
-        raise ValueError(f"fault is {word!r}; write {STALE}@20 for a handler that keeps its weights from version 20 on")
+        raise ValueError(
+            f"fault is {word!r}; write {STALE}@20 for a handler that keeps its weights from version 20 on"
+        )
     return int(number)
 
 

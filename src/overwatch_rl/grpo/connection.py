@@ -59,7 +59,9 @@ class Connection:
             if status in (200, 422):
                 return said
             if status != http.HTTPStatus.TOO_MANY_REQUESTS:
-                raise RolloutsError(f"{self._url}{path} answered {status}: {said[:500].decode(errors='replace')}")
+                raise RolloutsError(
+                    f"{self._url}{path} answered {status}: {said[:500].decode(errors='replace')}"
+                )
             if wait(float(after or 1.0)):
                 return b""
 
@@ -87,5 +89,7 @@ class Connection:
             except (OSError, http.client.HTTPException) as error:
                 self._line.close()
                 if time.monotonic() >= until:
-                    raise RolloutsError(f"{self._url} cannot be reached: {error!r}; is the server running?") from error
+                    raise RolloutsError(
+                        f"{self._url} cannot be reached: {error!r}; is the server running?"
+                    ) from error
                 time.sleep(_PAUSE_S)

@@ -62,7 +62,9 @@ class _Fault(ValueError):
 def _check(group: Group, vocabulary: int) -> None:
     sizes = [len(row) for row in group.tokens]
     if len(sizes) < 2:
-        raise _Fault(f"tokens: has {len(sizes)} sequences; send 2 or more, they are compared with one another")
+        raise _Fault(
+            f"tokens: has {len(sizes)} sequences; send 2 or more, they are compared with one another"
+        )
     if len(group.scores) != len(sizes):
         raise _Fault(f"scores: has {len(group.scores)} numbers for {len(sizes)} sequences; send one for each")
     chances = group.inference_logprobs

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-
 _NEVER: Final = -1e9
 """The logit of what is impossible; finite, since infinity times a chance of 0 is NaN."""
 
@@ -79,7 +78,8 @@ class Block(nn.Module):
             queries, keys, values, attn_mask=mask, is_causal=mask is None
         )
         x = x + self.joined(seen.transpose(1, 2).reshape(size, letters, width))
-        return x + self.narrow(functional.gelu(self.wide(self.between(x))))
+        added: Tensor = self.narrow(functional.gelu(self.wide(self.between(x))))
+        return x + added
 
 
 class Transformer(nn.Module):
@@ -113,7 +113,8 @@ class Transformer(nn.Module):
         x = self.letters(tokens) + self.places(places)
         for number, block in enumerate(self.blocks):
             x = block(x, mask, None if kept is None else kept[number])
-        return functional.pad(self.logits(self.last(x)), (1, 0), value=_NEVER)
+        found: Tensor = functional.pad(self.logits(self.last(x)), (1, 0), value=_NEVER)
+        return found
 
     def num_parameters(self) -> int:
         """Weights that a letter is multiplied with, embeddings left out."""

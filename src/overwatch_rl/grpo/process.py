@@ -126,7 +126,10 @@ def run(
 
 
 def _assembled(
-    settings: GrpoSettings, checkpoint: Checkpoint | None, reporters: "_Reporters", stack: contextlib.ExitStack
+    settings: GrpoSettings,
+    checkpoint: Checkpoint | None,
+    reporters: "_Reporters",
+    stack: contextlib.ExitStack,
 ) -> GrpoTrainer:
     """The trainer, with the server and the handlers running."""
     folder = _weights_folder(settings, stack)

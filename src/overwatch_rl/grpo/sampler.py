@@ -49,9 +49,14 @@ class Sampler:
             end=END_CODE,
             generator=self._draws,
         )
-        rows = zip(prompts, drawn.tokens.tolist(), drawn.log_probs.tolist(), drawn.lengths.tolist(), strict=True)
+        rows = zip(
+            prompts, drawn.tokens.tolist(), drawn.log_probs.tolist(), drawn.lengths.tolist(), strict=True
+        )
         made = [_sequence(prompt, tokens[:size], chances[:size]) for prompt, tokens, chances, size in rows]
-        return [self._group(made[first : first + self.group_size]) for first in range(0, len(made), self.group_size)]
+        return [
+            self._group(made[first : first + self.group_size])
+            for first in range(0, len(made), self.group_size)
+        ]
 
     def _group(self, made: list[dict[str, Any]]) -> dict[str, Any]:
         group: dict[str, Any] = {name: [one[name] for one in made] for name in made[0]}

@@ -36,7 +36,9 @@ def registration(
 class RolloutsSource:
     """A trainer's side of the server."""
 
-    def __init__(self, connection: Connection, about: wire.Registration, *, resumed_from: int | None = None) -> None:
+    def __init__(
+        self, connection: Connection, about: wire.Registration, *, resumed_from: int | None = None
+    ) -> None:
         self._connection = connection
         self._resumed_from = resumed_from
         connection.post("/register", about, wire.Registered)
@@ -49,7 +51,9 @@ class RolloutsSource:
                 numbers = [
                     one.version.number if one.version_source == "stated" else None for one in found.items
                 ]
-                return Taken(lease=found.lease.id, groups=[bytes(one) for one in found.batch], numbers=numbers)
+                return Taken(
+                    lease=found.lease.id, groups=[bytes(one) for one in found.batch], numbers=numbers
+                )
             if found.lack == "done":
                 return None
             time.sleep(min(found.retry_s or _MOST_WAIT_S, _MOST_WAIT_S))

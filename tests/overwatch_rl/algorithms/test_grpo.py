@@ -259,7 +259,13 @@ def test_weights_of_another_shape_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("learning_rate", 0.0), ("epochs", 0), ("clip", -1.0), ("reference_coef", -0.1), ("weight_cap", math.nan)],
+    [
+        ("learning_rate", 0.0),
+        ("epochs", 0),
+        ("clip", -1.0),
+        ("reference_coef", -0.1),
+        ("weight_cap", math.nan),
+    ],
 )
 def test_a_setting_that_cannot_be_is_named(name: str, value: float) -> None:
     """With its value and what to use."""

@@ -36,9 +36,7 @@ def test_a_group_becomes_rows_of_letters_after_the_first() -> None:
     assert found.refused == ()
     assert found.answers.tokens.tolist() == [[1, 11, 1, 12], [1, 11, 2, 0]] * 2
     assert found.answers.learned.tolist() == [[False, True, True], [False, True, False]] * 2
-    assert torch.equal(
-        found.answers.behaviour, torch.tensor([[0.0, -0.5, -0.25], [0.0, -2.0, 0.0]] * 2)
-    )
+    assert torch.equal(found.answers.behaviour, torch.tensor([[0.0, -0.5, -0.25], [0.0, -2.0, 0.0]] * 2))
     assert found.answers.scores.tolist() == [1.0, 0.0, 0.0, 0.5]
     assert found.answers.groups.tolist() == [0, 0, 1, 1]
     assert found.answers.versions == (3, 3, 4, 4)
@@ -62,14 +60,23 @@ def test_absent_log_probs_are_refused_by_their_path_and_never_zero(absent: str) 
 @pytest.mark.parametrize(
     ("values", "path"),
     [
-        ({"inference_logprobs": [[1.0, 1.0, -0.5, 1.0], [1.0, 1.0, -2.0]]}, "batch[0].inference_logprobs[0][3]: 1.0"),
-        ({"inference_logprobs": [[1.0, 1.0, -0.5], [1.0, 1.0, -2.0]]}, "batch[0].inference_logprobs: has rows"),
+        (
+            {"inference_logprobs": [[1.0, 1.0, -0.5, 1.0], [1.0, 1.0, -2.0]]},
+            "batch[0].inference_logprobs[0][3]: 1.0",
+        ),
+        (
+            {"inference_logprobs": [[1.0, 1.0, -0.5], [1.0, 1.0, -2.0]]},
+            "batch[0].inference_logprobs: has rows",
+        ),
         ({"masks": [[-100, -100, 1, 12], [2]]}, "batch[0].masks: has rows"),
         ({"masks": [[-100, -100, 1, 12], [1, -100, 2]]}, "batch[0].masks[1][0]: nothing comes before"),
         ({"tokens": [[1, 11, 1, 13], [1, 11, 2]]}, "batch[0].tokens[0][3]: 13 is no letter"),
         ({"scores": [1.0]}, "batch[0].scores: has 1 numbers for 2"),
         ({"scores": ["a", "b"]}, "batch[0]: Expected `float`"),
-        ({"tokens": [[1, 11, 2]], "masks": [[-100, -100, 2]], "scores": [1.0]}, "batch[0].tokens: has 1 sequences"),
+        (
+            {"tokens": [[1, 11, 2]], "masks": [[-100, -100, 2]], "scores": [1.0]},
+            "batch[0].tokens: has 1 sequences",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_by_its_path(values: dict[str, object], path: str) -> None:

@@ -18,7 +18,9 @@ def model(seed: int = 0) -> Transformer:
     return Transformer(config, torch.Generator().manual_seed(seed))
 
 
-def drawn(count: int = 1, seed: int = 0) -> tuple[list[list[int]], list[list[int]], list[list[float]], list[bool]]:
+def drawn(
+    count: int = 1, seed: int = 0
+) -> tuple[list[list[int]], list[list[int]], list[list[float]], list[bool]]:
     """Prompts, answers, log-probabilities and whether each ended."""
     prompts = PROMPTS * count
     found = answer(model(), prompts, most=MOST, end=END, generator=torch.Generator().manual_seed(seed))

@@ -5,7 +5,17 @@ from itertools import permutations
 
 import pytest
 
-from overwatch_rl.grpo.task import PAD, VOCABULARY, TaskConfig, decode, draw, encode, is_held_out, reward, right_answer
+from overwatch_rl.grpo.task import (
+    PAD,
+    VOCABULARY,
+    TaskConfig,
+    decode,
+    draw,
+    encode,
+    is_held_out,
+    reward,
+    right_answer,
+)
 
 
 def test_only_the_digits_in_order_and_the_end_are_right() -> None:

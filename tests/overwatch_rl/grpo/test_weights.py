@@ -28,7 +28,9 @@ def test_the_greatest_version_is_taken_whole(tmp_path: Path) -> None:
     assert found is not None
     assert found.version == Version(lineage=2, number=10)
     assert found.task == TASK
-    assert all(torch.equal(value, model(2).state_dict()[name]) for name, value in found.made().state_dict().items())
+    assert all(
+        torch.equal(value, model(2).state_dict()[name]) for name, value in found.made().state_dict().items()
+    )
     assert newest(tmp_path, found.version) is None
 
 
