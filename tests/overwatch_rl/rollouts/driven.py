@@ -131,5 +131,3 @@ def _check_places(state: State) -> None:
     assert all(found and list(found) == sorted(found) for found in state.lanes.values())
     assert all(lane_of(state.items[found]) == lane for lane, ids in state.lanes.items() for found in ids)
     assert state.running == sum(ticket.sequences for ticket in state.tickets.values())
-
-
