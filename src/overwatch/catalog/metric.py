@@ -226,6 +226,12 @@ class Metric:
     """`format()` specification for the one-line banner, where it differs."""
     attributes: dict[str, str] = field(default_factory=dict)
     """Constant attributes of the output series."""
+    labels: tuple[str, ...] = ()
+    """Names of the labels of a service's counter or histogram, in the order in which they are shown."""
+    buckets: tuple[float, ...] = ()
+    """Upper ends of a service's histogram, rising; one more holds what is above the last."""
+    max_series: int = 64
+    """Label sets of one producer; what is beyond them is one set, whose values are `other`."""
     adds_up: bool = False
     """Whether a gauge's values add up over subjects, which makes it an UpDownCounter in OTLP."""
     hold: tuple[int, int] = (3, 5)

@@ -1,18 +1,37 @@
-"""Rows about the services beside a trainer: the learner, under promised names, and the rollouts API."""
+"""Rows about the services beside a trainer: the learner, under promised names, and the rollouts API.
+
+Counters and histograms are tallies: counted process by process, by the labels of their row. A row of `env`
+is one environment by the name under which it registered.
+"""
 
 from functools import partial
 from typing import Final
 
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
 
+SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+"""Upper ends of what a service's durations are counted by; those of phases."""
+VERSIONS: Final = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)
+"""Upper ends of how many versions behind something was."""
+LENGTHS: Final = (256, 1024, 4096, 16384, 65536)
+"""Upper ends of what sequences are told apart by, in tokens."""
+
+
+def length_label(tokens: int) -> str:
+    """The word for how long a sequence is, as a label: the length that it does not exceed.
+
+    >>> length_label(300), length_label(1024), length_label(100_000)
+    ('1024', '1024', 'longer')
+    """
+    return next((str(end) for end in LENGTHS if tokens <= end), "longer")
+
+
 _learner = partial(Metric, scope=Scope.LEARNER, comes_with="learner service")
-_rollouts = partial(
-    Metric,
-    scope=Scope.ROLLOUTS,
-    kind=Kind.GAUGE,
-    non_finite=NonFinite.UNDEFINED,
-    comes_with="rollouts service",
+_row = partial(
+    Metric, scope=Scope.ROLLOUTS, non_finite=NonFinite.UNDEFINED, comes_with="rollouts service", fmt=",.0f"
 )
+_rollouts = partial(_row, kind=Kind.GAUGE)
+_counted = partial(_row, kind=Kind.COUNTER)
 
 ROWS: Final = (
     _learner(
@@ -23,6 +42,7 @@ ROWS: Final = (
         asks="How many samples did the learner ask replay for, by how it ended?",
         label="samples",
         fmt=",.0f",
+        labels=("status",),
     ),
     _learner(
         name="learner.sample_latency",
@@ -32,6 +52,7 @@ ROWS: Final = (
         asks="How long did the learner wait for a sample?",
         label="smp wait",
         direction=Direction.DOWN,
+        buckets=SECONDS,
     ),
     _learner(
         name="learner.sgd_steps",
@@ -76,6 +97,7 @@ ROWS: Final = (
         asks="How long did it take to save a checkpoint?",
         label="ckpt",
         direction=Direction.DOWN,
+        buckets=SECONDS,
     ),
     _learner(
         name="learner.weights_publish",
@@ -101,7 +123,6 @@ ROWS: Final = (
         unit="{group}",
         asks="How many groups wait for a trainer?",
         label="groups",
-        fmt=",.0f",
     ),
     _rollouts(
         name="overwatch.rollouts.queue.sequences",
@@ -109,16 +130,14 @@ ROWS: Final = (
         unit="{sequence}",
         asks="How many sequences wait for a trainer?",
         label="seqs",
-        fmt=",.0f",
     ),
     _rollouts(
         name="overwatch.rollouts.data_age",
         short="data_age",
         unit="{version}",
         asks="How many versions behind is the oldest sequence that waits?",
-        label="age",
+        label="data age",
         direction=Direction.DOWN,
-        fmt=".0f",
     ),
     _rollouts(
         name="overwatch.rollouts.envs",
@@ -126,7 +145,6 @@ ROWS: Final = (
         unit="{env}",
         asks="How many environments are connected?",
         label="envs",
-        fmt=".0f",
     ),
     _rollouts(
         name="overwatch.rollouts.envs_paused",
@@ -134,6 +152,134 @@ ROWS: Final = (
         unit="{env}",
         asks="How many environments rest because the queue is full?",
         label="paused",
-        fmt=".0f",
+    ),
+    _rollouts(
+        name="overwatch.rollouts.envs_silent",
+        short="envs_silent",
+        unit="{env}",
+        asks="How many environments are registered and have been silent for longer than their lease?",
+        label="silent",
+        direction=Direction.DOWN,
+    ),
+    _rollouts(
+        name="overwatch.rollouts.env_silence",
+        short="env_silence",
+        unit="s",
+        asks="How long has the environment that has been silent longest not called?",
+        label="silence",
+        direction=Direction.DOWN,
+    ),
+    _rollouts(
+        name="overwatch.rollouts.capacity",
+        short="capacity",
+        unit="{sequence}",
+        asks="How many sequences may wait before new ones are held back?",
+        label="capacity",
+    ),
+    _rollouts(
+        name="overwatch.rollouts.batch_size",
+        short="batch_size",
+        unit="{sequence}",
+        asks="How many sequences does the trainer take at once?",
+        label="batch",
+    ),
+    _rollouts(
+        name="overwatch.rollouts.max_staleness",
+        short="max_staleness",
+        unit="{version}",
+        asks="How many versions behind may a sequence be?",
+        label="max age",
+    ),
+    _rollouts(
+        name="overwatch.rollouts.leases",
+        short="leases",
+        unit="{lease}",
+        asks="How many batches are leased to a trainer and not acknowledged?",
+        label="leases",
+    ),
+    _rollouts(
+        name="overwatch.rollouts.tickets",
+        short="tickets",
+        unit="{ticket}",
+        asks="How many groups may still come under tickets that have not expired?",
+        label="tickets",
+    ),
+    _counted(
+        name="overwatch.rollouts.accepted",
+        short="accepted",
+        unit="{sequence}",
+        asks="How many sequences were accepted, by environment?",
+        label="accepted",
+        labels=("env",),
+    ),
+    _counted(
+        name="overwatch.rollouts.served",
+        short="served",
+        unit="{sequence}",
+        asks="How many sequences did a trainer acknowledge, by environment?",
+        label="served",
+        labels=("env",),
+    ),
+    _counted(
+        name="overwatch.rollouts.expired",
+        short="expired",
+        unit="{sequence}",
+        asks="How many accepted sequences became too old before they were served, by environment?",
+        label="expired",
+        labels=("env",),
+    ),
+    _counted(
+        name="overwatch.rollouts.refused",
+        short="refused",
+        unit="{sequence}",
+        asks="How many sequences were refused, by environment, reason and length?",
+        label="refused",
+        labels=("env", "reason", "length"),
+        max_series=256,
+    ),
+    _counted(
+        name="overwatch.rollouts.redelivered",
+        short="redelivered",
+        unit="{sequence}",
+        asks="How many sequences were served again because nobody acknowledged them?",
+        label="redeliv",
+    ),
+    _counted(
+        name="overwatch.rollouts.batches",
+        short="batches",
+        unit="{batch}",
+        asks="How many times did a trainer ask for a batch, by how it ended?",
+        label="batches",
+        labels=("status",),
+    ),
+    _counted(
+        name="overwatch.rollouts.pauses",
+        short="pauses",
+        unit="{pause}",
+        asks="How many times was an environment asked to rest because the queue was full?",
+        label="pauses",
+        labels=("env",),
+    ),
+    _row(
+        name="overwatch.rollouts.wait_time",
+        short="wait_time",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        asks="How long did a group wait from its acceptance until it was served?",
+        label="wait",
+        direction=Direction.DOWN,
+        buckets=SECONDS,
+        fmt=".1f",
+    ),
+    _row(
+        name="overwatch.rollouts.age",
+        short="age",
+        kind=Kind.HISTOGRAM,
+        unit="{version}",
+        asks="How many versions behind was a group when it was served, by who says so?",
+        label="age",
+        direction=Direction.DOWN,
+        labels=("source",),
+        buckets=VERSIONS,
     ),
 )

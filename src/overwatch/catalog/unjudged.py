@@ -71,7 +71,11 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
         "learner samples", "learner sample_latency", "learner sgd_steps", "learner policy_loss",
         "learner value_loss", "learner entropy", "learner checkpoint_duration", "learner weights_publish",
         "learner replay_queue_depth", "rollouts queue_groups", "rollouts queue_sequences",
-        "rollouts data_age", "rollouts envs", "rollouts envs_paused",
+        "rollouts data_age", "rollouts envs", "rollouts envs_paused", "rollouts envs_silent",
+        "rollouts env_silence", "rollouts capacity", "rollouts batch_size", "rollouts max_staleness",
+        "rollouts leases", "rollouts tickets", "rollouts accepted", "rollouts served", "rollouts expired",
+        "rollouts refused", "rollouts redelivered", "rollouts batches", "rollouts pauses",
+        "rollouts wait_time", "rollouts age",
     ),
 }  # fmt: skip
 """Rows by why nothing judges them: the short name, with its scope before it where that is not the policy."""
@@ -97,6 +101,7 @@ EVENTS: Final[Mapping[str, EventRow]] = MappingProxyType(
         "run_started": EventRow(findings=("overlapping-writers",)),
         "run_finished": EventRow(findings=("run-failed", "run-lost")),
         "measured": EventRow(findings=("non-finite", "env-non-finite", "too-many-names")),
+        "tallied": EventRow(findings=("too-many-names",)),
         "episode_ended": EventRow(findings=("reward-collapse", "env-degraded")),
         "action_taken": EventRow(findings=("env-degraded",)),
         "seed_stage_changed": EventRow(findings=("cull-storm", "env-degraded")),

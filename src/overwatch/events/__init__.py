@@ -1,7 +1,8 @@
 """WHAT can happen: frozen facts and the closed union `Event`.
 
-Owns every kind of thing a producer can say. Numbers are one event, `Measured`, for ever; everything
-else is a fact in the past tense. A new fact breaks the type check until every `match` handles it.
+Owns every kind of thing a producer can say. Numbers are `Measured`, counters and histograms with labels
+`Tallied`; everything else is a fact in the past tense. A new fact breaks the type check until every `match`
+handles it.
 
 Rules: `at` is the producer's time in Unix nanoseconds. Absent is `None`, never 0. Validation happens on
 construction, so an event that exists is well formed. Must not know OTLP, state or views; loads NumPy only
@@ -33,11 +34,13 @@ from overwatch.events.facts import (
 from overwatch.events.lifetime import MetricInfo, RunFinished, RunStarted
 from overwatch.events.measured import Conflated, Measured
 from overwatch.events.origin import PENDING, Origin
+from overwatch.events.tallied import Buckets, Tallied, TallySeries
 
 __all__ = [
     "MAX_ROWS",
     "PENDING",
     "ActionTaken",
+    "Buckets",
     "CheckpointSaved",
     "Column",
     "Conflated",
@@ -61,13 +64,15 @@ __all__ = [
     "RunStarted",
     "SeedStageChanged",
     "Severity",
+    "Tallied",
+    "TallySeries",
     "scalars",
 ]
 
 Event: TypeAlias = (
-    RunStarted | RunFinished | Measured | EpisodeEnded | ActionTaken | SeedStageChanged | GateEvaluated
-    | EnvCrashed | EnvsRemoved | NonFiniteSeen | EarlyStopped | CurriculumChanged | CheckpointSaved
-    | FindingAcknowledged | PhaseBegan | PhaseEnded | LogLine
+    RunStarted | RunFinished | Measured | Tallied | EpisodeEnded | ActionTaken | SeedStageChanged
+    | GateEvaluated | EnvCrashed | EnvsRemoved | NonFiniteSeen | EarlyStopped | CurriculumChanged
+    | CheckpointSaved | FindingAcknowledged | PhaseBegan | PhaseEnded | LogLine
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from overwatch.events import (
     PhaseEnded,
     Record,
     RunFinished,
+    Tallied,
 )
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
@@ -316,7 +317,8 @@ def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
         return _filled(kind, said, at, _span(log))
     if kind is EnvCrashed:
         return {**_crash(said.attributes), **_filled(kind, said, at, {})}
-    return _filled(kind, said, at, _body(log) if kind in wire.COLUMNAR else {})
+    in_body = kind in wire.COLUMNAR or kind is Tallied
+    return _filled(kind, said, at, _body(log) if in_body else {})
 
 
 def _crash(attributes: Mapping[str, Value]) -> dict[str, Value]:

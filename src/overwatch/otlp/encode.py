@@ -29,6 +29,7 @@ from overwatch.events import (
     PhaseEnded,
     Record,
     Severity,
+    Tallied,
 )
 from overwatch.otlp import wire
 from overwatch.otlp.value import Value, to_any, to_pairs
@@ -53,9 +54,10 @@ def encode(event: Event) -> Pieces:
     """The parts of the log record that says `event`."""
     name = f"{wire.EVENT_PREFIX}{wire.TAGS[type(event)]}"
     if isinstance(event, Measured):
-        attributes, body = _measured(event)
-        return Pieces(event_name=name, severity=_severity(event), attributes=attributes, body=body)
-    attributes, columns = {}, {}
+        own, body = _measured(event)
+        return Pieces(event_name=name, severity=_severity(event), attributes=own, body=body)
+    attributes: dict[str, Value] = {}
+    columns: dict[str, Value] = {}
     elsewhere = wire.OWN_PLACES[type(event)]
     for field in wire.FIELDS[type(event)]:
         value = getattr(event, field)
@@ -70,10 +72,18 @@ def encode(event: Event) -> Pieces:
         event_name=name,
         severity=_severity(event),
         attributes=attributes,
-        body=event.message if isinstance(event, LogLine) else columns or None,
+        body=_body(event, columns),
         trace_id=_hex(trace_id, 16),
         span_id=_hex(span_id, 8),
     )
+
+
+def _body(event: Event, columns: dict[str, Value]) -> Value:
+    if isinstance(event, LogLine):
+        return event.message
+    if isinstance(event, Tallied):
+        return {"series": _plain(event.series)}
+    return columns or None
 
 
 def request(records: Iterable[Record], resource: Mapping[str, Value]) -> bytes:

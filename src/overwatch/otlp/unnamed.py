@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from overwatch.catalog import Scope
-from overwatch.events import EnvsRemoved, Event, FindingAcknowledged, LogLine, Measured, RunFinished
+from overwatch.events import EnvsRemoved, Event, FindingAcknowledged, LogLine, Measured, RunFinished, Tallied
 from overwatch.otlp import wire
 from overwatch.otlp.value import Value, as_word
 
@@ -44,7 +44,7 @@ def implied_id(attributes: Mapping[str, Value]) -> str | None:
 
 def begins_run(event: Event) -> bool:
     """Whether a run that nothing names may begin with an event."""
-    if isinstance(event, Measured):
+    if isinstance(event, Measured | Tallied):
         return event.scope in OF_A_TRAINER
     return not isinstance(event, _NO_BEGINNING)
 

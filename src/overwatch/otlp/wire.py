@@ -33,6 +33,7 @@ from overwatch.events import (
     RunStarted,
     SeedStageChanged,
     Severity,
+    Tallied,
 )
 from overwatch.journal import Signal
 
@@ -94,8 +95,8 @@ RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 """Attributes of a measurement that are not values."""
 
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (
-    RunStarted, RunFinished, Measured, EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated,
-    EnvCrashed, EnvsRemoved, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved,
+    RunStarted, RunFinished, Measured, Tallied, EpisodeEnded, ActionTaken, SeedStageChanged,
+    GateEvaluated, EnvCrashed, EnvsRemoved, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved,
     FindingAcknowledged, PhaseBegan, PhaseEnded, LogLine,
 )  # fmt: skip
 TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in EVENT_TYPES}
@@ -129,8 +130,9 @@ _IN_SPAN: Final = frozenset({"trace_id", "span_id"})
 OWN_PLACES: Final[dict[type[Event], frozenset[str]]] = dict.fromkeys(EVENT_TYPES, frozenset()) | {
     LogLine: _IN_SPAN | {"message", "severity"},
     PhaseEnded: _IN_SPAN,
+    Tallied: frozenset({"series"}),
 }
-"""Fields of an event that OTLP has places of its own for."""
+"""Fields of an event that are no attributes: OTLP has places of its own for them, or the body holds them."""
 
 SEVERITY_NUMBER: Final = {
     Severity.DEBUG: 5,

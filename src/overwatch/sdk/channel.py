@@ -29,6 +29,7 @@ from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link, Outcome
 from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.written import Latest
+from overwatch.sdk.tallies import Tallies
 from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.values import (
     Numbers,
@@ -125,6 +126,7 @@ class Channel:
         """The run's id, shared by all of its processes."""
         self._link = link
         self._device = DeviceValues(self._drop, self._refuse)
+        self._tallies = Tallies("" if link is None else link.role, self._send, self._say)
         self._n_envs = n_envs
         self._latest = Latest()
         self._names = {row.short: row.name for row in of_scope(Scope.POLICY)}
@@ -343,6 +345,7 @@ class Channel:
             return self._unsent()
         deadline = time.monotonic() + max(timeout, 0.0)
         self._drain_device(max(timeout, 0.0) / 4)
+        self._tell_tallies()
         self._finished(ending)
         link, self._link = self._link, None
         _OPEN.discard(self)
@@ -380,6 +383,7 @@ class Channel:
         deadline = time.monotonic() + max(timeout, 0.0)
         try:
             self._device.settle(max(timeout, 0.0))
+            self._tallies.tell()
             return not self._device.waiting and link.flush(max(deadline - time.monotonic(), 0.0))
         except Exception as error:  # noqa: BLE001 the border between training and telemetry
             self._invalid("flush", error)
@@ -388,6 +392,10 @@ class Channel:
     @guarded
     def _drain_device(self, timeout: float) -> None:
         self._device.drain(timeout)
+
+    @guarded
+    def _tell_tallies(self) -> None:
+        self._tallies.close()
 
     def _shut(self) -> None:
         """Nothing is told any more."""
@@ -401,6 +409,7 @@ class Channel:
         """In a forked child: this run belongs to the parent."""
         self._terminal = None
         link, self._link = self._link, None
+        self._tallies = Tallies("", self._send, self._say)
         self._device.abandon()
         self._shut()
         if link is not None:

@@ -93,6 +93,8 @@ class Link:
     def __init__(
         self, hello: Hello, limits: LinkLimits | None = None, rings: RingLimits | None = None
     ) -> None:
+        self.role = hello.role
+        """Of this process in its run."""
         self._limits = limits or LinkLimits()
         self._over = threading.Event()
         self._lock = threading.Lock()

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from overwatch.catalog import Scope, find
+from overwatch.catalog import Kind, Metric, Scope, find
 from overwatch.catalog.phases import is_pause
 from overwatch.catalog.presets import DEFAULT
+from overwatch.catalog.tallies import SERVICES
 from overwatch.events import Column, EpisodeEnded, Measured, PhaseBegan, PhaseEnded, scalars
 from overwatch.sdk.channel import Values, guarded
 from overwatch.sdk.frames import Update as Told
@@ -215,20 +216,43 @@ class Run(Stepping):
     @guarded
     def gauge(self, /, **values: Numeric) -> None:
         """Numbers that belong to no update, e.g. `loader_depth=3, loader_capacity=8`; any other names too."""
-        of_host: dict[str, float] = {}
-        custom: dict[str, float] = {}
+        told: dict[Scope, dict[str, float]] = {}
         for name, value in values.items():
             try:
-                row = find(name, Scope.HOST)
-                if row is None:
-                    custom[self._custom_name(name)] = number(value)
-                else:
-                    of_host[row.name] = number(value)
+                row = self._gauge_row(name)
+                scope = self._tallies.scope if row is None else row.scope
+                full = self._custom_name(name) if row is None else row.name
+                told.setdefault(scope, {})[full] = number(value)
             except RefusedError as error:
                 self._refuse(name, error)
-        for scope, told in ((Scope.HOST, of_host), (Scope.RUN, custom)):
-            if told:
-                self._send(Measured(at=time.time_ns(), scope=scope, values=scalars(told)))
+        for scope, of_scope in told.items():
+            self._send(Measured(at=time.time_ns(), scope=scope, values=scalars(of_scope)))
+
+    def _gauge_row(self, name: str) -> Metric | None:
+        """The row of a gauge: of the host, or of the service that this process is."""
+        row = find(name, Scope.HOST) or find(name, self._tallies.scope)
+        is_taken = row is not None and (row.scope is Scope.HOST or row.scope in SERVICES)
+        return row if row is not None and is_taken and row.kind is Kind.GAUGE else None
+
+    @guarded
+    def count(self, name: str, /, n: Numeric = 1, **labels: object) -> None:
+        """Add `n` to a counter: `run.count("refused", reason="too old")`.
+
+        Summed in this process, by the values of its labels, and sent once a second and at the end. A name
+        that no row knows is a custom counter. Beyond 64 label sets of a name the others are one, `other`.
+        """
+        try:
+            self._tallies.count(name, n, labels)
+        except RefusedError as error:
+            self._refuse(name, error)
+
+    @guarded
+    def observe(self, name: str, value: Numeric, /, **labels: object) -> None:
+        """Add a value to a histogram: `run.observe("wait_time", 0.4)`; as `count` otherwise."""
+        try:
+            self._tallies.observe(name, value, labels)
+        except RefusedError as error:
+            self._refuse(name, error)
 
     @contextlib.contextmanager
     def phase(self, name: str, *, update: int | None = None) -> Iterator[None]:

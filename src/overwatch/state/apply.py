@@ -15,6 +15,7 @@ from overwatch.catalog.goodhart import PROXY, TRUE
 from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.catalog.processes import SUBSYSTEM
 from overwatch.catalog.run import STEPS
+from overwatch.catalog.tallies import SERVICES
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
@@ -36,6 +37,7 @@ from overwatch.events import (
     RunFinished,
     RunStarted,
     SeedStageChanged,
+    Tallied,
 )  # fmt: skip
 from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
@@ -48,13 +50,21 @@ from overwatch.state.policy import rebase
 from overwatch.state.removal import forget_late, remove
 from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
-from overwatch.state.sources import Source, source_key
+from overwatch.state.sources import LEARNS, Source, source_key
 from overwatch.state.stops import settle_stops
 from overwatch.state.units import settle_unit, unit_line
 
-_SCOPES_APART: Final = (Scope.ENV, Scope.SLOT, Scope.GPU, Scope.HOST, Scope.TOWER)
+_SCOPES_APART: Final = (
+    Scope.ENV,
+    Scope.SLOT,
+    Scope.GPU,
+    Scope.HOST,
+    Scope.TOWER,
+    Scope.LEARNER,
+    Scope.ROLLOUTS,
+)
 _APART: Final = (
-    EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseBegan, PhaseEnded, LogLine,
+    EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseBegan, PhaseEnded, LogLine, Tallied,
 )  # fmt: skip
 
 
@@ -136,16 +146,14 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _start(state, source, record.origin, event)
         case RunFinished():
             _finish(state, source, event)
+        case Measured(scope=scope) if _is_of_service(source, scope):
+            _serve(state, record, stamp)
+        case Tallied():
+            _serve(state, record, stamp)
         case Measured(scope=Scope.POLICY) if not _leads(state, source.rank):
             state.ranks.aside(source.rank, event.values)
         case Measured():
-            steps = state.steps
-            measure(state, _settled(state, event), stamp, source.rank)
-            if state.steps > steps and source.is_trainer and STEPS.name in event.values:
-                _go_on(state, source, event.at)
-            _note_lanes(state, source, event)
-            _note_reader(state, record.origin, event)
-            _note_drops(state, source, event)
+            _measure(state, source, record.origin, event, stamp)
         case EpisodeEnded():
             _end_episodes(state, event)
         case ActionTaken():
@@ -178,6 +186,35 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             pass
         case _:
             assert_never(event)
+
+
+def _measure(state: RunState, source: Source, origin: Origin, event: Measured, stamp: int) -> None:
+    steps = state.steps
+    measure(state, _settled(state, event), stamp, source.rank)
+    if state.steps > steps and source.is_trainer and STEPS.name in event.values:
+        _go_on(state, source, event.at)
+    _note_lanes(state, source, event)
+    _note_reader(state, origin, event)
+    _note_drops(state, source, event)
+
+
+def _is_of_service(source: Source, scope: Scope) -> bool:
+    """Whether numbers are kept process by process; those of a policy too, of a role that learns none."""
+    return scope in SERVICES or (scope is Scope.POLICY and source.role not in LEARNS)
+
+
+def _serve(state: RunState, record: Record, stamp: int) -> None:
+    """Fold what a process reports of itself."""
+    event, origin = record.event, record.origin
+    service = state.services.of(origin, state.overflow)
+    if service is None:
+        return
+    if isinstance(event, Measured):
+        state.services.measure(service, event, stamp, state.overflow)
+    elif isinstance(event, Tallied):
+        service.heard(event.at, stamp)
+        began = state.sources[source_key(origin)].first_at
+        state.services.count(service, event, origin.epoch, began, state.overflow)
 
 
 def _leads(state: RunState, rank: int) -> bool:

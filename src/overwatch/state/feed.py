@@ -26,6 +26,7 @@ from overwatch.events import (
     RunFinished,
     RunStarted,
     SeedStageChanged,
+    Tallied,
 )  # fmt: skip
 from overwatch.state.run import Entry
 
@@ -78,7 +79,7 @@ def begin(text: str, most: int = LONGEST_FIELD) -> str:
 
 def _entry_of(event: Event) -> Entry | None:
     match event:
-        case Measured() | ActionTaken() | EpisodeEnded() | PhaseBegan() | PhaseEnded():
+        case Measured() | Tallied() | ActionTaken() | EpisodeEnded() | PhaseBegan() | PhaseEnded():
             return None
         case RunStarted():
             return _run_started(event)

@@ -62,9 +62,9 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
             _lanes(state, event, stamp)
         case Scope.HOST:
             _host(state, event, stamp, rank)
-        case Scope.RUN | Scope.LEARNER | Scope.ROLLOUTS:
+        case Scope.RUN:
             _numbers(state, event, stamp, rank)
-        case Scope.TOWER:
+        case Scope.TOWER | Scope.LEARNER | Scope.ROLLOUTS:
             pass
         case _:
             assert_never(event.scope)

@@ -30,6 +30,7 @@ from overwatch.state.policy import Rest, Series
 from overwatch.state.ranks import Ranks
 from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.ring import Ring
+from overwatch.state.services import Services
 from overwatch.state.sources import Source
 from overwatch.state.usage import Peaks, Rested
 
@@ -142,6 +143,8 @@ class RunState(msgspec.Struct, kw_only=True):
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     policy: dict[str, Series] = msgspec.field(default_factory=dict)
     """By full metric name."""
+    services: Services = msgspec.field(default_factory=Services)
+    """What processes report of the services that they are, and what they count."""
     pairs: Pairs = msgspec.field(default_factory=Pairs)
     """The proxy return beside the true one."""
     update: int | None = None

@@ -28,6 +28,8 @@ LEAST_INTERVALS: Final = 3
 """Intervals that make a rhythm."""
 TRAINER: Final = "trainer"
 """The role that holds a run, where any producer has it."""
+LEARNS: Final = frozenset({TRAINER, "learner"})
+"""Roles whose numbers of a policy are the run's."""
 MAX_GAPS = 65_536
 """Missing sequence numbers remembered per producer, so that a late record still counts once."""
 _NAMED: Final = 3
@@ -85,9 +87,14 @@ class Source(msgspec.Struct, kw_only=True):
         return self.ending is not None
 
     @property
+    def role(self) -> str:
+        """What it is to its run."""
+        return self.name.rpartition(" ")[0]
+
+    @property
     def is_trainer(self) -> bool:
         """Whether it is a rank of the trainer."""
-        return self.name.rpartition(" ")[0] == TRAINER
+        return self.role == TRAINER
 
     @property
     def speaker(self) -> str:

@@ -13,8 +13,8 @@ VersionSource: TypeAlias = Literal["stated", "assumed"]
 """Whether the sender said which policy made a group, or the server takes the last one that it answered."""
 Refusal: TypeAlias = Literal["invalid", "stale", "abandoned", "too_large", "unreachable"]
 """Why a group was not accepted: its content, its policy's age or lineage, or a size that fits no batch."""
-Expiry: TypeAlias = Literal["stale", "abandoned", "reset"]
-"""Why an accepted group will never be served."""
+Expiry: TypeAlias = Literal["stale", "abandoned", "reset", "lost"]
+"""Why an accepted group will never be served; `lost`: a damaged disk no longer has its bytes."""
 Ended: TypeAlias = Literal["expired", "released", "broken", "registered"]
 """Why the groups of a lease are queued again: time, the holder, its connection, or a new life of it."""
 

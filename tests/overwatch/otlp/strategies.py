@@ -10,6 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from overwatch.catalog import BY_NAME, Scope, Stage
 from overwatch.events import (
     ActionTaken,
+    Buckets,
     CheckpointSaved,
     Column,
     Conflated,
@@ -33,6 +34,8 @@ from overwatch.events import (
     RunStarted,
     SeedStageChanged,
     Severity,
+    Tallied,
+    TallySeries,
 )
 from overwatch.otlp.times import EARLIEST, LATEST
 
@@ -101,6 +104,31 @@ def measured(draw: st.DrawFn) -> Measured:
         index=draw(st.none() | INTS),
         conflated=draw(st.none() | CONFLATED),
     )
+
+
+_SUMS = st.floats(0, allow_infinity=False)
+_SETS = st.dictionaries(WORDS, WORDS, max_size=3)
+_BOUNDS = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=4, unique=True).map(
+    lambda ends: tuple(sorted(end + 0.0 for end in ends))
+)
+BUCKETS = _BOUNDS.flatmap(
+    lambda bounds: st.builds(
+        Buckets,
+        bounds=st.just(bounds),
+        counts=st.lists(st.integers(0, 2**40), min_size=len(bounds) + 1, max_size=len(bounds) + 1).map(tuple),
+    )
+)
+COUNTERS = st.builds(TallySeries, metric=st.text(min_size=1, max_size=8), labels=_SETS, sum=_SUMS)
+HISTOGRAMS = BUCKETS.flatmap(
+    lambda held: st.builds(
+        TallySeries,
+        metric=st.text(min_size=1, max_size=8),
+        labels=_SETS,
+        sum=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        count=st.just(sum(held.counts)),
+        buckets=st.just(held),
+    )
+)
 
 
 def _opt(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -215,6 +243,12 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         update=_opt(INTS),
         size_bytes=_opt(INTS),
         duration_s=_opt(FLOATS),
+    ),
+    st.builds(
+        Tallied,
+        at=TIMES,
+        scope=st.sampled_from(Scope),
+        series=st.lists(st.one_of(COUNTERS, HISTOGRAMS), max_size=3).map(tuple),
     ),
     st.builds(FindingAcknowledged, at=TIMES, finding=WORDS, by=_opt(WORDS)),
     st.builds(PhaseBegan, at=TIMES, phase=WORDS),

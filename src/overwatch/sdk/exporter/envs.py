@@ -27,6 +27,7 @@ from overwatch.events import (
     RunFinished,
     RunStarted,
     SeedStageChanged,
+    Tallied,
 )
 
 _ENV: Final = "env_id"
@@ -59,7 +60,7 @@ def global_envs(event: Event, offset: int) -> Event:
             )
         case RunStarted() | RunFinished() | EarlyStopped() | CheckpointSaved() | PhaseBegan() | PhaseEnded():
             return event
-        case FindingAcknowledged():
+        case FindingAcknowledged() | Tallied():
             return event
         case _:
             assert_never(event)

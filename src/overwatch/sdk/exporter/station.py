@@ -263,7 +263,8 @@ class Station:
     def _close_window(self) -> None:
         self._size += self._window.size_bytes
         passed = self._window.take()
-        updates = (event.updates(None) for event in passed.numbers if event.scope is Scope.POLICY)
+        measured = (event for event in passed.numbers if isinstance(event, Measured))
+        updates = (event.updates(None) for event in measured if event.scope is Scope.POLICY)
         self._instruments.count_updates(sum(updates))
         self._hold(Ring.NUMBERS, passed.numbers, passed.counted_numbers)
         self._hold(Ring.FACTS, passed.facts, passed.counted_facts)

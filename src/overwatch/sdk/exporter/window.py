@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from overwatch.catalog import Scope
-from overwatch.events import Column, Conflated, Event, Measured
+from overwatch.events import Column, Conflated, Event, Measured, Tallied
 from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.rings.gathered import Updates
 
@@ -25,7 +25,7 @@ _Subject: TypeAlias = tuple[Scope, tuple[tuple[str, Column], ...]]
 class Passed(msgspec.Struct, frozen=True, kw_only=True):
     """What came through a window."""
 
-    numbers: tuple[Measured, ...]
+    numbers: tuple[Measured | Tallied, ...]
     facts: tuple[Event, ...]
     counted_numbers: int
     """Records of the trainer that the numbers stand for."""
@@ -72,6 +72,7 @@ class Window:
         """Number of the newest update that was held."""
         self._open: dict[_Subject, _Columns] = {}
         self._columns: list[_Columns] = []
+        self._tallied: list[Tallied] = []
         self._facts: list[Event] = []
         self._counted_numbers = 0
         self._counted_facts = 0
@@ -84,6 +85,10 @@ class Window:
         One that is rolled is a step of a rollout: its steps come at once, and took their time.
         """
         self.size_bytes += size
+        if isinstance(event, Tallied):
+            self._tallied.append(event)
+            self._counted_numbers += counted
+            return
         if not isinstance(event, Measured):
             self._facts.append(event)
             self._counted_facts += counted
@@ -134,11 +139,11 @@ class Window:
         """Everything gathered; the window is empty afterwards."""
         self._close_updates()
         passed = Passed(
-            numbers=(*self._folded, *(columns.event() for columns in self._columns)),
+            numbers=(*self._folded, *(columns.event() for columns in self._columns), *self._tallied),
             facts=tuple(self._facts),
             counted_numbers=self._counted_numbers,
             counted_facts=self._counted_facts,
         )
-        self._folded, self._open, self._columns, self._facts = [], {}, [], []
+        self._folded, self._open, self._columns, self._facts, self._tallied = [], {}, [], [], []
         self._counted_numbers = self._counted_facts = self.size_bytes = 0
         return passed

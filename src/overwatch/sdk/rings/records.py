@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import msgspec
 
 from overwatch.catalog import Scope
-from overwatch.events import Column, Measured
+from overwatch.events import Column, Measured, Tallied
 from overwatch.sdk.conflate import Folded, Span
 from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Rolled, Update
 from overwatch.sdk.rings.layout import INDEXED, Kind
@@ -58,7 +58,7 @@ def is_fact(frame: Frame) -> bool:
     """Whether a frame may not be dropped for numbers."""
     if isinstance(frame, Rolled):
         return frame.is_fact
-    return not isinstance(frame, Update | Measured)
+    return not isinstance(frame, Update | Measured | Tallied)
 
 
 def entry(frame: Frame) -> Entry:

@@ -1,0 +1,176 @@
+"""Services of a run, process by process: their gauges, and what they count by labels.
+
+Rules: two processes never overwrite each other: each is known by its role and rank. A counter goes on over
+the lives of its process: of each life the largest total counts, whatever order its records come in. Must not
+know how any of it is judged or shown.
+"""
+
+from typing import Final
+
+import msgspec
+
+from overwatch.catalog import BY_NAME, NO_LIMITS
+from overwatch.catalog.tallies import most_series
+from overwatch.events import Buckets, Measured, Origin, Tallied, TallySeries
+from overwatch.state.overflow import Overflow
+from overwatch.state.policy import Series, new_series, observe
+from overwatch.state.ring import Ring
+
+MAX_SERVICES: Final = 1024
+"""Processes."""
+MAX_GAUGES: Final = 256
+"""Of one process."""
+MAX_TALLIES: Final = 8192
+"""Series of all processes of one run."""
+LIVES: Final = 8
+"""Lives of a process that are told apart; older ones are added up."""
+MARK_NS: Final = 5_000_000_000
+"""Least producer's time between two marks."""
+MARKS: Final = 13
+"""Marks remembered: a minute of them."""
+
+
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted."""
+
+    sum: float | None = None
+    count: int | None = None
+    buckets: Buckets | None = None
+
+    @property
+    def size(self) -> float:
+        """What only grows: the count of a histogram, the total of a counter."""
+        return float(self.count if self.count is not None else self.sum or 0.0)
+
+    def plus(self, other: "Amount") -> "Amount":
+        """Both together."""
+        held = self.buckets or other.buckets
+        if self.buckets is not None and other.buckets is not None:
+            held = self.buckets.plus(other.buckets)
+        return Amount(
+            sum=None if self.sum is None or other.sum is None else self.sum + other.sum,
+            count=None if self.count is None or other.count is None else self.count + other.count,
+            buckets=held,
+        )
+
+
+class Life(msgspec.Struct, frozen=True, kw_only=True):
+    """What one life of a process counted."""
+
+    began: int
+    """Producer's time at which it was first heard."""
+    amount: Amount
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """One counter or histogram of one process."""
+
+    labels: dict[str, str]
+    lives: dict[str, Life] = {}
+    """By epoch, in order of first sight."""
+    before: Life | None = None
+    """All older lives as one, begun with the newest of them."""
+    marks: Ring[tuple[int, Amount]] = msgspec.field(default_factory=lambda: Ring(MARKS))
+    """(producer's time, what was counted until then), for what is new."""
+
+    def whole(self) -> Amount:
+        """What all lives counted."""
+        parts = [life.amount for life in self.lives.values()]
+        parts += [] if self.before is None else [self.before.amount]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total.plus(part)
+        return total
+
+    def take(self, epoch: str, began: int, at: int, series: TallySeries) -> None:
+        """Fold what a life has counted; less than it had counted before is an older record."""
+        known = self.lives.get(epoch)
+        if known is None:
+            if self.before is not None and began <= self.before.began:
+                return  # one of those that are added up already
+        elif series.size < known.amount.size:
+            return
+        amount = Amount(sum=series.sum, count=series.count, buckets=series.buckets)
+        self.lives[epoch] = Life(began=began, amount=amount)
+        if len(self.lives) > LIVES:
+            self._join_oldest()
+        if not self.marks.items or at - self.marks.items[-1][0] >= MARK_NS:
+            self.marks.push((at, self.whole()))
+
+    def _join_oldest(self) -> None:
+        oldest = min(self.lives, key=lambda epoch: (self.lives[epoch].began, epoch))
+        gone = self.lives.pop(oldest)
+        amount = gone.amount if self.before is None else self.before.amount.plus(gone.amount)
+        self.before = Life(began=gone.began, amount=amount)
+
+
+class Service(msgspec.Struct, kw_only=True):
+    """One process that counts, or that reports numbers of a service."""
+
+    role: str
+    rank: int
+    at: int = 0
+    """Producer's time of its newest record."""
+    stamp: int = 0
+    """Receive stamp of its newest record."""
+    gauges: dict[str, Series] = {}
+    """By full name."""
+    tallies: dict[str, dict[str, Tally]] = {}
+    """By full name, then by labels."""
+
+    def heard(self, at: int, stamp: int) -> None:
+        """Note one record."""
+        self.at, self.stamp = max(self.at, at), max(self.stamp, stamp)
+
+
+class Services(msgspec.Struct, kw_only=True):
+    """All of them."""
+
+    processes: dict[str, Service] = {}
+    """By role and rank."""
+    size: int = 0
+    """Series that are counted."""
+
+    def of(self, origin: Origin, overflow: Overflow) -> Service | None:
+        """The process that an origin is; `None` where there is room for no more."""
+        key = f"{origin.role}/{origin.rank}"
+        found = self.processes.get(key)
+        if found is None:
+            if len(self.processes) >= MAX_SERVICES:
+                overflow.note("service", key)
+                return None
+            found = self.processes[key] = Service(role=origin.role, rank=origin.rank)
+        return found
+
+    def measure(self, service: Service, event: Measured, stamp: int, overflow: Overflow) -> None:
+        """Fold gauges; an empty column ends its gauge."""
+        service.heard(event.at, stamp)
+        for name, column in event.values.items():
+            if not len(column):
+                service.gauges.pop(name, None)
+                continue
+            if name not in service.gauges and len(service.gauges) >= MAX_GAUGES:
+                overflow.note("metric", name)
+                continue
+            series = service.gauges.setdefault(name, new_series())
+            if event.at < series.at:
+                continue
+            observe(series, BY_NAME.get(name), NO_LIMITS, column.first())
+            series.at, series.stamp = event.at, stamp
+
+    def count(self, service: Service, event: Tallied, epoch: str, began: int, overflow: Overflow) -> None:
+        """Fold counters and histograms of one life of a process that began at `began`."""
+        for series in event.series:
+            by_labels = service.tallies.setdefault(series.metric, {})
+            key = msgspec.json.encode(sorted(series.labels.items())).decode()
+            tally = by_labels.get(key)
+            if tally is None:
+                full = len(by_labels) > most_series(BY_NAME.get(series.metric)) or self.size >= MAX_TALLIES
+                if full:
+                    overflow.note("series", series.metric)
+                    if not by_labels:
+                        del service.tallies[series.metric]
+                    continue
+                self.size += 1
+                tally = by_labels[key] = Tally(labels=dict(series.labels))
+            tally.take(epoch, began, event.at, series)
