@@ -100,7 +100,7 @@ def admit(state: State, env_id: int, groups: int, now: int) -> Decision[Tickets 
         return Decision(answer=unknown_env(env_id))
     env = state.envs[env_id]
     over = overdue(state, now)
-    operations = [*renewal(state, env_id, now, is_told=True)]
+    operations = [*renewal(state, env_id, now, is_answered=True)]
     if over:
         operations.append(TicketsExpired(at=now, tickets=over))
     running = [ticket for ticket in state.tickets.values() if ticket.expires_at > now]
@@ -284,7 +284,7 @@ def _made_by(state: State, offer: Offer, ticket: Ticket | None) -> tuple[Version
     if ticket is not None:
         return ticket.version, "stated"
     env = state.envs.get(offer.env_id)
-    return (env.told if env and env.told else state.version), "assumed"
+    return (env.answered if env and env.answered else state.version), "assumed"
 
 
 def _refusal(state: State, offer: Offer, stated: Version | None) -> Refusal | None:

@@ -152,7 +152,7 @@ def test_tickets_of_different_sizes_always_complete_a_batch() -> None:
 
 
 def test_what_is_stuck_gets_groups_that_free_it() -> None:
-    """Untold sizes filled the queue and fit no batch: more is permitted until they do."""
+    """Unannounced sizes filled the queue and fit no batch: more is permitted until they do."""
     driven = Driven()
     driven.trainer(8, max_staleness=0)
     three, five = driven.env(3), driven.env(5)

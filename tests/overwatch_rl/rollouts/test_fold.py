@@ -36,9 +36,9 @@ def replayed(log: list[Operation]) -> State:
 
 
 def logged_part(state: State) -> State:
-    """A state without what is never logged: who was seen when, told what, and waits."""
+    """A state without what is never logged: who was seen when, was answered what, and waits."""
     envs = {
-        env_id: msgspec.structs.replace(env, seen=0, told=None, account=copy.deepcopy(env.account))
+        env_id: msgspec.structs.replace(env, seen=0, answered=None, account=copy.deepcopy(env.account))
         for env_id, env in state.envs.items()
     }
     return replace(state, envs=envs, waiting={})

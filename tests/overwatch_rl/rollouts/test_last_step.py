@@ -2,7 +2,7 @@
 
 One trainer that may die with a lease and come back, two handlers of which one may die with a ticket. From
 every state that any order reaches, whoever is still alive finishes: the trainer has used all its batches, and
-each living handler was told that it may go.
+each living handler was answered that it may go.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def closed(world: World, driven: Driven, **changes: object) -> World:
 
 
 def key(world: World) -> bytes:
-    """What tells two worlds apart: not which numbers its tickets and groups have, nor what time it is."""
+    """What distinguishes two worlds: not which numbers its tickets and groups have, nor what time it is."""
     driven = opened(world)
     state: State = driven.state
     ages = sorted((ticket.env_id, ticket.expires_at - world.now) for ticket in state.tickets.values())
@@ -95,7 +95,7 @@ def begun() -> World:
 
 
 def ask(world: World, handler: int) -> World:
-    """A handler asks for a ticket, or is told to go."""
+    """A handler asks for a ticket, or is answered that it may go."""
     driven = opened(world)
     found = driven.tickets(handler)
     tickets, left = list(world.tickets), list(world.left)

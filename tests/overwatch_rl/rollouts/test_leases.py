@@ -24,7 +24,7 @@ def lease_of(answer: Batch | NoBatch) -> int:
 
 
 def redelivered(answer: Batch | NoBatch) -> list[bool]:
-    """Which groups of a batch say that they were delivered before."""
+    """Which groups of a batch are marked as delivered before."""
     assert isinstance(answer, Batch), answer
     return [item.is_redelivered for item in answer.items]
 
@@ -46,7 +46,7 @@ def test_an_explicit_lease_is_used_once_it_is_acknowledged(driven: Driven) -> No
 
 @pytest.mark.parametrize("how", ["release", "broken", "expired"])
 def test_groups_that_come_back_are_next_and_marked(driven: Driven, how: str) -> None:
-    """Given back, cut off or forgotten: the same groups come again before newer ones, and say so."""
+    """Given back, cut off or forgotten: the same groups come again before newer ones, and are marked."""
     first = driven.batch()
     if how == "expired":
         driven.wait(121)
@@ -61,7 +61,9 @@ def test_groups_that_come_back_are_next_and_marked(driven: Driven, how: str) -> 
     assert driven.state.account.redelivered == 2
 
 
-def test_an_acknowledgement_after_the_deadline_says_that_the_groups_are_queued_again(driven: Driven) -> None:
+def test_an_acknowledgement_after_the_deadline_answers_that_the_groups_are_queued_again(
+    driven: Driven,
+) -> None:
     """Nothing is counted as used twice."""
     lease = lease_of(driven.batch())
     driven.wait(121)
@@ -160,7 +162,7 @@ def test_after_a_restart_leases_have_time_and_cut_replies_come_back(driven: Driv
 
 
 def test_an_unknown_lease_is_named(driven: Driven) -> None:
-    """Every call of a lease says which it does not know."""
+    """Every call of a lease names the one it does not know."""
     expected = Unknown(reason="lease 99 is not known; ask GET /batch for another")
     for decide in (queue.acknowledge, queue.release, queue.broken, queue.delivered):
         assert driven.do(decide(driven.state, 99, driven.now)) == expected

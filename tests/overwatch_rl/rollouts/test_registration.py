@@ -1,4 +1,4 @@
-"""A trainer comes first, environments wait for it, and everybody is told what it needs."""
+"""A trainer comes first, environments wait for it, and everybody is answered what it needs."""
 
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import EnvAnswer, EnvRequest, EnvStatus, NoBatch, Unknown, Wait
@@ -36,7 +36,7 @@ def test_names_are_unique_by_a_number_of_their_own() -> None:
     assert [env.registered.name for env in driven.state.envs.values()] == ["maths_0", "maths_1", "code_0"]
 
 
-def test_a_batch_without_a_trainer_says_what_to_do() -> None:
+def test_a_batch_without_a_trainer_names_what_to_do() -> None:
     """No trainer, no batch: the answer names the call that is missing."""
     driven = Driven()
 
@@ -121,7 +121,7 @@ def test_an_environment_that_left_comes_back_with_its_next_call() -> None:
 
 
 def test_an_unknown_environment_is_named() -> None:
-    """Every call of an environment says which id it does not know, and what to do."""
+    """Every call of an environment names the id it does not know, and what to do."""
     driven = Driven()
     driven.trainer()
     expected = Unknown(reason="env_id 7 is not registered here; POST /register-env again")

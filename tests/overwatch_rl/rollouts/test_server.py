@@ -203,13 +203,20 @@ def test_a_wrong_field_is_named(path: str, body: dict[str, object], where: str) 
 
 
 def test_bodies_may_be_packed_and_have_a_limit() -> None:
-    """gzip in and out; a small body that inflates beyond the limit is refused, and so is no gzip."""
+    """Gzip in and out; a small body that inflates beyond the limit is refused, and so is no gzip."""
 
     async def check(server: Served) -> None:
         await server.start()
-        body = gzip.compress(json.dumps(group(messages=[[{"role": "u", "content": "x" * 2000}]] * 2)).encode())
+        body = gzip.compress(
+            json.dumps(group(messages=[[{"role": "u", "content": "x" * 2000}]] * 2)).encode()
+        )
         packed = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
-        for status, data in ((200, body), (200, body), (400, body[:-9]), (413, gzip.compress(bytes(1 << 21)))):
+        for status, data in (
+            (200, body),
+            (200, body),
+            (400, body[:-9]),
+            (413, gzip.compress(bytes(1 << 21))),
+        ):
             async with server.client.post("/scored_data", data=data, headers=packed) as reply:
                 assert reply.status == status, await reply.text()
         async with server.client.post("/scored_data", data=io.BytesIO(bytes(1 << 21))) as reply:
