@@ -118,7 +118,7 @@ def check(state: State) -> None:
 
 
 def _check_places(state: State) -> None:
-    """What the accounts say is what lies there."""
+    """The accounts agree with what lies there."""
     queued = [item for item in state.items.values() if not item.is_leased]
     leased = [found for lease in state.leases.values() for found in lease.items]
     for name, items in (("queued", queued), ("leased", [state.items[found] for found in leased])):
@@ -131,5 +131,3 @@ def _check_places(state: State) -> None:
     assert all(found and list(found) == sorted(found) for found in state.lanes.values())
     assert all(lane_of(state.items[found]) == lane for lane, ids in state.lanes.items() for found in ids)
     assert state.running == sum(ticket.sequences for ticket in state.tickets.values())
-
-
