@@ -73,22 +73,25 @@ def permits(state: State, running: int) -> int:
         return 0
     outstanding = state.held + running
     free = (state.max_staleness + 1 - max(0, state.behind)) * trainer.batch_size - outstanding
-    if _is_stuck(state, running):
-        free += trainer.batch_size
     if trainer.num_steps is not None:
         steps = max(0, trainer.num_steps - trainer.starting_step - state.batches)
         free = min(free, steps * trainer.batch_size - outstanding)
     return max(0, free)
 
 
-def _is_stuck(state: State, running: int) -> bool:
-    """Whether nothing will ever come of what is queued by itself: nobody generates, no sizes add up."""
-    if running or state.leases or not state.lanes:
-        return False
+def _to_free(state: State, running: int) -> int:
+    """Sequences beyond the permits where what is queued makes no batch and nobody generates.
+
+    Groups that came without a ticket may have filled the queue with sizes that do not add up.
+    """
+    most = (state.max_staleness + 2) * state.batch_size
+    if running or state.leases or not state.lanes or is_done(state):
+        return 0
     counts = Counter[int]()
     for lane, ids in state.lanes.items():
         counts[lane.sequences] += len(ids)
-    return not bounded_sums(counts, state.batch_size) >> state.batch_size & 1
+    is_batch = bounded_sums(counts, state.batch_size) >> state.batch_size & 1
+    return 0 if is_batch else max(0, most - state.held)
 
 
 def admit(state: State, env_id: int, groups: int, now: int) -> Decision[Tickets | Unknown]:
@@ -97,7 +100,7 @@ def admit(state: State, env_id: int, groups: int, now: int) -> Decision[Tickets 
         return Decision(answer=unknown_env(env_id))
     env = state.envs[env_id]
     over = overdue(state, now)
-    operations = [*renewal(state, env_id, now, is_told=True)]
+    operations = [*renewal(state, env_id, now, is_answered=True)]
     if over:
         operations.append(TicketsExpired(at=now, tickets=over))
     running = [ticket for ticket in state.tickets.values() if ticket.expires_at > now]
@@ -146,24 +149,32 @@ def _granted(state: State, running: list[Ticket], asked: Waiting) -> int:
     here = present(state, asked.env_id)
     waiting = [found for found in state.waiting.values() if found.until > asked.at and found.env_id in here]
     asking = {found.env_id: found.groups for found in [*waiting, asked]}
-    line = []
+    line: list[tuple[float, int]] = []
     for env_id in asking:
         env = state.envs[env_id]
         sequences = outstanding[env_id] + env.account.queued.sequences
         line.append((max(env.virtual, state.virtual) + sequences / weight_of(env), env_id))
-    heapq.heapify(line)
-    free, granted = permits(state, outstanding.total()), 0
     sizes = {env.registered.group_size for env in here.values()}
+    granted = _shared_out(state, line, asking, permits(state, outstanding.total()), sizes)
+    if not granted:
+        granted = _shared_out(state, line, asking, _to_free(state, outstanding.total()), sizes)
+    return granted[asked.env_id]
+
+
+def _shared_out(
+    state: State, line: list[tuple[float, int]], asking: dict[int, int], free: int, sizes: set[int]
+) -> Counter[int]:
+    """Groups for each that asks, the one served least first, until nothing is free."""
+    line, granted = sorted(line), Counter[int]()
     while line and free > 0:
         tag, env_id = heapq.heappop(line)
         size = state.envs[env_id].registered.group_size
-        if not asking[env_id] or not _fits(state, size, free, sizes):
+        if granted[env_id] == asking[env_id] or not _fits(state, size, free, sizes):
             continue
-        asking[env_id] -= 1
         free -= size
-        granted += env_id == asked.env_id
+        granted[env_id] += 1
         heapq.heappush(line, (tag + size / weight_of(state.envs[env_id]), env_id))
-    return granted
+    return +granted
 
 
 def _fits(state: State, size: int, free: int, sizes: Iterable[int]) -> bool:
@@ -273,7 +284,7 @@ def _made_by(state: State, offer: Offer, ticket: Ticket | None) -> tuple[Version
     if ticket is not None:
         return ticket.version, "stated"
     env = state.envs.get(offer.env_id)
-    return (env.told if env and env.told else state.version), "assumed"
+    return (env.answered if env and env.answered else state.version), "assumed"
 
 
 def _refusal(state: State, offer: Offer, stated: Version | None) -> Refusal | None:

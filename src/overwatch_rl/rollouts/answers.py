@@ -26,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the queue. Seconds are real numbers, everything else counts."""
 
     max_staleness: int = 3
-    """Most versions that a group may be old when it is served, unless the trainer says another."""
+    """Most versions that a group may be old when it is served, unless the trainer states another."""
     max_queued_batches: int = 64
     """At so many batches queued, new groups are not taken until some were served."""
     lease_s: float = 120.0
@@ -69,7 +69,7 @@ class Full(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnvRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment says of itself."""
+    """What an environment states when it registers."""
 
     desired_name: str
     group_size: int
@@ -160,7 +160,7 @@ class NoBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lease is after the call; `ended` says how where it is over."""
+    """What a lease is after the call; `ended` is how, where it is over."""
 
     lease: int
     deadline: int | None

@@ -31,7 +31,7 @@ class Candidates:
 
 
 def over_age(state: State, candidates: Candidates) -> list[tuple[Lane, Expiry]]:
-    """Lanes that no batch may have any more; an assumed version says too little to drop a group."""
+    """Lanes that no batch may have any more; an assumed version is no reason to drop a group."""
     found: list[tuple[Lane, Expiry]] = []
     for lane in candidates.lanes:
         if lane.source == "assumed":

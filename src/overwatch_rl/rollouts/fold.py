@@ -129,7 +129,7 @@ def _move(state: State, moved: VersionMoved) -> None:
 def _apply_env(state: State, operation: EnvRegistered | EnvDisconnected | Renewed | Seen | Waiting) -> None:
     if isinstance(operation, EnvRegistered):
         state.envs[operation.env_id] = Env(
-            registered=operation, seen=operation.at, told=state.version, virtual=state.virtual
+            registered=operation, seen=operation.at, answered=state.version, virtual=state.virtual
         )
         state.names[operation.desired_name] = state.names.get(operation.desired_name, 0) + 1
         state.next_env = max(state.next_env, operation.env_id + 1)
@@ -146,8 +146,8 @@ def _apply_env(state: State, operation: EnvRegistered | EnvDisconnected | Renewe
             _free(state, operation.env_id)
         case Seen():
             env.seen = operation.at
-            if operation.is_told:
-                env.told = state.version
+            if operation.is_answered:
+                env.answered = state.version
         case Waiting(groups=0):
             state.waiting.pop(operation.env_id, None)
         case Waiting():
@@ -176,7 +176,7 @@ def _issue(state: State, issued: TicketsIssued) -> None:
         state.running += issued.sequences
         state.next_id = max(state.next_id, ticket + 1)
     env = state.envs[issued.env_id]
-    env.seen, env.told = issued.at, issued.version
+    env.seen, env.answered = issued.at, issued.version
 
 
 def _expire_ticket(state: State, ticket: int) -> None:
@@ -195,7 +195,7 @@ def _accounts(state: State, env_id: int) -> tuple[Account, Account]:
 
 
 def _used(state: State, env_id: int, ticket: int | None, at: int) -> None:
-    """A ticket's group came: it runs no longer, and tells how long its environment needs."""
+    """A ticket's group came: it runs no longer, and shows how long its environment needs."""
     if ticket is None:
         return
     known = state.tickets.pop(ticket, None)
@@ -354,13 +354,26 @@ def _become(state: State, other: State) -> None:
         setattr(state, name, getattr(other, name))
 
 
+def _copied_account(account: Account) -> Account:
+    return Account(
+        accepted=copy.copy(account.accepted),
+        queued=copy.copy(account.queued),
+        leased=copy.copy(account.leased),
+        acknowledged=copy.copy(account.acknowledged),
+        expired={reason: copy.copy(amount) for reason, amount in account.expired.items()},
+        refused={reason: copy.copy(amount) for reason, amount in account.refused.items()},
+        redelivered=account.redelivered,
+        late=account.late,
+    )
+
+
 def _copied(envs: dict[int, Env]) -> dict[int, Env]:
     """Environments that share nothing that changes with these; many times faster than `deepcopy`."""
     return {
         env_id: msgspec.structs.replace(
             env,
             durations=list(env.durations),
-            account=copy.deepcopy(env.account),
+            account=_copied_account(env.account),
             keys={
                 key: Answered(at=first.at, outcomes=dict(first.outcomes)) for key, first in env.keys.items()
             },
@@ -390,12 +403,12 @@ def snapshot(state: State, now: int) -> Snapshot:
         late=list(state.late.values()),
         leases=list(state.leases.values()),
         ended=dict(state.ended),
-        account=copy.deepcopy(state.account),
+        account=_copied_account(state.account),
     )
 
 
 def _restore(state: State, saved: Snapshot) -> None:
-    """Become what a snapshot says, and share nothing with it that changes."""
+    """Become what a snapshot holds, and share nothing with it that changes."""
     queued = sorted((item for item in saved.items if not item.is_leased), key=lambda item: item.id)
     restored = State(
         limits=state.limits,
@@ -417,7 +430,7 @@ def _restore(state: State, saved: Snapshot) -> None:
         running=sum(ticket.sequences for ticket in saved.tickets),
         leases={lease.id: lease for lease in saved.leases},
         ended=dict(saved.ended),
-        account=copy.deepcopy(saved.account),
+        account=_copied_account(saved.account),
     )
     _queue(restored, queued)
     _become(state, restored)

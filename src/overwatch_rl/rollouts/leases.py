@@ -3,7 +3,7 @@
 Owns leases. An explicit lease is acknowledged, extended or given back by its holder; at its deadline its
 groups are queued again. An old client never acknowledges: its lease counts as used when it asks for the next
 batch, or some time after the reply was written whole, and comes back when the connection broke before that or
-the trainer begins a new life. Groups that come back are delivered again, and say so.
+the trainer begins a new life. Groups that come back are delivered again, and are marked so.
 Must not know which groups make a batch.
 """
 
@@ -221,7 +221,7 @@ def register_trainer(state: State, trainer: Trainer, now: int) -> Decision[Statu
 def move_version(
     state: State, version: Version, resumed_from: int | None, now: int
 ) -> Decision[Status | Unknown]:
-    """The trainer says which version it has; within a lineage numbers only rise."""
+    """The trainer states its version; within a lineage numbers only rise."""
     old = state.version
     if state.is_version_stated and (version.lineage, version.number) < (old.lineage, old.number):
         reason = (

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 VersionSource: TypeAlias = Literal["stated", "assumed"]
-"""Whether the sender said which policy made a group, or the server takes the last one that it answered."""
+"""Whether the sender stated which policy made a group, or the server takes the last one it answered."""
 Refusal: TypeAlias = Literal["invalid", "stale", "abandoned", "too_large", "unreachable"]
 """Why a group was not accepted: its content, its policy's age or lineage, or a size that fits no batch."""
 Expiry: TypeAlias = Literal["stale", "abandoned", "reset", "lost"]
@@ -27,7 +27,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a trainer says of itself when it registers."""
+    """What a trainer states when it registers."""
 
     uuid: str
     batch_size: int
@@ -90,7 +90,7 @@ class Seen(_Operation, frozen=True, kw_only=True):
     """A call named an environment. Applied, never logged: it would be a record a poll."""
 
     env_id: int
-    is_told: bool = False
+    is_answered: bool = False
     """Whether the answer names the current version."""
 
 
@@ -192,7 +192,7 @@ class Expired(_Operation, frozen=True, kw_only=True):
 
 
 class VersionMoved(_Operation, frozen=True, kw_only=True):
-    """The trainer said which version it has, or goes on with the one it has.
+    """The trainer stated its version, or goes on with the one it has.
 
     A new lineage names the version it resumed from.
     """
@@ -294,7 +294,7 @@ class Env(msgspec.Struct, kw_only=True):
     presence: Literal["present", "silent", "disconnected"] = "present"
     seen: int = 0
     """Last call; a poll is not logged, so `restarted` gives everybody a lease anew."""
-    told: Version | None = None
+    answered: Version | None = None
     """The version last answered to it, which an old client's groups are taken to be made by."""
     virtual: float = 0.0
     """Sequences served by weight: the environment with the least is served next."""

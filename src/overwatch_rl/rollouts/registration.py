@@ -50,4 +50,4 @@ def status_env(state: State, env_id: int, now: int) -> Decision[EnvStatus | Unkn
     if env_id not in state.envs:
         return Decision(answer=unknown_env(env_id))
     answer = env_status(state, env_id, status(state, now))
-    return Decision(answer=answer, operations=renewal(state, env_id, now, is_told=True))
+    return Decision(answer=answer, operations=renewal(state, env_id, now, is_answered=True))

@@ -22,9 +22,9 @@ def unknown_env(env_id: int) -> Unknown:
     return Unknown(reason=f"env_id {env_id} is not registered here; POST /register-env again")
 
 
-def renewal(state: State, env_id: int, now: int, *, is_told: bool = False) -> tuple[Operation, ...]:
+def renewal(state: State, env_id: int, now: int, *, is_answered: bool = False) -> tuple[Operation, ...]:
     """What a call of an environment does: it is here, and has its share back at once."""
-    seen = Seen(at=now, env_id=env_id, is_told=is_told)
+    seen = Seen(at=now, env_id=env_id, is_answered=is_answered)
     if state.envs[env_id].presence == "present":
         return (seen,)
     return (Renewed(at=now, env_id=env_id, is_present=True), seen)

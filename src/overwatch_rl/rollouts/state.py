@@ -46,7 +46,7 @@ class State:
     is_started: bool = False
     version: Version = field(default_factory=Version)
     is_version_stated: bool = False
-    """Whether the trainer said it; else it is the count of acknowledged batches."""
+    """Whether the trainer stated it; else it is the count of acknowledged batches."""
     behind: int = 0
     """Batches acknowledged less versions stated: 1 where a batch was used and its version is not out yet."""
     resumed_from: int | None = None
@@ -66,7 +66,7 @@ class State:
     """Queued groups, oldest first; no lane is empty."""
     tickets: dict[int, Ticket] = field(default_factory=dict)
     late: dict[int, Ticket] = field(default_factory=dict)
-    """Expired tickets whose group may still come: it tells how long that environment needs."""
+    """Expired tickets whose group may still come: it shows how long that environment needs."""
     running: int = 0
     """Sequences of the tickets that are neither used nor expired."""
     waiting: dict[int, Waiting] = field(default_factory=dict)

@@ -118,7 +118,7 @@ def check(state: State) -> None:
 
 
 def _check_places(state: State) -> None:
-    """What the accounts say is what lies there."""
+    """The accounts agree with what lies there."""
     queued = [item for item in state.items.values() if not item.is_leased]
     leased = [found for lease in state.leases.values() for found in lease.items]
     for name, items in (("queued", queued), ("leased", [state.items[found] for found in leased])):

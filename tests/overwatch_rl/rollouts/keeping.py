@@ -31,7 +31,7 @@ def logged(state: State) -> Snapshot:
     """A state but for what is not logged."""
     found = queue.snapshot(state, 0)
     envs = {
-        env_id: msgspec.structs.replace(env, seen=0, told=None, durations=[])
+        env_id: msgspec.structs.replace(env, seen=0, answered=None, durations=[])
         for env_id, env in found.envs.items()
     }
     return msgspec.structs.replace(found, envs=envs, items=sorted(found.items, key=lambda item: item.id))
