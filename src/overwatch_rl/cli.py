@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 import click
 
@@ -45,12 +45,6 @@ class Stop:
         """End after the current step."""
         self._asked = True
 
-    def wait(self, seconds: float) -> bool:
-        """Wait so long, or until a signal asks to end; whether one has."""
-        if seconds > 0 and not self._asked:
-            time.sleep(seconds)
-        return self._asked
-
     def outcome(self) -> str | None:
         """The outcome to end with now, or `None` to go on."""
         if self._asked:
@@ -59,8 +53,16 @@ class Stop:
         return "completed" if late else None
 
 
+class _Asked(Protocol):
+    """What a signal ends."""
+
+    def ask(self) -> None:
+        """End soon."""
+        ...
+
+
 @contextlib.contextmanager
-def _signals(stop: Stop) -> Iterator[None]:
+def _signals(stop: _Asked) -> Iterator[None]:
     """Turn the first signal into a stop and give the handlers back for the second."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
@@ -452,6 +454,10 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
     show_default=True,
     help="The least life of a ticket.",
 )
+@click.option(
+    "--retry-s", type=click.FloatRange(0.01), default=1.0, show_default=True,
+    help="When clients that must wait ask again.",
+)  # fmt: skip
 @click.option("--run-id", help="The run that the server reports to; made up without.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 @click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
@@ -548,29 +554,29 @@ def grpo(
 )
 @click.option("--name", default="sort", show_default=True, help="Which the server makes unique.")
 @click.option("--group-size", type=int, default=8, show_default=True, help="Answers to a prompt.")
-@click.option("--round-groups", type=int, default=8, show_default=True, help="Most groups drawn together.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of prompts and draws.")
 @click.option("--fault", metavar="stale-handler@VERSION", help="Keep the weights from there on.")
 def grpo_handler(
     *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Unpack["HandlerFlags"]
 ) -> None:
     """Sample answers for a grpo training until it has all it needs."""
-    stop = Stop(None)
-    with _signals(stop), _usage_errors():
+    with _usage_errors():
         import torch
 
         from overwatch_rl.grpo.config import stale_from
-        from overwatch_rl.grpo.connection import Connection, RolloutsError
-        from overwatch_rl.grpo.handler import Handler, HandlerConfig
+        from overwatch_rl.grpo.handler import GrpoHandler, HandlerConfig
+        from overwatch_rl.rollouts.calls import CallError
 
         torch.set_num_threads(1)
         token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
         since = None if fault is None else stale_from(fault)
         config = HandlerConfig(weights=weights, stale_from=since, **given)
-        try:
-            Handler(Connection(server, token=token), config, stop.wait).run()
-        except RolloutsError as error:
-            raise click.ClickException(str(error)) from error
+        handler = GrpoHandler(server, config, token=token)
+        with _signals(handler):
+            try:
+                handler.run()
+            except CallError as error:
+                raise click.ClickException(str(error)) from error
 
 
 @main.command("sync-points")

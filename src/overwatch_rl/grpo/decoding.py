@@ -5,8 +5,9 @@ out, and the others are learned from. Must not know HTTP or how they are learned
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import torch
@@ -39,16 +40,16 @@ class Decoded:
 
 
 def decode_batch(
-    groups: Sequence[bytes], versions: Sequence[int | None], *, vocabulary: int, end: int
+    groups: Sequence[Mapping[str, Any]], versions: Sequence[int | None], *, vocabulary: int, end: int
 ) -> Decoded:
     """The groups of one batch with the number of the weights that made each."""
     good: list[tuple[Group, int | None]] = []
     refused = []
     for place, (raw, version) in enumerate(zip(groups, versions, strict=True)):
         try:
-            group = msgspec.json.decode(raw, type=Group)
+            group = msgspec.convert(raw, Group)
             _check(group, vocabulary)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.ValidationError, _Fault) as error:
             refused.append(f"batch[{place}]{'.' if isinstance(error, _Fault) else ': '}{error}")
         else:
             good.append((group, version))

@@ -28,13 +28,13 @@ from overwatch_rl.checkpoints.reading import Checkpoint
 from overwatch_rl.checkpoints.writing import Retention
 from overwatch_rl.grpo.base import judge, make_base
 from overwatch_rl.grpo.config import STALE, GrpoSettings, config_of, described
-from overwatch_rl.grpo.connection import Connection, RolloutsError
 from overwatch_rl.grpo.model import ModelConfig, Transformer
-from overwatch_rl.grpo.source import RolloutsSource, registration
+from overwatch_rl.grpo.source import PATIENCE_S, RolloutsSource
 from overwatch_rl.grpo.task import END_CODE, LETTERS, VOCABULARY
 from overwatch_rl.grpo.trainer import Ends, GrpoTrainer
 from overwatch_rl.grpo.weights import publish, versions
 from overwatch_rl.resume import hash_of
+from overwatch_rl.rollouts.calls import CallError, Target
 from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.reporter import Fanout
@@ -44,6 +44,8 @@ from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept, position
 from overwatch_rl.types import ObservationSpec, Reporter, WorldSpec, discrete
 
 _GREETING: Final = re.compile(r"http://[^,\s]+")
+_RETRY_S: Final = 0.05
+"""Updates take a few tenths of a second."""
 _START_S: Final = 60.0
 _END_S: Final = 10.0
 _TAIL: Final = 20
@@ -117,7 +119,7 @@ def run(
     except BaseException as error:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         reason = f"{type(error).__name__}: {error}"
-        if isinstance(error, CheckpointError | RolloutsError):
+        if isinstance(error, CheckpointError | CallError):
             raise click.ClickException(str(error)) from error
         raise
     finally:
@@ -168,7 +170,7 @@ def _weights_folder(settings: GrpoSettings, stack: contextlib.ExitStack) -> Path
 
 def _server(settings: GrpoSettings, run_id: str, stack: contextlib.ExitStack) -> str:
     """Start one on a free port; its address."""
-    words = ["rollouts", "--listen", "127.0.0.1:0", *_reporting(settings, run_id)]
+    words = ["rollouts", "--listen", "127.0.0.1:0", "--retry-s", str(_RETRY_S), *_reporting(settings, run_id)]
     if settings.out is None:
         words += ["--durability", "memory"]
     else:
@@ -208,17 +210,20 @@ def _trainer(
     model = make_base(settings.base, task, settings.seed) if is_new else _shaped(settings)
     algorithm = GRPO(model, settings.grpo, seed=settings.seed, version=0)
     done = 0 if checkpoint is None else checkpoint.state.updates
-    about = registration(
-        batch_size=settings.groups * settings.group_size,
-        longest=task.positions,
-        updates=settings.loop.updates,
-        done=done,
-        max_staleness=settings.max_staleness,
-        run=reporters.run_id,
-    )
     kept = None if checkpoint is None else position_of(checkpoint)
-    resumed_from = None if kept is None else int(kept.algorithm["version"])
-    source = RolloutsSource(Connection(url, token=settings.token), about, resumed_from=resumed_from)
+    source = RolloutsSource(
+        Target(url=url, token=settings.token, patience_s=PATIENCE_S),
+        resumed_from=None if kept is None else int(kept.algorithm["version"]),
+    )
+    source.register(
+        batch_size=settings.groups * settings.group_size,
+        max_token_len=task.positions,
+        num_steps=settings.loop.updates,
+        starting_step=done,
+        max_staleness=settings.max_staleness,
+        wandb_group=reporters.run_id,
+        wandb_project="grpo",
+    )
     ends = Ends(
         publish=lambda version: publish(folder, version, model, task),
         judge=lambda number: judge(model, task, seed=number),

@@ -1,14 +1,14 @@
 """The loop of a trainer that learns from groups made elsewhere: wait, estimate, update, publish, report.
 
-Rules: a batch is acknowledged when the update that learned from it is done and its weights are published, so
-that a trainer that was killed before gets the batch again. Every number is made here or in the algorithm and
+Rules: a batch is acknowledged when the update that learned from it is done, its weights are published and
+their version is stated, so that a trainer that was killed before gets the batch again. Every number is made here or in the algorithm and
 handed to one reporter. Must not know HTTP, the task's words or who started it.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
@@ -45,8 +45,7 @@ class LoopConfig:
 class Taken:
     """A batch, leased."""
 
-    lease: int
-    groups: Sequence[bytes]
+    groups: Sequence[Mapping[str, Any]]
     """As their senders wrote them."""
     numbers: Sequence[int | None]
     """Of the weights that made each; `None` where its sender did not say."""
@@ -59,8 +58,8 @@ class Source(Protocol):
         """The next batch; waits for it. `None` when it was asked to stop meanwhile."""
         ...
 
-    def acknowledge(self, lease: int) -> None:
-        """The batch was learned from."""
+    def acknowledge(self) -> None:
+        """The batch that was taken last was learned from."""
         ...
 
     def moved(self, version: Version) -> None:
@@ -110,6 +109,7 @@ class GrpoTrainer:
         """Train until the updates are done or it is asked to stop; the outcome in one word."""
         self._peak = peak_flops()
         self._publish()
+        self._source.moved(self.version)
         self._look()
         outcome = "completed"
         while self.updates_done < self._config.updates:
@@ -117,15 +117,19 @@ class GrpoTrainer:
             with self._reporter.phase("queue_wait"):
                 taken = self._source.take(stop)
             if taken is None:
-                outcome = stop() or "interrupted"
+                outcome = stop() or outcome
                 break
             with self._reporter.phase("advantage"):
                 answers = self._decoded(taken)
-            if answers is not None:
+            if answers is None:
+                # Versions count batches: the server waits for one with each.
+                self.algorithm.renumber(self.algorithm.version + 1)
+                self._publish()
+            else:
                 self._learn(answers, began)
-            self._source.acknowledge(taken.lease)
+            self._source.moved(self.version)
+            self._source.acknowledge()
             if answers is not None:
-                self._source.moved(self.version)
                 self.after_update()
             if (stopped := stop()) is not None and self.updates_done < self._config.updates:
                 outcome = stopped
@@ -204,8 +208,6 @@ class GrpoTrainer:
 
     def _publish(self) -> None:
         self._ends.publish(self.version)
-        if self.updates_done == 0:
-            self._source.moved(self.version)
 
     def _look(self) -> None:
         with self._reporter.phase("evaluation"):

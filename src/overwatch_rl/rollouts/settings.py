@@ -33,6 +33,7 @@ class RolloutsFlags(TypedDict):
     implicit_lease_s: float
     env_lease_s: float
     ticket_s: float
+    retry_s: float
     run_id: str | None
     endpoint: str | None
     telemetry: bool
@@ -89,6 +90,7 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
             implicit_lease_s=flags["implicit_lease_s"],
             env_lease_s=flags["env_lease_s"],
             ticket_s=flags["ticket_s"],
+            retry_s=flags["retry_s"],
         ),
         store=StoreLimits(
             level=level,

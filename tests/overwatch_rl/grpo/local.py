@@ -34,12 +34,12 @@ class Local:
     stale: Callable[[int], bool] = lambda _: False
     """From which number on the first sampler keeps its weights, and goes on to stamp the newest version."""
     acknowledged: list[int] = field(default_factory=list)
+    """The version that was stated before each."""
     versions: list[Version] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._made: list[Sampler] = []
         self._ahead: deque[Taken] = deque()
-        self._given = 0
 
     def take(self, stop: Callable[[], str | None]) -> Taken | None:
         """The oldest batch that was made."""
@@ -49,9 +49,9 @@ class Local:
             self._ahead.append(self._batch())
         return self._ahead.popleft()
 
-    def acknowledge(self, lease: int) -> None:
-        """Keep its number."""
-        self.acknowledged.append(lease)
+    def acknowledge(self) -> None:
+        """Keep the version by which it was."""
+        self.acknowledged.append(self.versions[-1].number)
 
     def moved(self, version: Version) -> None:
         """Keep it, and let the samplers take it."""
@@ -71,10 +71,11 @@ class Local:
                 sampler.take(found)
 
     def _batch(self) -> Taken:
-        self._given += 1
         groups = [self._made[number % self.samplers].groups(1)[0] for number in range(self.groups)]
         numbers = [group["version"]["number"] for group in groups]
-        return Taken(lease=self._given, groups=[msgspec.json.encode(one) for one in groups], numbers=numbers)
+        return Taken(
+            groups=[msgspec.json.decode(msgspec.json.encode(one)) for one in groups], numbers=numbers
+        )
 
 
 @dataclass
