@@ -63,7 +63,7 @@ def survive(
     used = acknowledged.keys() - left
     assert used <= got.groups.keys()
     print(
-        f"{server.lives} lives: {len(acknowledged)} acknowledged = {len(used)} used + {account.leased.groups} "
+        f"{server.lives} lives: {len(acknowledged)} groups = {len(used)} used + {account.leased.groups} "
         f"leased + {account.queued.groups} queued; {account.refused['invalid'].groups} refused; "
         f"{sum(number - 1 for number in got.deliveries.values())} delivered again, all flagged"
     )

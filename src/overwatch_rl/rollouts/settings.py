@@ -12,7 +12,6 @@ from overwatch_rl.rollouts.answers import Limits
 from overwatch_rl.rollouts.authorisation import Authorisation
 from overwatch_rl.rollouts.store import Level, StoreLimits
 
-
 SEGMENT_BYTES: Final = 64 << 20
 """So much is written to a file of the log."""
 
