@@ -229,7 +229,7 @@ class GRPO:
     def __init__(
         self, model: nn.Module, config: GRPOConfig, *, seed: int, version: int, ranks: Ranks | None = None
     ) -> None:
-        """`model`, from letters to logits, is the beginning and the reference; `version` numbers its weights."""
+        """`model`, from letters to logits, is beginning and reference; `version` is that of its weights."""
         self.config = config
         self.plan = Plan()
         self.policy = model
@@ -311,7 +311,7 @@ class GRPO:
         }
         return diagnostics.merged([batch.stats, seen.stats(config), own])
 
-    def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
+    def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:  # noqa: ARG002 PPO's
         """Minibatches whose gradients were not finite."""
         count = round(values.pop("minibatches_not_finite"))
         if not count:
@@ -320,7 +320,7 @@ class GRPO:
         return [NonFiniteSeen(at=at_ns, scope=Scope.POLICY, metric=GRAD_NORM.name, kind=kind, count=count)]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """`policy.*`, `reference.*`, `optimizer.*` (number of the parameter, then the moment), `version`, `order`."""
+        """`policy.*`, `reference.*`, `optimizer.*` (parameter, then moment), `version`, `order`."""
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
         state |= {f"reference.{name}": value for name, value in self.reference.state_dict().items()}
         for number, parameter in enumerate(self._parameters):

@@ -1,9 +1,9 @@
 """The base model: a short supervised start, after which the policy answers in one of four habits.
 
-Its examples answer a prompt with the digits in order, in falling order, as they stand, or turned round, each as
-often: it can do what is wanted and does it in about a fifth of its answers. Only the first habit is right, and
-which one pays is what reinforcement has to find. No example is of a prompt that is held out. Must not know
-groups, queues or processes.
+Its examples answer a prompt with the digits in order, in falling order, as they stand, or turned round, each
+as often: it can do what is wanted and does it in about a fifth of its answers. Only the first habit is right,
+and which one pays is what reinforcement has to find. No example is of a prompt that is held out. Must not
+know groups, queues or processes.
 """
 
 import random

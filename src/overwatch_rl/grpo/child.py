@@ -1,9 +1,10 @@
-"""A command of `overwatch-rl` that ends with the process that started it: `python -m overwatch_rl.grpo.child …`.
+"""A command of `overwatch-rl` that ends with its parent: `python -m overwatch_rl.grpo.child grpo-handler …`.
 
 The parent holds the other end of standard input: when it is gone, however it ended, the command gets SIGTERM.
 """
 
 import os
+import runpy
 import signal
 import threading
 
@@ -16,6 +17,4 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True, name="parent").start()
-    from overwatch_rl.cli import main
-
-    main()
+    runpy.run_module("overwatch_rl.cli", run_name="__main__")

@@ -92,7 +92,7 @@ class GrpoSettings:
                 raise ValueError(f"{name} is {getattr(self, name)}; use {least} or more")
         if self.handlers == 0 and self.weights is None:
             raise ValueError(
-                "handlers is 0 and there is no folder of weights; name it by --weights, so that others find it"
+                "handlers is 0 and no folder of weights is named; give --weights, so that others find it"
             )
 
 

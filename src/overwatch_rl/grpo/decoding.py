@@ -1,7 +1,7 @@
 """From groups as they came over the wire to what an update learns from.
 
-Rules: a log-probability that is absent is an error that names its path, never 0; a group with an error is left
-out, and the others are learned from. Must not know HTTP or how they are learned from.
+Rules: a log-probability that is absent is an error that names its path, never 0; a group with an error is
+left out, and the others are learned from. Must not know HTTP or how they are learned from.
 """
 
 import math
@@ -49,39 +49,43 @@ def decode_batch(
         try:
             group = msgspec.convert(raw, Group)
             _check(group, vocabulary)
-        except (msgspec.ValidationError, _Fault) as error:
-            refused.append(f"batch[{place}]{'.' if isinstance(error, _Fault) else ': '}{error}")
+        except (msgspec.ValidationError, _FaultError) as error:
+            refused.append(f"batch[{place}]{'.' if isinstance(error, _FaultError) else ': '}{error}")
         else:
             good.append((group, version))
     return Decoded(answers=_answers(good, end) if good else None, refused=tuple(refused))
 
 
-class _Fault(ValueError):
+class _FaultError(ValueError):
     """Begins with the path below the group."""
 
 
 def _check(group: Group, vocabulary: int) -> None:
     sizes = [len(row) for row in group.tokens]
     if len(sizes) < 2:
-        raise _Fault(
+        raise _FaultError(
             f"tokens: has {len(sizes)} sequences; send 2 or more, they are compared with one another"
         )
     if len(group.scores) != len(sizes):
-        raise _Fault(f"scores: has {len(group.scores)} numbers for {len(sizes)} sequences; send one for each")
+        raise _FaultError(
+            f"scores: has {len(group.scores)} numbers for {len(sizes)} sequences; send one for each"
+        )
     chances = group.inference_logprobs
     if chances is None:
-        raise _Fault("inference_logprobs: is absent; send the log-probabilities by which letters were drawn")
+        raise _FaultError(
+            "inference_logprobs: is absent; send the log-probabilities by which letters were drawn"
+        )
     for name, rows in (("masks", group.masks), ("inference_logprobs", chances)):
         if [len(row) for row in rows] != sizes:
-            raise _Fault(f"{name}: has rows of other lengths than tokens; send a number for each token")
+            raise _FaultError(f"{name}: has rows of other lengths than tokens; send a number for each token")
     for row, (tokens, masks) in enumerate(zip(group.tokens, group.masks, strict=True)):
         if masks[:1] != [IGNORED]:
-            raise _Fault(f"masks[{row}][0]: nothing comes before the first token; send {IGNORED}")
+            raise _FaultError(f"masks[{row}][0]: nothing comes before the first token; send {IGNORED}")
         for at, (token, mask) in enumerate(zip(tokens, masks, strict=True)):
             if not 0 < token < vocabulary:
-                raise _Fault(f"tokens[{row}][{at}]: {token} is no letter; use 1 to {vocabulary - 1}")
+                raise _FaultError(f"tokens[{row}][{at}]: {token} is no letter; use 1 to {vocabulary - 1}")
             if mask != IGNORED and not (math.isfinite(chances[row][at]) and chances[row][at] <= _ROUNDING):
-                raise _Fault(
+                raise _FaultError(
                     f"inference_logprobs[{row}][{at}]: {chances[row][at]} is no log-probability; "
                     "send that by which the letter was drawn"
                 )

@@ -1,8 +1,8 @@
 """Makes groups of answers, as they go over the wire of the rollouts server.
 
 Rules: all answers of a group are to one prompt, by one version of the weights, and each letter that was drawn
-goes with the log-probability by which it was. Letters of the prompt are masked by -100, and have 1.0, which no
-log-probability is. Must not know the server or the trainer.
+goes with the log-probability by which it was. Letters of the prompt are masked by -100, and have 1.0, which
+no log-probability is. Must not know the server or the trainer.
 """
 
 import random

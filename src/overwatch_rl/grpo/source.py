@@ -29,7 +29,7 @@ class RolloutsSource:
         self._consumer.register(**about)  # type: ignore[arg-type]  # its own names
 
     def take(self, stop: Callable[[], str | None]) -> Taken | None:
-        """The next batch; `None` when asked to stop, or when the server says that training has all it needs."""
+        """The next batch; `None` when asked to stop, or when training has all it needs."""
         while stop() is None:
             found = self._consumer.try_batch()
             if isinstance(found, LeasedBatch):

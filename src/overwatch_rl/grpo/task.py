@@ -1,4 +1,4 @@
-"""The toy task in words: put digits into order, `4131=` is answered `1134.`; whether an answer is right is sure.
+"""The toy task in words: put digits into order, so that `4131=` is answered `1134.`, which can be verified.
 
 Owns the letters and their codes, which prompts are held out, and the reward. A prompt is held out with every
 other order of its digits, so that a right answer to it was never seen. Must not know models or training.

@@ -1,8 +1,8 @@
 """The loop of a trainer that learns from groups made elsewhere: wait, estimate, update, publish, report.
 
 Rules: a batch is acknowledged when the update that learned from it is done, its weights are published and
-their version is stated, so that a trainer that was killed before gets the batch again. Every number is made here or in the algorithm and
-handed to one reporter. Must not know HTTP, the task's words or who started it.
+their version is stated, so that a trainer that was killed before gets the batch again. Every number is made
+here or in the algorithm and handed to one reporter. Must not know HTTP, the task's words or who started it.
 """
 
 import time
@@ -214,7 +214,8 @@ class GrpoTrainer:
             found = self.judged[self.updates_done] = self._ends.judge(self.updates_done)
         self._log(
             Severity.INFO,
-            f"held-out prompts earn {found.mean:.3f} ± {found.standard_error:.3f} after {self.updates_done} updates",
+            f"held-out prompts earn {found.mean:.3f} ± {found.standard_error:.3f} "
+            f"after {self.updates_done} updates",
         )
 
     def _log(self, severity: Severity, message: str) -> None:

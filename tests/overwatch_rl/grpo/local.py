@@ -13,6 +13,7 @@ from overwatch_rl.grpo.sampler import Sampler
 from overwatch_rl.grpo.task import END_CODE, VOCABULARY, TaskConfig
 from overwatch_rl.grpo.trainer import Ends, GrpoTrainer, LoopConfig, Taken
 from overwatch_rl.grpo.weights import Version, newest, publish
+from overwatch_rl.types import Reporter
 from tests.overwatch_rl.kept import Kept
 
 SMALL_TASK = TaskConfig(least=2, most=3)
@@ -95,6 +96,7 @@ def training(
     base: BaseConfig = SMALL_BASE,
     config: GRPOConfig | None = None,
     seed: int = 0,
+    reporter: Reporter | None = None,
 ) -> Training:
     """Everything but the run."""
     config = config or GRPOConfig()
@@ -107,8 +109,8 @@ def training(
         vocabulary=VOCABULARY,
         weights=model.num_parameters(),
     )
-    reporter = Kept()
-    return Training(GrpoTrainer(algorithm, source, loop, reporter, ends), source, reporter)
+    kept = Kept()
+    return Training(GrpoTrainer(algorithm, source, loop, reporter or kept, ends), source, kept)
 
 
 def shuffled(config: GRPOConfig | None = None) -> GRPOConfig:

@@ -24,7 +24,7 @@ def changed(**values: object) -> dict[str, Any]:
 
 
 def decoded(*groups: dict[str, Any]) -> Any:
-    """Of version 3, 4, 5 …"""
+    """Of versions from 3 on."""
     return decode_batch(groups, list(range(3, 3 + len(groups))), vocabulary=13, end=END)
 
 

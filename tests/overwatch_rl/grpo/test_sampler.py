@@ -1,6 +1,5 @@
 """Groups as a sampler makes them, read by the trainer's own decoding."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -24,12 +23,12 @@ def model(seed: int) -> Transformer:
 
 
 @pytest.fixture
-def weights(tmp_path: Path) -> Iterator[Weights]:
+def weights(tmp_path: Path) -> Weights:
     """Version 2-5, as it lies in a folder."""
     publish(tmp_path, Version(lineage=2, number=5), model(0), TASK)
     found = newest(tmp_path)
     assert found is not None
-    yield found
+    return found
 
 
 def test_groups_are_whole_and_say_how_they_were_drawn(weights: Weights) -> None:

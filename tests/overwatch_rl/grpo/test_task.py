@@ -18,6 +18,11 @@ from overwatch_rl.grpo.task import (
 )
 
 
+def source(seed: int) -> random.Random:
+    """Draws of prompts."""
+    return random.Random(seed)  # noqa: S311 prompts, no secrets
+
+
 def test_only_the_digits_in_order_and_the_end_are_right() -> None:
     """Neither more nor less nor another order."""
     assert right_answer("4131=") == "1134."
@@ -26,8 +31,8 @@ def test_only_the_digits_in_order_and_the_end_are_right() -> None:
 
 def test_a_prompt_is_held_out_with_every_order_of_its_digits() -> None:
     """So no training saw the right answer to it."""
-    trained = set(map(right_answer, draw(3000, TaskConfig(), random.Random(0))))
-    held_out = set(map(right_answer, draw(500, TaskConfig(), random.Random(1), held_out=True)))
+    trained = set(map(right_answer, draw(3000, TaskConfig(), source(0))))
+    held_out = set(map(right_answer, draw(500, TaskConfig(), source(1), held_out=True)))
 
     assert len(held_out) > 200
     assert not trained & held_out
@@ -36,7 +41,7 @@ def test_a_prompt_is_held_out_with_every_order_of_its_digits() -> None:
 
 def test_prompts_have_the_lengths_that_were_asked_for() -> None:
     """All of them, the end of the prompt not counted."""
-    lengths = {len(prompt) - 1 for prompt in draw(200, TaskConfig(least=2, most=4), random.Random(0))}
+    lengths = {len(prompt) - 1 for prompt in draw(200, TaskConfig(least=2, most=4), source(0))}
 
     assert lengths == {2, 3, 4}
 

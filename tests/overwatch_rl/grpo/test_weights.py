@@ -63,5 +63,5 @@ def test_a_file_of_something_else_is_refused_by_its_name(tmp_path: Path, content
     else:
         path.write_bytes(content)
 
-    with pytest.raises(ValueError, match="001-00000001.safetensors is no file of weights"):
+    with pytest.raises(ValueError, match=r"001-00000001\.safetensors is no file of weights"):
         newest(tmp_path)
