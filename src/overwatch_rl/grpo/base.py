@@ -67,7 +67,7 @@ def make_base(config: BaseConfig, task: TaskConfig, seed: int) -> Transformer:
         optimizer.param_groups[0]["lr"] = rate
         prompts = draw(config.examples, task, source)
         answers = [source.choice(HABITS)(prompt[:-1]) + END for prompt in prompts]
-        tokens = padded([encode(prompt + said) for prompt, said in zip(prompts, answers, strict=True)])
+        tokens = padded([encode(prompt + habit) for prompt, habit in zip(prompts, answers, strict=True)])
         wanted = tokens[:, 1:].clone()
         for row, prompt in enumerate(prompts):
             wanted[row, : len(prompt) - 1] = 0

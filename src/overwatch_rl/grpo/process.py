@@ -146,8 +146,8 @@ def _watched(children: list[Child], stop: Callable[[], str | None]) -> str | Non
     """The outcome to end with; raises `RuntimeError` when no handler is left, with the words of one."""
     failed = [child for child in children if child.process.poll() not in (None, 0)]
     if children and len(failed) == len(children):
-        said = "\n".join(failed[0].tail)
-        raise RuntimeError(f"all {len(failed)} handlers have failed; {failed[0].name} said:\n{said}")
+        last = "\n".join(failed[0].tail)
+        raise RuntimeError(f"all {len(failed)} handlers have failed; {failed[0].name} printed:\n{last}")
     return stop()
 
 

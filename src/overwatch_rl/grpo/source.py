@@ -25,7 +25,7 @@ class RolloutsSource:
         self._out: LeasedBatch | None = None
 
     def register(self, **about: object) -> None:
-        """Say what is taken; see `Consumer.register`."""
+        """Register what is taken; see `Consumer.register`."""
         self._consumer.register(**about)  # type: ignore[arg-type]  # its own names
 
     def take(self, stop: Callable[[], str | None]) -> Taken | None:

@@ -48,11 +48,11 @@ class Taken:
     groups: Sequence[Mapping[str, Any]]
     """As their senders wrote them."""
     numbers: Sequence[int | None]
-    """Of the weights that made each; `None` where its sender did not say."""
+    """Of the weights that made each; `None` where its sender did not state it."""
 
 
 class Source(Protocol):
-    """Where batches come from and where it is said that they were used."""
+    """Where batches come from, and where they are acknowledged."""
 
     def take(self, stop: Callable[[], str | None]) -> Taken | None:
         """The next batch; waits for it. `None` when it was asked to stop meanwhile."""

@@ -2,7 +2,7 @@
 
 Rules: a version is (lineage, number), in the file's name; lineage counts resumes, number updates. A file gets
 its name when it is whole, so a reader finds all of it or nothing; a reader takes the greatest version. The
-newest few stay. The file's own header says what model it is of. Must not know the queue or how they learn.
+newest few stay. The file's own header describes its model. Must not know the queue or how they learn.
 """
 
 import os

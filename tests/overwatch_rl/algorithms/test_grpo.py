@@ -1,4 +1,4 @@
-"""GRPO's loss against one written by hand in float64, its groups, its gate, and what it says of samplers."""
+"""GRPO's loss against one written by hand in float64, its groups, its gate, and its numbers about samplers."""
 
 import math
 from dataclasses import replace
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from overwatch.events import NonFiniteSeen
+from overwatch_rl.algorithms.base import Learner
 from overwatch_rl.algorithms.grpo import (
     GRPO,
     Answers,
@@ -96,7 +97,9 @@ def answers(scores: list[float], *, version: int | None = 0, seed: int = 0) -> A
 
 def made(config: GRPOConfig | None = None) -> GRPO:
     """Over a table of seed 0."""
-    return GRPO(Table(), config or GRPOConfig(), seed=0, version=0)
+    algorithm = GRPO(Table(), config or GRPOConfig(), seed=0, version=0)
+    _: Learner[Answers, Batch] = algorithm
+    return algorithm
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -162,7 +165,7 @@ def test_shuffling_keeps_the_advantages_of_each_group() -> None:
 
 
 def test_groups_alike_are_counted_and_no_part_of_the_loss() -> None:
-    """The penalty for leaving the reference has no say in them either."""
+    """The penalty for leaving the reference leaves them alone too."""
     algorithm = made()
     batch = algorithm.prepare(answers([1.0, 0.0, 1.0, 1.0, 0.0, 0.0]))
 
@@ -249,7 +252,7 @@ def test_what_was_kept_goes_on_as_if_nothing_had_been() -> None:
 
 
 def test_weights_of_another_shape_are_refused() -> None:
-    """By an error that says so."""
+    """By an error that names them."""
     algorithm = made()
     state = algorithm.state_dict() | {"policy.logits": torch.zeros(2, 2)}
 

@@ -36,13 +36,13 @@ def drawn(
 def test_drawn_log_probs_are_those_of_the_whole_sequence() -> None:
     """Kept keys and values, and prompts of different lengths, change nothing but roundings."""
     prompts, answers, chances, _ = drawn(count=8)
-    tokens = padded([prompt + said for prompt, said in zip(prompts, answers, strict=True)])
+    tokens = padded([prompt + drawn_one for prompt, drawn_one in zip(prompts, answers, strict=True)])
     with torch.no_grad():
         whole = log_probs_of(distribution(model(), tokens), tokens)
 
-    for row, (prompt, said) in enumerate(zip(prompts, answers, strict=True)):
+    for row, (prompt, drawn_one) in enumerate(zip(prompts, answers, strict=True)):
         first = len(prompt) - 1
-        again = whole[row, first : first + len(said)]
+        again = whole[row, first : first + len(drawn_one)]
         assert torch.allclose(again, torch.tensor(chances[row]), atol=1e-5)
 
 
@@ -51,10 +51,10 @@ def test_an_answer_ends_once_or_is_cut() -> None:
     _, answers, _, ended = drawn(count=32)
 
     assert {True, False} == set(ended)
-    for said, is_whole in zip(answers, ended, strict=True):
-        assert 0 not in said
-        assert said.count(END) == int(is_whole)
-        assert (said[-1] == END) if is_whole else (len(said) == MOST)
+    for drawn_one, is_whole in zip(answers, ended, strict=True):
+        assert 0 not in drawn_one
+        assert drawn_one.count(END) == int(is_whole)
+        assert (drawn_one[-1] == END) if is_whole else (len(drawn_one) == MOST)
 
 
 def test_letters_are_drawn_as_often_as_the_model_says() -> None:

@@ -39,8 +39,8 @@ def updates(lines: list[dict[str, Any]]) -> list[int]:
 def test_three_handlers_teach_a_trainer_that_goes_on_later(tmp_path: Path) -> None:
     """Everything is started, ended and kept; a resumed run counts on and gives no version out twice."""
     out = tmp_path / "run"
-    status, lines, said = flown("--updates", "3", "--out", str(out), "--checkpoint-every", "2")
-    assert (status, updates(lines)) == (0, [1, 2, 3]), said
+    status, lines, printed = flown("--updates", "3", "--out", str(out), "--checkpoint-every", "2")
+    assert (status, updates(lines)) == (0, [1, 2, 3]), printed
     for line in lines:
         if line["event"] == "update":
             assert line["values"]["data_age_updates"] <= 1.0
@@ -50,9 +50,9 @@ def test_three_handlers_teach_a_trainer_that_goes_on_later(tmp_path: Path) -> No
     before = {one.name for one in (out / "weights").iterdir()}
     assert "001-00000003.safetensors" in before
 
-    status, lines, said = flown("--updates", "5", "--resume", str(out))
+    status, lines, printed = flown("--updates", "5", "--resume", str(out))
 
-    assert (status, updates(lines)) == (0, [4, 5]), said
+    assert (status, updates(lines)) == (0, [4, 5]), printed
     fresh = {one.name for one in (out / "weights").iterdir()} - before
     assert fresh == {f"002-0000000{number}.safetensors" for number in (4, 5, 6)}
 
@@ -70,8 +70,8 @@ def test_a_server_that_runs_is_used_and_left_running(tmp_path: Path) -> None:
         line = server.lines.get(timeout=PATIENCE_S)
         assert line is not None
         url = line.partition(" at ")[2].partition(",")[0]
-        status, lines, said = flown("--updates", "1", "--server", url, "--handlers", "1")
-        assert (status, updates(lines)) == (0, [1]), said
+        status, lines, printed = flown("--updates", "1", "--server", url, "--handlers", "1")
+        assert (status, updates(lines)) == (0, [1]), printed
         assert server.process.poll() is None
     finally:
         server.end()
@@ -81,16 +81,16 @@ def test_a_run_whose_handlers_all_fail_ends_with_their_words(tmp_path: Path) -> 
     """Here they find weights that are none."""
     (tmp_path / "999-99999999.safetensors").write_bytes(b"nothing")
 
-    status, lines, said = flown("--updates", "1", "--weights", str(tmp_path))
+    status, lines, printed = flown("--updates", "1", "--weights", str(tmp_path))
 
     assert status != 0
-    assert "all 3 handlers have failed" in said
-    assert "is no file of weights" in said
+    assert "all 3 handlers have failed" in printed
+    assert "is no file of weights" in printed
     assert lines[-1]["outcome"] == "failed"
 
 
 def test_what_a_killed_trainer_started_ends_with_it(tmp_path: Path) -> None:
-    """Server and handlers, though nobody told them."""
+    """Server and handlers, though nobody ended them."""
     trainer = subprocess.Popen(words("--updates", "100000"), stdout=subprocess.PIPE, text=True)
     try:
         assert trainer.stdout is not None
@@ -108,7 +108,7 @@ def test_what_a_killed_trainer_started_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "printed"),
     [
         (("--group-size", "1"), "group_size is 1; use 2 or more"),
         (("--fault", "stale@3"), "write stale-handler@20"),
@@ -117,9 +117,9 @@ def test_what_a_killed_trainer_started_ends_with_it(tmp_path: Path) -> None:
         (("--lr", "0"), "learning_rate is 0.0; use a number above 0"),
     ],
 )
-def test_a_flag_that_cannot_be_is_an_error_that_names_it(given: tuple[str, ...], said: str) -> None:
+def test_a_flag_that_cannot_be_is_an_error_that_names_it(given: tuple[str, ...], printed: str) -> None:
     """Before anything is started."""
     refused = CliRunner().invoke(main, ["grpo", *TINY, "--updates", "1", *given])
 
     assert refused.exit_code == 2
-    assert said in refused.output
+    assert printed in refused.output

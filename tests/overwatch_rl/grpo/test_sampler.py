@@ -32,16 +32,16 @@ def weights(tmp_path: Path) -> Weights:
 
 
 def test_groups_are_whole_and_say_how_they_were_drawn(weights: Weights) -> None:
-    """What the trainer reads is what the model says of the letters; scores are the task's; nobody cheats."""
+    """What the trainer reads is what the model computes for the letters; scores are the task's; nobody cheats."""
     groups = Sampler(weights, group_size=4, seed=1).groups(3)
     raw = [msgspec.json.decode(msgspec.json.encode(group)) for group in groups]
     found = decode_batch(raw, [5] * 3, vocabulary=VOCABULARY, end=END_CODE)
     assert found.refused == ()
     assert found.answers is not None
     with torch.no_grad():
-        said = log_probs_of(distribution(weights.made(), found.answers.tokens), found.answers.tokens)
+        again = log_probs_of(distribution(weights.made(), found.answers.tokens), found.answers.tokens)
 
-    assert torch.allclose(torch.where(found.answers.learned, said, 0.0), found.answers.behaviour, atol=1e-5)
+    assert torch.allclose(torch.where(found.answers.learned, again, 0.0), found.answers.behaviour, atol=1e-5)
     assert len(found.answers.scores) == 12
     for group in groups:
         assert group["version"] == {"lineage": 2, "number": 5}

@@ -26,7 +26,7 @@ def source(seed: int) -> random.Random:
 def test_only_the_digits_in_order_and_the_end_are_right() -> None:
     """Neither more nor less nor another order."""
     assert right_answer("4131=") == "1134."
-    assert [reward("4131=", said) for said in ("1134.", "4311.", "1134", "1134..", "")] == [1, 0, 0, 0, 0]
+    assert [reward("4131=", given) for given in ("1134.", "4311.", "1134", "1134..", "")] == [1, 0, 0, 0, 0]
 
 
 def test_a_prompt_is_held_out_with_every_order_of_its_digits() -> None:

@@ -19,7 +19,7 @@ def model(seed: int = 0) -> Transformer:
 
 
 def test_the_greatest_version_is_taken_whole(tmp_path: Path) -> None:
-    """A later lineage is newer than any number of an earlier one; the file says what model it is of."""
+    """A later lineage is newer than any number of an earlier one; the file describes its model."""
     for number, version in enumerate([(1, 9), (2, 3), (2, 10)]):
         publish(tmp_path, Version(lineage=version[0], number=version[1]), model(number), TASK)
 
