@@ -1,4 +1,4 @@
-"""GRPO's loss against one written by hand in float64, its groups, its gate, and its numbers about samplers."""
+"""GRPO: its loss against one by hand in float64, its groups, its gate, and its numbers about samplers."""
 
 import math
 from dataclasses import replace

@@ -32,7 +32,7 @@ def weights(tmp_path: Path) -> Weights:
 
 
 def test_groups_are_whole_and_say_how_they_were_drawn(weights: Weights) -> None:
-    """What the trainer reads is what the model computes for the letters; scores are the task's; nobody cheats."""
+    """What the trainer reads is what the model computes; scores are the task's; no prompt is held out."""
     groups = Sampler(weights, group_size=4, seed=1).groups(3)
     raw = [msgspec.json.decode(msgspec.json.encode(group)) for group in groups]
     found = decode_batch(raw, [5] * 3, vocabulary=VOCABULARY, end=END_CODE)
