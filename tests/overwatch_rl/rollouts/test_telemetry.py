@@ -63,7 +63,7 @@ class Reported:
         """The newest value of each gauge of the service."""
         found = [event for event in self.run.of(Measured) if event.scope is Scope.ROLLOUTS]
         names = [(name, value) for event in found for name, value in event.values.items()]
-        return {name.removeprefix("overwatch.rollouts."): float(value) for name, value in names}  # type: ignore[arg-type]
+        return {name.removeprefix("overwatch.rollouts."): value.first() for name, value in names}
 
 
 def offers(env_id: int, count: int, **changed: Any) -> Sequence[Offer]:
