@@ -128,7 +128,7 @@ def test_a_flag_that_cannot_be_is_an_error_that_names_it(given: tuple[str, ...],
 
 
 def held_out(*more: str) -> list[tuple[float, float]]:
-    """Mean and standard error of the reward of held-out prompts, of a run with the defaults, from the base on."""
+    """What held-out prompts earn in a run with the defaults, from the base on: mean and standard error."""
     command = [sys.executable, "-m", "overwatch_rl.cli", "grpo", "--no-telemetry", "--log", "json", *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG_S, check=False)
     assert done.returncode == 0, done.stderr
