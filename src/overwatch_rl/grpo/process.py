@@ -43,7 +43,7 @@ from overwatch_rl.telemetry.tower import Tower, named, start_tower
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept, position_of
 from overwatch_rl.types import ObservationSpec, Reporter, WorldSpec, discrete
 
-_GREETING: Final = re.compile(r"http://[^,\s]+")
+_GREETING: Final = re.compile(r"rollouts API at (http://[^,\s]+)")
 _RETRY_S: Final = 0.05
 """Updates take a few tenths of a second."""
 _START_S: Final = 60.0
@@ -177,9 +177,19 @@ def _server(settings: GrpoSettings, run_id: str, stack: contextlib.ExitStack) ->
         words += ["--folder", str(settings.out / "rollouts")]
     child = stack.enter_context(_child("server", words))
     while (line := child.lines.get(timeout=_START_S)) is not None:
-        if (found := _GREETING.search(line)) is not None:
-            return found[0]
+        if (url := address_in(line)) is not None:
+            return url
     raise RuntimeError("the rollouts server ended before it served:\n" + "\n".join(child.tail))
+
+
+def address_in(line: str) -> str | None:
+    """The server's address, where this is the line with which it begins; others name the collector's.
+
+    >>> address_in("rollouts API at http://127.0.0.1:8000, 0 groups in memory alone")
+    'http://127.0.0.1:8000'
+    """
+    found = _GREETING.search(line)
+    return None if found is None else found[1]
 
 
 def _reporting(settings: GrpoSettings, run_id: str) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from overwatch_rl.cli import main
-from overwatch_rl.grpo.process import Child
+from overwatch_rl.grpo.process import Child, address_in
 
 TINY = (
     "--no-telemetry", "--log", "json", "--groups", "6", "--group-size", "4", "--base-steps", "4",
@@ -71,12 +71,18 @@ def test_a_server_that_runs_is_used_and_left_running(tmp_path: Path) -> None:
     try:
         line = server.lines.get(timeout=PATIENCE_S)
         assert line is not None
-        url = line.partition(" at ")[2].partition(",")[0]
+        url = address_in(line)
+        assert url is not None
         status, lines, printed = flown("--updates", "1", "--server", url, "--handlers", "1")
         assert (status, updates(lines)) == (0, [1]), printed
         assert server.process.poll() is None
     finally:
         server.end()
+
+
+def test_a_collectors_address_is_not_taken_for_the_servers() -> None:
+    """Its line comes first where the server reports."""
+    assert address_in("overwatch: run sort reports to http://127.0.0.1:4318") is None
 
 
 def test_a_run_whose_handlers_all_fail_ends_with_their_words(tmp_path: Path) -> None:
