@@ -292,8 +292,9 @@ def test_every_row_is_told_or_says_what_it_comes_with() -> None:
 
 def test_a_row_that_our_trainer_emits_waits_for_nothing() -> None:
     """What its update, its diagnostics and its loop name as a number is emitted today."""
-    modules = ("algorithms/diagnostics.py", "algorithms/ppo.py", "algorithms/statistics.py",
-               "training/trainer.py", "training/warmup.py")  # fmt: skip
+    modules = ("algorithms/diagnostics.py", "algorithms/grpo.py", "algorithms/ppo.py",
+               "algorithms/statistics.py", "grpo/trainer.py", "training/trainer.py",
+               "training/warmup.py")  # fmt: skip
     emitted = set().union(*(_words(SRC / "overwatch_rl" / module)[1] for module in modules))
     rows = [row for row in of_scope(Scope.POLICY) if row.short in emitted]
 

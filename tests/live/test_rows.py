@@ -7,6 +7,7 @@ here. A row passes when it came finite, or follows from rows and facts that came
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -24,14 +25,20 @@ from overwatch.events import (
     PhaseEnded,
     SeedStageChanged,
 )
-from overwatch.sdk.frames import Update
+from overwatch.sdk.frames import Frame, Update
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.config import PRESETS
+from overwatch_rl.grpo.base import BaseConfig
+from overwatch_rl.grpo.config import GrpoSettings
+from overwatch_rl.grpo.process import spec_of
+from overwatch_rl.grpo.trainer import LoopConfig
 from overwatch_rl.telemetry.tower import Tower, recompiles, words_of
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from tests.overwatch.sdk.rollouts.local import Local
+from tests.overwatch_rl.grpo.local import Local as Answered
+from tests.overwatch_rl.grpo.local import training
 
 SCOPES: Final = (Scope.POLICY, Scope.ENV, Scope.SLOT, Scope.RUN)
 """What a trainer emits."""
@@ -88,11 +95,24 @@ def _compile(algorithm: PPO, _: object) -> dict[str, float]:
     return {}
 
 
+def _language_model(folder: Path) -> tuple[list[Frame], list[Event]]:
+    """Two updates of a small language model, by answers from samplers that take its weights."""
+    spec = spec_of(GrpoSettings())
+    local = Local(words_of(spec), 3)
+    base = BaseConfig(steps=4, examples=16, width=16, layers=1)
+    source = Answered(folder, groups=8)
+    tower = Tower(local.run, spec, "cpu")
+    training(source, LoopConfig(updates=2), base=base, reporter=tower).trainer.run()
+    found = local.both()
+    local.run.close(0.0)
+    return found
+
+
 @pytest.fixture(scope="module")
-def emitted() -> Emitted:
+def emitted(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
     """Two updates of each program."""
-    rows: set[str] = set()
-    events: list[Event] = []
+    frames, events = _language_model(tmp_path_factory.mktemp("weights"))
+    rows = _finite(frames, events)
     heads: dict[str, set[str]] = {}
     for program in PROGRAMS:
         preset = PRESETS.get(program.world) or PRESETS[program.world.partition(":")[0]]
@@ -109,16 +129,23 @@ def emitted() -> Emitted:
         frames, found = local.both()
         local.run.close(0.0)
         getattr(world, "close", lambda: None)()
-        for frame in frames:
-            if isinstance(frame, Update):
-                came = {name for name, value in frame.values.items() if math.isfinite(value)}
-                rows |= came
-                heads.setdefault(program.world, set()).update(name for name in came if head_of(name))
-        for event in found:
-            if isinstance(event, Measured):
-                rows |= set(event.values)
+        rows |= _finite(frames, found)
+        names = {name for frame in frames if isinstance(frame, Update) for name in frame.values}
+        heads.setdefault(program.world, set()).update(name for name in names & rows if head_of(name))
         events += found
     return Emitted(rows, events, heads)
+
+
+def _finite(frames: list[Frame], events: list[Event]) -> set[str]:
+    """Names of rows that came with a finite value."""
+    rows: set[str] = set()
+    for frame in frames:
+        if isinstance(frame, Update):
+            rows |= {name for name, value in frame.values.items() if math.isfinite(value)}
+    for event in events:
+        if isinstance(event, Measured):
+            rows |= set(event.values)
+    return rows
 
 
 def _follows(row: Metric, emitted: Emitted) -> bool:

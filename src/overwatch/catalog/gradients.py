@@ -44,7 +44,6 @@ ENTROPY_NATS: Final = _row(
         *of(Library.PUFFERLIB, "losses/entropy"),
         *plain("policy_entropy", "mean_entropy"),
     ),
-    comes_with="language-model trainers",
 )
 
 ENTROPY_CLIP: Final = _row(

@@ -9,7 +9,7 @@ from typing import Final
 from overwatch.catalog.alias import Estimator, draft, nemo, trl, verl
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope, above, below, between
 
-_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY, comes_with="language-model trainers")
+_row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
 _MISMATCH: Final = "compare precision, kernels and weights of the sampler with the trainer's"
 
 ROWS: Final = (

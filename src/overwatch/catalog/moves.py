@@ -112,7 +112,6 @@ KL_K1: Final = _row(
         *plain("old_approx_kl"),
     ),
     estimator=Estimator.K1,
-    comes_with="language-model trainers",
 )
 
 KL_REFERENCE: Final = _row(
@@ -134,7 +133,6 @@ KL_REFERENCE: Final = _row(
         # Among losses a divergence is the penalty for leaving the reference.
         draft("rl.train.loss", rl_loss_type="kl_divergence"),
     ),
-    comes_with="language-model trainers",
 )
 
 CLAMPED: Final = _row(

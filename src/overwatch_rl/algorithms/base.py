@@ -16,6 +16,7 @@ from overwatch_rl.types import Decision, Observation, Rollout, Stats
 PRECISIONS: Final = ("fp32", "bf16")
 
 B = TypeVar("B")
+R_contra = TypeVar("R_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,8 @@ class Plan:
             raise ValueError(f"chunk is {self.chunk}; use 1 or more, or leave it out")
 
 
-class Algorithm(Protocol[B]):
-    """What acts and learns."""
+class Learner(Protocol[R_contra, B]):
+    """What learns from experience, whoever made it."""
 
     plan: Plan
     """How it computes now."""
@@ -48,13 +49,7 @@ class Algorithm(Protocol[B]):
         """Compute by another plan from now on."""
         ...
 
-    def act(
-        self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
-    ) -> Decision:
-        """Actions with their log-probabilities and values; drawn, or the likeliest."""
-        ...
-
-    def prepare(self, rollout: Rollout) -> B:
+    def prepare(self, rollout: R_contra) -> B:
         """The estimates that an update learns from."""
         ...
 
@@ -75,5 +70,15 @@ class Algorithm(Protocol[B]):
         ...
 
     def acting_keys(self) -> frozenset[str]:
-        """The names in `state_dict` of every tensor that `act` reads."""
+        """The names in `state_dict` of every tensor that acting reads."""
+        ...
+
+
+class Algorithm(Learner[Rollout, B], Protocol[B]):
+    """What acts in worlds and learns."""
+
+    def act(
+        self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
+    ) -> Decision:
+        """Actions with their log-probabilities and values; drawn, or the likeliest."""
         ...

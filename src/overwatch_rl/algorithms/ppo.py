@@ -42,6 +42,7 @@ from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.distributions import Distribution, Gaussian, Judged, distribution
+from overwatch_rl.algorithms.gate import gated_step
 from overwatch_rl.algorithms.networks import Encoder, Network, network
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
@@ -406,19 +407,9 @@ class PPO:
             raise AssertionError("a minibatch has no rows")
         return found
 
-    @torch.no_grad()
     def _step(self, stopped: Tensor) -> tuple[Tensor, Tensor]:
-        """Clip and take the step unless the gate is shut; the norm of each gradient, and of all."""
-        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
-        self._ranks.average(gradients)
-        norms = torch.stack(torch._foreach_norm(gradients))  # noqa: SLF001 as torch's own clipping does
-        norm = torch.linalg.vector_norm(norms)
-        torch._foreach_mul_(gradients, (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
-        if self._is_gated:
-            skip = self._ranks.any(stopped | ~torch.isfinite(norm))
-            self._optimizer.found_inf = skip.float()  # type: ignore[attr-defined]  # read by the fused step
-        self._optimizer.step()
-        return norms, norm
+        """Take the step unless the gate is shut; the norm of each gradient, and of all."""
+        return gated_step(self._optimizer, self._parameters, self._ranks, stopped, self.config.max_grad_norm)
 
     def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
         """An early stop, and minibatches whose gradients were not finite."""

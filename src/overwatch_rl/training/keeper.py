@@ -5,9 +5,9 @@ one ends the run with an error. Must not know worlds, algorithms or how files ar
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import ALGORITHM, OPTIMIZER, POLICY, TRAINER, WORLD, State
 from overwatch_rl.checkpoints.reading import Checkpoint
 from overwatch_rl.checkpoints.writer import Written
-from overwatch_rl.training.trainer import Position, Trainer
+from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter
 
 MOST_WORLD_BYTES: Final = 256 << 20
@@ -38,6 +38,18 @@ class Kept:
     config_hash: str
 
 
+class Keepable(Protocol):
+    """A trainer, as far as its checkpoints go."""
+
+    algorithm: Any
+    updates_done: int
+    after_update: Callable[[], None]
+
+    def position(self) -> Position:
+        """All that goes into one."""
+        ...
+
+
 def position_of(checkpoint: Checkpoint) -> Position:
     """Where a training was when a checkpoint was taken."""
     algorithm: dict[str, Tensor] = {}
@@ -57,8 +69,9 @@ class Keeper:
     """Checkpoints of one training."""
 
     def __init__(
-        self, trainer: Trainer[Any], manager: Manager, run: Kept, reporter: Reporter, *, every: int
-    ) -> None:
+        self, trainer: Keepable, manager: Manager, run: Kept, reporter: Reporter, *,
+        every: int, has_world: bool = True,
+    ) -> None:  # fmt: skip
         if every < 1:
             raise ValueError(f"checkpoint-every is {every}; use 1 or more updates")
         self._trainer = trainer
@@ -67,7 +80,7 @@ class Keeper:
         self._reporter = reporter
         self._every = every
         self._lineage = manager.next_lineage
-        self._has_warned = False
+        self._has_warned = not has_world
         self._newest: int | None = None
         """Updates of the newest checkpoint that is on the disk."""
         trainer.after_update = self._after_update

@@ -1,0 +1,440 @@
+"""Group relative policy optimisation: answers to one prompt are judged against one another, without a critic.
+
+Rules: tensors in, tensors out; no logger, no clock; nothing is read from the device between the beginning and
+the end of an update. The gate is PPO's (`gate`). Must not know the task, the queue or telemetry.
+
+Sources: Shao et al. 2024, "DeepSeekMath" (groups, the k3 penalty for leaving the reference); Yu et al. 2025,
+"DAPO" (the mean over tokens, so that each counts the same however long its answer); Hilton et al. 2021,
+"Batch size-invariance for policy optimization", and Fu et al. 2025, "AReaL" (the decoupled objective).
+
+The numbers, where there is a choice:
+
+- The advantage of an answer is (score - mean) / (std + 1e-4) of its group, the deviation of a sample (n - 1).
+  A group whose scores are all the same has none: it is counted and is no part of the loss, of its penalty
+  neither.
+- Three policies: *behaviour* drew the letters, *proximal* is the learner before the update, *current* learns.
+  The loss of a token is min(proximal / behaviour, cap) times PPO's clip of current / proximal, plus
+  `reference_coef` times k3 from the reference; summed over tokens, divided by their number in the minibatch.
+- `kl_divergence`, `kl_k1`, `clip_fraction`, `ratio_*` and `first_ratio_error` are proximal -> current.
+  `sampler_weight` and `sampler_ess` are of the weights proximal / behaviour, before the cap: staleness and
+  mismatch together. `sampler_kl` (k1) and `token_error` compare what the sampler sent with what the very
+  weights that it names give here: 0 but for rounding, whatever the age. They are NaN where those are gone.
+- Entropy is of the whole distribution at each token; `entropy` is its share of the uniform's over all letters
+  but 0, the empty place, which is never drawn.
+
+Shape letters: B answers, S letters after the first of the longest sequence, V vocabulary; M minibatches.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from overwatch.catalog import Scope
+from overwatch.catalog.policy import GRAD_NORM
+from overwatch.events import Event, NonFiniteSeen
+from overwatch_rl.algorithms import diagnostics
+from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.gate import gated_step
+from overwatch_rl.algorithms.ppo import k3
+from overwatch_rl.algorithms.ranks import Alone, Ranks
+from overwatch_rl.types import Stats
+
+_LOG_RATIO_LIMIT: Final = 20.0
+_STD_FLOOR: Final = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GRPOConfig:
+    """How one update learns from one batch of groups."""
+
+    learning_rate: float = 1e-3
+    """Step size of Adam."""
+    epochs: int = 1
+    """Passes over the batch."""
+    minibatches: int = 2
+    """Parts of the batch, an optimiser step each."""
+    clip: float = 0.2
+    """How far the ratio may leave 1 before its gradient stops."""
+    reference_coef: float = 0.01
+    """Weight of the divergence from the reference model."""
+    weight_cap: float = 2.0
+    """The most by which a token of an older policy may count."""
+    max_grad_norm: float = 1.0
+    """Gradients longer than this are shortened to it."""
+    recent: int = 8
+    """Versions of the weights that are kept to compare samplers with."""
+    shuffled: bool = False
+    """A control that must not learn: advantages change places inside each group."""
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "clip", "weight_cap", "max_grad_norm"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0")
+        for name in ("epochs", "minibatches", "recent"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
+        if not self.reference_coef >= 0:
+            raise ValueError(f"reference_coef is {self.reference_coef}; use 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What samplers drew and earned, a row an answer."""
+
+    tokens: Tensor  # B S+1 int64, prompt and answer, 0 after the end
+    learned: Tensor  # B S bool, true where the letter after is the policy's own
+    behaviour: Tensor  # B S, log-probabilities of whoever drew; 0 where not learned
+    scores: Tensor  # B
+    groups: Tensor  # B int64, which group, from 0
+    versions: tuple[int | None, ...]  # B, number of the weights that drew; None where nobody knows
+    cut: Tensor  # B bool, whether the answer was cut at the greatest length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Answers with all that does not change while they are learned from."""
+
+    tokens: Tensor  # B S+1
+    live: Tensor  # B S float, 1 where a letter is part of the loss
+    behaviour: Tensor  # B S
+    proximal: Tensor  # B S
+    reference: Tensor  # B S
+    advantages: Tensor  # B
+    stats: Stats
+
+    def rows(self, index: Tensor) -> "Batch":
+        """Some of its answers."""
+        return replace(
+            self,
+            tokens=self.tokens[index],
+            live=self.live[index],
+            behaviour=self.behaviour[index],
+            proximal=self.proximal[index],
+            reference=self.reference[index],
+            advantages=self.advantages[index],
+        )
+
+
+def group_advantages(scores: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """B, B and B: advantages, the deviation of each one's group, and whether that group's scores differ."""
+    counts = torch.zeros_like(scores).index_add_(0, groups, torch.ones_like(scores))[groups]
+    mean = torch.zeros_like(scores).index_add_(0, groups, scores)[groups] / counts
+    apart = scores - mean
+    squared = torch.zeros_like(scores).index_add_(0, groups, apart.square())[groups]
+    std = (squared / (counts - 1).clamp(min=1)).sqrt()
+    differ = std > 1e-6 * (1 + mean.abs())
+    return torch.where(differ, apart / (std + _STD_FLOOR), 0.0), std, differ
+
+
+def shuffled_in_groups(values: Tensor, groups: Tensor, generator: torch.Generator | None) -> Tensor:
+    """B: the same values, each group's in another order."""
+    keys = torch.rand(len(values), generator=generator, device=values.device)
+    mixed = keys.argsort()
+    source = mixed[groups[mixed].argsort(stable=True)]
+    target = groups.argsort(stable=True)
+    return torch.empty_like(values).index_copy_(0, target, values[source])
+
+
+def distribution(model: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
+    """B S V: log-probabilities of each letter after the first, by a model from letters to logits."""
+    return functional.log_softmax(model(tokens[:, :-1]), dim=-1)
+
+
+def log_probs_of(distribution: Tensor, tokens: Tensor) -> Tensor:
+    """B S: the log-probability of each letter after the first."""
+    return distribution.gather(2, tokens[:, 1:, None]).squeeze(2)
+
+
+def loss(current: Tensor, batch: Batch, config: GRPOConfig) -> tuple[Tensor, dict[str, Tensor]]:
+    """The objective summed over live tokens, to be minimised, and sums over them of what is reported.
+
+    current: B S, log-probabilities of the policy that learns.
+    """
+    live = batch.live
+    log_ratio = torch.where(live > 0, current - batch.proximal, 0.0)
+    ratio = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+    clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
+    advantages = batch.advantages[:, None]
+    weights = sampler_weights(batch).clamp(max=config.weight_cap)
+    surrogate = -torch.minimum(ratio * advantages, clipped * advantages) * weights
+    penalty = k3(torch.where(live > 0, batch.reference - current, 0.0))
+    total = ((surrogate + config.reference_coef * penalty) * live).sum()
+    with torch.no_grad():
+        bound = {"clip_fraction_up": ratio - 1 > config.clip, "clip_fraction_down": 1 - ratio > config.clip}
+        sums = {
+            "policy_loss": (surrogate * live).sum(),
+            "total_loss": total,
+            "kl_reference": (penalty * live).sum(),
+            "kl_divergence": (k3(log_ratio) * live).sum(),
+            "kl_k1": -(log_ratio * live).sum(),
+            "ratio_mean": (ratio * live).sum(),
+            "log_ratio_clamped": ((log_ratio.abs() > _LOG_RATIO_LIMIT) * live).sum(),
+            **{name: (where * live).sum() for name, where in bound.items()},
+        }
+        most = {
+            "ratio_max": ratio.max(),
+            "ratio_min": -ratio.min(),
+            "first_ratio_error": (ratio - 1).abs().max(),
+            "log_prob_max": torch.where(live > 0, current, -torch.inf).max(),
+            "log_prob_min": torch.where(live > 0, -current, -torch.inf).max(),
+        }
+    return total, {name: value.detach() for name, value in (sums | most).items()}
+
+
+def sampler_weights(batch: Batch) -> Tensor:
+    """B S: proximal / behaviour, 1 where nothing is learned."""
+    apart = torch.where(batch.live > 0, batch.proximal - batch.behaviour, 0.0)
+    return apart.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+
+
+def of_sampler(batch: Batch, same: Tensor) -> Stats:
+    """same: B S, log-probabilities of the weights that an answer names; NaN where those are gone."""
+    weights, live = sampler_weights(batch), batch.live
+    count = live.sum()
+    mean = (weights * live).sum() / count
+    known = (live > 0) & ~same.isnan()
+    apart = torch.where(known, batch.behaviour - same, 0.0)
+    return {
+        "sampler_weight": mean,
+        "sampler_ess": mean.square() / ((weights.square() * live).sum() / count),
+        "sampler_kl": apart.sum() / known.sum(),
+        "token_error": torch.where(known, apart.abs().exp(), 0.0).sum() / known.sum(),
+    }
+
+
+def of_scores(answers: Answers, std: Tensor, differ: Tensor) -> Stats:
+    """Of answers and their groups; a group counts once, however many answers it has."""
+    ones = torch.ones_like(answers.scores)
+    share = ones / torch.zeros_like(ones).index_add_(0, answers.groups, ones)[answers.groups]
+    total = share.sum()
+    return {
+        "return": answers.scores.mean(),
+        "reward_std": (std * share).sum() / total,
+        "groups_alike": (~differ * share).sum() / total,
+        "answers_cut": answers.cut.double().mean(),
+    }
+
+
+class GRPO:
+    """A language model, the reference that it must not leave, and its optimiser."""
+
+    def __init__(
+        self, model: nn.Module, config: GRPOConfig, *, seed: int, version: int, ranks: Ranks | None = None
+    ) -> None:
+        """`model`, from letters to logits, is beginning and reference; `version` is that of its weights."""
+        self.config = config
+        self.plan = Plan()
+        self.policy = model
+        self.reference = copy.deepcopy(model).requires_grad_(requires_grad=False)
+        self.version = version
+        """Number of the weights that `policy` has now."""
+        self._ranks: Ranks = Alone() if ranks is None else ranks
+        self._parameters = list(model.parameters())
+        self.device = self._parameters[0].device
+        is_meta = self.device.type == "meta"
+        self._optimizer = torch.optim.Adam(
+            self._parameters, lr=config.learning_rate, fused=not is_meta, foreach=is_meta
+        )
+        self._order = None if is_meta else torch.Generator(self.device).manual_seed(seed + 1)
+        self._recent: dict[int, dict[str, Tensor]] = {}
+        self._remember()
+
+    def follow(self, plan: Plan) -> None:
+        """Compute by another plan from now on: there is only the plain one."""
+        if plan != Plan():
+            raise ValueError(f"the plan is {plan}; GRPO computes by the plain one only")
+
+    @torch.no_grad()
+    def prepare(self, rollout: Answers) -> Batch:
+        """The answers as one batch: advantages, and the log-probabilities of proximal and reference."""
+        advantages, std, differ = group_advantages(rollout.scores, rollout.groups)
+        if self.config.shuffled:
+            advantages = shuffled_in_groups(advantages, rollout.groups, self._order)
+        chances = distribution(self.policy, rollout.tokens)
+        learned = rollout.learned.to(chances.dtype)
+        entropy = -((chances.exp() * chances).sum(dim=2) * learned).sum() / learned.sum()
+        batch = Batch(
+            tokens=rollout.tokens,
+            live=learned * differ[:, None],
+            behaviour=rollout.behaviour,
+            proximal=log_probs_of(chances, rollout.tokens),
+            reference=log_probs_of(distribution(self.reference, rollout.tokens), rollout.tokens),
+            advantages=advantages,
+            stats={},
+        )
+        everything = replace(batch, live=learned)
+        parts = [
+            of_scores(rollout, std, differ),
+            of_sampler(everything, self._by_version(rollout, batch.proximal)),
+            diagnostics.of_advantages(advantages),
+            {
+                "entropy_nats": entropy,
+                "entropy": entropy / math.log(chances.shape[2] - 1),
+                "data_age_updates": self._age(rollout.versions),
+            },
+        ]
+        return replace(batch, stats=diagnostics.merged(parts))
+
+    def update(self, batch: Batch) -> Stats:
+        """Learn from one batch; the weights have another number afterwards."""
+        config = self.config
+        seen = _Seen()
+        open_gate = torch.zeros((), dtype=torch.bool, device=self.device)
+        for _ in range(config.epochs):
+            order = torch.randperm(len(batch.tokens), generator=self._order, device=self.device)
+            for rows in order.tensor_split(config.minibatches):
+                part = batch.rows(rows)
+                self._optimizer.zero_grad(set_to_none=True)
+                current = log_probs_of(distribution(self.policy, part.tokens), part.tokens)
+                total, terms = loss(current, part, config)
+                tokens = part.live.sum()
+                torch.autograd.backward(total / tokens.clamp(min=1))
+                # Without a token to learn from, momentum alone would move the weights.
+                is_empty = tokens == 0
+                norms, norm = gated_step(
+                    self._optimizer, self._parameters, self._ranks, open_gate | is_empty, config.max_grad_norm
+                )
+                seen.add(terms, tokens, norms, norm)
+        self.version += 1
+        self._remember()
+        own = {
+            "learning_rate": torch.tensor(config.learning_rate),
+            "clip_range": torch.tensor(config.clip),
+        }
+        return diagnostics.merged([batch.stats, seen.stats(config), own])
+
+    def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:  # noqa: ARG002 PPO's
+        """Minibatches whose gradients were not finite."""
+        count = round(values.pop("minibatches_not_finite"))
+        if not count:
+            return []
+        kind = "nan" if math.isnan(values["grad_norm"]) else "inf"
+        return [NonFiniteSeen(at=at_ns, scope=Scope.POLICY, metric=GRAD_NORM.name, kind=kind, count=count)]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """`policy.*`, `reference.*`, `optimizer.*` (parameter, then moment), `version`, `order`."""
+        state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
+        state |= {f"reference.{name}": value for name, value in self.reference.state_dict().items()}
+        for number, parameter in enumerate(self._parameters):
+            for name, value in self._optimizer.state.get(parameter, {}).items():
+                state[f"optimizer.{number}.{name}"] = value
+        state["version"] = torch.tensor(self.version)
+        if self._order is not None:
+            state["order"] = self._order.get_state()
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become as it was when `state` was taken; raises `ValueError` when it is of another shape."""
+        try:
+            self.policy.load_state_dict(_below("policy.", state))
+            self.reference.load_state_dict(_below("reference.", state))
+        except RuntimeError as error:
+            raise ValueError(f"these weights are of another model: {error}") from error
+        self._optimizer.state.clear()
+        for number, parameter in enumerate(self._parameters):
+            moments = _below(f"optimizer.{number}.", state)
+            if moments:
+                self._optimizer.state[parameter] = {name: one.clone() for name, one in moments.items()}
+        self.version = int(state["version"])
+        if self._order is not None:
+            self._order.set_state(state["order"].cpu())
+        self._recent.clear()
+        self._remember()
+
+    def renumber(self, version: int) -> None:
+        """Give the weights another number: a run that goes on uses none twice."""
+        self.version = version
+        self._recent.clear()
+        self._remember()
+
+    def acting_keys(self) -> frozenset[str]:
+        """Everything of the policy."""
+        return frozenset(f"policy.{name}" for name in self.policy.state_dict())
+
+    def _remember(self) -> None:
+        kept = {name: value.detach().clone() for name, value in self.policy.state_dict().items()}
+        self._recent[self.version] = kept
+        while len(self._recent) > self.config.recent:
+            del self._recent[next(iter(self._recent))]
+
+    def _age(self, versions: tuple[int | None, ...]) -> Tensor:
+        ages = [self.version - number for number in versions if number is not None]
+        return torch.tensor(sum(ages) / len(ages) if ages else math.nan, device=self.device)
+
+    def _by_version(self, answers: Answers, proximal: Tensor) -> Tensor:
+        """B S: log-probabilities of the weights that each answer names; NaN where those are gone."""
+        found = torch.full_like(proximal, torch.nan)
+        for number in {one for one in answers.versions if one in self._recent}:
+            rows = torch.tensor([row for row, one in enumerate(answers.versions) if one == number])
+            if number == self.version:
+                found[rows] = proximal[rows]
+                continue
+            tokens = answers.tokens[rows]
+            then = partial(functional_call, self.policy, self._recent[number])
+            found[rows] = log_probs_of(distribution(then, tokens), tokens)
+        return found
+
+
+def _below(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
+
+
+class _Seen:
+    """The minibatches of one update, as tensors; one without a token to learn from counts nowhere."""
+
+    def __init__(self) -> None:
+        self._terms: list[dict[str, Tensor]] = []
+        self._tokens: list[Tensor] = []
+        self._layers: list[Tensor] = []
+        self._norms: list[Tensor] = []
+
+    def add(self, terms: dict[str, Tensor], tokens: Tensor, layers: Tensor, norm: Tensor) -> None:
+        """Keep one."""
+        self._terms.append(terms)
+        self._tokens.append(tokens)
+        self._layers.append(layers)
+        self._norms.append(norm)
+
+    def stats(self, config: GRPOConfig) -> Stats:
+        """All numbers; NaN where no group differed."""
+        tokens = torch.stack(self._tokens)
+        live = (tokens > 0).to(tokens.dtype)
+        norms = torch.stack(self._norms)
+        not_finite = (~torch.isfinite(norms) & (live > 0)).sum()
+        columns = {name: torch.stack([terms[name] for terms in self._terms]) for name in self._terms[0]}
+
+        def mean(name: str, first: int = 0) -> Tensor:
+            return columns[name][first:].sum() / tokens[first:].sum()
+
+        def most(name: str) -> Tensor:
+            return torch.where(live > 0, columns[name], -torch.inf).max()
+
+        last = (config.epochs - 1) * config.minibatches
+        means = (
+            "policy_loss", "total_loss", "kl_reference", "clip_fraction_up", "clip_fraction_down",
+            "ratio_mean", "log_ratio_clamped",
+        )  # fmt: skip
+        kl = torch.where(live > 0, columns["kl_divergence"] / tokens, -torch.inf)
+        return {
+            **{name: mean(name) for name in means},
+            **diagnostics.of_gradients(norms, torch.stack(self._layers), live),
+            "clip_fraction": mean("clip_fraction_up") + mean("clip_fraction_down"),
+            "kl_divergence": mean("kl_divergence", last),
+            "kl_k1": mean("kl_k1", last),
+            "kl_max": kl.max(),
+            "ratio_max": most("ratio_max"),
+            "ratio_min": -most("ratio_min"),
+            "log_prob_max": most("log_prob_max"),
+            "log_prob_min": -most("log_prob_min"),
+            "first_ratio_error": columns["first_ratio_error"][0],
+            "minibatches_skipped": len(norms) - live.sum() + not_finite,
+            "minibatches_not_finite": not_finite,
+        }

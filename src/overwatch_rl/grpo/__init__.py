@@ -1,0 +1,1 @@
+"""A small language model that learns by GRPO from the rollouts server."""

@@ -1,0 +1,293 @@
+"""GRPO: its loss against one by hand in float64, its groups, its gate, and its numbers about samplers."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from overwatch.events import NonFiniteSeen
+from overwatch_rl.algorithms.base import Learner
+from overwatch_rl.algorithms.grpo import (
+    GRPO,
+    Answers,
+    Batch,
+    GRPOConfig,
+    distribution,
+    group_advantages,
+    log_probs_of,
+    loss,
+    sampler_weights,
+    shuffled_in_groups,
+)
+
+LETTERS = 6
+
+
+class Table(nn.Module):
+    """The next letter depends on the last one only."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        drawn = torch.randn(LETTERS, LETTERS, generator=torch.Generator().manual_seed(seed))
+        self.logits = nn.Parameter(drawn)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """B S V from B S."""
+        return self.logits[tokens]
+
+
+def drawn_batch(seed: int, answers: int = 6, letters: int = 5) -> tuple[Tensor, Batch]:
+    """Log-probabilities that learn, and a batch of random numbers, some letters of which are not learned."""
+    source = torch.Generator().manual_seed(seed)
+
+    def chances(spread: float) -> Tensor:
+        noise = torch.randn(answers, letters, generator=source, dtype=torch.float64)
+        return -1.5 + spread * noise
+
+    live = (torch.rand(answers, letters, generator=source) < 0.7).double()
+    batch = Batch(
+        tokens=torch.ones(answers, letters + 1, dtype=torch.int64),
+        live=live,
+        behaviour=chances(0.4),
+        proximal=chances(0.4),
+        reference=chances(0.4),
+        advantages=torch.randn(answers, generator=source, dtype=torch.float64),
+        stats={},
+    )
+    return chances(0.4), batch
+
+
+def by_hand(current: Tensor, batch: Batch, config: GRPOConfig) -> float:
+    """The formulas of the papers, a token at a time."""
+    total = 0.0
+    for row in range(current.shape[0]):
+        advantage = float(batch.advantages[row])
+        for at in range(current.shape[1]):
+            if not batch.live[row, at]:
+                continue
+            now, before = float(current[row, at]), float(batch.proximal[row, at])
+            ratio = math.exp(now - before)
+            clipped = min(max(ratio, 1 - config.clip), 1 + config.clip)
+            weight = min(math.exp(before - float(batch.behaviour[row, at])), config.weight_cap)
+            away = float(batch.reference[row, at]) - now
+            penalty = math.exp(away) - away - 1
+            total += -min(ratio * advantage, clipped * advantage) * weight
+            total += config.reference_coef * penalty
+    return total
+
+
+def answers(scores: list[float], *, version: int | None = 0, seed: int = 0) -> Answers:
+    """Groups of two, of three letters each after a prompt of one, drawn by a table of that seed."""
+    source = torch.Generator().manual_seed(7)
+    tokens = torch.randint(1, LETTERS, (len(scores), 4), generator=source)
+    with torch.no_grad():
+        behaviour = log_probs_of(distribution(Table(seed), tokens), tokens)
+    return Answers(
+        tokens=tokens,
+        learned=torch.ones(len(scores), 3, dtype=torch.bool),
+        behaviour=behaviour,
+        scores=torch.tensor(scores),
+        groups=torch.arange(len(scores)) // 2,
+        versions=(version,) * len(scores),
+        cut=torch.zeros(len(scores), dtype=torch.bool),
+    )
+
+
+def made(config: GRPOConfig | None = None) -> GRPO:
+    """Over a table of seed 0."""
+    algorithm = GRPO(Table(), config or GRPOConfig(), seed=0, version=0)
+    _: Learner[Answers, Batch] = algorithm
+    return algorithm
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_loss_is_that_of_the_papers(seed: int) -> None:
+    """Decoupled weights, PPO's clip and k3 from the reference, written out in plain Python."""
+    config = GRPOConfig(clip=0.2, weight_cap=1.3, reference_coef=0.07)
+    current, batch = drawn_batch(seed)
+
+    total, _ = loss(current, batch, config)
+
+    assert float(total) == pytest.approx(by_hand(current, batch, config), rel=1e-12)
+
+
+def test_fresh_answers_have_ppos_loss_to_the_bit() -> None:
+    """Where the behaviour is the proximal policy, weights are 1 and change nothing."""
+    current, batch = drawn_batch(0)
+    fresh = replace(batch, behaviour=batch.proximal)
+    config = GRPOConfig(reference_coef=0.0)
+    ratio = (torch.where(fresh.live > 0, current - fresh.proximal, 0.0)).exp()
+    ahead = fresh.advantages[:, None]
+    ppo = (-torch.minimum(ratio * ahead, ratio.clamp(0.8, 1.2) * ahead) * fresh.live).sum()
+
+    assert torch.equal(sampler_weights(fresh), torch.ones_like(current))
+    assert torch.equal(loss(current, fresh, config)[0], ppo)
+
+
+def test_what_is_not_learned_has_no_gradient() -> None:
+    """Neither letters of a prompt nor those of a group that taught nothing."""
+    current, batch = drawn_batch(1)
+    current.requires_grad_()
+
+    torch.autograd.backward(loss(current, batch, GRPOConfig())[0])
+
+    assert current.grad is not None
+    assert torch.equal(current.grad != 0, batch.live > 0)
+
+
+def test_advantages_are_of_the_group_and_a_group_of_equals_has_none() -> None:
+    """Deviation of a sample; groups of different sizes side by side."""
+    scores = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0, 0.3, 0.3, 0.3])
+    groups = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2])
+
+    advantages, std, differ = group_advantages(scores, groups)
+
+    deviation = torch.tensor([1.0, 0.0, 0.0]).std()
+    first = (scores[:3] - scores[:3].mean()) / (deviation + 1e-4)
+    assert torch.allclose(advantages[:3], first)
+    assert torch.allclose(std[:3], deviation)
+    assert advantages[3:].tolist() == [0.0] * 5
+    assert differ.tolist() == [True] * 3 + [False] * 5
+
+
+def test_shuffling_keeps_the_advantages_of_each_group() -> None:
+    """Only who has which changes, and it does."""
+    values = torch.arange(40.0)
+    groups = torch.arange(40) % 5
+
+    mixed = shuffled_in_groups(values, groups, torch.Generator().manual_seed(0))
+
+    assert not torch.equal(mixed, values)
+    for group in range(5):
+        assert torch.equal(mixed[groups == group].sort().values, values[groups == group])
+
+
+def test_groups_alike_are_counted_and_no_part_of_the_loss() -> None:
+    """The penalty for leaving the reference leaves them alone too."""
+    algorithm = made()
+    batch = algorithm.prepare(answers([1.0, 0.0, 1.0, 1.0, 0.0, 0.0]))
+
+    assert float(batch.stats["groups_alike"]) == pytest.approx(2 / 3)
+    assert batch.live.sum(dim=1).tolist() == [3.0, 3.0, 0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_batch_that_teaches_nothing_moves_nothing() -> None:
+    """Momentum of earlier steps would; the version moves on all the same."""
+    algorithm = made()
+    algorithm.update(algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0])))
+    before = {name: value.clone() for name, value in algorithm.state_dict().items()}
+
+    stats = algorithm.update(algorithm.prepare(answers([1.0, 1.0, 0.0, 0.0], version=1)))
+
+    after = algorithm.state_dict()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"version", "order"}
+    assert int(stats["minibatches_skipped"]) == 2
+    assert math.isnan(float(stats["policy_loss"]))
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing_and_is_told() -> None:
+    """One score of infinity, which no server would have passed."""
+    algorithm = made()
+    before = {name: value.clone() for name, value in algorithm.policy.state_dict().items()}
+    batch = algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0]))
+    stats = algorithm.update(replace(batch, advantages=torch.full_like(batch.advantages, torch.nan)))
+    values = {name: float(value) for name, value in stats.items()}
+
+    (event,) = algorithm.events(1, values, 0)
+
+    assert isinstance(event, NonFiniteSeen)
+    assert event.count == 2
+    assert all(torch.equal(before[name], value) for name, value in algorithm.policy.state_dict().items())
+
+
+def test_a_learner_agrees_with_itself_before_its_first_step() -> None:
+    """Ratios of the first minibatch are 1, and so are the weights of answers that it drew."""
+    algorithm = made()
+    stats = algorithm.update(algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0])))
+
+    assert float(stats["first_ratio_error"]) == 0.0
+    assert float(stats["sampler_weight"]) == pytest.approx(1.0)
+    assert float(stats["sampler_ess"]) == pytest.approx(1.0)
+
+
+def test_age_is_no_mismatch() -> None:
+    """Old answers are weighted; against the weights that drew them the sampler is right."""
+    algorithm = made(GRPOConfig(learning_rate=0.3))
+    for version in (0, 1):
+        algorithm.update(algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=version)))
+    stats = algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=0)).stats
+
+    assert float(stats["data_age_updates"]) == 2.0
+    assert float(stats["sampler_ess"]) < 0.99
+    assert float(stats["sampler_kl"]) == pytest.approx(0.0, abs=1e-6)
+    assert float(stats["token_error"]) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_sampler_with_other_weights_than_it_names_is_a_mismatch() -> None:
+    """Whatever the version that it names is; one that is gone cannot be judged and is not."""
+    algorithm = made(GRPOConfig(recent=2))
+    wrong = algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=0, seed=5)).stats
+    unknown = algorithm.prepare(answers([1.0, 0.0, 1.0, 0.0], version=None, seed=5)).stats
+
+    assert float(wrong["token_error"]) > 1.1
+    assert math.isnan(float(unknown["token_error"]))
+    assert math.isnan(float(unknown["data_age_updates"]))
+
+
+def test_what_was_kept_goes_on_as_if_nothing_had_been() -> None:
+    """Weights, reference, moments, draws and version; the same batch then gives the same weights."""
+    one, other = made(), GRPO(Table(3), GRPOConfig(), seed=9, version=4)
+    one.update(one.prepare(answers([1.0, 0.0, 1.0, 0.0])))
+    other.load_state_dict({name: value.clone() for name, value in one.state_dict().items()})
+    for algorithm in (one, other):
+        algorithm.update(algorithm.prepare(answers([0.0, 1.0, 1.0, 0.0], version=1)))
+
+    kept, again = one.state_dict(), other.state_dict()
+    assert other.version == 2
+    assert all(torch.equal(value, again[name]) for name, value in kept.items())
+    assert one.acting_keys() == {"policy.logits"}
+
+
+def test_weights_of_another_shape_are_refused() -> None:
+    """By an error that names them."""
+    algorithm = made()
+    state = algorithm.state_dict() | {"policy.logits": torch.zeros(2, 2)}
+
+    with pytest.raises(ValueError, match="another model"):
+        algorithm.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("learning_rate", 0.0),
+        ("epochs", 0),
+        ("clip", -1.0),
+        ("reference_coef", -0.1),
+        ("weight_cap", math.nan),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(name: str, value: float) -> None:
+    """With its value and what to use."""
+    with pytest.raises(ValueError, match=f"{name} is {value}; use"):
+        GRPOConfig(**{name: value})  # type: ignore[arg-type]
+
+
+def test_an_update_reads_nothing_from_the_device() -> None:
+    """On tensors without values every read raises."""
+    with torch.device("meta"):
+        algorithm = GRPO(Table().to("meta"), GRPOConfig(epochs=2), seed=0, version=0)
+        real = drawn_batch(0)[1]
+        batch = Batch(
+            **{
+                name: getattr(real, name).to("meta", dtype=None if name == "tokens" else torch.float32)
+                for name in ("tokens", "live", "behaviour", "proximal", "reference", "advantages")
+            },
+            stats={},
+        )
+        stats = algorithm.update(batch)
+
+    assert stats["policy_loss"].is_meta
