@@ -1,4 +1,4 @@
-"""A rollout handler: generates groups with the current policy and sends them, from registration to disconnection.
+"""A rollout handler: generates groups with the current policy and sends them, from first call to last.
 
     handler = Handler(Settings(url="http://127.0.0.1:8000", name="maths", group_size=8))
     handler.run(generate)        # generate(assignment) -> {"tokens": …, "masks": …, "scores": …}, or None
@@ -205,7 +205,7 @@ class Handler:
             self._sleep(self._settings.poll_s)
             return False
         assignment = self._assigned(registered, step)
-        if assignment is not None:
+        if assignment is not None and not self._stop.is_set():
             self._generate(registered, generate, assignment)
         return False
 

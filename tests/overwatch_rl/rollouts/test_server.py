@@ -203,20 +203,14 @@ def test_a_wrong_field_is_named(path: str, body: dict[str, object], where: str) 
 
 
 def test_bodies_may_be_packed_and_have_a_limit() -> None:
-    """Gzip in and out; a small body that inflates beyond the limit is refused, and so is no gzip."""
+    """Packed in and out; a small body that inflates beyond the limit is refused, and so is no gzip."""
 
     async def check(server: Served) -> None:
         await server.start()
-        body = gzip.compress(
-            json.dumps(group(messages=[[{"role": "u", "content": "x" * 2000}]] * 2)).encode()
-        )
+        said = group(messages=[[{"role": "user", "content": "x" * 2000}]] * 2)
+        body, bomb = gzip.compress(json.dumps(said).encode()), gzip.compress(bytes(1 << 21))
         packed = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
-        for status, data in (
-            (200, body),
-            (200, body),
-            (400, body[:-9]),
-            (413, gzip.compress(bytes(1 << 21))),
-        ):
+        for status, data in ((200, body), (200, body), (400, body[:-9]), (413, bomb)):
             async with server.client.post("/scored_data", data=data, headers=packed) as reply:
                 assert reply.status == status, await reply.text()
         async with server.client.post("/scored_data", data=io.BytesIO(bytes(1 << 21))) as reply:
@@ -350,7 +344,7 @@ def test_a_batch_whose_connection_broke_is_delivered_again() -> None:
 
 
 def test_a_trainer_that_reads_no_more_loses_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection whose other end takes nothing for long is given up, and the next request gets the batch."""
+    """A connection whose other end takes nothing for long is given up; the next request gets the batch."""
     monkeypatch.setattr(delivery, "SILENT_S", 0.5)
 
     async def check(server: Served) -> None:
@@ -393,9 +387,8 @@ def test_versions_are_stated_and_bound_ages() -> None:
         await server.post("/scored_data", group(first=1, version={"number": 5}))
         await server.post("/scored_data", group(first=2))
         batch = await server.get("/batch", params={"version": 6})
-        assert [(item["version"]["number"], item["version_source"], item["age"]) for item in batch["items"]] == [
-            (5, "stated", 1), (0, "assumed", 6),
-        ]  # fmt: skip
+        shown = [(item["version"]["number"], item["version_source"], item["age"]) for item in batch["items"]]
+        assert shown == [(5, "stated", 1), (0, "assumed", 6)]
         assert batch["version"] == {"lineage": 0, "number": 6}
         assert (await server.get("/batch", 422, params={"version": "x"}))["path"] == "version"
 

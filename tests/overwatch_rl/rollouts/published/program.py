@@ -95,9 +95,8 @@ def main(url: str, folder: Path) -> None:
     got: list[Any] = []
     trainer = threading.Thread(target=train, args=(url, got))
     trainer.start()
-    env = Counting(
-        config, [APIServerConfig(model_name="none", base_url="http://127.0.0.1:9/v1", api_key="none")]
-    )
+    nobody = APIServerConfig(model_name="none", base_url="http://127.0.0.1:9/v1", api_key="none")
+    env = Counting(config, [nobody])
     asyncio.run(env.env_manager())
     trainer.join()
     print(json.dumps({"sent": len(env.sent), "batches": got}))
