@@ -5,12 +5,15 @@ Raises `ValueError` naming the value and the fix. Must not know how anything is 
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from overwatch.sdk.arguments import is_url
 from overwatch_rl.rollouts.answers import Limits
 from overwatch_rl.rollouts.authorisation import Authorisation
 from overwatch_rl.rollouts.store import Level, StoreLimits
+
+SEGMENT_BYTES: Final = 64 << 20
+"""So much is written to a file of the log."""
 
 
 class RolloutsFlags(TypedDict):
@@ -67,6 +70,12 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
     if endpoint is not None and not is_url(endpoint):
         raise ValueError(f"endpoint {endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
     level = Level(flags["durability"])
+    held, disk = flags["max_memory_mib"], flags["max_disk_mib"]
+    least = 2 * held + (4 * SEGMENT_BYTES >> 20)
+    if disk < least:
+        raise ValueError(
+            f"max-disk-mib is {disk}; use {least} or more with max-memory-mib {held}, or less of that"
+        )
     return RolloutsSettings(
         host=host,
         port=port,
@@ -82,8 +91,9 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
         ),
         store=StoreLimits(
             level=level,
-            held_bytes=flags["max_memory_mib"] << 20,
-            disk_bytes=flags["max_disk_mib"] << 20,
+            held_bytes=held << 20,
+            disk_bytes=disk << 20,
+            segment_bytes=SEGMENT_BYTES,
         ),
         most_body_bytes=flags["max_body_mib"] << 20,
         tower=TowerSettings(run_id=flags["run_id"], endpoint=endpoint) if flags["telemetry"] else None,

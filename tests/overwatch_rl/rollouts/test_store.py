@@ -10,6 +10,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -362,22 +363,23 @@ def test_at_the_cap_new_groups_are_refused_and_room_comes_back(tmp_path: Path) -
     limits = StoreLimits(held_bytes=64 << 10, disk_bytes=288 << 10, segment_bytes=32 << 10)
     life = Keeping(tmp_path / "s", limits)
     env, _ = life.begin()
-    for turn in range(6):
-        refusals = 0
-        while refusals < 20:
-            if life.store.room(len(payload_of(life.state.next_id))):
-                life.send(env)
-            else:
+    refusals = 0
+
+    def is_held(size: int) -> bool:
+        return life.store.held_bytes + size > limits.held_bytes
+
+    for _ in range(6):
+        while not is_held(size := len(payload_of(life.state.next_id))):
+            if not life.store.room(size):
                 refusals += 1
-                life.wait_all()
-                if life.store.held_bytes > limits.held_bytes - 1_000:
-                    break
-        assert life.store.held_bytes <= limits.held_bytes
-        assert refusals < 20, f"turn {turn}: no room though only {life.store.held_bytes} bytes live"
+                until(partial(life.store.room, size))
+            life.send(env)
+        assert not life.store.room(size)
         assert life.store.payloads == {item: payload_of(item) for item in life.state.items}
         while isinstance(batch := life.batch(), Batch):
             life.do(queue.acknowledge(life.state, batch.lease, life.now))
         life.wait_all()
+    assert refusals
     before = logged(life.state)
     life.close()
     life = Keeping(tmp_path / "s", limits)
