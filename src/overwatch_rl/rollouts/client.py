@@ -85,6 +85,8 @@ class Settings:
     token: str | None = None
     patience_s: float = 3_600.0
     """So long a server that is away is waited for."""
+    traceparent: Callable[[], str] | None = None
+    """Gives the span that a call belongs to."""
 
     def __post_init__(self) -> None:
         for name in ("group_size", "off_policy_tolerance", "poll_s", "weight"):
@@ -290,6 +292,7 @@ class Handler:
                 url=self._settings.url,
                 token=self._settings.token,
                 patience_s=self._settings.patience_s,
+                traceparent=self._settings.traceparent,
                 stop=self._stop,
                 retrying=lambda why, wait_s: self._emit("retrying", why, {"wait_s": wait_s}),
             )

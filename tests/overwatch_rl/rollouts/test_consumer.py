@@ -7,7 +7,7 @@ import pytest
 from overwatch_rl.rollouts.calls import CallError, Calls, Target
 from overwatch_rl.rollouts.consumer import Consumer, LeasedBatch
 from tests.overwatch_rl.rollouts.serving import ENV, group
-from tests.overwatch_rl.rollouts.threaded import consuming, in_thread
+from tests.overwatch_rl.rollouts.threaded import consuming, in_thread, proxied
 
 
 def sent(url: str, groups: int) -> None:
@@ -84,3 +84,21 @@ def test_versions_rise_within_a_lineage() -> None:
         trainer.state_version(3, lineage=1, resumed_from=2)
 
         assert server.service.state.version.lineage == 1
+
+
+def test_a_call_names_the_span_that_it_belongs_to() -> None:
+    """The header is that of the moment of the call; without a span there is none."""
+    seen: list[str | None] = []
+    spans = iter(["00-aa-bb-01", "00-aa-cc-01"])
+
+    def note(_: str, reply: dict[str, object]) -> dict[str, object]:
+        return reply
+
+    with in_thread() as server, proxied(server.url, note, seen.append) as proxy:
+        with contextlib.closing(Calls(Target(url=proxy, traceparent=lambda: next(spans)))) as calls:
+            calls.get("/status")
+            calls.get("/status")
+        with contextlib.closing(Calls(Target(url=proxy))) as calls:
+            calls.get("/status")
+
+    assert seen == ["00-aa-bb-01", "00-aa-cc-01", None]

@@ -77,9 +77,9 @@ class Watched:
 
 
 @contextlib.contextmanager
-def proxied(url: str, alter: Alter) -> Iterator[str]:
-    """The address of a proxy to a server."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(url, alter))
+def proxied(url: str, alter: Alter, span: Callable[[str | None], None] = lambda _: None) -> Iterator[str]:
+    """The address of a proxy to a server; `span` is given the `traceparent` of each request."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(url, alter, span))
     server.daemon_threads = False
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -91,7 +91,9 @@ def proxied(url: str, alter: Alter) -> Iterator[str]:
         thread.join(PATIENCE_S)
 
 
-def _handler(url: str, alter: Alter) -> type[http.server.BaseHTTPRequestHandler]:
+def _handler(
+    url: str, alter: Alter, span: Callable[[str | None], None]
+) -> type[http.server.BaseHTTPRequestHandler]:
     class Proxy(http.server.BaseHTTPRequestHandler):
         """One request, passed on; the connection ends with it."""
 
@@ -105,6 +107,7 @@ def _handler(url: str, alter: Alter) -> type[http.server.BaseHTTPRequestHandler]
             """Quiet."""
 
         def _pass_on(self) -> None:
+            span(self.headers.get("traceparent"))
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             parts = urlsplit(url)
             with contextlib.closing(http.client.HTTPConnection(parts.hostname or "", parts.port)) as line:
