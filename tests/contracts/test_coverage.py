@@ -43,6 +43,8 @@ from overwatch.events import (
     RunStarted,
     SeedStageChanged,
     Severity,
+    Tallied,
+    TallySeries,
     scalars,
 )
 from overwatch.projection import project
@@ -65,6 +67,7 @@ UNREAD: Final = {
     "GateEvaluated.checks_passed": "kept for reports; a failed check is what explains",
     "EnvCrashed.traceback": "kept for the post-mortem; the error is shown",
     "NonFiniteSeen.scope": "the metric's name says it",
+    "Tallied.scope": "the metrics' names say it",
     "PhaseEnded.update": "on the span, for other tools",
     "LogLine.trace_id": "for who joins a recording with traces",
     "LogLine.span_id": "for who joins a recording with traces",
@@ -156,6 +159,7 @@ EVENTS: Final[tuple[Event, ...]] = (
         conflated=Conflated(n=2),
     ),
     fakes.envs(T, [0, 1], 1, reward=[1.0, 2.0]),
+    Tallied(at=T, scope=Scope.ROLLOUTS, series=(TallySeries(metric="m", sum=1.0),)),
     EnvsRemoved(at=T, env_id=Column.of([1]), metrics=()),
     RunFinished(at=T, outcome="completed", reason="x"),
 )  # fmt: skip

@@ -198,6 +198,16 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
     FindingAlert(
         code="overlapping-writers", area=_RUN, summary="Two processes claim to be one rank of a run."
     ),
+    FindingAlert(
+        code="rollouts-starved", area=_RUN, summary="A trainer waits for rollouts that do not come."
+    ),
+    FindingAlert(code="rollouts-full", area=_RUN, summary="A rollouts service has no room for more."),
+    FindingAlert(code="rollouts-stale", area=_RUN, summary="Rollouts of a run become too old to be used."),
+    FindingAlert(
+        code="rollouts-env-dead",
+        area=_FLEET,
+        summary="An environment of a rollouts service is silent beyond its lease.",
+    ),
     FindingAlert(code="clock-ahead", area=_RUN, summary="A process's clock is ahead of the collector's."),
 )
 

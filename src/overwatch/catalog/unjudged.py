@@ -70,12 +70,11 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     _SERVICE: (
         "learner samples", "learner sample_latency", "learner sgd_steps", "learner policy_loss",
         "learner value_loss", "learner entropy", "learner checkpoint_duration", "learner weights_publish",
-        "learner replay_queue_depth", "rollouts queue_groups", "rollouts queue_sequences",
-        "rollouts data_age", "rollouts envs", "rollouts envs_paused", "rollouts envs_silent",
-        "rollouts env_silence", "rollouts capacity", "rollouts batch_size", "rollouts max_staleness",
-        "rollouts leases", "rollouts tickets", "rollouts accepted", "rollouts served", "rollouts expired",
-        "rollouts refused", "rollouts redelivered", "rollouts batches", "rollouts pauses",
-        "rollouts wait_time", "rollouts age",
+        "learner replay_queue_depth",
+    ),
+    "It shows who gets what and what it costs; starved, full, stale and dead are what is judged.": (
+        "rollouts queue_groups", "rollouts envs_paused", "rollouts leases", "rollouts tickets",
+        "rollouts refused", "rollouts redelivered", "rollouts pauses", "rollouts wait_time", "rollouts age",
     ),
 }  # fmt: skip
 """Rows by why nothing judges them: the short name, with its scope before it where that is not the policy."""

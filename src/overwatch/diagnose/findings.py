@@ -21,6 +21,7 @@ from overwatch.diagnose.link import LinkJudgement
 from overwatch.diagnose.machines import Machines, machine_problems
 from overwatch.diagnose.overlap import overlapping_writers
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Patience, Problem
+from overwatch.diagnose.services import service_problems
 from overwatch.diagnose.silence import outage
 from overwatch.diagnose.skew import wrong_clocks
 from overwatch.diagnose.storms import crash_storms, cull_storms
@@ -67,6 +68,7 @@ def problems(seen: Evidence) -> list[Problem]:
     found += overlapping_writers(state, seen.link.overlapping)
     found += wrong_clocks(state, seen.link.ahead)
     found += _overflowed(state)
+    found += service_problems(state, seen.machines.watched.slow.tick)
     found += machine_problems(state, fleet, seen.machines, limits, seen.baseline)
     culls = list(cull_storms(fleet, seen.anomalies, seen.standing))
     found += [*culls, *_degraded(seen, {storm.subject for storm in culls})]

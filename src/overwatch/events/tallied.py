@@ -16,6 +16,9 @@ from overwatch.events.fact import Fact
 
 MOST_BUCKETS: Final = 4096
 MOST_LABELS: Final = 16
+MOST_SUM: Final = 1e100
+MOST_COUNT: Final = 1 << 53
+"""Up to it a double holds every whole number."""
 
 
 class Buckets(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +47,8 @@ class Buckets(msgspec.Struct, frozen=True, kw_only=True):
         """The values of both between the bounds of this; those of a bucket of other bounds lie at its end."""
         counts = list(self.counts)
         for end, count in zip((*other.bounds, math.inf), other.counts, strict=True):
-            counts[bisect_left(self.bounds, end)] += count
+            place = bisect_left(self.bounds, end)
+            counts[place] = min(counts[place] + count, MOST_COUNT)
         return Buckets(bounds=self.bounds, counts=tuple(counts))
 
     def minus(self, before: "Buckets") -> "Buckets | None":
@@ -74,13 +78,15 @@ class TallySeries(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def __post_init__(self) -> None:
         if not self.metric or len(self.labels) > MOST_LABELS:
             raise ValueError(f"a series has a name and at most {MOST_LABELS} labels")
-        if self.sum is not None and not math.isfinite(self.sum):
-            raise ValueError(f"{self.metric} is {self.sum}; a tally is finite")
+        if self.sum is not None and not abs(self.sum) <= MOST_SUM:
+            raise ValueError(f"{self.metric} is {self.sum}; at most {MOST_SUM:g} can be counted")
         if self.count is None:
             if self.sum is None or self.sum < 0 or self.buckets is not None:
                 raise ValueError(f"{self.metric} without a count is a counter: a total of 0 or more")
-        elif self.count < 0 or (self.buckets is not None and sum(self.buckets.counts) != self.count):
-            raise ValueError(f"{self.metric} counts {self.count}, its buckets do not add up to that")
+        elif not 0 <= self.count <= MOST_COUNT or (
+            self.buckets is not None and sum(self.buckets.counts) != self.count
+        ):
+            raise ValueError(f"{self.metric} counts {self.count}: too many, or not what its buckets hold")
 
     @property
     def size(self) -> float:

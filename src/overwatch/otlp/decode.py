@@ -217,8 +217,8 @@ def _event(kind: type[Event], said: _Said, at: int) -> Event:
 
 
 def measurement(resource: Resource, log: LogRecord) -> Record | None:
-    """A log record as the measurement of a run; `None` where it is anything else, or malformed."""
-    if wire.BY_EVENT_NAME.get(log.event_name) is not Measured:
+    """A log record as numbers of a run; `None` where it is anything else, or malformed."""
+    if wire.BY_EVENT_NAME.get(log.event_name) not in (Measured, Tallied):
         return None
     said = values_of(log.attributes)
     run_id = run_id_in(resource, said.get(wire.RUN_ID))

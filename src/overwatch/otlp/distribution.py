@@ -129,6 +129,16 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
         return Distribution(count=count, sum=told, shape=shape)
 
 
+def upper_ends(shape: Explicit | Exponential) -> list[tuple[float, int]]:
+    """The upper end of each bucket that is not empty, and how many values it holds."""
+    if isinstance(shape, Explicit):
+        ends = (*shape.bounds, math.inf)
+        return [(end, count) for end, count in zip(ends, shape.counts, strict=True) if count]
+    found = [(-_power(shape.scale, number), count) for number, count in shape.negative.items()]
+    found += [(0.0, shape.zero)] if shape.zero else []
+    return found + [(_power(shape.scale, number + 1), count) for number, count in shape.positive.items()]
+
+
 def together(parts: Sequence[Distribution]) -> Distribution:
     """The values of all of at least one; without a shape where theirs do not meet."""
     if len(parts) == 1:
@@ -252,7 +262,11 @@ def _bucket_of(below: Sequence[int], rank: float) -> int:
 
 def _middle(scale: int, number: int) -> float:
     """Square root of the product of a bucket's bounds: 2^((2·number + 1) · 2^-(scale + 1))."""
-    power, fine = 2 * number + 1, scale + 1
+    return _power(scale + 1, 2 * number + 1)
+
+
+def _power(fine: int, power: int) -> float:
+    """base^power of a scale: 2^(power · 2^-fine)."""
     if fine <= 0:
         return _two_to(power << -fine)
     factor, root = 1.0, 2.0

@@ -23,6 +23,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 
 from overwatch import catalog
 from overwatch.catalog import Kind
+from overwatch.catalog.tallies import is_tally, meant_labels
 from overwatch.events import Origin
 from overwatch.otlp import wire
 from overwatch.otlp.distribution import Distribution
@@ -111,6 +112,8 @@ class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its points hold what is new since the one before, rather than everything."""
     rises: bool
     """Of a sum: whether it can never be less than before."""
+    is_tally: bool = False
+    """Whether it is counted process by process, by labels."""
 
     def point(self, start: int, at: int, value: float | Distribution) -> Point:
         """Its point of a time and since a start, Unix nanoseconds; raises `RejectedError`."""
@@ -119,6 +122,8 @@ class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
             _check_window(name, start, at)
             if self.changes and not math.isfinite(value):
                 raise RejectedError("malformed", f"{name} changed by {value}, which has no total")
+            if self.is_tally and not math.isfinite(value):
+                raise RejectedError("malformed", f"{name} is {value}; a counter is finite")
             if self.rises and value < 0:
                 raise RejectedError("malformed", f"{name} only rises, and its point is {value}")
         return Point(
@@ -129,6 +134,7 @@ class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
             value=value,
             changes=self.changes,
             rises=self.rises,
+            is_tally=self.is_tally,
         )
 
 
@@ -258,7 +264,22 @@ def _meant(
         if row.scope in OF_A_TRAINER:
             raise RejectedError("no_run", f"{metric.name} {NO_RUN}")
         return Lost.UNATTRIBUTED
-    return _meaning(resource, run_id, row, attributes)
+    origin = with_run(resource, run_id)
+    if _is_tallied(row, metric):
+        labels = meant_labels(row, attributes)
+        subject: Subject = tuple(word for pair in labels.items() for word in pair)
+        return _Meaning(origin=origin, row=row, subject=subject, attributes=attributes)
+    return _meaning(resource, origin, row, attributes)
+
+
+def _is_tallied(row: catalog.Metric, metric: Metric) -> bool:
+    """Whether a row that is counted by labels is told as what it is; anything else is a value of it."""
+    kind = metric.WhichOneof("data")
+    if not is_tally(row):
+        return False
+    if row.kind is Kind.COUNTER:
+        return kind == "sum" and bool(metric.sum.is_monotonic)
+    return kind in ("histogram", "exponential_histogram")
 
 
 def _points(metric: Metric) -> Iterable[_AnyPoint]:
@@ -267,11 +288,13 @@ def _points(metric: Metric) -> Iterable[_AnyPoint]:
     return found
 
 
-def _meaning(resource: Resource, run_id: str, row: catalog.Metric, attributes: dict[str, Value]) -> _Meaning:
+def _meaning(
+    resource: Resource, origin: Origin, row: catalog.Metric, attributes: dict[str, Value]
+) -> _Meaning:
     subject = subject_of(row.scope, ChainMap(attributes, resource.attributes))
     if subject is None:
         raise RejectedError("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
-    return _Meaning(origin=with_run(resource, run_id), row=row, subject=subject, attributes=attributes)
+    return _Meaning(origin=origin, row=row, subject=subject, attributes=attributes)
 
 
 def _check_window(name: str, start: int, at: int) -> None:
@@ -307,6 +330,7 @@ def _series_key(meaning: _Meaning, metric: Metric) -> SeriesKey:
         part=_part(meaning.attributes),
         changes=changes,
         rises=kind == "sum" and data.is_monotonic,
+        is_tally=_is_tallied(meaning.row, metric),
     )
 
 

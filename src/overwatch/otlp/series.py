@@ -25,6 +25,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it holds what is new since the point before, rather than everything."""
     rises: bool = False
     """Of a sum: whether it can never be less than before."""
+    is_tally: bool = False
+    """Whether it is counted process by process; `subject` is then its labels, each name before its value."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

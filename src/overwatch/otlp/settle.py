@@ -16,6 +16,7 @@ from overwatch.otlp.moments import Moments
 from overwatch.otlp.result import Decoded, Problem
 from overwatch.otlp.series import Point
 from overwatch.otlp.subject import Subject
+from overwatch.otlp.tallying import Tallying
 from overwatch.otlp.totals import MAX_SERIES, Step, Totals
 
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -49,12 +50,15 @@ class _Settling:
         self._spreads: dict[_Place, tuple[Point, list[Distribution]]] = {}
         """What is new of one moment, and one point of it: put together once, as that costs by the buckets."""
         self._steps = dict.fromkeys(Step, 0)
+        self._tallying = Tallying(totals)
         self._disputes: list[Record] = []
 
     def take(self, point: Point) -> None:
         """Settle one point."""
         value = point.value
-        if isinstance(value, Distribution):
+        if point.is_tally:
+            step, first = self._tallying.take(point)
+        elif isinstance(value, Distribution):
             spread = self._totals.observe(point.told, value, changes=point.changes)
             step, first = spread.step, spread.first
             if spread.newest is not None:
@@ -94,7 +98,7 @@ class _Settling:
             problems += (told,) * steps[Step.NO_ROOM]
         return msgspec.structs.replace(
             decoded,
-            records=(*self._moments.records(), *self._disputes),
+            records=(*self._moments.records(), *self._tallying.records(), *self._disputes),
             problems=problems,
             series=None,
             late=steps[Step.LATE],

@@ -1,8 +1,8 @@
 """A batch opened up: its records one by one, each with its run, ready to be taken out or replaced.
 
-Owns what counts as a number: measurements, of which few stand for many, and metric points, of which the
-newest are left as they came; a delta is an increment and stays. Everything else, spans included, is a fact.
-Must not know why records are taken out.
+Owns what counts as a number: measurements and tallies, of which few stand for many, and metric points, of
+which the newest are left as they came; a delta is an increment and stays. Everything else, spans included, is
+a fact. Must not know why records are taken out.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,12 +16,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, ResourceMetrics
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, ResourceMetrics
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 
 from overwatch.catalog import Scope
-from overwatch.events import Measured, Record
+from overwatch.events import Measured, Record, Tallied, TallySeries
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
 from overwatch.otlp.decode import measurement
@@ -169,11 +169,15 @@ def join_numbers(sheets: Iterable[Sheet], period_ns: int) -> None:
     What came late comes fast: what is left has one number a period of the producer's time too.
     """
     series: dict[tuple[object, ...], list[tuple[Sheet, _Line, Measured]]] = {}
+    tallies: dict[tuple[object, ...], list[tuple[Sheet, _Line, Tallied]]] = {}
     newest: dict[tuple[object, ...], tuple[Sheet, _Block]] = {}
     for sheet in sheets:
         for line in sheet.lines:
             if line.said is not None and isinstance(line.said.event, Measured):
                 series.setdefault(_series(line, line.said.event), []).append((sheet, line, line.said.event))
+            elif line.said is not None and isinstance(line.said.event, Tallied):
+                who = line.source.key, line.run_id, line.said.event.scope
+                tallies.setdefault(who, []).append((sheet, line, line.said.event))
         for block in sheet.blocks:
             if block.is_chosen:
                 key = block.run_id, *_told_by(block.message)
@@ -185,6 +189,27 @@ def join_numbers(sheets: Iterable[Sheet], period_ns: int) -> None:
         first = told[0][2].at
         for _, together in groupby(told, key=lambda item: (item[2].at - first) // period_ns):
             _fold(list(together))
+    for counted in tallies.values():
+        first = counted[0][2].at
+        for _, alike in groupby(counted, key=lambda item: (item[2].at - first) // period_ns):
+            _join(list(alike))
+
+
+def _join(told: Sequence[tuple[Sheet, _Line, Tallied]]) -> None:
+    """Leave the last of some tallies, with the newest of each series: all count from the beginning."""
+    series: dict[str, TallySeries] = {}
+    for _, _, event in told:
+        for one in event.series:
+            key = f"{one.metric} {msgspec.json.encode(sorted(one.labels.items())).decode()}"
+            if key not in series or one.size >= series[key].size:
+                series[key] = one
+    for sheet, line, _ in told[:-1]:
+        sheet.take_out(line)
+    sheet, line, last = told[-1]
+    if line.said is not None and len(told) > 1:
+        whole = msgspec.structs.replace(last, series=tuple(series.values()))
+        sheet.is_changed = True
+        line.log = _rewritten(line, msgspec.structs.replace(line.said, event=whole))
 
 
 def _fold(told: list[tuple[Sheet, _Line, Measured]]) -> None:
@@ -208,6 +233,8 @@ def _number(line: _Line, *, only_many: bool) -> Record | None:
     if line.log is None:
         return None
     record = measurement(resource_of(line.source.resource), line.log)
+    if record is not None and isinstance(record.event, Tallied):
+        return None if only_many else record
     if record is None or not isinstance(record.event, Measured) or not record.event.values:
         return None
     return None if only_many and not record.event.keys else record
@@ -267,7 +294,14 @@ def _told_by(message: ResourceMetrics | ResourceSpans) -> tuple[object, ...]:
     resource = message.resource.SerializeToString(deterministic=True)
     if isinstance(message, ResourceSpans):
         return (resource,)
-    return (resource, *(metric.name for scope in message.scope_metrics for metric in scope.metrics))
+    metrics = [metric for scope in message.scope_metrics for metric in scope.metrics]
+    return (resource, *(metric.name for metric in metrics), *map(_began, metrics))
+
+
+def _began(metric: Metric) -> tuple[int, ...]:
+    """Since when its points count: what was counted before a restart is not what is counted after it."""
+    points = getattr(metric, metric.WhichOneof("data") or "gauge").data_points
+    return tuple(dict.fromkeys(point.start_time_unix_nano for point in points))
 
 
 def _logs(lines: Sequence[_Line]) -> bytes:

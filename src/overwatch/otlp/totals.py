@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from overwatch.events import TallySeries
 from overwatch.otlp.distribution import Distribution
 from overwatch.otlp.entities import Entities
 
@@ -92,6 +93,8 @@ class Group(msgspec.Struct):
     """Of totals the newest moment. Where they may fall, `total` is what was told of it alone."""
     odd: int = 0
     """Parts that are no part of `total`, as nothing can be added to them."""
+    tally: TallySeries | None = None
+    """Everything that was counted, over all lives and gaps; of what is counted by labels."""
 
     def plus(self, told: Told, value: float, before: Series | None, *, rises: bool) -> float:
         """The total with a newer value of one part, whose series was `before`.
@@ -128,6 +131,8 @@ class Totals(msgspec.Struct):
     runs: dict[str, dict[str, Group]] = msgspec.field(default_factory=dict)
     size: int = 0
     """Series of all runs."""
+    label_sets: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    """How many each counter and histogram with labels has, by run, then by who counts what."""
     entities: Entities = msgspec.field(default_factory=Entities)
     """What reports at an interval."""
 
@@ -195,6 +200,32 @@ class Totals(msgspec.Struct):
         series.whole = None if changes else point
         return Spread(step, newest or point, _go_on(series, told, step))
 
+    def rise(self, told: Told, value: float, *, changes: bool) -> Moved:
+        """How much a rising sum has risen since the point before; a gap or a restart takes none off."""
+        group, series = self._find(told)
+        if group is None:
+            return Moved(Step.NO_ROOM)
+        if series is None:
+            group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, value=value)
+            return Moved(Step.BEGAN, value)
+        step = _step_of_change(series, told) if changes else _step_of_total(series, told)
+        older = step is Step.OVERLAPPED and (told.at <= series.at if changes else told.start < series.start)
+        if step is Step.LATE or older:
+            return Moved(step, None, _dispute(series, step))
+        if step is Step.WENT_ON and not changes and value < series.value:
+            step = Step.RESET
+        risen = value if changes or step is not Step.WENT_ON else value - series.value
+        series.value = value
+        return Moved(step, risen, _go_on(series, told, step))
+
+    def counted(self, told: Told) -> Group:
+        """The group of a point that counts."""
+        return self.runs[told.run_id][told.group]
+
+    def has(self, told: Told) -> bool:
+        """Whether anything was told of the group of a point."""
+        return told.group in self.runs.get(told.run_id, {})
+
     def keep(self, runs: Collection[str]) -> None:
         """Forget the series of all other runs."""
         for run_id in {*self.runs, *self.entities.runs} - set(runs):
@@ -203,6 +234,7 @@ class Totals(msgspec.Struct):
     def forget(self, run_id: str) -> None:
         """Forget the series of a run."""
         self.entities.forget_run(run_id)
+        self.label_sets.pop(run_id, None)
         gone = self.runs.pop(run_id, {})
         self.size -= sum(len(group.series) for group in gone.values())
 

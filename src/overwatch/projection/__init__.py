@@ -14,9 +14,11 @@ from overwatch.projection.detail import detail
 from overwatch.projection.feed import feed_rate, feed_view
 from overwatch.projection.parting import parting_view
 from overwatch.projection.phases import phase_times
-from overwatch.projection.policy import readings, services
+from overwatch.projection.policy import readings
 from overwatch.projection.rollups import aggregates
 from overwatch.projection.run import link_view, run_view
+from overwatch.projection.servicelines import service_lines
+from overwatch.projection.services import gauges, tallies, totals
 from overwatch.projection.system import system_view
 from overwatch.projection.verdict import findings_view, verdict_view
 from overwatch.snapshot import Snapshot, View
@@ -65,7 +67,10 @@ def _shared(rows: BoardRows) -> Snapshot:
         verdict=verdict_view(state, judged, findings),
         policy=readings(state, judged),
         parting=parting_view(state, judged),
-        services=services(state, tick),
+        services=gauges(state, tick),
+        processes=service_lines(state, judged),
+        tallies=tallies(state),
+        totals=totals(state),
         system=system_view(state, judged),
         aggregates=aggregates(rows),
         findings=findings,

@@ -148,7 +148,7 @@ def _is_policy(row: Metric) -> bool:
 
 
 def _curve(state: RunState, one: _Named, line: Series, ask: Ask) -> Curve:
-    row, series = BY_NAME.get(one.full), None if one.rank is not None else state.policy.get(one.full)
+    row, series = BY_NAME.get(one.full), None if one.rank is not None else state.series(one.full)
     machine, _, short = one.key.rpartition("/") if kind_of(one.key) == "machine" else ("", "", "")
     row = _READINGS.get(short, row) if machine else row
     at, index, low, high = _columns(line, ask)

@@ -48,26 +48,20 @@ def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
     for row in of_scope(Scope.POLICY):
         series = state.policy.get(row.name)
         if series is not None:
-            found[row.short] = _reading(state, row, series, tick)
+            found[row.short] = reading(state, row, series, tick)
         elif row.comes_with is None:
             found[row.short] = _ABSENT[row.short]
     for name in sorted(state.policy):
         if name not in BY_NAME:
             short = safe(name.removeprefix(CUSTOM_PREFIX))
-            found[short] = _custom(short, state.policy[name], tick)
+            found[short] = custom_reading(short, state.policy[name], tick)
     if judged.converged:
         found[ENTROPY.short] = msgspec.structs.replace(found[ENTROPY.short], status="ok")
     return found
 
 
-def services(state: RunState, tick: int) -> dict[str, Reading]:
-    """What the services beside the trainer told, by full name in catalogue order."""
-    rows = (*of_scope(Scope.LEARNER), *of_scope(Scope.ROLLOUTS))
-    told = ((row, state.policy.get(row.name)) for row in rows)
-    return {row.name: _reading(state, row, series, tick) for row, series in told if series is not None}
-
-
-def _reading(state: RunState, row: Metric, series: Series, tick: int) -> Reading:
+def reading(state: RunState, row: Metric, series: Series, tick: int) -> Reading:
+    """A series as a view may know it."""
     return Reading(
         value=series.value,
         status=status_of(series),
@@ -92,7 +86,8 @@ def shown_as(state: RunState, row: Metric) -> tuple[str, str]:
     return (ENTROPY_NATS.fmt, NATS) if in_nats else (row.fmt, row.suffix)
 
 
-def _custom(short: str, series: Series, tick: int) -> Reading:
+def custom_reading(short: str, series: Series, tick: int) -> Reading:
+    """The same of a number that no row knows."""
     return Reading(
         value=series.value,
         status="ok" if series.non_finite is None else "absent",

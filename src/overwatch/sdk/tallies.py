@@ -43,6 +43,10 @@ Say: TypeAlias = Callable[[str, str], object]
 """Called once about a thing, with a line for a person."""
 
 
+def _is_label(name: str) -> bool:
+    return name.isidentifier() and name.isascii() and name[:2] != "__" and name not in TAKEN_LABELS
+
+
 class _Sum:
     """One series so far."""
 
@@ -153,12 +157,16 @@ class Tallies:
         if not labels:
             return self._within(known, ())
         if known.label_names is None:
-            taken = sorted(name for name in labels if name not in TAKEN_LABELS)[:MAX_LABELS]
+            taken = sorted(filter(_is_label, labels))[:MAX_LABELS]
         else:
             taken = [name for name in known.label_names if name in labels]
         if len(taken) < len(labels):
             odd = ", ".join(sorted(name for name in labels if name not in taken))
-            allowed = "any but those of the page" if known.label_names is None else str(known.label_names)
+            allowed = (
+                "plain words that the page of metrics does not use"
+                if known.label_names is None
+                else str(known.label_names)
+            )
             self._say(f"labels {known.full}", f"{known.full}: no label {odd}; allowed: {allowed}. Left out")
         return self._within(known, tuple((name, text(labels[name], MAX_LABEL)) for name in taken))
 

@@ -84,13 +84,17 @@ class Family:
         """Add a sample whose labels are text already, as of `labels_text`."""
         self._put(self._suffix, labels, value)
 
-    def put_histogram(self, labels: str, buckets: Mapping[str, int], total: float) -> None:
-        """Add a histogram: cumulated counts by their upper end as text, `+Inf` last, and the sum."""
+    def put_histogram(self, labels: str, buckets: Mapping[str, int], total: float | None) -> None:
+        """Add a histogram: cumulated counts by their upper end as text, `+Inf` last, and the sum.
+
+        Without a sum that only rises there is no count either, as OpenMetrics wants it.
+        """
         comma = "," if labels else ""
         for end, count in buckets.items():
             self._put("_bucket", f'{labels}{comma}le="{end}"', count)
-        self._put("_sum", labels, total)
-        self._put("_count", labels, buckets["+Inf"])
+        if total is not None and total >= 0:
+            self._put("_sum", labels, total)
+            self._put("_count", labels, buckets["+Inf"])
 
     def _put(self, suffix: str, labels: str, value: float) -> None:
         braced = f"{{{labels}}}" if labels else ""

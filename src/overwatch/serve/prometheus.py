@@ -18,6 +18,7 @@ from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.run import GPU_IDLE, PHASE_DURATION
 from overwatch.serve.families import Family, FamilyKind, exemplar_text, labels_text
 from overwatch.serve.lifetime import Lifetimes, Part, is_told, part_of
+from overwatch.serve.services import write_gauges, write_tallies
 from overwatch.serve.sheet import Buckets, Sheet, States, known
 from overwatch.snapshot import Env, Lane, PhaseTimes, Reading, Snapshot, View
 
@@ -124,6 +125,7 @@ class RunPage:
             return
         _counters(sheet, labels, snapshot)
         _phases(sheet, labels, snapshot)
+        write_tallies(sheet, labels, snapshot.tallies)
         for short, reading in snapshot.policy.items():
             self._breached(sheet, labels, (run_id, short), reading)
         _findings(sheet, labels, snapshot)
@@ -131,10 +133,7 @@ class RunPage:
             return
         for short, reading in snapshot.policy.items():
             _policy(sheet, labels, short, reading)
-        for name, reading in snapshot.services.items():
-            row = find(name)
-            if row is not None:
-                sheet.row(row, labels, reading.value)
+        write_gauges(sheet, labels, snapshot.services)
         self._machines(sheet, labels, snapshot)
         _fleet(sheet, labels, snapshot)
         self._envs(sheet, labels, snapshot)

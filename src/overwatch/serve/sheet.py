@@ -57,7 +57,7 @@ class Sheet:
 
     def histogram(self, row: Metric, labels: str, told: "Buckets") -> None:
         """Add a histogram of a row: one series a bucket, its sum and its count; all of it or nothing."""
-        series = len(told.cumulated) + 2
+        series = len(told.cumulated) + (0 if told.total is None or told.total < 0 else 2)
         if self._room < series:
             self.dropped += series
             return
@@ -105,8 +105,8 @@ class Buckets:
 
     cumulated: Mapping[str, int]
     """Counts up to an upper end as text, `+Inf` last."""
-    total: float
-    """Sum of all that was observed."""
+    total: float | None
+    """Sum of all that was observed; absent where nobody knows it."""
     exemplars: Mapping[int, str] = field(default_factory=dict)
     """By place of their bucket, as of `exemplar_text`."""
 

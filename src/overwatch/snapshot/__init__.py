@@ -37,6 +37,7 @@ from overwatch.snapshot.run import (
     Verdict,
 )
 from overwatch.snapshot.runs import RunLine, RunList
+from overwatch.snapshot.services import Service, Tally, Total
 from overwatch.snapshot.system import Anomaly, Bound, Host, Lane, Process, Spread, System
 
 __all__ = [
@@ -69,20 +70,23 @@ __all__ = [
     "RunLine",
     "RunList",
     "SeedEvent",
+    "Service",
     "Slot",
     "Snapshot",
     "Source",
     "Spread",
     "Subject",
     "System",
+    "Tally",
     "Throughput",
     "Timing",
+    "Total",
     "Trend",
     "Verdict",
     "View",
 ]
 
-SCHEMA_VERSION: Final = "1.2"
+SCHEMA_VERSION: Final = "1.3"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +126,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     parting: Parting | None = None
     """How the proxy return and the true one part; absent where neither is reported."""
     services: dict[str, Reading] = {}
-    """What the learner and the rollouts service told, by full name; empty without them."""
+    """What services report, by full name; of several processes the first by role and rank, the others with
+    `#role/rank` behind the name."""
+    processes: tuple[Service, ...] = ()
+    """Processes of services, worst first."""
+    tallies: tuple[Tally, ...] = ()
+    """What processes count by labels, by name, process and labels."""
+    totals: dict[str, Total] = {}
+    """The same over all processes and labels, by name."""
     system: System = System()
     board: Board = Board()
     envs: tuple[Env, ...] = ()

@@ -39,6 +39,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Updates so far that were beyond the warning limit and not beyond the critical one."""
     criticals: int = 0
     """Updates so far that were beyond the critical limit, or not finite."""
+    role: str | None = None
+    """Of a service's number the role of the process that reports it..."""
+    rank: int | None = None
+    """...and its rank."""
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,9 +19,10 @@ from overwatch.catalog.goodhart import FOOD, GAP, POISON
 from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.moves import KL_DRIFT, TRUST_REGION
 from overwatch.catalog.policy import ENTROPY, GRAD_CLIPPED
-from overwatch.events import Column, Conflated, Measured, Record
+from overwatch.events import Column, Conflated, Measured, Origin, Record
 from overwatch.state.machines import Gauge
 from overwatch.state.run import RunState
+from overwatch.state.sources import LEARNS
 
 COLUMNS: Final = 512
 """Most of a series; an even number."""
@@ -184,9 +185,13 @@ class Past:
         if not isinstance(event, Measured):
             return
         match event.scope:
+            case Scope.LEARNER | Scope.ROLLOUTS:
+                self._of_service(state, event, record.origin)
+            case Scope.POLICY if record.origin.role not in LEARNS:
+                pass
             case Scope.POLICY if record.origin.rank != state.ranks.leader:
                 self._of_rank(event, record.origin.rank)
-            case Scope.POLICY | Scope.LEARNER | Scope.ROLLOUTS:
+            case Scope.POLICY:
                 self._numbers(state, event, stamp)
             case Scope.GPU:
                 for lane_id in event.keys["gpu_id"].words():
@@ -224,14 +229,22 @@ class Past:
         if name in self.cut or len(self.cut) < MAX_CUT:
             self.cut[name] = self.cut.get(name, 0) + 1
 
+    def _of_service(self, state: RunState, event: Measured, origin: Origin) -> None:
+        """Gauges of the process that comes first of those that report them."""
+        for name, column in event.values.items():
+            first = state.services.first(name)
+            if first is not None and len(column) and (first.role, first.rank) == (origin.role, origin.rank):
+                value = column.first()
+                value = value if math.isfinite(value) else math.nan
+                self.add(name, event.at, (value, value), event.index)
+
     def _numbers(self, state: RunState, event: Measured, stamp: int) -> None:
-        number = state.update if event.scope is Scope.POLICY else event.index
         for name in dict.fromkeys((*event.values, *_DERIVED)):
             series = state.policy.get(name)
             if series is None or series.at != event.at or series.stamp != stamp:
                 continue
             value = math.nan if series.value is None else series.value
-            self.add(name, event.at, _ends(event.conflated, name, value), number)
+            self.add(name, event.at, _ends(event.conflated, name, value), state.update)
 
     def _of_rank(self, event: Measured, rank: int) -> None:
         for name, column in event.values.items():

@@ -246,6 +246,10 @@ class RunState(msgspec.Struct, kw_only=True):
         """Learn what a lane is called."""
         self.lane_ids.call(lane_id, label, node, self.lane_names.codes)
 
+    def series(self, name: str) -> Series | None:
+        """A number over time, of the policy or of a service."""
+        return self.policy.get(name) or self.services.series(name)
+
     def limits(self, row: Metric) -> Limits:
         """What judges a row in this run: its preset's limits; KL follows a target that the run declared.
 

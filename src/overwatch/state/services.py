@@ -12,6 +12,8 @@ import msgspec
 from overwatch.catalog import BY_NAME, NO_LIMITS
 from overwatch.catalog.tallies import most_series
 from overwatch.events import Buckets, Measured, Origin, Tallied, TallySeries
+from overwatch.events.adding import added
+from overwatch.state.arrays import counted
 from overwatch.state.overflow import Overflow
 from overwatch.state.policy import Series, new_series, observe
 from overwatch.state.ring import Ring
@@ -20,7 +22,7 @@ MAX_SERVICES: Final = 1024
 """Processes."""
 MAX_GAUGES: Final = 256
 """Of one process."""
-MAX_TALLIES: Final = 8192
+MAX_TALLIES: Final = 1024
 """Series of all processes of one run."""
 LIVES: Final = 8
 """Lives of a process that are told apart; older ones are added up."""
@@ -28,6 +30,8 @@ MARK_NS: Final = 5_000_000_000
 """Least producer's time between two marks."""
 MARKS: Final = 13
 """Marks remembered: a minute of them."""
+WINDOW_NS: Final = 60_000_000_000
+"""What is counted of late: so long before the newest record of its process."""
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +53,18 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
             held = self.buckets.plus(other.buckets)
         return Amount(
             sum=None if self.sum is None or other.sum is None else self.sum + other.sum,
-            count=None if self.count is None or other.count is None else self.count + other.count,
+            count=None if self.count is None or other.count is None else counted(self.count, other.count),
+            buckets=held,
+        )
+
+    def minus(self, before: "Amount") -> "Amount":
+        """What came since `before`; without buckets where theirs have other bounds."""
+        held = None
+        if self.buckets is not None and before.buckets is not None:
+            held = self.buckets.minus(before.buckets)
+        return Amount(
+            sum=None if self.sum is None or before.sum is None else max(self.sum - before.sum, 0.0),
+            count=None if self.count is None else max(self.count - (before.count or 0), 0),
             buckets=held,
         )
 
@@ -97,6 +112,17 @@ class Tally(msgspec.Struct, kw_only=True):
         if not self.marks.items or at - self.marks.items[-1][0] >= MARK_NS:
             self.marks.push((at, self.whole()))
 
+    def recent(self, now: int) -> tuple[Amount, float] | None:
+        """What was counted in the minute before `now`, producer's time, and in how many seconds.
+
+        `None` before a second record.
+        """
+        begin = now - WINDOW_NS
+        before = [mark for mark in self.marks.items if mark[0] <= begin]
+        at, then = before[-1] if before else self.marks.items[0]
+        seconds = (now - max(at, begin)) / 1e9
+        return (self.whole().minus(then), seconds) if seconds > 0 else None
+
     def _join_oldest(self) -> None:
         oldest = min(self.lives, key=lambda epoch: (self.lives[epoch].began, epoch))
         gone = self.lives.pop(oldest)
@@ -117,6 +143,22 @@ class Service(msgspec.Struct, kw_only=True):
     """By full name."""
     tallies: dict[str, dict[str, Tally]] = {}
     """By full name, then by labels."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: its role, and its rank where that is not 0."""
+        return self.role if not self.rank else f"{self.role} {self.rank}"
+
+    def value(self, name: str) -> float | None:
+        """The newest value of a gauge; `None` where there is none, or it was not finite."""
+        series = self.gauges.get(name)
+        return None if series is None else series.value
+
+    def recently(self, name: str) -> float | None:
+        """How many a second it counted of late, over all labels; `None` where that is not known."""
+        news = [tally.recent(self.at) for tally in self.tallies.get(name, {}).values()]
+        known = [one for one in news if one is not None]
+        return added(amount.size / seconds for amount, seconds in known) if known else None
 
     def heard(self, at: int, stamp: int) -> None:
         """Note one record."""
@@ -141,6 +183,16 @@ class Services(msgspec.Struct, kw_only=True):
                 return None
             found = self.processes[key] = Service(role=origin.role, rank=origin.rank)
         return found
+
+    def series(self, name: str) -> Series | None:
+        """A gauge of the first process by role and rank that reports it."""
+        service = self.first(name)
+        return None if service is None else service.gauges[name]
+
+    def first(self, name: str) -> Service | None:
+        """The first process by role and rank that reports a gauge."""
+        known = [service for service in self.processes.values() if name in service.gauges]
+        return min(known, key=lambda one: (one.role, one.rank), default=None)
 
     def measure(self, service: Service, event: Measured, stamp: int, overflow: Overflow) -> None:
         """Fold gauges; an empty column ends its gauge."""

@@ -24,13 +24,6 @@ EXPLICIT: Final = "Overwatch-Lease"
 KEY: Final = "Idempotency-Key"
 """Header of a request that may be sent again: the first answer is repeated."""
 _LONGEST_KEY: Final = 256
-_NO_EXAMPLE: Final[dict[str, list[object]]] = {
-    name: []
-    for name in (
-        "tokens", "masks", "scores", "advantages", "ref_logprobs", "generation_params", "inference_logprobs",
-        "messages", "images",
-    )
-}  # fmt: skip
 _NO_ENV: Final = "send the env_id that /register-env answered"
 
 
@@ -169,7 +162,7 @@ class Handlers:
     async def latest_example(self, _: Call) -> Reply:
         """The group that was accepted last."""
         latest = self.service.latest
-        return Reply(body=_NO_EXAMPLE if latest is None else msgspec.Raw(latest))
+        return Reply(body=wire.NoExample() if latest is None else msgspec.Raw(latest))
 
     async def scored_data(self, call: Call) -> Reply:
         """One group of sequences."""
@@ -365,7 +358,7 @@ ROUTES: Final = (
     Route(method="GET", path="/batch", handler=Handlers.batch, query=("version", "lineage"),
           headers=(EXPLICIT,), replies={200: (wire.Batch, wire.NoTrainer), 409: (wire.Problem,), **_WRONG}),
     Route(method="GET", path="/latest_example", handler=Handlers.latest_example,
-          replies={200: (wire.Scored,)}),
+          replies={200: (wire.Scored, wire.NoExample)}),
     Route(method="POST", path="/scored_data", handler=Handlers.scored_data, body=wire.Scored, headers=(KEY,),
           replies={200: (wire.Received,), **_SENT}),
     Route(method="POST", path="/scored_data_list", handler=Handlers.scored_data_list,

@@ -214,6 +214,9 @@ Groups = Annotated[list[Raw], Meta(extra_json_schema={"items": {"$ref": "#/compo
 """Groups as their senders wrote them."""
 
 
+Empty = Annotated[list[None], Meta(max_length=0)]
+
+
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     """Beside each group of a batch."""
 
@@ -257,6 +260,20 @@ class NoTrainer(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["error"] = "error"
     message: str
     batch: Groups = []
+
+
+class NoExample(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /latest_example` before the first group: empty rows, which published clients expect."""
+
+    tokens: Empty = []
+    masks: Empty = []
+    scores: Empty = []
+    advantages: Empty = []
+    ref_logprobs: Empty = []
+    generation_params: Empty = []
+    inference_logprobs: Empty = []
+    messages: Empty = []
+    images: Empty = []
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from overwatch.catalog import Scope
 from overwatch.diagnose.link import judge_link
-from overwatch.events import EnvsRemoved, Event, Measured, Origin
+from overwatch.events import EnvsRemoved, Event, Measured, Origin, Tallied, TallySeries
 from overwatch.fold import Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
@@ -16,6 +18,7 @@ from overwatch.simulate import Script, Settings, Teller, parse_fault
 from overwatch.state.run import RunState
 from tests import fakes
 from tests.fakes import SECOND, START_NS
+from tests.overwatch.otlp.test_settle import metric, put
 
 OTHER = Origin(run_id="run-1", epoch="e2", rank=1, ours=True)
 MINUTE = Thinning(floor=Grain.MINUTE)
@@ -100,6 +103,55 @@ def _summary(state: RunState, names: set[str]) -> dict[str, object]:
         "lanes": {lane: {n: g.value for n, g in told.items()} for lane, told in state.lanes.items()},
         "life": (state.started, state.finished, state.steps),
     }
+
+
+def test_what_was_counted_is_the_same_after_thinning() -> None:
+    """Of tallies the last of a period stays, with the newest of each series that came in it, life by life."""
+    lives = [Origin(run_id="run-1", role="rollouts", epoch=epoch, ours=True) for epoch in "ab"]
+    whole = []
+    for n in range(1, 240):
+        labels = {"env": "abc"[n % 3]}
+        counted = TallySeries(metric="overwatch.rollouts.accepted", labels=labels, sum=float(n % 120))
+        told = Tallied(at=START_NS + n * SECOND, scope=Scope.ROLLOUTS, series=(counted,))
+        whole.append(batch(n, n, [told], lives[n >= 120]))
+    left = thinned(whole)
+    assert sum(len(logs([one], numbers=False)) for one in left) < 12
+
+    kept = []
+    for batches in (whole, left):
+        fold = Fold()
+        for one in batches:
+            fold.skip(next_tick(one.stamp), [one])
+        (run,) = fold._runs.values()
+        (service,) = run.state.services.processes.values()
+        found = service.tallies["overwatch.rollouts.accepted"]
+        kept.append({key: tally.whole() for key, tally in found.items()})
+    assert kept[0] == kept[1]
+    assert {amount.sum for amount in kept[0].values()} == {117.0 + 117, 118.0 + 118, 119.0 + 119}
+
+
+def test_what_a_foreign_service_counted_before_a_restart_is_left() -> None:
+    """Of one producer's totals the last before it began again stays, beside the last after it."""
+    whole = []
+    for n in range(1, 40):
+        message = ExportMetricsServiceRequest()
+        told = metric(message, "learner.samples", service__instance__id="i").sum
+        told.aggregation_temporality, told.is_monotonic = 2, True
+        put(told, 1 if n < 20 else 20, n + 1, as_double=float(n % 20))
+        stamp = START_NS + (n + 2) * SECOND
+        body = message.SerializeToString()
+        whole.append(Batch(sequence=n, stamp=stamp, signal=Signal.METRICS, body=body))
+    left = thinned(whole)
+    assert len(left) < 6
+
+    for batches in (whole, left):
+        fold = Fold()
+        for one in batches:
+            fold.skip(next_tick(one.stamp), [one])
+        (run,) = fold._runs.values()
+        (service,) = run.state.services.processes.values()
+        (tally,) = service.tallies["learner.samples"].values()
+        assert tally.whole().sum == 19.0 + 19.0
 
 
 def test_what_is_kept_is_kept_whole() -> None:

@@ -35,7 +35,9 @@ def origin(role: str = "learner", rank: int = 0, epoch: str = "e") -> Origin:
 
 def counted(total: float, at: int = START_NS, name: str = SAMPLES, **labels: str) -> Tallied:
     """A counter so far."""
-    return Tallied(at=at, scope=Scope.LEARNER, series=(TallySeries(metric=name, labels=labels, sum=total),))
+    return Tallied(
+        at=at, scope=Scope.LEARNER, series=(TallySeries(metric=name, labels=labels, sum=float(total)),)
+    )
 
 
 def folded(*told: tuple[Origin, Event]) -> RunState:

@@ -10,7 +10,7 @@ from typing import Final
 
 from overwatch.catalog import Scope, find
 from overwatch.catalog.metric import Limit, Limits, Metric
-from overwatch.catalog.runbooks import fleet, machines, policy, run, tower
+from overwatch.catalog.runbooks import fleet, machines, policy, run, services, tower
 from overwatch.catalog.runbooks.book import Runbook
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 PAGE: Final = "docs/runbooks.md"
 """Where the texts can be read, below the project's root."""
 RUNBOOKS: Final[Mapping[str, Runbook]] = MappingProxyType(
-    {entry.code: entry for area in (policy, fleet, machines, run) for entry in area.ENTRIES}
+    {entry.code: entry for area in (policy, fleet, machines, run, services) for entry in area.ENTRIES}
 )
 """By code of a finding; single rows are not among them."""
 ALERTS: Final[Mapping[str, Runbook]] = MappingProxyType({entry.code: entry for entry in tower.ENTRIES})

@@ -61,7 +61,7 @@ def _streak(rule: Rule, state: RunState, before: Streak) -> Streak:
 
 def _back(state: RunState, term: Term, back: int) -> float | None:
     """A value of the policy so many updates ago."""
-    series = state.policy.get(term.name)
+    series = state.series(term.name)
     items = [] if series is None else series.history.items
     return items[-1 - back] if back < len(items) else None
 
@@ -87,7 +87,7 @@ def _holds(terms: Sequence[Term], state: RunState, lane: str | None, tick: int) 
 def _value(state: RunState, term: Term, lane: str | None, tick: int) -> float | None:
     """The newest value of a term's metric, of a lane where it is about lanes."""
     if term.scope in UPDATED:
-        series = state.policy.get(term.name)
+        series = state.series(term.name)
         return None if series is None else series.value
     if term.scope is Scope.RUN:
         return float(getattr(state, term.short))

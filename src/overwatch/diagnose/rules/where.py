@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from overwatch.catalog import CUSTOM_PREFIX, ROWS, Kind, Metric, Scope, find
+from overwatch.catalog.tallies import is_tally
 from overwatch.state.trends import MEASURES
 
 COMPARE: Final = MappingProxyType[str, Callable[[float, float], bool]](
@@ -153,5 +154,7 @@ def _is_kept(row: Metric) -> bool:
             return row.short in MEASURES
         case Scope.RUN | Scope.SLOT | Scope.TOWER:
             return False
+        case Scope.LEARNER | Scope.ROLLOUTS:
+            return not is_tally(row)
         case _:
             return True

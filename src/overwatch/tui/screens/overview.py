@@ -21,6 +21,7 @@ from overwatch.tui.panels import (
     parting,
     pulse,
     rollups,
+    services,
     small,
     system,
     verdict,
@@ -64,6 +65,7 @@ class Shares:
     lanes: int
     alarms: int
     feed: int
+    services: int = 1
 
 
 def shares(height: int) -> Shares:
@@ -71,10 +73,10 @@ def shares(height: int) -> Shares:
     if height < 30:
         return Shares(lanes=2, alarms=2, feed=2)
     if height < 40:
-        return Shares(lanes=3, alarms=3, feed=3)
+        return Shares(lanes=3, alarms=3, feed=3, services=2)
     if height < 60:
-        return Shares(lanes=4, alarms=4, feed=5 if height < 50 else 6)
-    return Shares(lanes=8, alarms=6, feed=10)
+        return Shares(lanes=4, alarms=4, feed=5 if height < 50 else 6, services=3)
+    return Shares(lanes=8, alarms=6, feed=10, services=8)
 
 
 def render(snapshot: Snapshot, ctx: Context) -> Frame:
@@ -103,6 +105,10 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
     if ctx.short:
         share = replace(share, feed=max(1, share.feed - named))
     rows = ctx.height - len(top) - len(rail.lines) - 1
+    # The board and the feed with their titles, and a row of the fleet, come first.
+    spare = rows - LEAST_BOARD - share.feed - 3
+    beside = services.render(snapshot, ctx, max(0, min(share.services, spare)))
+    top, rows = [*top, *beside], rows - len(beside)
     if ctx.ui.opened:
         drawn = _with_drawer(snapshot, ctx, rows)
     elif ctx.ui.heat is None and wide.fits(snapshot, ctx):

@@ -1,0 +1,46 @@
+"""Services: one line each under the machines, worst first, as many as there is room for.
+
+Never takes a row from the panels that are always there. Must not know what the words mean.
+"""
+
+from typing import Final
+
+from overwatch.catalog.durations import duration
+from overwatch.snapshot import Service, Snapshot
+from overwatch.tui.context import Context
+from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left
+
+NAME: Final = 10
+_ROLES: Final = {"critical": Role.CRIT, "warning": Role.WARN, "silent": Role.WARN}
+_MARKS: Final = {"critical": "!! ", "warning": "! ", "silent": "! "}
+
+
+def render(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
+    """At most `most` lines; those without one are counted in the last."""
+    services = snapshot.processes
+    shown = services[:most]
+    hidden = services[len(shown) :]
+    lines = []
+    for number, service in enumerate(shown, start=1):
+        more = f"  +{len(hidden)} more" if hidden and number == len(shown) else ""
+        lines.append(_line(service, ctx, more))
+    return lines
+
+
+def _line(service: Service, ctx: Context, more: str) -> Line:
+    role = Role.STALE if ctx.fresh.old else Role.TEXT
+    mark = _MARKS.get(service.status, "")
+    parts = [f"silent {duration(service.age_s, coarse=True)}"] if service.status == "silent" else []
+    parts += map(clean, service.parts)
+    spans = [
+        Span(left(cut_middle(clean(service.name), NAME - 1), NAME)),
+        Span(mark, _ROLES.get(service.status, Role.TEXT)),
+    ]
+    room = ctx.width - NAME - len(mark) - len(more)
+    said = ""
+    for part in parts:
+        longer = f"{said}  {part}" if said else part
+        if len(longer) > room:
+            break
+        said = longer
+    return fit([*spans, Span(said, role), Span(more, Role.MUTED)], ctx.width)
