@@ -76,9 +76,8 @@ def main() -> None:
             snapshot_ms = (time.process_time() - began) * 1e3
             out_us, per_batch = served(state, flags.batches)
             name = "/".join(map(str, sizes))
-            print(
-                f"{name:<8} {envs:>4} {accept_us:>16.1f} {out_us:>17.1f} {per_batch:>16.0f} {snapshot_ms:>14.1f}"
-            )
+            inward, out = f"{accept_us:>16.1f}", f"{out_us:>17.1f}"
+            print(f"{name:<8} {envs:>4} {inward} {out} {per_batch:>16.0f} {snapshot_ms:>14.1f}")
 
 
 if __name__ == "__main__":

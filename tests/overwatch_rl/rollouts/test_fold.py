@@ -215,9 +215,9 @@ class Calls(RuleBasedStateMachine):
 
 @pytest.mark.long
 def test_many_calls_in_any_order() -> None:
-    """As `TestCalls`, for minutes."""
+    """As `TestCalls`, ten times as long."""
     run_state_machine_as_test(
-        Calls, settings=settings(max_examples=5_000, stateful_step_count=80, deadline=None)
+        Calls, settings=settings(max_examples=500, stateful_step_count=80, deadline=None)
     )
 
 
