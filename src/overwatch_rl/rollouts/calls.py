@@ -20,7 +20,7 @@ GZIP_FROM: Final = 1024
 """Bodies of so many bytes are compressed."""
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 10.0
-PASSING: Final = frozenset({429, 500, 502, 503, 504})
+PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses that another try may change."""
 
 

@@ -160,6 +160,49 @@ def test_a_group_that_is_refused_is_reported_and_the_next_one_sent() -> None:
     assert "scores[0]" in watched.all[1].message
 
 
+@pytest.mark.parametrize("when", ["paused", "held"])
+def test_a_handler_that_is_stopped_while_it_waits_still_disconnects(when: str) -> None:
+    """Its share is free at once, and its tracker is finished."""
+    with in_thread() as server, consuming(server.url, max_staleness=0 if when == "held" else 3):
+        handler: list[Handler] = []
+        watched, tracker = Watched(**{when: stopping(handler)}), Kept()
+        tolerance = 1.0 if when == "paused" else 3.0
+        settings = handler_settings(server.url, off_policy_tolerance=tolerance)
+        handler.append(Handler(settings, tracker, watched))
+        handler[0].run(made)
+
+        assert server.service.state.envs[0].presence == "disconnected"
+
+    assert watched.kinds[-2:] == [when, "disconnected"]
+    assert tracker.finished == 1
+
+
+def test_an_error_of_the_generating_ends_the_handler_and_disconnects_it() -> None:
+    """The error is the caller's; the server does not wait for who is gone."""
+
+    def generate(_: Assignment) -> Group:
+        raise RuntimeError("out of memory")
+
+    with in_thread() as server, consuming(server.url):
+        with pytest.raises(RuntimeError, match="out of memory"):
+            Handler(handler_settings(server.url)).run(generate)
+
+        assert server.service.state.envs[0].presence == "disconnected"
+        assert server.service.state.running == 0
+
+
+def test_a_group_that_is_larger_than_the_server_takes_costs_itself_only() -> None:
+    """413 is about the group: the next one is sent."""
+    with in_thread(most_bytes=10_000) as server, consuming(server.url):
+        handler: list[Handler] = []
+        watched = Watched(sent=stopping(handler))
+        handler.append(Handler(handler_settings(server.url), happened=watched))
+        images = iter(["x" * 20_000])
+        handler[0].run(lambda assignment: {**made(assignment), "images": next(images, None)})
+
+    assert watched.kinds == ["registered", "refused", "sent", "disconnected"]
+
+
 def test_a_generation_that_failed_is_no_group_and_keeps_its_ticket() -> None:
     """Nothing is sent for it, and the next try has the same permission."""
     with in_thread() as server, consuming(server.url):
