@@ -97,7 +97,7 @@ def test_a_disk_that_does_not_write_is_an_answer(monkeypatch: pytest.MonkeyPatch
     async def check() -> None:
         made, store = await started()
         store.problem = "no space left on device"
-        with pytest.raises(UnsafeError, match="not written within .* no space left on device"):
+        with pytest.raises(UnsafeError, match=r"not written within .* no space left on device"):
             await made.accept([OFFER], PAYLOADS)
         assert made.state.account.accepted.groups == 1
         store.write()
