@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 import click
 
-from overwatch.extras import RL
+from overwatch_rl.cli_goodhart import COMMANDS
+from overwatch_rl.usage import EVALUATION_SEED, usage_errors
 
 if TYPE_CHECKING:
     from overwatch_rl.config import TrainFlags
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from overwatch_rl.grpo.handler import HandlerFlags
     from overwatch_rl.modes import Modes
     from overwatch_rl.rollouts.settings import RolloutsFlags
-    from overwatch_rl.worlds.goodhart.config import GoodhartConfig
-    from overwatch_rl.worlds.schedules import Act
-
-EVALUATION_SEED: Final = 1_000_003
-"""Far from the seeds of training: episodes that no policy was trained on."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -85,6 +81,10 @@ def _signals(stop: _Asked) -> Iterator[None]:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Train policies, and compare them."""
+
+
+for command in COMMANDS:
+    main.add_command(command)
 
 
 def _configured(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:
@@ -215,7 +215,7 @@ def train(
     )
     stop = Stop(flags["seconds"])
     with _signals(stop):
-        with _usage_errors():
+        with usage_errors():
             from overwatch_rl.assembly import Keeping, assemble
             from overwatch_rl.config import of_rank
             from overwatch_rl.resume import settings_of
@@ -226,7 +226,7 @@ def train(
             settings = of_rank(settings, here)
             keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
         with joined(here, settings.world.device) as ranks:
-            with _usage_errors():
+            with usage_errors():
                 flight = assemble(settings, keeping, checkpoint, stop.outcome, here=here, ranks=ranks)
             flight.fly()
     tower = flight.tower
@@ -236,7 +236,7 @@ def train(
 
 def _side_by_side(flags: "TrainFlags", words: list[str], *, is_drawn: bool) -> int:
     """Train one or all modes of the world in processes of their own, given more words; the exit status."""
-    with _usage_errors():
+    with usage_errors():
         from overwatch_rl.config import mode_commands, train_settings
         from overwatch_rl.modes import Modes
 
@@ -282,19 +282,6 @@ def _follow(modes: "Modes") -> int:
             modes.stop()
 
 
-@contextlib.contextmanager
-def _usage_errors() -> Iterator[None]:
-    """A `ValueError` of a config becomes a usage error; a missing torch says what to install."""
-    try:
-        yield
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    except ModuleNotFoundError as error:
-        if error.name not in RL.modules:
-            raise
-        raise click.ClickException(RL.need) from error
-
-
 @main.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--world", default="morphogenesis", show_default=True, help="World of the baselines.")
@@ -306,7 +293,7 @@ def evaluate(
     folder: Path | None, world: str, episodes: int, slots: int | None, seed: int, *, as_json: bool
 ) -> None:
     """Compare the policy in FOLDER with policies that do not learn, on the same episodes."""
-    with _usage_errors():
+    with usage_errors():
         rows = _evaluate(folder, world, episodes, slots, seed)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -350,63 +337,6 @@ def _evaluate(
             "fossils": float(played.fossils.double().mean()),
         }
     return rows
-
-
-@main.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--steps", type=click.IntRange(1), default=500, show_default=True, help="Steps of the survival."
-)
-@click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which fields.")
-def verify(folder: Path, steps: int, seed: int) -> None:
-    """Check the goodhart policy in FOLDER: does it prefer food, does it live; 1 where it does not."""
-    with _usage_errors():
-        from overwatch_rl.worlds.goodhart.verification import lines, verify
-
-        act, config = _kept_goodhart(folder)
-        found = verify(act, config, seed=seed, steps=steps)
-    click.echo("\n".join(lines(found)))
-    sys.exit(0 if found.passed else 1)
-
-
-def _kept_goodhart(folder: Path) -> "tuple[Act, GoodhartConfig]":
-    """The newest policy in `folder` and its world; raises `ValueError` when that is another world."""
-    from overwatch_rl.trained import load_policy
-    from overwatch_rl.worlds import make
-    from overwatch_rl.worlds.base import WorldConfig
-    from overwatch_rl.worlds.goodhart.config import goodhart_config
-
-    policy = load_policy(folder)
-    kind, _, part = policy.world.partition(":")
-    if kind != "goodhart":
-        raise ValueError(f"{folder} holds a policy of {policy.world}; name one of goodhart")
-    spec = make(policy.world, WorldConfig(num_envs=1), policy.settings).spec
-    return policy.player(spec), goodhart_config(part, dict(policy.settings))
-
-
-@main.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--steps", type=click.IntRange(1), default=200, show_default=True, help="Steps to show.")
-@click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which field.")
-@click.option("--rate", type=click.FloatRange(0.1), default=8.0, show_default=True, help="Steps a second.")
-@click.option("--gif", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture instead.")
-def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> None:
-    """Show what an agent of the goodhart policy in FOLDER sees and does."""
-    with _usage_errors():
-        from overwatch_rl.worlds.goodhart.picture import frame, write_gif
-        from overwatch_rl.worlds.goodhart.watching import lines, watch
-
-        act, config = _kept_goodhart(folder)
-        moments = watch(act, config, seed=seed, steps=steps)
-        if gif is not None:
-            write_gif(gif, [frame(moment.view) for moment in moments])
-            click.echo(f"wrote {gif}")
-            return
-        for moment in moments:
-            if sys.stdout.isatty():
-                click.clear()
-                time.sleep(1.0 / rate)
-            click.echo("\n".join(lines(moment, config)))
 
 
 @main.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ROLLOUTS"})
@@ -479,7 +409,7 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
     from overwatch_rl.rollouts.settings import rollouts_settings
 
     try:
-        with _usage_errors():
+        with usage_errors():
             settings = rollouts_settings(flags)
         context.exit(run(settings, click.echo))
     except OSError as error:
@@ -542,7 +472,7 @@ def grpo(
     """Train a small language model with GRPO on groups from handlers in other processes."""
     stop = Stop(None)
     with _signals(stop):
-        with _usage_errors():
+        with usage_errors():
             from overwatch_rl.assembly import Keeping
             from overwatch_rl.grpo.config import grpo_settings
             from overwatch_rl.grpo.process import run
@@ -550,7 +480,7 @@ def grpo(
 
             settings, checkpoint = going_on(grpo_settings(flags), resume)
             keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
-        with _usage_errors():
+        with usage_errors():
             run(settings, keeping, checkpoint, stop.outcome)
 
 
@@ -571,7 +501,7 @@ def grpo_handler(
     *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Unpack["HandlerFlags"]
 ) -> None:
     """Sample answers for a grpo training until it has all it needs."""
-    with _usage_errors():
+    with usage_errors():
         import torch
 
         from overwatch_rl.grpo.config import stale_from
@@ -593,7 +523,7 @@ def grpo_handler(
 @main.command("sync-points")
 def sync_points() -> None:
     """List where the training thread reads from the device between the first and the last update."""
-    with _usage_errors():
+    with usage_errors():
         from overwatch_rl.sync_points import SYNC_POINTS
 
     for name, point in SYNC_POINTS.items():
