@@ -167,7 +167,7 @@ class _Started:
         if settings.out is not None:
             about = {"run_id": self._run_id, "config_hash": digest, "config": self._config}
             done = 0 if known is None else known.state.updates
-            self.reporters.append(Files(settings.out, about, done=done))
+            self.reporters.append(Files(settings.out, about, done=done, tensorboard=settings.tensorboard))
         if self.tower is not None:
             self.reporters.append(self.tower)
         differing = [] if known is None else differences(known.state, self._config)

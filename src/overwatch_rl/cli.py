@@ -170,6 +170,10 @@ def _configured(context: click.Context, parameter: click.Parameter, file: Path |
     help="Folder for the run's numbers and checkpoints.",
 )  # fmt: skip
 @click.option(
+    "--tensorboard", is_flag=False, flag_value="", metavar="[DIR]",
+    help="Write the numbers as event files of TensorBoard too, without DIR into --out's folder tensorboard.",
+)  # fmt: skip
+@click.option(
     "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
     help="Go on from the newest checkpoint of the run in FOLDER, or from that one; --updates counts from the "
     "beginning of the run.",

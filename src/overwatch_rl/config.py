@@ -12,6 +12,7 @@ from typing import Any, Final, TypedDict, cast
 
 import torch
 
+from overwatch.extras import TENSORBOARD
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.returns import ReturnsConfig
 from overwatch_rl.settings import changed
@@ -97,6 +98,8 @@ class TrainFlags(TypedDict):
     telemetry: bool
     view: bool
     out: Path | None
+    tensorboard: str | None
+    """Empty where the flag came without a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,8 @@ class TrainSettings:
     """Whether what the first environment sees is logged."""
     out: Path | None
     """Folder for the trainer's own numbers and the policy; `None` writes nothing."""
+    tensorboard: Path | None
+    """Folder for event files; `None` writes none."""
     described: dict[str, str]
     """The flags and what decides how numbers are judged, as words, shown with the run."""
 
@@ -162,6 +167,7 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         seconds=flags["seconds"],
         view=flags["view"],
         out=flags["out"],
+        tensorboard=_tensorboard(flags),
         described=_described(flags, ppo, world, steps),
     )
 
@@ -195,6 +201,7 @@ def mode_commands(flags: TrainFlags) -> list[tuple[str, TrainFlags, list[str]]]:
         own["mode"], own["view"] = mode, True
         own["run_id"] = None if flags["run_id"] is None else f"{flags['run_id']}-{mode}"
         own["out"] = None if flags["out"] is None else flags["out"] / mode
+        own["tensorboard"] = flags["tensorboard"] and str(Path(flags["tensorboard"]) / mode)
         found.append((mode, own, _arguments(own)))
     return found
 
@@ -213,6 +220,18 @@ def _arguments(flags: TrainFlags) -> list[str]:
         elif value is not None:
             words += [word, str(value)]
     return words
+
+
+def _tensorboard(flags: TrainFlags) -> Path | None:
+    """Where event files go; raises `ValueError` without --out, `ModuleNotFoundError` without the package."""
+    given = flags["tensorboard"]
+    if given is None:
+        return None
+    if flags["out"] is None:
+        raise ValueError("--tensorboard needs --out FOLDER: one process writes the files of both")
+    if TENSORBOARD.missing:
+        raise ModuleNotFoundError(TENSORBOARD.need, name=TENSORBOARD.missing[0])
+    return Path(given) if given else flags["out"] / "tensorboard"
 
 
 def device_named(name: str) -> str:
@@ -240,6 +259,7 @@ def of_rank(settings: TrainSettings, here: Place) -> TrainSettings:
         trainer=replace(settings.trainer, seed=here.seed(settings.seed)),
         tower=None if settings.tower is None else replace(settings.tower, lane=device),
         out=settings.out if here.is_first else None,
+        tensorboard=settings.tensorboard if here.is_first else None,
     )
 
 
@@ -303,7 +323,18 @@ def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
 
 def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int) -> dict[str, str]:
     """Every value that decided the run, as words."""
-    hidden = ("run_id", "endpoint", "telemetry", "view", "out", "settings", "slots", "mode", "ppo")
+    hidden = (
+        "run_id",
+        "endpoint",
+        "telemetry",
+        "view",
+        "out",
+        "tensorboard",
+        "settings",
+        "slots",
+        "mode",
+        "ppo",
+    )
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     own |= named_values("--ppo", flags["ppo"])
     used = {

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from overwatch.extras import RL
+from overwatch.extras import RL, TENSORBOARD
 
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
@@ -23,6 +23,7 @@ def usage_errors() -> Iterator[None]:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except ModuleNotFoundError as error:
-        if error.name not in RL.modules:
-            raise
-        raise click.ClickException(RL.need) from error
+        for extra in (RL, TENSORBOARD):
+            if error.name in extra.modules:
+                raise click.ClickException(extra.need) from error
+        raise

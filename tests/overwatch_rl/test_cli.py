@@ -11,6 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from overwatch.extras import TENSORBOARD
 from overwatch_rl.cli import Stop, main
 from overwatch_rl.types import Step
 from overwatch_rl.worlds import WORLDS
@@ -92,6 +93,29 @@ def test_training_and_evaluating_end_to_end(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["outcome"] == "completed"
     assert list(json.loads(figures.output)) == ["policy", "always-wait", "random", "schedule"]
     assert [line.split()[0] for line in table.output.splitlines()[1:]] == list(json.loads(figures.output))
+
+
+def test_event_files_are_written_beside_the_tables(tmp_path: Path) -> None:
+    """The flag may be followed by a folder, or by the next flag; a file of settings gives it too."""
+    board, out = tmp_path / "board", tmp_path / "out"
+    (tmp_path / "run.toml").write_text(f"tensorboard = '{board}'\n")
+    for words in (["--tensorboard"], ["--tensorboard", str(board)], ["--config", str(tmp_path / "run.toml")]):
+        flags = [*SMALL, *words, "--steps", "4", "--updates", "1", "--out", str(out)]
+        assert CliRunner().invoke(main, ["train", *flags]).exit_code == 0
+
+    assert [len(list((out / "tensorboard" / name).iterdir())) for name in ("updates", "episodes")] == [1, 1]
+    assert [len(list((board / name).iterdir())) for name in ("updates", "episodes")] == [2, 2]
+
+
+def test_event_files_without_their_package_are_an_error_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command that installs it; nothing is trained."""
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    result = CliRunner().invoke(main, ["train", *SMALL, "--tensorboard", "--out", str(tmp_path / "out")])
+
+    assert (result.exit_code, result.output) == (1, f"Error: {TENSORBOARD.need}\n")
+    assert not (tmp_path / "out").exists()
 
 
 def test_baselines_need_no_policy() -> None:

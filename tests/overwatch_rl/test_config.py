@@ -1,18 +1,21 @@
 """What a training run says of its settings."""
 
 import re
+import sys
+from pathlib import Path
 from typing import Final, cast
 
 import pytest
 import torch
 
+from overwatch.extras import TENSORBOARD
 from overwatch_rl.config import TrainFlags, TrainSettings, device_named, mode_commands, train_settings
 
 FLAGS: Final = TrainFlags(
-    world="morphogenesis", envs=2, slots=None, mode=None, settings=(), ppo=(), steps=8, updates=3, seconds=None,
-    seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02, gamma=None, anneal_updates=None,
-    normalise_observations=None, plan="auto", threads=1, device="cpu", out=None, view=False, run_id=None,
-    endpoint=None, telemetry=True,
+    world="morphogenesis", envs=2, slots=None, mode=None, settings=(), ppo=(), steps=8, updates=3,
+    seconds=None, seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02, gamma=None,
+    anneal_updates=None, normalise_observations=None, plan="auto", threads=1, device="cpu", out=None,
+    view=False, run_id=None, endpoint=None, telemetry=True, tensorboard=None,
 )  # fmt: skip
 
 
@@ -137,3 +140,31 @@ def test_a_process_of_a_mode_is_given_the_same_flags(*, value: bool | None, word
     assert [one for one in words if "normalise" in one] == ([] if word is None else [word])
     [(_, _, off)] = mode_commands(given(world="goodhart", mode="proxy", normalise_observations=False))
     assert "--no-normalise-observations" in off
+
+
+def test_event_files_lie_where_the_flag_says_else_in_the_folder_of_the_run() -> None:
+    """Each mode has a folder of its own in either; the run does not declare it."""
+    beside, given_one = (
+        train_settings(given(out=Path("run"), tensorboard=word)).tensorboard for word in ("", "board")
+    )
+    described = train_settings(given(out=Path("run"), tensorboard="")).described
+    modes = [
+        mode_commands(given(world="goodhart", mode="proxy", out=Path("run"), tensorboard=word))[0]
+        for word in ("", "board")
+    ]
+
+    assert (beside, given_one) == (Path("run/tensorboard"), Path("board"))
+    assert "tensorboard" not in described
+    assert [train_settings(own).tensorboard for _, own, _ in modes] == [
+        Path("run/proxy/tensorboard"), Path("board/proxy"),
+    ]  # fmt: skip
+    assert [words[words.index("--tensorboard") + 1] for _, _, words in modes] == ["", "board/proxy"]
+
+
+def test_event_files_need_a_process_that_writes_and_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each error names what to give or to install."""
+    with pytest.raises(ValueError, match="--tensorboard needs --out FOLDER"):
+        train_settings(given(tensorboard="board"))
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(ModuleNotFoundError, match=re.escape(TENSORBOARD.install)):
+        train_settings(given(out=Path("run"), tensorboard=""))

@@ -34,27 +34,34 @@ _log: Final = logging.getLogger(__name__)
 class Files(Silent):
     """The folder of one run."""
 
-    def __init__(self, folder: Path, about: Mapping[str, object] | None = None, *, done: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        about: Mapping[str, object] | None = None,
+        *,
+        done: int = 0,
+        tensorboard: Path | None = None,
+    ) -> None:
         """Start the process; rows of the first `done` updates that lie there already stay.
 
-        `about` comes into the summary. Raises `ValueError` when nothing can be written there.
+        `about` comes into the summary; event files go into the folder `tensorboard`. Raises `ValueError` when
+        nothing can be written there.
         """
+        if tensorboard is not None:
+            _probe(tensorboard, "--tensorboard")
+        _probe(folder, "--out")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / ".probe").touch()
-            (folder / ".probe").unlink()
             self._sender = Sender(
                 "overwatch_rl.telemetry.files_writer", [str(folder)], slots=_SLOTS, notes=_NOTES
             )
         except OSError as error:
-            raise ValueError(
-                f"{folder} cannot be written: {error.strerror}; name another --out folder"
-            ) from error
+            raise ValueError(f"the process that writes {folder} cannot start: {error.strerror}") from error
         self._update = done
         self._waiting: deque[Note] = deque()
         self._dropped = {"rollouts": 0, "updates": 0}
         self._is_open = True
-        self._offer(Begin(about=dict(about or {}), done=done))
+        board = None if tensorboard is None else str(tensorboard)
+        self._offer(Begin(about=dict(about or {}), done=done, tensorboard=board))
 
     def rollout(self, rolled: Rolled) -> None:
         """Hand over what the ends of episodes are made of."""
@@ -108,6 +115,18 @@ class Files(Silent):
             return self._sender.offer(note, tensors or {})
         except OSError:
             return False  # No memory for it: dropped and counted as the caller does.
+
+
+def _probe(folder: Path, flag: str) -> None:
+    """Make a folder and write into it; raises `ValueError` naming the flag that gave it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".probe").touch()
+        (folder / ".probe").unlink()
+    except OSError as error:
+        raise ValueError(
+            f"{folder} cannot be written: {error.strerror}; name another {flag} folder"
+        ) from error
 
 
 def _plain(column: Tensor) -> Tensor:

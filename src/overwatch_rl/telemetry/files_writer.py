@@ -3,9 +3,11 @@
 `updates.csv` and `updates.jsonl` have a row an update, every value under its short name, empty or null where
 it is undefined. `episodes.csv` has a row an episode: env, update, step (of all envs, from 1), return, length,
 how it ended, and the world's columns in its last step. `summary.json` has how the run ended, its
-configuration, and what was dropped.
+configuration, and what was dropped. Event files of TensorBoard, where they are asked for, have the same
+numbers.
 Rules: a row is written whole or not at all. The process outlives a trainer that was killed: what was handed
-over is written, and the outcome is `lost`. Must not import torch.
+over is written, and the outcome is `lost`. Must not import torch, nor a package that does; TensorBoard's is
+imported only where its files are asked for.
 """
 
 import csv
@@ -13,7 +15,7 @@ import io
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, assert_never
 
@@ -31,6 +33,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     about: dict[str, object]
     done: int
+    tensorboard: str | None = None
+    """Folder of event files."""
 
 
 class RollOut(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -61,16 +65,17 @@ Note = Begin | RollOut | Update | Close
 
 
 class Lines:
-    """A file that grows by whole lines."""
+    """A file that grows by whole lines, or by other whole pieces."""
 
     def __init__(self, path: Path, kept: str) -> None:
         """Begin with `kept`, replacing what was there as a whole."""
         _replace(path, kept)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
-    def write(self, text: str) -> None:
+    def write(self, text: str | bytes) -> None:
         """Append lines; raises `OSError` and leaves the file as it was when there is no room."""
-        data, size = text.encode(), os.fstat(self._file).st_size
+        data = text.encode() if isinstance(text, str) else text
+        size = os.fstat(self._file).st_size
         try:
             written = os.write(self._file, data)
             while written < len(data):
@@ -115,6 +120,34 @@ class Table:
             writer.writeheader()
         writer.writerows(rows)
         return text.getvalue()
+
+
+class Events:
+    """An event file of TensorBoard, whose folder is a run of TensorBoard's: its steps are of one kind."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        """Begin a file, beside those that lie there; it replaces what they have of steps after `done`."""
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self._event, self._summary = Event, Summary
+        self._records = RecordWriter(Lines(folder / f"events.out.tfevents.{time.time_ns()}", ""))
+        self._append(file_version="brain.Event:2")
+        self._append(step=done + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def write(self, step: int, values: Mapping[str, float | None]) -> None:
+        """Append values by tag, as floats of four bytes; what has none is left out."""
+        told = [
+            self._summary.Value(tag=tag, simple_value=value)
+            for tag, value in values.items()
+            if value is not None
+        ]
+        self._append(step=step, summary=self._summary(value=told))
+
+    def _append(self, **fields: object) -> None:
+        self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
 def _is_kept(row: dict[str, Any], done: int) -> bool:
@@ -180,6 +213,10 @@ class Book:
         self._ends = Table(folder / "episodes.csv", ["env", "update", "step", "return", "length"], begin.done)
         self._episodes = self._ends.kept
         self._objects = Lines(folder / "updates.jsonl", _objects(folder / "updates.jsonl", begin.done))
+        self._curves: tuple[Events, Events] | None = None
+        if begin.tensorboard is not None:
+            board = Path(begin.tensorboard)
+            self._curves = Events(board / "updates", begin.done), Events(board / "episodes", self._episodes)
 
     def take(self, parcel: Parcel, note: RollOut | Update) -> None:
         """Write what it holds; a disk without room costs these rows and is counted."""
@@ -216,9 +253,13 @@ class Book:
     def _roll(self, parcel: Parcel, note: RollOut) -> None:
         self._steps = note.first_step + parcel.pieces["terminated"].shape[0] - 1
         rows = episodes(parcel, note)
-        self._episodes += len(rows)
+        first, self._episodes = self._episodes + 1, self._episodes + len(rows)
         if rows:
             self._ends.write(rows)
+        if self._curves is not None:
+            for number, row in enumerate(rows, start=first):
+                values = {f"episode/{name}": row[name] for name in ("return", "length") if row[name] != ""}
+                self._curves[1].write(number, values)
 
     def _row(self, note: Update) -> None:
         self._done = note.update
@@ -226,6 +267,9 @@ class Book:
         self._objects.write(msgspec.json.encode(self._last).decode() + "\n")
         row = {name: "" if value is None else value for name, value in note.values.items()}
         self._updates.write([{"update": note.update, **row}])
+        if self._curves is not None:
+            values = {f"policy/{name}": value for name, value in note.values.items()}
+            self._curves[0].write(note.update, values)
 
 
 def _objects(path: Path, done: int) -> str:

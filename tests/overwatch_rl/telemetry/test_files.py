@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
 from overwatch_rl.telemetry import files
@@ -72,6 +73,25 @@ def summary(folder: Path) -> dict[str, Any]:
     return found
 
 
+def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Steps and values by tag, as TensorBoard reads them."""
+    read = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    read.Reload()
+    return {tag: [(one.step, one.value) for one in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+
+
+def as_curves(found: list[dict[str, str]], tags: dict[str, str], step: str | None) -> dict[str, object]:
+    """Columns of a CSV file as `curves` has them: 32 bits a value, nothing where a cell is empty."""
+    return {
+        tag: [
+            (number if step is None else int(row[step]), pytest.approx(float(row[name]), rel=1e-7))
+            for number, row in enumerate(found, start=1)
+            if row[name]
+        ]
+        for name, tag in tags.items()
+    }
+
+
 def test_every_episode_has_a_row_in_its_own_numbers(opened: Files, tmp_path: Path) -> None:
     """Env, update, step, return, length, end, metric and the world's columns; a slot's columns stay out."""
     half = torch.full((STEPS, ENVS), 0.5, dtype=torch.bfloat16)
@@ -114,6 +134,39 @@ def test_every_update_has_a_row_to_the_last_bit(opened: Files, tmp_path: Path) -
         lines[1],
     )
     assert set(found["dropped"].values()) == {0}
+
+
+def test_event_files_have_the_values_of_the_tables(tmp_path: Path) -> None:
+    """Each number at its update, each episode at its number; what is undefined is in neither."""
+    board, folder = tmp_path / "board", tmp_path / "run"
+    made = Files(folder, tensorboard=board)
+    for number in range(3):
+        made.rollout(rolled(number))
+        made.update(number + 1, {"return": 0.1 * number, "entropy/op": math.nan if number == 1 else 1e-30})
+    made.close(outcome="completed")
+    names = {"return": "policy/return", "entropy/op": "policy/entropy/op"}
+
+    assert curves(board / "updates") == as_curves(rows(folder / "updates.csv"), names, "update")
+    assert [step for step, _ in curves(board / "updates")["policy/entropy/op"]] == [1, 3]
+    tags = {"return": "episode/return", "length": "episode/length"}
+    assert curves(board / "episodes") == as_curves(rows(folder / "episodes.csv"), tags, None)
+    assert len(curves(board / "episodes")["episode/return"]) == 6
+
+
+def test_a_run_that_goes_on_replaces_what_came_after_its_checkpoint(tmp_path: Path) -> None:
+    """As in the tables: both files lie there, and TensorBoard shows the line that was kept."""
+    board, folder = tmp_path / "board", tmp_path / "run"
+    for done, count in ((0, 3), (1, 1)):
+        made = Files(folder, done=done, tensorboard=board)
+        for number in range(done, done + count):
+            made.rollout(rolled(number))
+            made.update(number + 1, {"return": 10.0 * done + number})
+        made.close(outcome="completed")
+
+    assert curves(board / "updates") == {"policy/return": [(1, 0.0), (2, 11.0)]}
+    tags = {"return": "episode/return", "length": "episode/length"}
+    assert curves(board / "episodes") == as_curves(rows(folder / "episodes.csv"), tags, None)
+    assert len(curves(board / "episodes")["episode/return"]) == 4
 
 
 def test_a_process_that_stands_still_stops_nobody(opened: Files, tmp_path: Path) -> None:
@@ -171,7 +224,8 @@ def test_a_killed_trainer_leaves_whole_files_and_a_lost_run(tmp_path: Path) -> N
         "from pathlib import Path\n"
         "from overwatch_rl.telemetry.files import Files\n"
         "from tests.overwatch_rl.telemetry.test_files import rolled\n"
-        f"made = Files(Path({str(tmp_path)!r}), {{'run_id': 'r'}})\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "made = Files(folder, {'run_id': 'r'}, tensorboard=folder / 'board')\n"
         "for number in range(2):\n"
         "    made.rollout(rolled(number)); made.update(number + 1, {'return': float(number)})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -188,6 +242,8 @@ def test_a_killed_trainer_leaves_whole_files_and_a_lost_run(tmp_path: Path) -> N
     assert [row["update"] for row in updated] == ["1", "2"]
     for name in ("episodes.csv", "updates.csv", "updates.jsonl"):
         assert (tmp_path / name).read_text().endswith("\n")
+    assert curves(tmp_path / "board/updates") == as_curves(updated, {"return": "policy/return"}, "update")
+    assert len(curves(tmp_path / "board/episodes")["episode/return"]) == 4
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -195,3 +251,5 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"below cannot be written: .*; name another --out folder"):
         Files(tmp_path / "file" / "below")
+    with pytest.raises(ValueError, match=r"below cannot be written: .*; name another --tensorboard folder"):
+        Files(tmp_path / "run", tensorboard=tmp_path / "file" / "below")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from overwatch_rl.telemetry.files_writer import Begin, Book, Lines, Table
+from overwatch_rl.telemetry.files_writer import Begin, Book, Events, Lines, Table
+from tests.overwatch_rl.telemetry.test_files import curves
 
 
 def test_a_run_that_goes_on_keeps_the_rows_that_it_goes_on_from(tmp_path: Path) -> None:
@@ -60,5 +61,11 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
         assert (disk / "lines").read_text() == "first\n"
         lines.write("second\n")
         assert (disk / "lines").read_text() == "first\nsecond\n"
+        events = Events(disk / "board", 0)
+        events.write(1, {"a": 1.0})
+        with pytest.raises(OSError, match="space"):
+            events.write(2, {"x" * 100_000: 2.0})
+        events.write(3, {"a": 3.0})
+        assert curves(disk / "board") == {"a": [(1, 1.0), (3, 3.0)]}
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
