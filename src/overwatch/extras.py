@@ -42,5 +42,6 @@ PARQUET: Final = Extra(name="parquet", brings="the format parquet", modules=("py
 SQL: Final = Extra(name="sql", brings="query --sql", modules=("duckdb",))
 RL: Final = Extra(name="rl", brings="training", modules=("torch", "sklearn", "safetensors"))
 TENSORBOARD: Final = Extra(name="tensorboard", brings="train --tensorboard", modules=("tensorboard",))
-EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL, TENSORBOARD)}
+WANDB: Final = Extra(name="wandb", brings="tracking by Weights & Biases", modules=("wandb",))
+EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL, TENSORBOARD, WANDB)}
 """By name."""
