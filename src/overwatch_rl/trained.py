@@ -29,6 +29,10 @@ class TrainedPolicy:
 
     def player(self, spec: WorldSpec) -> Callable[[Observation], Tensor]:
         """Its likeliest actions in such a world; raises `ValueError` when that has another shape."""
+        return player(self.policy(spec))
+
+    def policy(self, spec: WorldSpec) -> PPO:
+        """The policy itself for such a world; raises `ValueError` when that has another shape."""
         policy = PPO(spec, self.ppo, seed=0)
         try:
             policy.policy.load_state_dict(
@@ -40,7 +44,7 @@ class TrainedPolicy:
                 f"the policy was trained in {self.world} with {settings or 'its defaults'}, "
                 "this world has another shape; leave its settings and --world out"
             ) from error
-        return player(policy)
+        return policy
 
 
 def player(policy: PPO, generator: torch.Generator | None = None) -> Callable[[Observation], Tensor]:

@@ -8,7 +8,7 @@ Shape letters: V rows and columns of the view.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from torch import Tensor
@@ -23,6 +23,10 @@ _COLOURS: Final = (
 _AGENT_COLOUR: Final = (96, 160, 240)
 _CELL_PIXELS: Final = 16
 _FRAME_MS: Final = 120
+_LEAST: Final = 1e-30
+"""Below which no weight is told from 0."""
+_HEAT_COLOUR: Final = (255, 176, 48)
+"""Of the largest weight."""
 
 
 def legend(glyphs: str) -> str:
@@ -43,17 +47,46 @@ def frame(view: Tensor) -> np.ndarray:
     palette = np.array(_COLOURS, dtype=np.uint8)
     pixels = palette[view.cpu().numpy()]
     pixels[len(pixels) // 2, len(pixels) // 2] = _AGENT_COLOUR
-    larger: np.ndarray = pixels.repeat(_CELL_PIXELS, axis=0).repeat(_CELL_PIXELS, axis=1)
-    return larger
+    return _enlarged(pixels)
+
+
+def heat(weights: Tensor) -> np.ndarray:
+    """A frame of V V weights, 0 or more: black for 0, the brighter the larger its share of the largest."""
+    shares = (weights / weights.max().clamp(min=_LEAST)).cpu().numpy()[..., None]
+    return _enlarged((shares * np.array(_HEAT_COLOUR)).round().astype(np.uint8))
+
+
+def beside(frames: Sequence[np.ndarray]) -> np.ndarray:
+    """Frames of one height as one, from left to right with a white line between."""
+    line = np.full((len(frames[0]), _CELL_PIXELS // 2, 3), 255, dtype=np.uint8)
+    parts = [part for pixels in frames for part in (line, pixels)][1:]
+    return np.concatenate(parts, axis=1)
+
+
+def write_picture(path: Path, pixels: np.ndarray) -> None:
+    """Write one picture, in the format of the file's name; raises `ValueError` where it cannot be."""
+    try:
+        _pillow(path).fromarray(pixels).save(path)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror or error}; name another file") from error
 
 
 def write_gif(path: Path, frames: Sequence[np.ndarray]) -> None:
     """Write frames as a moving picture; raises `ValueError` where there are none or Pillow is missing."""
     if not frames:
         raise ValueError(f"{path} needs a frame or more")
+    first, *rest = map(_pillow(path).fromarray, frames)
+    first.save(path, save_all=True, append_images=rest, duration=_FRAME_MS, loop=0)
+
+
+def _enlarged(pixels: np.ndarray) -> np.ndarray:
+    larger: np.ndarray = pixels.repeat(_CELL_PIXELS, axis=0).repeat(_CELL_PIXELS, axis=1)
+    return larger
+
+
+def _pillow(path: Path) -> Any:
     try:
         from PIL import Image
     except ImportError as error:
         raise ValueError(f"a picture as {path} needs Pillow; pip install pillow") from error
-    first, *rest = (Image.fromarray(pixels) for pixels in frames)
-    first.save(path, save_all=True, append_images=rest, duration=_FRAME_MS, loop=0)
+    return Image

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from overwatch_rl.types import Observation
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.goodhart.cells import CELLS, DEATHS, EMPTY, MODES, MOVES, glyphs
 from overwatch_rl.worlds.goodhart.config import GoodhartConfig
@@ -62,6 +63,17 @@ def watch(
             end="cut short" if bool(step.truncated[0]) else died,
         )
         observation = step.observation
+
+
+def states_of(
+    act: Act, config: GoodhartConfig, *, states: int, steps: int, seed: int = 0, device: str = "cpu"
+) -> Observation:
+    """What so many agents see, each in a field of its own, after so many steps."""
+    world = Goodhart(WorldConfig(num_envs=states, device=device), config)
+    observation = world.reset(seed)
+    for _ in range(steps):
+        observation = world.step(act(observation)).observation
+    return observation
 
 
 def lines(moment: Moment, config: GoodhartConfig) -> list[str]:

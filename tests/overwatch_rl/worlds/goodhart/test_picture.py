@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from overwatch_rl.worlds.goodhart.cells import FOOD, MODES, POISON, glyphs
-from overwatch_rl.worlds.goodhart.picture import frame, legend, text, write_gif
+from overwatch_rl.worlds.goodhart.picture import beside, frame, heat, legend, text, write_gif, write_picture
 
 VIEW = torch.zeros(5, 5, dtype=torch.int8)
 VIEW[0, 4], VIEW[3, 1] = FOOD, POISON
@@ -68,3 +68,35 @@ def test_frames_become_a_gif(tmp_path: Path) -> None:
 
     with image.open(tmp_path / "agent.gif") as written:
         assert (written.size, written.n_frames) == ((80, 80), 2)
+
+
+def test_heat_is_the_share_of_the_largest_weight() -> None:
+    """Black where nothing weighs, also where nothing does anywhere."""
+    weights = torch.zeros(5, 5)
+    weights[1, 2], weights[3, 3] = 2.0, 1.0
+    pixels = heat(weights).astype(int)
+    largest, half = pixels[1 * 16 + 8, 2 * 16 + 8], pixels[3 * 16 + 8, 3 * 16 + 8]
+
+    assert pixels.shape == (80, 80, 3)
+    assert abs(2 * half - largest).max() <= 1
+    assert largest.max() == 255
+    assert pixels.reshape(-1, 3).any(axis=1).sum() == 2 * 16 * 16
+    assert not heat(torch.zeros(5, 5)).any()
+
+
+def test_frames_lie_beside_each_other() -> None:
+    """With a white line between, none at the edges."""
+    joined = beside([frame(VIEW), heat(torch.zeros(5, 5))])
+
+    assert joined.shape == (80, 168, 3)
+    assert (joined[:, 80:88] == 255).all()
+    assert (joined[:, :80] == frame(VIEW)).all()
+
+
+def test_a_picture_names_the_file_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what to install."""
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ValueError, match=r"view\.png needs Pillow; pip install pillow"):
+        write_picture(tmp_path / "view.png", frame(VIEW))

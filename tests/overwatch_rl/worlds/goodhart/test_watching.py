@@ -6,7 +6,7 @@ import torch
 
 from overwatch_rl.worlds.goodhart.config import goodhart_config
 from overwatch_rl.worlds.goodhart.greedy import PROXY, TRUTH, greedy
-from overwatch_rl.worlds.goodhart.watching import lines, watch
+from overwatch_rl.worlds.goodhart.watching import lines, states_of, watch
 from tests.overwatch_rl.worlds.goodhart.small import drawn
 
 
@@ -38,6 +38,19 @@ def test_the_same_seed_gives_the_same_moments() -> None:
 
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+def test_states_are_those_of_agents_that_have_moved() -> None:
+    """One field each, by the seed; without a step they are those of the beginning."""
+    own = goodhart_config("small", {})
+    first, again, start = (
+        states_of(greedy(TRUTH), own, states=3, steps=steps, seed=1).features for steps in (5, 5, 0)
+    )
+
+    assert first.shape == (3, own.view, own.view)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, start)
+    assert not torch.equal(first[0], first[1])
 
 
 def test_a_moment_is_lines_for_a_terminal() -> None:
