@@ -14,7 +14,6 @@ from tests.live.faults import COLLECTOR, HEALTHY, LONG, PROOFS, WAITS, Proof
 from tests.live.flying import fired, fly, pages
 from tests.live.page import PAGE, text
 
-
 SAMPLE = ("failing", "masked", "crashed", "starved")
 """Programs that are run by `make test`; all of them take minutes."""
 
