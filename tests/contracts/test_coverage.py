@@ -101,10 +101,14 @@ UNSHOWN: Final = {
     "Metric.higher_is_better": f"{_JSON}; best and worst follow from it",
     "Reading.spread": _JSON,
     "Run.checkpoint_path": _JSON,
+    "Snapshot.totals": f"{_JSON}; lines of services and the page of metrics have the parts",
     "Source.interval_s": _JSON,
     "Source.overlapping": f"{_JSON}; a finding says it",
     "Spread.p50": _JSON,
     "Spread.p95": _JSON,
+    "Total.p50": _JSON,
+    "Total.p99": _JSON,
+    "Total.rate": _JSON,
     "Throughput.baseline": f"{_JSON}; a finding says it",
 }
 """Fields of the snapshot that a view, page or message need not look at, each with its reason."""
@@ -258,7 +262,7 @@ def test_every_field_of_an_event_is_told() -> None:
 def test_every_field_of_the_snapshot_is_filled() -> None:
     """Projection makes every structure with every field, or it is listed with who does."""
     kinds = {kind.__name__: kind for kind in _structs(Snapshot)}
-    other = {"LimitView": "Limit", "SpreadView": "Spread"}
+    other = {"LimitView": "Limit", "ServiceView": "Service", "SpreadView": "Spread"}
     filled = _made(FILLERS, kinds, other)
 
     everything = {field for kind in kinds.values() for field in _fields(kind)}

@@ -6,13 +6,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from overwatch.catalog import Kind, Scope, of_scope
 from overwatch.collector import Service
+from overwatch.events import Buckets, Measured, Origin, Record, Tallied, TallySeries, scalars
 from overwatch.generate.boards.uids import Board
 from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
+from overwatch.otlp.encode import request
 from tests import fakes, promql
 from tests.overwatch.collector.pki import authority, signed
 from tests.overwatch.collector.running import eventually, http, run_started, running, told
@@ -73,6 +77,32 @@ def crowded(service: Service) -> None:
     assert http(url, told("crowded", events), "POST", content_type=kind).status == 200
 
 
+def served(service: Service, turn: int) -> None:
+    """All that a rollouts service reports, its counts higher with each turn."""
+    gauges: dict[str, float] = {}
+    series = []
+    for row in of_scope(Scope.ROLLOUTS):
+        labels = dict.fromkeys(row.labels, "x")
+        if row.kind is Kind.GAUGE:
+            gauges[row.name] = 1.0
+        elif row.kind is Kind.COUNTER:
+            series.append(TallySeries(metric=row.name, labels=labels, sum=float(turn)))
+        else:
+            held = Buckets(bounds=row.buckets, counts=(turn, *[0] * len(row.buckets)))
+            series.append(
+                TallySeries(metric=row.name, labels=labels, sum=1.0 * turn, count=turn, buckets=held)
+            )
+    at = time.time_ns()
+    events = (
+        Measured(at=at, scope=Scope.ROLLOUTS, values=scalars(gauges)),
+        Tallied(at=at, scope=Scope.ROLLOUTS, series=tuple(series)),
+    )
+    origin = Origin(run_id="stormy", role="rollouts", epoch="e", ours=True)
+    body = request([Record(origin=origin, event=event) for event in events], {})
+    url, kind = f"{service.endpoints.otlp_http}/v1/logs", "application/x-protobuf"
+    assert http(url, body, "POST", content_type=kind).status == 200
+
+
 def exported(service: Service) -> set[str]:
     """Names of all samples on the collector's two pages."""
     ends = service.context.board.urls
@@ -100,7 +130,10 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
         eventually(lambda: ask(url, 'overwatch_policy_status{rl_run_id="stormy"}'), 40)
         unanswered = set(questions)
         deadline = time.monotonic() + SECONDS
-        while unanswered and time.monotonic() < deadline:
+        for turn in count(1):
+            if not unanswered or time.monotonic() >= deadline:
+                break
+            served(service, turn)
             unanswered = {where for where in unanswered if not ask(url, questions[where])}
             time.sleep(0.2)
         known = exported(service) | MADE_BY_PROMETHEUS

@@ -14,7 +14,7 @@ from overwatch.diagnose import Judged
 from overwatch.diagnose.services import FRESH_S
 from overwatch.projection.services import quantile, together
 from overwatch.projection.text import safe
-from overwatch.snapshot import Service as Line
+from overwatch.snapshot import Service as ServiceView
 from overwatch.state.run import RunState
 from overwatch.state.services import Service
 
@@ -25,7 +25,7 @@ _OTHERS: Final = 6
 """Gauges in the line of a service that has no words of its own."""
 
 
-def service_lines(state: RunState, judged: Judged) -> tuple[Line, ...]:
+def service_lines(state: RunState, judged: Judged) -> tuple[ServiceView, ...]:
     """The line of each process that reports numbers of a service."""
     tick = judged.assessment.tick
     found = [
@@ -42,10 +42,10 @@ def _scope(service: Service) -> Scope | None:
     return next((row.scope for row in rows if row is not None and row.scope in SERVICES), None)
 
 
-def _line(service: Service, scope: Scope, judged: Judged, tick: int) -> Line:
+def _line(service: Service, scope: Scope, judged: Judged, tick: int) -> ServiceView:
     age_s = max(0.0, (tick - service.stamp) / 1e9)
     parts = _WORDS.get(scope, _others)(service)
-    return Line(
+    return ServiceView(
         name=safe(service.name),
         status=_status(service, judged, age_s),
         age_s=age_s,

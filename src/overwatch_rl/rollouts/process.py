@@ -6,6 +6,7 @@ what is served.
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -28,6 +29,8 @@ SWEEP_S: Final = 1.0
 """Between two looks at what time has ended."""
 _CLOSE_S: Final = 5.0
 """So long requests that are being answered may take at the end."""
+_YOUNG: Final = (50_000, 20, 50)
+"""Thresholds of the garbage collector: a request makes many objects, none of them in a cycle."""
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 _log = logging.getLogger("overwatch_rl.rollouts")
@@ -68,6 +71,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[str], None]) -> int:
     await service.do(queue.restarted)
+    gc.freeze()
+    gc.set_threshold(*_YOUNG)
     handlers = Handlers(service, lambda: document(ROUTES))
     server = Server(handlers, settings.authorisation, settings.most_body_bytes)
     runner = web.AppRunner(server.app(), auto_decompress=False, access_log=None, shutdown_timeout=_CLOSE_S)

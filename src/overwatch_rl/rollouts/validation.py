@@ -1,9 +1,9 @@
 """What is wrong with a body, by the path of the field: `scores[3]: NaN ...`.
 
-Rules: a body that is right is decoded once and its shapes are compared; only a body that is wrong is read
-again, slowly, to name the fault. In a list each group is judged by itself. Python's own JSON sends the
-literals NaN, Infinity and -Infinity, so they are read here and refused where they stand. Must not know HTTP
-or the queue.
+Rules: a body that is plain is scanned and its shapes are compared; any other is decoded to its last number,
+and one that is wrong is read again, slowly, to name the fault. In a list each group is judged by itself.
+Python's own JSON sends the literals NaN, Infinity and -Infinity, so they are read here and refused where they
+stand. Must not know HTTP or the queue.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Raw
 
+from overwatch_rl.rollouts.scanning import scanned
 from overwatch_rl.rollouts.wire import Scored
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ class Valid(msgspec.Struct, frozen=True, gc=False):
     """A group that can be queued."""
 
     group: Scored
+    """Its rows may be ranges of their length."""
     raw: bytes
     """The sender's own bytes."""
 
@@ -99,6 +101,9 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 def one(body: bytes, longest: int) -> Valid | Invalid:
     """The group of a body, or what is wrong; `longest` is the most tokens of a sequence, 0 for no limit."""
+    plain = scanned(body)
+    if plain is not None and _shape(plain, longest) is None:
+        return Valid(plain, body)
     try:
         group = decode(body, _SCORED)
     except InvalidError as error:

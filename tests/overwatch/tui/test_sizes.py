@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from overwatch.projection.verdict import titled
-from overwatch.snapshot import Finding, Snapshot, Subject
+from overwatch.snapshot import Finding, Service, Snapshot, Subject
 from overwatch.tui.context import Context, Ui, freshness_of
 from overwatch.tui.playback import Playback
 from overwatch.tui.screens import overview
@@ -25,9 +25,24 @@ FRAMES = Path(__file__).parent / "frames" / "sizes"
 SIZES = ((40, 12), (60, 20), (80, 24), (120, 40), (200, 60))
 SCENES: dict[str, Callable[[], Snapshot]] = {
     "healthy": scenario.healthy, "storm": scenario.storm, "ended_sick": states.ended_sick,
-    "replay": scenario.storm,
+    "replay": scenario.storm, "services": lambda: with_services(scenario.healthy()),
 }  # fmt: skip
 CODES = ("reward-collapse", "kl-spike", "gpu-lost", "checkpoints-stopped", "critic-diverged", "host-memory")
+
+
+SERVICES: tuple[Service, ...] = (
+    Service(
+        name="rollouts 1", status="warning", age_s=0.4,
+        parts=("12 groups 96 seq", "wait p50 1.4s", "age max 2", "env 7/8 (1 silent 4m)", "paused 2"),
+    ),
+    Service(name="replay", status="silent", age_s=190.0, parts=("61% full",)),
+    Service(name="rollouts", status="ok", age_s=0.2, parts=("38 groups 304 seq", "env 8/8", "leases 1")),
+)  # fmt: skip
+
+
+def with_services(snapshot: Snapshot) -> Snapshot:
+    """A run with three services beside its trainer."""
+    return msgspec.structs.replace(snapshot, processes=SERVICES)
 
 
 def _context(scene: str, snapshot: Snapshot, size: tuple[int, int]) -> Context:
@@ -137,6 +152,53 @@ def test_no_size_is_blank(width: int, height: int) -> None:
         if width >= 20 and height >= 2:
             word = {"ok": " OK ", "critical": " CRIT "}[snapshot.verdict.severity]
             assert any(plain(line).startswith(word) for line in lines[:3])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (80, 29), (120, 40), (200, 60)])
+@pytest.mark.parametrize("make", [scenario.healthy, scenario.storm, scenario.without_slots])
+def test_services_take_no_row_of_the_panels_that_are_always_there(
+    make: Callable[[], Snapshot], size: tuple[int, int]
+) -> None:
+    """One line below 30 rows; what is above, the alarms and the board's title stay as they were."""
+    without = [plain(one) for one in overview.render(make(), _context("storm", make(), size)).lines]
+    full = with_services(make())
+    lines = [plain(one) for one in overview.render(full, _context("storm", full, size)).lines]
+    own = [line for line in lines if line.startswith(("rollouts", "replay"))]
+    alarms, board = (
+        next(n for n, line in enumerate(without) if line.startswith("─") and word in line)
+        for word in ("ALARMS", "BOARD")
+    )
+
+    assert len(own) == {24: 1, 29: 1, 40: 3, 60: 3}[size[1]]
+    assert own[0].startswith("rollouts 1 ! 12 groups 96 seq")
+    assert lines[:alarms] == without[:alarms]
+    assert lines[alarms : alarms + len(own)] == own
+    assert lines[alarms + len(own) : board + len(own) + 1] == without[alarms : board + 1]
+    assert len(lines) == size[1]
+
+
+def test_services_are_folded_and_counted() -> None:
+    """What has no line of its own is counted in the last; the worst is the one that has it."""
+    frame = _frame("services", (80, 24)).splitlines()
+    (line,) = [line for line in frame if line.startswith("rollouts")]
+    assert line.endswith("+2 more")
+    assert "! " in line
+    (silent,) = [line for line in _frame("services", (200, 60)).splitlines() if line.startswith("replay")]
+    assert "silent 3m  61% full" in silent
+
+
+@pytest.mark.parametrize("height", range(24, 40))
+@pytest.mark.parametrize("count", [0, 3, 6])
+def test_services_give_way_where_there_is_no_room(height: int, count: int) -> None:
+    """The board has as many rows as without them, or more than it needs at least."""
+
+    def rows(snapshot: Snapshot) -> int:
+        ctx = _context("storm", snapshot, (80, height))
+        lines = [plain(one) for one in overview.render(snapshot, ctx).lines]
+        return sum(" g0 " in line or " g1 " in line for line in lines)
+
+    bare = _with(scenario.healthy(), *CODES[:count])
+    assert rows(with_services(bare)) >= min(rows(bare), overview.LEAST_BOARD)
 
 
 def test_what_is_not_ok_comes_before_what_is() -> None:

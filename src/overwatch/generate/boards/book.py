@@ -7,12 +7,13 @@ from overwatch.generate.boards.envs import ENVS
 from overwatch.generate.boards.fleet import FLEET
 from overwatch.generate.boards.lanes import LANES
 from overwatch.generate.boards.returns import RETURNS
+from overwatch.generate.boards.rollouts import ROLLOUTS
 from overwatch.generate.boards.run import RUN
 from overwatch.generate.boards.seeds import SEEDS
 from overwatch.generate.boards.spec import Dashboard
 from overwatch.generate.boards.uids import Board
 
-DASHBOARDS: Final[tuple[Dashboard, ...]] = (FLEET, RUN, LANES, ENVS, SEEDS, RETURNS, COLLECTOR)
+DASHBOARDS: Final[tuple[Dashboard, ...]] = (FLEET, RUN, LANES, ENVS, SEEDS, RETURNS, ROLLOUTS, COLLECTOR)
 
 
 def board_text(board: Board) -> str:

@@ -26,6 +26,8 @@ class Board(Enum):
     """Do seeds get grafted, or culled?"""
     RETURNS = "overwatch-returns"
     """Does what is really wanted rise with what the policy is paid by?"""
+    ROLLOUTS = "overwatch-rollouts"
+    """Do fresh rollouts reach the trainer, and from whom?"""
     COLLECTOR = "overwatch-collector"
     """Can what the other dashboards show be trusted?"""
 

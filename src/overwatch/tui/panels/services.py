@@ -10,7 +10,8 @@ from overwatch.snapshot import Service, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left
 
-NAME: Final = 10
+NAMES: Final = (10, 16)
+"""Cells of the column of names, at least and at most."""
 _ROLES: Final = {"critical": Role.CRIT, "warning": Role.WARN, "silent": Role.WARN}
 _MARKS: Final = {"critical": "!! ", "warning": "! ", "silent": "! "}
 
@@ -20,23 +21,24 @@ def render(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
     services = snapshot.processes
     shown = services[:most]
     hidden = services[len(shown) :]
+    width = min(max(NAMES[0], *(len(one.name) + 1 for one in shown)), NAMES[1]) if shown else 0
     lines = []
     for number, service in enumerate(shown, start=1):
         more = f"  +{len(hidden)} more" if hidden and number == len(shown) else ""
-        lines.append(_line(service, ctx, more))
+        lines.append(_line(service, width, ctx, more))
     return lines
 
 
-def _line(service: Service, ctx: Context, more: str) -> Line:
+def _line(service: Service, width: int, ctx: Context, more: str) -> Line:
     role = Role.STALE if ctx.fresh.old else Role.TEXT
     mark = _MARKS.get(service.status, "")
     parts = [f"silent {duration(service.age_s, coarse=True)}"] if service.status == "silent" else []
     parts += map(clean, service.parts)
     spans = [
-        Span(left(cut_middle(clean(service.name), NAME - 1), NAME)),
+        Span(left(cut_middle(clean(service.name), width - 1), width)),
         Span(mark, _ROLES.get(service.status, Role.TEXT)),
     ]
-    room = ctx.width - NAME - len(mark) - len(more)
+    room = ctx.width - width - len(mark) - len(more)
     said = ""
     for part in parts:
         longer = f"{said}  {part}" if said else part

@@ -12,6 +12,7 @@ def test_uids_stay_what_they_were() -> None:
         "ENVS": "overwatch-envs",
         "SEEDS": "overwatch-seeds",
         "RETURNS": "overwatch-returns",
+        "ROLLOUTS": "overwatch-rollouts",
         "COLLECTOR": "overwatch-collector",
     }
 

@@ -25,6 +25,7 @@ class LocalLink:
     """A link to rings that are read by `Local.frames`."""
 
     exporter_pid = None
+    role = "trainer"
 
     def __init__(self, limits: RingLimits | None) -> None:
         self.rings = RingSet(uuid.uuid4().hex, limits, shared=False)
