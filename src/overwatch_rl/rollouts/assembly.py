@@ -144,7 +144,8 @@ def _take_due(packing: Packing, candidates: Candidates) -> int:
     state, now = packing.state, candidates.version
 
     def due(version: Version, batch: int) -> bool:
-        return version.lineage == now.lineage and version.number + state.max_staleness <= now.number + batch
+        is_last = version.number + state.max_staleness <= now.number + batch
+        return is_last and not state.is_abandoned(version)
 
     for batch in range(state.max_staleness + 1):
 

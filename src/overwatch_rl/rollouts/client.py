@@ -209,7 +209,7 @@ class Handler:
         paused = registered.pacing.is_paused
         self._change("paused", "resumed", now=paused, message=f"{queued} sequences queued", values=numbers)
         self._tracker.log({"queue/sequences": queued, "queue/paused": float(paused)}, step)
-        if paused:
+        if paused and self._ticket is None:
             self._sleep(self._settings.poll_s)
             return False
         assignment = self._assigned(registered, step)

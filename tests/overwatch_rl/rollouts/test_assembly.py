@@ -162,6 +162,27 @@ def test_a_group_of_a_version_that_the_resumed_line_does_not_descend_from_is_aba
     assert driven.state.account.expired["abandoned"].groups == 1
 
 
+def test_what_a_former_lineage_left_is_served_before_it_is_too_old() -> None:
+    """Lineage 1 resumed from 4: a ticket of 0.4 is waited for and its group goes first; one of 0.5 is not."""
+    driven = Driven()
+    driven.trainer(4, max_staleness=1)
+    old, abandoned, new = driven.env(), driven.env(), driven.env()
+    driven.states(4)
+    kept = driven.tickets(old).tickets[0]
+    driven.states(5)
+    driven.tickets(abandoned)
+    driven.states(5, lineage=1, resumed_from=4)
+    driven.send(new, 2, version=Version(lineage=1, number=5))
+
+    waiting = driven.batch()
+    driven.send(old, ticket=kept)
+
+    assert isinstance(waiting, NoBatch)
+    assert waiting.lack == "running"
+    assert by_env(driven.trained()) == {old: 4}
+    assert by_env(driven.trained()) == {new: 4}
+
+
 def test_the_oldest_version_goes_first_however_late_it_came() -> None:
     """Inside an environment a slow group of an older version passes newer ones that came before it."""
     driven = Driven()

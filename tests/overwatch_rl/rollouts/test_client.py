@@ -1,8 +1,10 @@
 """A handler against a real server: registration, pauses, tickets, retries, and what it reports."""
 
+import contextlib
 import math
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -313,6 +315,35 @@ def test_a_server_that_was_reset_is_registered_with_again() -> None:
         assert list(server.service.state.envs) == [1]
 
     assert watched.kinds == ["registered", "sent", "forgotten", "registered", "sent", "disconnected"]
+
+
+def test_a_server_that_begins_again_knows_its_handlers_and_groups(tmp_path: Path) -> None:
+    """After a restart from the same folder the handler goes on under its id, and its first group is there."""
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        servers = [first.enter_context(in_thread(folder=tmp_path))]
+        with consuming(servers[0].url):
+            pass
+
+        def restart() -> None:
+            first.close()
+            servers.append(second.enter_context(in_thread(folder=tmp_path)))
+
+        handler: list[Handler] = []
+        watched = Watched(sent=restart)
+        proxy = second.enter_context(proxied(lambda: servers[-1].url, lambda _, reply: reply))
+        handler.append(Handler(handler_settings(proxy), happened=watched))
+
+        def generate(assignment: Assignment) -> Group:
+            if len(servers) == 2:
+                handler[0].stop()
+            return made(assignment)
+
+        handler[0].run(generate)
+
+        assert servers[1].service.state.account.accepted.groups == 2
+        assert list(servers[1].service.state.envs) == [0]
+
+    assert watched.kinds == ["registered", "sent", "sent", "disconnected"]
 
 
 def test_a_handler_is_renewed_while_it_generates() -> None:

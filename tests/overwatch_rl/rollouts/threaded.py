@@ -77,9 +77,12 @@ class Watched:
 
 
 @contextlib.contextmanager
-def proxied(url: str, alter: Alter, span: Callable[[str | None], None] = lambda _: None) -> Iterator[str]:
-    """The address of a proxy to a server; `span` is given the `traceparent` of each request."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(url, alter, span))
+def proxied(
+    url: str | Callable[[], str], alter: Alter, span: Callable[[str | None], None] = lambda _: None
+) -> Iterator[str]:
+    """The address of a proxy to a server, which may move; `span` is given each request's `traceparent`."""
+    where = url if callable(url) else lambda: url
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(where, alter, span))
     server.daemon_threads = False
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -92,7 +95,7 @@ def proxied(url: str, alter: Alter, span: Callable[[str | None], None] = lambda 
 
 
 def _handler(
-    url: str, alter: Alter, span: Callable[[str | None], None]
+    url: Callable[[], str], alter: Alter, span: Callable[[str | None], None]
 ) -> type[http.server.BaseHTTPRequestHandler]:
     class Proxy(http.server.BaseHTTPRequestHandler):
         """One request, passed on; the connection ends with it."""
@@ -109,7 +112,7 @@ def _handler(
         def _pass_on(self) -> None:
             span(self.headers.get("traceparent"))
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            parts = urlsplit(url)
+            parts = urlsplit(url())
             with contextlib.closing(http.client.HTTPConnection(parts.hostname or "", parts.port)) as line:
                 headers = {name: value for name, value in self.headers.items() if name != "Accept-Encoding"}
                 line.request(self.command, self.path, body or None, headers)
