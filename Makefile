@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts generate screenshots constraints docs release clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -100,6 +100,9 @@ bench-train: $(VENV)/.installed  ## an update of PPO beside CleanRL's style and 
 
 bench-replay: $(VENV)/.installed  ## folding, seeking and opening recordings; BENCH_FLAGS="--quick" or "--huge"
 	$(BIN)/python tests/bench/bench_replay.py $(BENCH_FLAGS)
+
+bench-rollouts: $(VENV)/.installed  ## the rollouts API; OVERWATCH_BENCH_ATROPOS: a Python that has atroposlib 0.4.0
+	$(BIN)/python tests/bench/bench_rollouts.py $(BENCH_FLAGS)
 
 bench-prometheus: $(VENV)/.installed  ## the page of runs: its text, a scrape at the cap, ingest beside 50 scrapers
 	$(BIN)/python tests/bench/bench_prometheus.py $(BENCH_FLAGS)
