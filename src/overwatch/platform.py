@@ -13,6 +13,7 @@ import resource
 import socket
 import struct
 import tempfile
+import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,9 @@ _OPEN_MAX: Final = 10240
 """Most open files of a process that macOS takes where it names no limit."""
 _ZEROS: Final = bytes(1 << 16)
 _PEER: Final = struct.Struct("3i")
+_INT: Final = struct.Struct("i")
+_CLOSED: Final = 7
+"""The state TCP_CLOSE of Linux."""
 
 
 def sync(fd: int) -> None:
@@ -101,6 +105,28 @@ def message_pair() -> tuple[socket.socket, socket.socket]:
         with contextlib.suppress(OSError):
             return socket.socketpair(socket.AF_UNIX, kind)
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def unacknowledged(line: socket.socket) -> int | None:
+    """Bytes written to a TCP connection not acknowledged by the other end; `None` where none can tell."""
+    waiting = bytearray(_INT.size)
+    try:
+        fcntl.ioctl(line.fileno(), termios.TIOCOUTQ, waiting)
+    except OSError:
+        return None
+    return int(_INT.unpack(waiting)[0])
+
+
+def is_cut(line: socket.socket) -> bool:
+    """Whether a TCP connection was given up or reset; false where none can tell."""
+    option = getattr(socket, "TCP_INFO", None)
+    return option is not None and line.getsockopt(socket.IPPROTO_TCP, option, 1)[0] == _CLOSED
+
+
+def give_up_after(line: socket.socket, seconds: float) -> None:
+    """Have the kernel end a TCP connection whose other end is gone without a word, where it can."""
+    if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
+        line.setsockopt(socket.IPPROTO_TCP, option, round(seconds * 1000))
 
 
 def peer_of(line: socket.socket) -> tuple[int, int]:

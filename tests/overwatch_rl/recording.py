@@ -16,7 +16,8 @@ class KeptLink:
     role = "trainer"
     rings = None
 
-    def __init__(self) -> None:
+    def __init__(self, role: str = "trainer") -> None:
+        self.role = role
         self.refused: list[str] = []
 
     def count_drop(self, reason: str) -> None:
@@ -35,8 +36,8 @@ class KeptLink:
 class KeptRun(Run):
     """A real run over a kept link."""
 
-    def __init__(self, n_envs: int | None = None) -> None:
-        self.link = KeptLink()
+    def __init__(self, n_envs: int | None = None, role: str = "trainer") -> None:
+        self.link = KeptLink(role)
         self.frames: list[Frame] = []
         super().__init__("kept", cast("Link", self.link), n_envs)
 

@@ -3,14 +3,15 @@
 Owns the seam `Batch(sequence, stamp, signal, body)`. Under the journal's lock every accepted batch gets
 the next sequence number and the stamp `max(previous + 1 ns, now)`, so order and ticks are the same
 whenever the batches are read again. `MemoryJournal` keeps batches in memory until every reader has passed
-them, `DurableJournal` on disk: `Log` keeps its records, `CursorFile` a reader's place, `Note`
-what else a part leaves for its next life, `Folder` the lock.
+them, `DurableJournal` on disk: `Log` keeps its records, `GroupCommit` writes and syncs them in groups,
+`CursorFile` a reader's place, `Note` what else a part leaves for its next life, `Folder` the lock.
 Must not know what the bytes mean.
 """
 
 from typing import Final
 
 from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Lag, Made, Signal
+from overwatch.journal.commits import GroupCommit, Writes
 from overwatch.journal.cursors import CursorFile, Place
 from overwatch.journal.durable import DurableJournal
 from overwatch.journal.folder import (
@@ -44,6 +45,7 @@ __all__ = [
     "Folder",
     "FolderBusyError",
     "FolderLostError",
+    "GroupCommit",
     "Journal",
     "JournalFullError",
     "JournalLimits",
@@ -61,6 +63,7 @@ __all__ = [
     "Record",
     "Recovery",
     "Signal",
+    "Writes",
     "is_held",
 ]
 

@@ -1,22 +1,19 @@
 """The journal on disk: what was accepted survives the process and, by default, a power loss.
 
-Rules: one thread writes; whatever waits is written together, synced once, then shown to readers, then
-acknowledged. So no reader ever sees, and no sender is ever told of, a batch that could still be lost. A disk
-that refuses makes `append` raise, readers go on, and the next batch tries again. Files are dropped whole,
-once no reader of this life and no next life needs them. Must not know what bodies mean.
+Rules: what `GroupCommit` wrote and synced is shown to readers, then acknowledged. So no reader ever sees, and
+no sender is ever told of, a batch that could still be lost. A disk that refuses makes `append` raise, readers
+go on, and the next batch tries again. Files are dropped whole, once no reader of this life and no next life
+needs them. Must not know what bodies mean.
 """
 
 import contextlib
-import logging
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
 from overwatch.journal.batches import TYPICAL_BYTES, Batch, JournalFullError, Lag, Made, Signal
+from overwatch.journal.commits import GroupCommit
 from overwatch.journal.cursors import CursorFile
 from overwatch.journal.folder import Folder
 from overwatch.journal.limits import Durability, JournalLimits
@@ -28,14 +25,6 @@ KINDS: Final = {Signal.LOGS: 1, Signal.METRICS: 2, Signal.TRACES: 3, Signal.STAR
 """What a signal is called in the log; never reused."""
 
 _SUFFIX: Final = ".cursor"
-_FAST_SYNC_S: Final = 1.0
-"""Longest time that an acknowledged batch of `fast` is not safe from a power loss, in seconds."""
-
-_RETRY_S: Final = 1.0
-"""Time between two attempts to write to a disk that refused, in seconds, while no body comes."""
-_PROBE: Final = "probe"
-
-_log = logging.getLogger("overwatch.journal")
 
 
 @dataclass(slots=True)
@@ -48,6 +37,86 @@ class _Waiting:
     made: Made | None = None
     stamp: int = 0
     done: Future[Batch] = field(default_factory=Future)
+    batch: Batch | None = None
+    """What it became, once it has a number."""
+
+
+class _Writes:
+    """What the thread that writes does with bodies: stamps, numbers, who sees and is told what."""
+
+    def __init__(
+        self, log: Log, now: Callable[[], int], durability: Durability, report: Callable[[str | None], None]
+    ) -> None:
+        self.commit: GroupCommit[_Waiting] = GroupCommit(log, self, durability, report)
+        self.shared = Shared(log, KINDS, self.commit.lock, self.commit.files)
+        self.floor = 0
+        """The newest stamp given."""
+        self.queued = 0
+        """Bytes of bodies on their way to the disk."""
+        self._log = log
+        self._now = now
+        self._unwritten: Batch | None = None
+        """This life's start record, while the disk has no room for it."""
+
+    def begin(self, group: Sequence[_Waiting]) -> None:
+        """Stamp them; where nothing comes, a start that had no room is tried again."""
+        with self.shared.lock:
+            for waiting in group:
+                self.floor = max(self.floor, self.shared.sealed) + 1
+                self.floor = waiting.stamp = max(self.floor, self._now())
+            self.shared.writing = group[0].stamp if group else None
+        if not group:
+            self._write_start()
+
+    def write(self, item: _Waiting) -> None:
+        """Append a body, after a start that had no room."""
+        if item.signal is Signal.START:
+            # Nothing of this life is on disk before its start: it gets the next number, and keeps it.
+            item.batch = self._unwritten = _batch(item, self._log.next_sequence)
+        self._write_start()
+        if item.signal is not Signal.START:
+            item.batch = _batch(item, self.commit.append(KINDS[item.signal], item.stamp, item.body))
+
+    def settle(
+        self,
+        group: Sequence[tuple[_Waiting, Exception | None]],
+        doubt: Exception | None,  # noqa: ARG002 each has it
+    ) -> None:
+        """Show what was written, then acknowledge it: a start in any case."""
+        kept: list[tuple[_Waiting, Batch]] = []
+        refused: list[tuple[_Waiting, Exception]] = []
+        for item, error in group:
+            if item.done.done():
+                continue
+            if item.batch is not None and (error is None or item.signal is Signal.START):
+                kept.append((item, item.batch))
+            elif error is not None:
+                refused.append((item, error))
+        doubtful = [item.batch.sequence for item, _ in refused if item.batch is not None]
+        with self.shared.lock:
+            self.queued = sum(len(waiting.body) for waiting in self.commit.waiting)
+            if doubtful:
+                self.shared.doubt(range(doubtful[0], doubtful[-1] + 1))
+            self.shared.publish([batch for _, batch in kept], self._after)
+        for item, batch in kept:
+            item.done.set_result(batch)
+        for item, error in refused:
+            item.done.set_exception(_refusal(error))
+
+    def needed(self) -> int:
+        """The oldest sequence that some reader may still ask for."""
+        with self.shared.lock:
+            return self.shared.needed()
+
+    @property
+    def _after(self) -> int:
+        """The number after all that readers may see."""
+        return self._log.next_sequence + (self._unwritten is not None)
+
+    def _write_start(self) -> None:
+        if self._unwritten is not None:
+            self.commit.append(KINDS[Signal.START], self._unwritten.stamp, self._unwritten.body)
+            self._unwritten = None
 
 
 class DurableJournal:
@@ -69,31 +138,15 @@ class DurableJournal:
         version, `OSError` when the folder cannot be read.
         """
         self._folder = folder
-        self._now = now
         self._limits = limits or JournalLimits()
-        self._report = report
         sequence = max([floor[0], *(place for place in _places(folder))])
         sizes = LogLimits(segment_bytes=self._limits.segment_bytes)
         self._log = Log(folder, "journal", sizes, floor=sequence)
         last = self._log.recovery.last
-        self._floor = max(floor[1], 0 if last is None else last.stamp)
-        self._shared = Shared(self._log, KINDS)
-        self._work = threading.Condition(self._shared.lock)
-        self._waiting: deque[_Waiting] = deque()
-        self._queued = 0
-        self._unwritten: Batch | None = None
-        """This life's start record, while the disk has no room for it."""
-        self._start_error: OSError | None = None
-        self._trouble: OSError | None = None
-        """Why nothing of what is being written can be kept."""
-        self._refused: OSError | ValueError | None = None
-        """Why the disk refused the last attempt."""
-        self._unsynced = False
-        self._unsynced_since = 0.0
-        self._closing = False
-        self._tidying = False
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self._thread.start()
+        self._writes = _Writes(self._log, now, self._limits.durability, report)
+        self._writes.floor = max(floor[1], 0 if last is None else last.stamp)
+        self._shared, self._commit = self._writes.shared, self._writes.commit
+        self._commit.start()
 
     @property
     def opened_at(self) -> int:
@@ -108,7 +161,7 @@ class DurableJournal:
     @property
     def last_stamp(self) -> int:
         """The newest stamp or sealed tick, 0 for an empty journal."""
-        return max(self._floor, self._shared.sealed)
+        return max(self._writes.floor, self._shared.sealed)
 
     @property
     def torn_bytes(self) -> int:
@@ -123,7 +176,7 @@ class DurableJournal:
     @property
     def problem(self) -> str | None:
         """Why a body of typical size is not accepted now."""
-        refused = self._refused
+        refused = self._commit.refusal
         if refused is not None:
             return str(_refusal(refused))
         try:
@@ -136,7 +189,7 @@ class DurableJournal:
     @property
     def is_running(self) -> bool:
         """Whether the thread that writes goes on; without it nothing is accepted."""
-        return self._thread.is_alive()
+        return self._commit.is_running
 
     @property
     def held_bytes(self) -> int:
@@ -201,12 +254,11 @@ class DurableJournal:
         waiting = _Waiting(signal, body, items, made)
         # Who gives up does not take it back: it is written all the same.
         waiting.done.set_running_or_notify_cancel()
-        with self._work:
+        with self._commit.lock:
             if signal is not Signal.START:
                 self._refuse_when_full(len(body))
-            self._waiting.append(waiting)
-            self._queued += len(body)
-            self._work.notify()
+            self._writes.queued += len(body)
+            self._commit.submit(waiting)
         return waiting.done
 
     def cursor(self, name: str, start: int | None = None, *, made: bool = False) -> DurableCursor:
@@ -226,16 +278,14 @@ class DurableJournal:
 
     def close(self) -> None:
         """Write what waits, then let go of the files. A second call does nothing."""
-        with self._work:
-            self._closing = True
-            self._work.notify()
-        self._thread.join()
+        self._commit.close()
         with self._shared.files:
             self._log.close()
 
     def _refuse_when_full(self, size: int) -> None:
-        held, disk = self._shared.owed_locked() + self._queued, self._log.size_bytes + self._queued
-        if self._closing:
+        queued = self._writes.queued
+        held, disk = self._shared.owed_locked() + queued, self._log.size_bytes + queued
+        if self._commit.is_closing:
             raise JournalFullError("the journal is closed")
         if held + size > self._limits.held_bytes:
             raise JournalFullError(
@@ -251,175 +301,19 @@ class DurableJournal:
     def _tidy(self) -> None:
         """A reader let go of something; the caller holds the lock."""
         if self._log.can_drop(self._shared.needed()):
-            self._tidying = True
-            self._work.notify()
+            self._commit.wake()
 
-    def _run(self) -> None:
-        closing = False
-        while not closing:
-            with self._work:
-                self._work.wait_for(
-                    lambda: self._waiting or self._closing or self._tidying,
-                    self._patience_s,
-                )
-                group = self._stamped()
-                closing = self._closing and not group
-            self._guarded(group, closing=closing)
-            self._drop()
 
-    @property
-    def _patience_s(self) -> float | None:
-        """The longest time until there is something to do without a new body."""
-        if self._refused is not None:
-            return _RETRY_S
-        return _FAST_SYNC_S if self._unsynced else None
-
-    def _guarded(self, group: list[_Waiting], *, closing: bool) -> None:
-        """The border of the thread: whatever goes wrong, nobody waits for ever."""
-        try:
-            self._commit(group, closing=closing)
-        except Exception as error:  # noqa: BLE001 logged, and told to every sender
-            _log.exception("the journal could not write")
-            self._publish([])
-            for waiting in group:
-                if not waiting.done.done():
-                    waiting.done.set_exception(_refusal(error))
-
-    def _publish(self, batches: list[Batch]) -> None:
-        """Show what was written; only what came meanwhile waits."""
-        with self._work:
-            self._queued = sum(len(waiting.body) for waiting in self._waiting)
-            after = self._log.next_sequence + (self._unwritten is not None)
-            self._shared.publish(batches, after)
-
-    def _stamped(self) -> list[_Waiting]:
-        """Everything that waits, stamped; the caller holds the lock."""
-        group = list(self._waiting)
-        self._waiting.clear()
-        for waiting in group:
-            self._floor = max(self._floor, self._shared.sealed) + 1
-            self._floor = waiting.stamp = max(self._floor, self._now())
-        self._shared.writing = group[0].stamp if group else None
-        return group
-
-    def _commit(self, group: list[_Waiting], *, closing: bool) -> None:
-        """The border to the disk: what it refuses is refused to its sender, and said once by `report`."""
-        kept: list[tuple[_Waiting, Batch]] = []
-        first = self._log.next_sequence
-        is_retry = not group and self._refused is not None and not closing
-        self._trouble = self._look() if group or is_retry else None
-        error = self._probe() if is_retry else None
-        for waiting in group:
-            try:
-                kept.append((waiting, self._write(waiting)))
-            except (OSError, ValueError) as refused:
-                error = refused
-                waiting.done.set_exception(_refusal(refused))
-        try:
-            self._sync(closing=closing)
-        except OSError as refused:
-            error = refused
-            kept = self._take_back(kept, first, refused)
-        self._publish([batch for _, batch in kept])
-        for waiting, batch in kept:
-            waiting.done.set_result(batch)
-        if group or is_retry or error:
-            trouble = error or self._start_error
-            self._refused = trouble
-            self._report(None if trouble is None else str(trouble))
-
-    def _take_back(
-        self, kept: list[tuple[_Waiting, Batch]], first: int, error: OSError
-    ) -> list[tuple[_Waiting, Batch]]:
-        """What is accepted all the same of what could not be synced: all in `fast`, else a start."""
-        if self._limits.durability is Durability.FAST:
-            return kept
-        self._shared.doubt(first, self._log.next_sequence)
-        for waiting, _ in kept:
-            if waiting.signal is not Signal.START:
-                waiting.done.set_exception(_refusal(error))
-        return [(waiting, batch) for waiting, batch in kept if waiting.signal is Signal.START]
-
-    def _write(self, waiting: _Waiting) -> Batch:
-        if waiting.signal is not Signal.START:
-            self._write_start()
-            return self._record(waiting)
-        try:
-            return self._record(waiting)
-        except OSError as refused:
-            # Nothing of this life is on disk before its start: it gets the next number, and keeps it.
-            sequence = self._log.next_sequence
-            self._unwritten = Batch(
-                sequence=sequence, stamp=waiting.stamp, signal=waiting.signal, body=waiting.body
-            )
-            self._start_error = refused
-            return self._unwritten
-
-    def _write_start(self) -> None:
-        if self._unwritten is not None:
-            batch = self._unwritten
-            with self._shared.files:
-                self._log.append(KINDS[batch.signal], batch.stamp, batch.body)
-            self._unwritten, self._start_error = None, None
-            self._touch()
-
-    def _look(self) -> OSError | None:
-        """Why nothing can be kept in this folder; looked at once for what is written together."""
-        try:
-            self._folder.check()
-            with self._shared.files:
-                self._log.check()
-        except OSError as error:
-            return error
-        return None
-
-    def _probe(self) -> OSError | ValueError | None:
-        """Why a disk that refused refuses still: it may be that no sender asks while it does."""
-        if self._trouble is not None:
-            return self._trouble
-        try:
-            self._write_start()
-            self._folder.replace(_PROBE, bytes(TYPICAL_BYTES))
-            self._folder.files.remove(_PROBE)
-        except OSError as error:
-            return error
-        return None
-
-    def _record(self, waiting: _Waiting) -> Batch:
-        if self._trouble is not None:
-            raise self._trouble
-        with self._shared.files:
-            sequence = self._log.append(KINDS[waiting.signal], waiting.stamp, waiting.body)
-        self._touch()
-        return Batch(
-            sequence=sequence,
-            stamp=waiting.stamp,
-            signal=waiting.signal,
-            body=waiting.body,
-            items=waiting.items,
-            made=waiting.made,
-        )
-
-    def _touch(self) -> None:
-        if not self._unsynced:
-            self._unsynced, self._unsynced_since = True, time.monotonic()
-
-    def _sync(self, *, closing: bool) -> None:
-        """Make it durable: now, or in `fast` once it has waited for half of its time."""
-        due = closing or self._limits.durability is Durability.FSYNC
-        if self._unsynced and (due or time.monotonic() - self._unsynced_since >= _FAST_SYNC_S / 2):
-            self._unsynced = False
-            self._log.sync()
-
-    def _drop(self) -> None:
-        with self._shared.lock:
-            self._tidying = False
-            needed = self._shared.needed()
-        try:
-            with self._shared.files:
-                self._log.drop(needed)
-        except OSError as error:
-            self._report(f"{self._folder.path}: a file that nobody needs cannot be removed: {error.strerror}")
+def _batch(waiting: _Waiting, sequence: int) -> Batch:
+    """What a body became."""
+    return Batch(
+        sequence=sequence,
+        stamp=waiting.stamp,
+        signal=waiting.signal,
+        body=waiting.body,
+        items=waiting.items,
+        made=waiting.made,
+    )
 
 
 def _places(folder: Folder) -> list[int]:

@@ -26,10 +26,12 @@ _log = logging.getLogger("overwatch.journal")
 class Shared:
     """What a journal and its cursors have in common."""
 
-    def __init__(self, log: Log, kinds: Mapping[Signal, int]) -> None:
-        self.lock = threading.RLock()
+    def __init__(
+        self, log: Log, kinds: Mapping[Signal, int], lock: threading.RLock, files: threading.Lock
+    ) -> None:
+        self.lock = lock
         """Guards everything here and in the cursors but the files."""
-        self.files = threading.Lock()
+        self.files = files
         """Guards the log's list of files: held to append, to drop and to read, not to sync."""
         self.log = log
         self.signals = {kind: signal for signal, kind in kinds.items()}
@@ -73,10 +75,9 @@ class Shared:
             self.visible, self.writing = visible, None
             self.news.notify_all()
 
-    def doubt(self, first: int, after: int) -> None:
+    def doubt(self, sequences: range) -> None:
         """Never show these: their senders were told that they were not accepted."""
-        if after > first:
-            self.doubtful.append(range(first, after))
+        self.doubtful.append(sequences)
 
     def owed(self) -> int:
         """Bytes that the slowest reader has not passed."""

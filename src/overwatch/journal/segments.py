@@ -65,7 +65,7 @@ class Log:
 
         Raises `LogVersionError`, or `OSError` when the folder cannot be listed.
         """
-        self._folder = folder
+        self.folder, self.name = folder, name
         self._limits = limits or LogLimits()
         self._parts = Parts(folder, name)
         self._file: File | None = None
@@ -111,7 +111,7 @@ class Log:
             _write_whole(file, (header, *payload), part.end)
         except OSError as error:
             self._cut_back()
-            what = f"{self._folder.path}: a record of {length} bytes was not kept: {error.strerror}"
+            what = f"{self.folder.path}: a record of {length} bytes was not kept: {error.strerror}"
             raise LogWriteError(error.errno, what) from error
         part.end += HEADER_BYTES + length
         self.written_bytes += HEADER_BYTES + length
@@ -128,27 +128,37 @@ class Log:
             for name in sorted(self._unsynced):
                 self._sync_part(name)
             if self._has_new_names:
-                self._folder.files.sync()
+                self.folder.files.sync()
         except OSError as error:
             self._leave()
             doubt = f"records {self._doubt_from} to {self.next_sequence - 1} are in doubt"
-            raise LogSyncError(error.errno, f"{self._folder.path}: {doubt}: {error.strerror}") from error
+            raise LogSyncError(error.errno, f"{self.folder.path}: {doubt}: {error.strerror}") from error
         finally:
             self._unsynced.clear()
             self._has_new_names = False
             self._doubt_from = self.next_sequence
 
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Its files, oldest first; the last is written to."""
+        return tuple(self._parts.all)
+
+    def turn(self) -> None:
+        """The next record begins a new file."""
+        if self._file is not None and self._parts.newest.end:
+            self._leave()
+
     def check(self) -> None:
         """Begin a new file when the newest one was taken away, so that nothing is written to nowhere."""
         if self._file is not None:
             try:
-                self._folder.stat(self._parts.newest.name)
+                self.folder.stat(self._parts.newest.name)
             except OSError:
                 self._leave()
 
     def reader(self, start: int | None = None) -> Reader:
         """A reader from sequence `start`, or from the oldest record kept."""
-        return Reader(self._parts, self._folder, self.first_sequence if start is None else start)
+        return Reader(self._parts, self.folder, self.first_sequence if start is None else start)
 
     def read(self, start: int | None = None) -> Iterator[Record]:
         """The records from `start` on, to the end."""
@@ -170,11 +180,14 @@ class Log:
         The newest file that holds records stays. Raises `OSError`; what was not removed is still kept.
         """
         while self.can_drop(before):
-            oldest = self._parts.all[0].name
-            with contextlib.suppress(FileNotFoundError):
-                self._folder.files.remove(oldest)
-            self._unsynced.discard(oldest)
-            del self._parts.all[0]
+            self.remove(self._parts.all[0])
+
+    def remove(self, part: Part) -> None:
+        """Remove one file, not the newest, with all its records. Raises `OSError`; it is still kept then."""
+        with contextlib.suppress(FileNotFoundError):
+            self.folder.files.remove(part.name)
+        self._unsynced.discard(part.name)
+        self._parts.all.remove(part)
 
     def close(self) -> None:
         """Let go of the files; not a sync."""
@@ -188,7 +201,7 @@ class Log:
                 return self._file
             self._leave()
         part = self._parts.begin(self.next_sequence)
-        self._file = self._folder.files.open(part.name)
+        self._file = self.folder.files.open(part.name)
         self._parts.all.append(part)
         self._has_new_names = True
         return self._file
@@ -210,7 +223,7 @@ class Log:
         if self._file is not None and name == self._parts.newest.name:
             self._file.sync()
             return
-        file = self._folder.files.open(name)
+        file = self.folder.files.open(name)
         try:
             file.sync()
         finally:
@@ -240,7 +253,7 @@ class Log:
 
     def _scan(self, part: Part) -> Record | None:
         """A file's last record, and where it ends. Raises `OSError` when the file cannot be read."""
-        fd = self._folder.open(part.name)
+        fd = self.folder.open(part.name)
         try:
             size, part.end = os.fstat(fd).st_size, 0
             last = None
@@ -254,7 +267,7 @@ class Log:
     def _continue(self, part: Part, size: int) -> None:
         """Write on in a file, its torn tail cut off; where that is refused, a new file is begun later."""
         with contextlib.suppress(OSError):
-            self._file = self._folder.files.open(part.name)
+            self._file = self.folder.files.open(part.name)
             if size > part.end:
                 self._cut_back()
 
@@ -263,13 +276,13 @@ class Log:
         self.next_sequence = max(self.next_sequence, part.first + self._most_bytes(part) // HEADER_BYTES + 1)
         self._parts.all.remove(part)
         with contextlib.suppress(OSError):
-            self._folder.files.rename(part.name, f"{part.name}.bad")
+            self.folder.files.rename(part.name, f"{part.name}.bad")
         return part.name
 
     def _most_bytes(self, part: Part) -> int:
         """What a file may hold; the size of a link or a folder in its place is that of something else."""
         with contextlib.suppress(OSError):
-            if stat.S_ISREG(self._folder.stat(part.name).st_mode):
+            if stat.S_ISREG(self.folder.stat(part.name).st_mode):
                 return part.end
         return max(part.end, self._limits.segment_bytes)
 

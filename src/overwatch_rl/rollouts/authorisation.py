@@ -1,0 +1,71 @@
+"""Who may call: the address that is bound, the host that was called, the page that calls, the token.
+
+Rules: an address that other machines can reach needs a token; without one only this machine is served, under
+a name that is its own, so that a page whose name was rebound to it is refused; a page of another origin is
+refused whatever token it has. Tokens are compared in constant time. Must not know routes or bodies.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Why a request is not served."""
+
+    status: int
+    """401 or 403."""
+    message: str
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host name or address.
+
+    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("trainer")
+    (True, True, False, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Authorisation:
+    """Judges the headers of requests."""
+
+    def __init__(self, host: str, token: str | None) -> None:
+        """`host` is what is bound; raises `ValueError` where others could reach it without a token."""
+        if token is None and not is_loopback(host):
+            raise ValueError(
+                f"host {host!r} can be reached from other machines; set a token with --token-file, "
+                "or bind 127.0.0.1"
+            )
+        if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
+            raise ValueError(
+                "the token is too short or has odd characters; use 16 or more letters and digits"
+            )
+        self._token = None if token is None else token.encode()
+
+    def denied(self, headers: Mapping[str, str]) -> Denied | None:
+        """Why a request with these headers is refused; `None` where it may come in."""
+        host = headers.get("Host", "")
+        origin = headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            return Denied(403, f"pages of {origin[:_SHOWN]!r} may not call this server")
+        if self._token is None:
+            name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+            if is_loopback(name.strip("[]")):
+                return None
+            return Denied(
+                403, f"host {host[:_SHOWN]!r} is no name of this machine; call 127.0.0.1 or localhost"
+            )
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token):
+            return None
+        return Denied(401, "send `Authorization: Bearer <token>` with this server's token")

@@ -1,0 +1,145 @@
+"""Calls to a server of the rollouts API: one connection, kept open, tried again until the server answers.
+
+Owns transport: JSON both ways, gzip, the token, and which failures pass. A server that is away, busy or full
+is asked again, at growing intervals, for as long as `patience_s`; an error of the caller is raised at once.
+Standard library only. Not for two threads at once. Must not know what is called.
+"""
+
+import gzip
+import http.client
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+GZIP_FROM: Final = 1024
+"""Bodies of so many bytes are compressed."""
+FIRST_WAIT_S: Final = 0.2
+LONGEST_WAIT_S: Final = 10.0
+PASSING: Final = frozenset({429, 502, 503, 504})
+"""Statuses that another try may change."""
+
+
+class CallError(Exception):
+    """The server rejected a call, or was not reached in time."""
+
+    def __init__(self, message: str, status: int | None = None, body: Any = None) -> None:
+        """`status` and `body` are those of the reply, where there was one."""
+        super().__init__(message)
+        self.status = status
+        self.body = body
+
+
+class StoppedError(Exception):
+    """The caller stopped while a call was waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which server, and how patiently it is called."""
+
+    url: str
+    token: str | None = None
+    patience_s: float = 3_600.0
+    """So long a call is tried again before it is given up."""
+    timeout_s: float = 60.0
+    """So long one try waits for its reply."""
+    traceparent: Callable[[], str] | None = None
+    """Gives the span that a call belongs to, as in `run.traceparent`."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set to give up waiting at once."""
+    retrying: Callable[[str, float], None] = lambda _why, _wait_s: None
+    """Is given why a call is tried again, and in how many seconds."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url is {self.url!r}; write e.g. http://127.0.0.1:8000")
+
+
+class Calls:
+    """One connection to a server."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._line: http.client.HTTPConnection | None = None
+
+    def get(self, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
+        """The reply to a GET."""
+        return self._call("GET", path, body, headers or {})
+
+    def post(self, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
+        """The reply to a POST."""
+        return self._call("POST", path, body, headers or {})
+
+    def close(self) -> None:
+        """Give the connection up; the next call makes another."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _call(self, method: str, path: str, body: object, extra: Mapping[str, str]) -> Any:
+        data, headers = self._encoded(body)
+        headers |= extra
+        until = time.monotonic() + self._target.patience_s
+        wait_s = FIRST_WAIT_S
+        while True:
+            asked_s: float | None = None
+            try:
+                status, reply, asked_s = self._once(method, path, data, headers)
+                if status < 400:
+                    return reply
+                problem = reply.get("error", reply) if isinstance(reply, dict) else reply
+                error = CallError(f"{method} {path}: {status}: {problem}", status, reply)
+                if status not in PASSING:
+                    raise error
+            except (OSError, http.client.HTTPException, ValueError) as failure:
+                self.close()
+                error = CallError(f"{method} {path}: no answer from {self._target.url}: {failure!r}")
+            pause_s = asked_s or wait_s * random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
+            if time.monotonic() + pause_s > until:
+                raise error
+            self._target.retrying(str(error), pause_s)
+            if self._target.stop.wait(pause_s):
+                raise StoppedError(str(error)) from error
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    def _encoded(self, body: object) -> tuple[bytes | None, dict[str, str]]:
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+        if self._target.token is not None:
+            headers["Authorization"] = f"Bearer {self._target.token}"
+        if self._target.traceparent is not None:
+            headers["traceparent"] = self._target.traceparent()
+        if body is None:
+            return None, headers
+        data = json.dumps(body, separators=(",", ":")).encode()
+        headers["Content-Type"] = "application/json"
+        if len(data) >= GZIP_FROM:
+            data = gzip.compress(data, compresslevel=1)
+            headers["Content-Encoding"] = "gzip"
+        return data, headers
+
+    def _once(
+        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, Any, float | None]:
+        """Status, decoded reply, and when the server asks to be called again."""
+        line = self._open()
+        line.request(method, path, data, dict(headers))
+        response = line.getresponse()
+        raw = response.read()
+        if response.headers.get("Content-Encoding") == "gzip":
+            raw = gzip.decompress(raw)
+        after = response.headers.get("Retry-After")
+        reply = json.loads(raw) if raw else None
+        return response.status, reply, float(after) if after and after.isdigit() else None
+
+    def _open(self) -> http.client.HTTPConnection:
+        if self._line is None:
+            parts = urlsplit(self._target.url)
+            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            self._line = kind(parts.hostname or "", parts.port, timeout=self._target.timeout_s)
+        return self._line

@@ -1,0 +1,44 @@
+"""Whether the bytes of a reply arrived at the other machine.
+
+What was written is in the kernel first; it has arrived once the other kernel has acknowledged it. A
+connection whose other end is gone without a word is given up by the kernel after `SILENT_S`. Where the kernel
+does not tell, what was written counts as arrived. Must not know what was sent.
+"""
+
+import asyncio
+import socket
+from typing import Final
+
+from overwatch.platform import give_up_after, is_cut, unacknowledged
+
+SILENT_S: Final = 30.0
+"""After so long without an acknowledgement a connection is given up."""
+_FIRST_LOOK_S: Final = 0.001
+_LAST_LOOK_S: Final = 0.5
+
+
+class Delivery:
+    """One reply on its way; begin before it is written, so that a connection that ends meanwhile is seen."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=0)  # writing is over only once the kernel has everything
+        # A socket of our own can be asked after the connection was closed.
+        self._line: socket.socket = transport.get_extra_info("socket").dup()
+        give_up_after(self._line, SILENT_S)
+
+    async def arrived(self) -> bool:
+        """Whether all that was written was acknowledged; ends the watch."""
+        try:
+            wait = _FIRST_LOOK_S
+            while unacknowledged(self._line):
+                if is_cut(self._line):
+                    return False
+                await asyncio.sleep(wait)
+                wait = min(_LAST_LOOK_S, wait * 2)
+            return True
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Look no longer."""
+        self._line.close()

@@ -1,0 +1,384 @@
+"""What each address does: bodies in, decisions of the queue, replies out.
+
+Owns the table of routes: one row an address, from which the server routes and the document are made.
+Rules: a body that is wrong costs its sender only; what is acknowledged is safe. Must not know sockets.
+"""
+
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from overwatch import __version__
+from overwatch_rl.rollouts import answers, queue, replies, wire
+from overwatch_rl.rollouts.operations import Trainer, Version
+from overwatch_rl.rollouts.service import Service
+from overwatch_rl.rollouts.validation import Fault, Invalid, InvalidError, Valid, decode, one, several
+
+EXPLICIT: Final = "Overwatch-Lease"
+"""Header of `GET /batch` that asks for an explicit lease: `1`."""
+KEY: Final = "Idempotency-Key"
+"""Header of a request that may be sent again: the first answer is repeated."""
+_LONGEST_KEY: Final = 256
+_NO_ENV: Final = "send the env_id that /register-env answered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request."""
+
+    body: bytes = b""
+    query: Mapping[str, str] = field(default_factory=dict)
+    match: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether a trainer acknowledges by itself."""
+        return self.headers.get(EXPLICIT, "") == "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What is answered."""
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    lease: int | None = None
+    """The lease that the body carries: whether it arrives whole matters."""
+
+
+Handler = Callable[["Handlers", Call], Awaitable[Reply]]
+
+
+_REGISTRATION: Final = msgspec.json.Decoder(wire.Registration)
+_ENV: Final = msgspec.json.Decoder(wire.EnvRegistration)
+_IDENTIFIER: Final = msgspec.json.Decoder(wire.EnvIdentifier)
+_ADMISSION: Final = msgspec.json.Decoder(wire.Admission)
+_MOVE: Final = msgspec.json.Decoder(wire.VersionMove)
+_EXTENSION: Final = msgspec.json.Decoder(wire.Extension)
+_CONFIRMATION: Final = msgspec.json.Decoder(wire.Confirmation)
+
+
+class Handlers:
+    """The addresses, over one service."""
+
+    def __init__(self, service: Service, document: Callable[[], object]) -> None:
+        """`document` gives the OpenAPI document."""
+        self.service = service
+        self._telemetry = service.telemetry
+        self._document = document
+
+    async def banner(self, _: Call) -> Reply:
+        """Names the server."""
+        return Reply(body=wire.Banner(message="Overwatch rollouts API", version=__version__))
+
+    async def health(self, _: Call) -> Reply:
+        """Whether the server can go on."""
+        problem = self.service.problem
+        if problem is None:
+            return Reply(body=wire.Health(status="ok"))
+        return Reply(body=wire.Health(status="failed", error=problem), status=503)
+
+    async def openapi(self, _: Call) -> Reply:
+        """This API as a document."""
+        return Reply(body=self._document())
+
+    async def register(self, call: Call) -> Reply:
+        """The trainer registers; what is queued stays."""
+        said = decode(call.body, _REGISTRATION)
+        made = uuid.uuid4()
+        trainer = Trainer(
+            uuid=str(made),
+            batch_size=said.batch_size,
+            max_token_len=said.max_token_len,
+            starting_step=said.starting_step,
+            num_steps=said.num_steps if said.num_steps > 0 else None,
+            wandb_group=said.wandb_group,
+            wandb_project=said.wandb_project,
+            checkpoint_dir=said.checkpoint_dir,
+            save_checkpoint_interval=said.save_checkpoint_interval,
+            max_staleness=said.max_staleness,
+        )
+        await self.service.do(lambda state, now: queue.register_trainer(state, trainer, now))
+        return Reply(body=wire.Registered(uuid=made.int))
+
+    async def register_env(self, call: Call) -> Reply:
+        """An environment registers, or waits for the trainer's first request of a batch."""
+        said = decode(call.body, _ENV)
+        request = answers.EnvRequest(
+            desired_name=said.desired_name,
+            group_size=said.group_size,
+            weight=1.0 if said.weight is None else said.weight,
+            max_token_length=said.max_token_length,
+            minimum=said.min_batch_allocation or 0.0,
+        )
+        answer = await self.service.do(lambda state, now: queue.register_env(state, request, now))
+        return Reply(body=replies.env_registered(answer))
+
+    async def disconnect_env(self, call: Call) -> Reply:
+        """An environment leaves; what it has queued is still served."""
+        env_id = decode(call.body, _IDENTIFIER).env_id
+        answer = await self.service.do(lambda state, now: queue.disconnect_env(state, env_id, now))
+        if isinstance(answer, answers.Unknown):
+            return Reply(body=wire.Failure(error=answer.reason))
+        return Reply(body=wire.Done())
+
+    async def wandb_info(self, _: Call) -> Reply:
+        """How runs of an experiment tracker are grouped."""
+        return Reply(body=replies.wandb_info(self.service.state.trainer))
+
+    async def info(self, _: Call) -> Reply:
+        """What the trainer takes."""
+        return Reply(body=replies.info(self.service.state.trainer))
+
+    async def batch(self, call: Call) -> Reply:
+        """The next batch, oldest first within fair shares, or null where there is none yet."""
+        service = self.service
+        number = call.query.get("version")
+        if number is not None:
+            version = Version(lineage=_natural(call.query.get("lineage", "0"), "lineage"),
+                              number=_natural(number, "version"))  # fmt: skip
+            moved = service.note(lambda state, now: queue.move_version(state, version, None, now))
+            if isinstance(moved, answers.Unknown):
+                return Reply(body=wire.Problem(error=moved.reason, path="version"), status=409)
+        answer = await service.do(partial(queue.batch, is_explicit=call.is_explicit))
+        body = replies.batch(answer, service.payloads, service.now())
+        match answer:
+            case answers.Batch(lease=lease):
+                self._telemetry.asked(service.state, answer, service.now())
+                return Reply(body=body, lease=lease)
+            case answers.NoBatch(lack=lack):
+                self._telemetry.asked(service.state, lack, service.now())
+                return Reply(body=body)
+            case _:
+                return Reply(body=body)
+
+    async def latest_example(self, _: Call) -> Reply:
+        """The group that was accepted last."""
+        latest = self.service.latest
+        return Reply(body=wire.NoExample() if latest is None else msgspec.Raw(latest))
+
+    async def scored_data(self, call: Call) -> Reply:
+        """One group of sequences."""
+        return await self._accept([one(call.body, self._longest)], call, is_list=False)
+
+    async def scored_data_list(self, call: Call) -> Reply:
+        """Several groups of one environment; the good ones are queued, the bad ones named."""
+        groups = several(call.body, self._longest)
+        if not groups:
+            return Reply(body=wire.ReceivedList(groups_processed=0, ids=[]))
+        return await self._accept(groups, call, is_list=True)
+
+    async def status(self, _: Call) -> Reply:
+        """The queue as a whole."""
+        return Reply(body=replies.status(queue.status(self.service.state, self.service.now())))
+
+    async def status_env(self, call: Call) -> Reply:
+        """The queue as one environment sees it; renews the environment."""
+        given = call.query.get("env_id")
+        env_id = decode(call.body, _IDENTIFIER).env_id if given is None else _natural(given, "env_id")
+        service = self.service
+        answer = service.note(lambda state, now: queue.status_env(state, env_id, now))
+        if isinstance(answer, answers.Unknown):
+            return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
+        state = service.state
+        return Reply(body=replies.env_status(answer, state.envs[env_id], state.limits.env_lease_s))
+
+    async def admit(self, call: Call) -> Reply:
+        """Tickets: permissions to generate, so that nothing is too old when it is served."""
+        said = decode(call.body, _ADMISSION)
+        answer = await self.service.do(lambda state, now: queue.admit(state, said.env_id, said.groups, now))
+        if isinstance(answer, answers.Unknown):
+            return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
+        return Reply(body=replies.tickets(answer, self.service.now()))
+
+    async def move_version(self, call: Call) -> Reply:
+        """The trainer states which version of the policy it has."""
+        said = decode(call.body, _MOVE)
+        version = Version(lineage=said.lineage, number=said.number)
+        answer = await self.service.do(
+            lambda state, now: queue.move_version(state, version, said.resumed_from, now)
+        )
+        if isinstance(answer, answers.Unknown):
+            return Reply(body=wire.Problem(error=answer.reason, path="number"), status=409)
+        return Reply(body=wire.Moved(version=replies.version(self.service.state.version)))
+
+    async def acknowledge(self, call: Call) -> Reply:
+        """The trainer has used the groups of a lease: they are never served again."""
+        return await self._lease(call, queue.acknowledge)
+
+    async def release(self, call: Call) -> Reply:
+        """The trainer gives a lease back: its groups are served again, flagged."""
+        return await self._lease(call, queue.release)
+
+    async def extend(self, call: Call) -> Reply:
+        """The trainer needs longer with a lease."""
+        wanted = decode(call.body, _EXTENSION).seconds if call.body else None
+        return await self._lease(call, lambda state, lease, now: queue.extend(state, lease, wanted, now))
+
+    async def reset(self, call: Call) -> Reply:
+        """Discards the trainer, all environments and all groups."""
+        decode(call.body, _CONFIRMATION)
+        await self.service.do(queue.reset)
+        return Reply(body=wire.Done())
+
+    async def reset_data(self, _: Call) -> Reply:
+        """Discards nothing: an address that is followed by crawlers and browsers must not."""
+        error = 'GET discards nothing here; send POST /reset with {"confirm": "discard everything"}'
+        return Reply(body=wire.Problem(error=error), status=405, headers={"Allow": "POST"})
+
+    @property
+    def _longest(self) -> int:
+        trainer = self.service.state.trainer
+        return 0 if trainer is None else max(0, trainer.max_token_len)
+
+    async def _accept(self, groups: Sequence[Valid | Invalid], call: Call, *, is_list: bool) -> Reply:
+        env_id = _sender(groups)
+        groups = [_of(env_id, group, number, is_list=is_list) for number, group in enumerate(groups)]
+        key = _key(call)
+        offers = [_offer(group, env_id, key, number) for number, group in enumerate(groups)]
+        payloads = {
+            number: wire.payload(group.raw, group.group)
+            for number, group in enumerate(groups)
+            if isinstance(group, Valid)
+        }
+        answer = await self.service.accept(offers, payloads)
+        match answer:
+            case answers.Unknown(reason=reason):
+                path = "[0].env_id" if is_list else "env_id"
+                return Reply(body=wire.Problem(error=f"{reason}; {_NO_ENV}", path=path), status=422)
+            case answers.Full(retry_s=retry_s):
+                self._telemetry.full(self.service.state, offers)
+                headers = {"Retry-After": str(max(1, math.ceil(retry_s)))}
+                body = replies.full(answer, self.service.problem)
+                return Reply(body=body, status=429, headers=headers)
+            case answers.Outcomes():
+                faults = {n: group.fault for n, group in enumerate(groups) if isinstance(group, Invalid)}
+                found = replies.outcomes(answer, faults, is_list=is_list)
+                return Reply(body=found, status=422 if isinstance(found, wire.Refused) else 200)
+
+    async def _lease(
+        self, call: Call,
+        decide: Callable[[Any, int, int], answers.Decision[answers.LeaseAnswer | answers.Unknown]],
+    ) -> Reply:  # fmt: skip
+        lease = _natural(call.match["id"], "id")
+        answer = await self.service.do(lambda state, now: decide(state, lease, now))
+        if isinstance(answer, answers.Unknown):
+            return Reply(body=wire.Problem(error=answer.reason, path="id"), status=404)
+        return Reply(body=replies.lease(answer, self.service.now()))
+
+
+def _natural(text: str, path: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    raise InvalidError(Fault(path, f"{text[:40]!r} is no number; send 0 or more"))
+
+
+def _key(call: Call) -> str | None:
+    key = call.headers.get(KEY)
+    if key is not None and not 0 < len(key) <= _LONGEST_KEY:
+        raise InvalidError(Fault(KEY, f"has {len(key)} characters; send 1 to {_LONGEST_KEY}"))
+    return key
+
+
+def _env(group: Valid | Invalid) -> int:
+    env_id = group.group.env_id if isinstance(group, Valid) else group.env_id
+    return env_id if isinstance(env_id, int) else answers.ANONYMOUS
+
+
+def _sender(groups: Sequence[Valid | Invalid]) -> int:
+    """The environment that a request is of: that of its first good group, else of its first one."""
+    good = next((group for group in groups if isinstance(group, Valid)), groups[0])
+    return _env(good)
+
+
+def _of(env_id: int, group: Valid | Invalid, number: int, *, is_list: bool) -> Valid | Invalid:
+    """A group as it is, or why it cannot be of this sender's request."""
+    if isinstance(group, Invalid) or _env(group) == env_id:
+        return group
+    fault = Fault(
+        "env_id", f"is {group.group.env_id} beside groups of {env_id}; send one list an environment"
+    )
+    return Invalid(
+        fault.within(f"[{number}]") if is_list else fault, env_id, group.sequences, group.token_count
+    )
+
+
+def _offer(group: Valid | Invalid, env_id: int, key: str | None, number: int) -> answers.Offer:
+    is_valid = isinstance(group, Valid)
+    stated = group.group.version if isinstance(group, Valid) else None
+    return answers.Offer(
+        env_id=env_id,
+        sequences=group.sequences,
+        tokens=group.token_count,
+        version=None if stated is None else Version(lineage=stated.lineage, number=stated.number),
+        ticket=group.group.ticket if isinstance(group, Valid) else None,
+        key=key,
+        index=number,
+        is_invalid=not is_valid,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One address."""
+
+    method: str
+    path: str
+    """With `{id}` where a number stands."""
+    handler: Handler
+    replies: Mapping[int, tuple[type, ...]]
+    """Types of the bodies that it answers, by status."""
+    body: Any = None
+    """Type of the request's body."""
+    query: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+
+
+_SENT: Final = {422: (wire.Refused, wire.Problem), 429: (wire.Full,)}
+_WRONG: Final = {422: (wire.Problem,)}
+_LEASE: Final = {200: (wire.Lease,), 404: (wire.Problem,), 422: (wire.Problem,)}
+
+ROUTES: Final = (
+    Route(method="GET", path="/", handler=Handlers.banner, replies={200: (wire.Banner,)}),
+    Route(method="POST", path="/register", handler=Handlers.register, body=wire.Registration,
+          replies={200: (wire.Registered,), **_WRONG}),
+    Route(method="POST", path="/register-env", handler=Handlers.register_env, body=wire.EnvRegistration,
+          replies={200: (wire.EnvRegistered, wire.EnvWaits), **_WRONG}),
+    Route(method="POST", path="/disconnect-env", handler=Handlers.disconnect_env, body=wire.EnvIdentifier,
+          replies={200: (wire.Done, wire.Failure), **_WRONG}),
+    Route(method="GET", path="/wandb_info", handler=Handlers.wandb_info, replies={200: (wire.WandbInfo,)}),
+    Route(method="GET", path="/info", handler=Handlers.info, replies={200: (wire.Info,)}),
+    Route(method="GET", path="/batch", handler=Handlers.batch, query=("version", "lineage"),
+          headers=(EXPLICIT,), replies={200: (wire.Batch, wire.NoTrainer), 409: (wire.Problem,), **_WRONG}),
+    Route(method="GET", path="/latest_example", handler=Handlers.latest_example,
+          replies={200: (wire.Scored, wire.NoExample)}),
+    Route(method="POST", path="/scored_data", handler=Handlers.scored_data, body=wire.Scored, headers=(KEY,),
+          replies={200: (wire.Received,), **_SENT}),
+    Route(method="POST", path="/scored_data_list", handler=Handlers.scored_data_list,
+          body=list[wire.Scored], headers=(KEY,), replies={200: (wire.ReceivedList,), **_SENT}),
+    Route(method="GET", path="/status", handler=Handlers.status, replies={200: (wire.Status,)}),
+    Route(method="GET", path="/status-env", handler=Handlers.status_env, body=wire.EnvIdentifier,
+          query=("env_id",), replies={200: (wire.EnvStatus,), **_WRONG}),
+    Route(method="POST", path="/admit", handler=Handlers.admit, body=wire.Admission,
+          replies={200: (wire.Tickets,), **_WRONG}),
+    Route(method="POST", path="/version", handler=Handlers.move_version, body=wire.VersionMove,
+          replies={200: (wire.Moved,), 409: (wire.Problem,), **_WRONG}),
+    Route(method="POST", path="/lease/{id}/ack", handler=Handlers.acknowledge, replies=_LEASE),
+    Route(method="POST", path="/lease/{id}/extend", handler=Handlers.extend, body=wire.Extension,
+          replies=_LEASE),
+    Route(method="POST", path="/lease/{id}/release", handler=Handlers.release, replies=_LEASE),
+    Route(method="POST", path="/reset", handler=Handlers.reset, body=wire.Confirmation,
+          replies={200: (wire.Done,), **_WRONG}),
+    Route(method="GET", path="/reset_data", handler=Handlers.reset_data, replies={405: (wire.Problem,)}),
+    Route(method="GET", path="/healthz", handler=Handlers.health,
+          replies={200: (wire.Health,), 503: (wire.Health,)}),
+    Route(method="GET", path="/openapi.json", handler=Handlers.openapi, replies={200: (dict,)}),
+)  # fmt: skip
+"""Every address of the server."""

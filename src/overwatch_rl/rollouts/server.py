@@ -1,0 +1,170 @@
+"""HTTP around the handlers: who may call, bodies within their limit, replies that are known to have arrived.
+
+Rules: a request is judged before its body is read; a wrong one is answered in JSON that names the field; no
+request ends the server. Batches of trainers that do not acknowledge go out one at a time, so that a request
+never acknowledges a batch that is still on its way. Must not know the queue.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from aiohttp import hdrs, web
+
+from overwatch_rl.rollouts import bodies, queue, wire
+from overwatch_rl.rollouts.answers import Decision
+from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.rollouts.delivery import Delivery
+from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route
+from overwatch_rl.rollouts.service import UnsafeError
+from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.validation import InvalidError
+
+BATCH: Final = "/batch"
+PROBE: Final = "/healthz"
+"""The one address that needs no token: what looks whether a server is well has none."""
+_JSON: Final = "application/json"
+
+_log = logging.getLogger("overwatch_rl.rollouts")
+
+
+class Server:
+    """The web application."""
+
+    def __init__(self, handlers: Handlers, authorisation: Authorisation, most_bytes: int) -> None:
+        """`most_bytes` is the largest body, inflated."""
+        self._handlers = handlers
+        self._authorisation = authorisation
+        self._most_bytes = most_bytes
+        self._one_batch = asyncio.Lock()
+        self._watches: set[asyncio.Task[None]] = set()
+        self._on_its_way: asyncio.Task[None] | None = None
+        """Ends when what became of the last batch of a trainer that does not acknowledge is known."""
+
+    def app(self) -> web.Application:
+        """Routes; what has none is answered with the addresses there are."""
+        app = web.Application()
+        for route in ROUTES:
+            app.router.add_route(route.method, route.path, partial(self._serve, route))
+        app.router.add_route("*", "/{path:.*}", partial(self._serve, None))
+        return app
+
+    async def close(self) -> None:
+        """Look no longer after replies that are on their way."""
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+
+    async def _serve(self, route: Route | None, request: web.Request) -> web.StreamResponse:
+        is_probe = route is not None and route.path == PROBE
+        denied = None if is_probe else self._authorisation.denied(request.headers)
+        if denied is not None:
+            reply = Reply(body=wire.Problem(error=denied.message), status=denied.status)
+            response = await self._response(request, reply)
+            response.force_close()
+            return response
+        if route is None:
+            return await self._response(request, _nowhere(request))
+        if route.path != BATCH:
+            return await self._response(request, await self._answer(route, request))
+        return await self._batch(route, request)
+
+    async def _answer(self, route: Route, request: web.Request) -> Reply:
+        """The border: whatever goes wrong becomes an answer."""
+        try:
+            body = await self._body(request)
+            call = Call(body=body, query=request.query, match=request.match_info, headers=request.headers)
+            return await route.handler(self._handlers, call)
+        except InvalidError as error:
+            return Reply(body=wire.Problem(error=str(error), path=error.fault.path), status=422)
+        except bodies.TooLargeError as error:
+            return Reply(body=wire.Problem(error=str(error)), status=413)
+        except bodies.EncodingError as error:
+            return Reply(body=wire.Problem(error=str(error), path="Content-Encoding"), status=415)
+        except (bodies.BadGzipError, web.RequestPayloadError) as error:
+            return Reply(body=wire.Problem(error=str(error)), status=400)
+        except UnsafeError as error:
+            return Reply(body=wire.Problem(error=str(error)), status=503, headers={hdrs.RETRY_AFTER: "5"})
+        except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
+            _log.exception("%s %s failed", request.method, request.path)
+            return Reply(body=wire.Problem(error="the server failed; its log says why"), status=500)
+
+    async def _body(self, request: web.Request) -> bytes:
+        if not request.body_exists:
+            return b""
+        encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
+        if (request.content_length or 0) > self._most_bytes:
+            raise bodies.TooLargeError(self._most_bytes)
+        return await bodies.read(request.content.iter_any(), encoding, self._most_bytes)
+
+    async def _batch(self, route: Route, request: web.Request) -> web.StreamResponse:
+        if Call(headers=request.headers).is_explicit:
+            return await self._delivered(request, await self._answer(route, request))
+        async with self._one_batch:
+            if self._on_its_way is not None:
+                await self._on_its_way
+            if request.transport is None:
+                raise ConnectionResetError("the trainer left before its batch was assembled")
+            return await self._delivered(request, await self._answer(route, request))
+
+    async def _delivered(self, request: web.Request, reply: Reply) -> web.StreamResponse:
+        """Send a batch; one that does not arrive whole is queued again."""
+        response = await self._response(request, reply)
+        if reply.lease is None:
+            return response
+        delivery: Delivery | None = None
+        try:
+            if request.transport is None:
+                raise ConnectionResetError("the trainer left before its batch was sent")
+            delivery = Delivery(request.transport)
+            await response.prepare(request)
+            await response.write_eof()
+            if request.protocol.writing_paused:
+                raise ConnectionResetError("the trainer left while its batch was sent")
+        except ConnectionError:
+            if delivery is not None:
+                delivery.close()
+            self._note(queue.broken, reply.lease)
+            raise
+        watch = asyncio.ensure_future(self._watch(delivery, reply.lease))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
+        if not Call(headers=request.headers).is_explicit:
+            self._on_its_way = watch
+        return response
+
+    async def _watch(self, delivery: Delivery, lease: int) -> None:
+        self._note(queue.delivered if await delivery.arrived() else queue.broken, lease)
+
+    def _note(self, decide: Callable[[State, int, int], Decision[Any]], lease: int) -> None:
+        """Note what became of a reply: nobody waits for that to be safe."""
+        self._handlers.service.note(lambda state, now: decide(state, lease, now))
+
+    async def _response(self, request: web.Request, reply: Reply) -> web.Response:
+        body = msgspec.json.encode(reply.body)
+        response = web.Response(status=reply.status, headers=reply.headers, content_type=_JSON)
+        response.headers[hdrs.CACHE_CONTROL] = "no-store"
+        response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
+        if reply.status == web.HTTPUnauthorized.status_code:
+            response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch-rl"'
+        accepted = request.headers.get(hdrs.ACCEPT_ENCODING, "")
+        if len(body) >= bodies.SMALLEST and bodies.accepts_gzip(accepted):
+            is_large = len(body) >= bodies.LARGE
+            body = await asyncio.to_thread(bodies.packed, body) if is_large else bodies.packed(body)
+            response.headers[hdrs.CONTENT_ENCODING] = "gzip"
+        response.body = body
+        return response
+
+
+def _nowhere(request: web.Request) -> Reply:
+    """To a request of an address that does not exist, or not with this method."""
+    methods = sorted({route.method for route in ROUTES if route.path == request.path})
+    if methods:
+        allowed = ", ".join(methods)
+        error = f"{request.method} is not served at {request.path}; use {allowed}"
+        return Reply(body=wire.Problem(error=error), status=405, headers={hdrs.ALLOW: allowed})
+    error = f"there is no {request.path[:80]!r}; GET /openapi.json describes what there is"
+    return Reply(body=wire.Problem(error=error), status=404)

@@ -1,0 +1,113 @@
+"""From flags to what the parts of the server are given; the parts validate themselves.
+
+Raises `ValueError` naming the value and the fix. Must not know how anything is served.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypedDict
+
+from overwatch.sdk.arguments import is_url
+from overwatch_rl.rollouts.answers import Limits
+from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.rollouts.store import Level, StoreLimits
+
+SEGMENT_BYTES: Final = 64 << 20
+"""So much is written to a file of the log."""
+
+
+class RolloutsFlags(TypedDict):
+    """What `overwatch-rl rollouts` was given."""
+
+    listen: str
+    folder: Path
+    durability: str
+    token_file: Path | None
+    max_staleness: int
+    max_queued_batches: int
+    max_memory_mib: int
+    max_disk_mib: int
+    max_body_mib: int
+    lease_s: float
+    implicit_lease_s: float
+    env_lease_s: float
+    ticket_s: float
+    run_id: str | None
+    endpoint: str | None
+    telemetry: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TowerSettings:
+    """Which run the server reports to."""
+
+    run_id: str | None
+    endpoint: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutsSettings:
+    """One server."""
+
+    host: str
+    port: int
+    """0 for any that is free."""
+    authorisation: Authorisation
+    folder: Path | None
+    """`None` keeps nothing on disk."""
+    limits: Limits
+    store: StoreLimits
+    most_body_bytes: int
+    tower: TowerSettings | None
+    """`None` without telemetry."""
+
+
+def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
+    """Assemble and validate; raises `OSError` where the token's file cannot be read."""
+    host, port = address(flags["listen"])
+    token = None if flags["token_file"] is None else flags["token_file"].read_text(encoding="utf-8").strip()
+    endpoint = flags["endpoint"]
+    if endpoint is not None and not is_url(endpoint):
+        raise ValueError(f"endpoint {endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
+    level = Level(flags["durability"])
+    held, disk = flags["max_memory_mib"], flags["max_disk_mib"]
+    least = 2 * held + (4 * SEGMENT_BYTES >> 20)
+    if disk < least:
+        raise ValueError(
+            f"max-disk-mib is {disk}; use {least} or more with max-memory-mib {held}, or less of that"
+        )
+    return RolloutsSettings(
+        host=host,
+        port=port,
+        authorisation=Authorisation(host, token),
+        folder=None if level is Level.MEMORY else flags["folder"],
+        limits=Limits(
+            max_staleness=flags["max_staleness"],
+            max_queued_batches=flags["max_queued_batches"],
+            lease_s=flags["lease_s"],
+            implicit_lease_s=flags["implicit_lease_s"],
+            env_lease_s=flags["env_lease_s"],
+            ticket_s=flags["ticket_s"],
+        ),
+        store=StoreLimits(
+            level=level,
+            held_bytes=held << 20,
+            disk_bytes=disk << 20,
+            segment_bytes=SEGMENT_BYTES,
+        ),
+        most_body_bytes=flags["max_body_mib"] << 20,
+        tower=TowerSettings(run_id=flags["run_id"], endpoint=endpoint) if flags["telemetry"] else None,
+    )
+
+
+def address(text: str) -> tuple[str, int]:
+    """The host and the port of `host:port`; raises `ValueError`.
+
+    >>> address("[::1]:8000"), address(":0")
+    (('::1', 8000), ('0.0.0.0', 0))
+    """
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"listen {text!r} is not host:port; write e.g. 127.0.0.1:8000")
+    return host or "0.0.0.0", int(port)

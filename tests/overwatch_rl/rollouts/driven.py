@@ -1,0 +1,133 @@
+"""A queue under a clock that the test moves: decisions are applied at once and kept as a log."""
+
+from collections import Counter
+from typing import TypeVar
+
+from overwatch_rl.rollouts import queue
+from overwatch_rl.rollouts.answers import (
+    Batch,
+    Decision,
+    EnvAnswer,
+    EnvRequest,
+    Limits,
+    NoBatch,
+    Offer,
+    Outcomes,
+    Tickets,
+)
+from overwatch_rl.rollouts.operations import Amount, Operation, Trainer, Version
+from overwatch_rl.rollouts.state import State, lane_of
+
+A = TypeVar("A")
+SECOND = 10**9
+
+
+class Driven:
+    """One queue, its log and its clock."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        """An empty queue."""
+        self.state = State(limits=limits or Limits())
+        self.now = 1_000 * SECOND
+        self.log: list[Operation] = []
+
+    def do(self, decision: Decision[A]) -> A:
+        """Apply a decision, check that the sums hold, and answer."""
+        for operation in decision.operations:
+            queue.apply(self.state, operation)
+            self.log.append(operation)
+        check(self.state)
+        return decision.answer
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and what it ends be ended."""
+        self.now += int(seconds * SECOND)
+        self.do(queue.sweep(self.state, self.now))
+
+    def trainer(self, batch_size: int = 8, **settings: object) -> None:
+        """Register a trainer that has asked for its first batch."""
+        trainer = Trainer(uuid="t", batch_size=batch_size, max_token_len=64, **settings)  # type: ignore[arg-type]
+        self.do(queue.register_trainer(self.state, trainer, self.now))
+        self.batch()
+
+    def env(self, group_size: int = 4, weight: float = 1.0, minimum: float = 0.0, name: str = "env") -> int:
+        """Register an environment; its id."""
+        request = EnvRequest(desired_name=name, group_size=group_size, weight=weight, minimum=minimum)
+        answer = self.do(queue.register_env(self.state, request, self.now))
+        assert isinstance(answer, EnvAnswer)
+        return answer.env_id
+
+    def send(self, env_id: int, groups: int = 1, size: int = 4, **offer: object) -> list[int]:
+        """Send groups; their ids."""
+        offers = [
+            Offer(env_id=env_id, sequences=size, tokens=10 * size, index=index, **offer)  # type: ignore[arg-type]
+            for index in range(groups)
+        ]
+        answer = self.do(queue.accept(self.state, offers, self.now))
+        assert isinstance(answer, Outcomes), answer
+        return [outcome.id for outcome in answer.outcomes if outcome.id is not None]
+
+    def tickets(self, env_id: int, groups: int = 1) -> Tickets:
+        """Ask for tickets."""
+        answer = self.do(queue.admit(self.state, env_id, groups, self.now))
+        assert isinstance(answer, Tickets)
+        return answer
+
+    def batch(self, *, is_explicit: bool = True) -> Batch | NoBatch:
+        """Ask for a batch."""
+        answer = self.do(queue.batch(self.state, self.now, is_explicit=is_explicit))
+        assert isinstance(answer, Batch | NoBatch)
+        return answer
+
+    def trained(self) -> Batch:
+        """A batch that must be there, acknowledged at once."""
+        answer = self.batch()
+        assert isinstance(answer, Batch), answer
+        self.do(queue.acknowledge(self.state, answer.lease, self.now))
+        return answer
+
+    def states(self, number: int, lineage: int = 0, resumed_from: int | None = None) -> None:
+        """The trainer states its version."""
+        version = Version(lineage=lineage, number=number)
+        self.do(queue.move_version(self.state, version, resumed_from, self.now))
+
+
+def ids(batch: Batch | NoBatch) -> list[int]:
+    """The groups of a batch."""
+    assert isinstance(batch, Batch), batch
+    return [item.id for item in batch.items]
+
+
+def by_env(batch: Batch) -> Counter[int]:
+    """Sequences of a batch by environment."""
+    found = Counter[int]()
+    for item in batch.items:
+        found[item.env_id] += item.sequences
+    return found
+
+
+def check(state: State) -> None:
+    """Everything accepted is queued, leased, acknowledged or expired, in all and by environment."""
+    parts = [env.account for env in state.envs.values()]
+    for account in (state.account, *parts):
+        known = [account.queued, account.leased, account.acknowledged, *account.expired.values()]
+        for unit in Amount.__struct_fields__:
+            assert getattr(account.accepted, unit) == sum(getattr(part, unit) for part in known)
+            assert all(getattr(part, unit) >= 0 for part in known)
+    _check_places(state)
+
+
+def _check_places(state: State) -> None:
+    """The accounts agree with what lies there."""
+    queued = [item for item in state.items.values() if not item.is_leased]
+    leased = [found for lease in state.leases.values() for found in lease.items]
+    for name, items in (("queued", queued), ("leased", [state.items[found] for found in leased])):
+        assert getattr(state.account, name).sequences == sum(item.sequences for item in items)
+        assert getattr(state.account, name).groups == len(items)
+    assert len(set(leased)) == len(leased)
+    assert all(state.items[found].is_leased for found in leased)
+    lying = [found for ids in state.lanes.values() for found in ids]
+    assert sorted(lying) == sorted(item.id for item in queued)
+    assert all(found and list(found) == sorted(found) for found in state.lanes.values())
+    assert all(lane_of(state.items[found]) == lane for lane, ids in state.lanes.items() for found in ids)
+    assert state.running == sum(ticket.sequences for ticket in state.tickets.values())

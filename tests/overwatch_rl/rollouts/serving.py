@@ -1,0 +1,100 @@
+"""A server of the rollouts API on a free port of this machine, in this process, and what clients send it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from overwatch_rl.rollouts.answers import Limits
+from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.rollouts.handlers import ROUTES, Handlers
+from overwatch_rl.rollouts.openapi import document
+from overwatch_rl.rollouts.server import Server
+from overwatch_rl.rollouts.service import Service
+from overwatch_rl.rollouts.state import State
+from overwatch_rl.rollouts.store import Level, Store, StoreLimits
+from overwatch_rl.rollouts.telemetry import Silent
+
+TRAINER: dict[str, Any] = {
+    "wandb_group": "group", "wandb_project": "project", "batch_size": 4, "max_token_len": 8,
+    "checkpoint_dir": "/ckpt", "save_checkpoint_interval": 10, "starting_step": 0, "num_steps": 100,
+}  # fmt: skip
+ENV: dict[str, Any] = {"max_token_length": 8, "desired_name": "math", "weight": 1.0, "group_size": 2}
+
+
+def group(env_id: int | None = 0, first: int = 1, **changed: object) -> dict[str, Any]:
+    """A right group of two sequences."""
+    rows = {"tokens": [[first, 2], [3]], "masks": [[-100, 2], [3]], "scores": [0.5, 1.0]}
+    return {**rows, "env_id": env_id, **changed}
+
+
+@dataclass(slots=True)
+class Served:
+    """A running server and a client of it."""
+
+    client: aiohttp.ClientSession
+    service: Service
+    store: Store
+    url: str
+
+    async def get(self, path: str, status: int = 200, **request: Any) -> Any:
+        """The answer to a GET, decoded."""
+        async with self.client.get(path, **request) as reply:
+            assert reply.status == status, await reply.text()
+            return await reply.json()
+
+    async def post(self, path: str, body: object = None, status: int = 200, **request: Any) -> Any:
+        """The answer to a POST, decoded."""
+        async with self.client.post(path, json=body, **request) as reply:
+            assert reply.status == status, await reply.text()
+            return await reply.json()
+
+    async def start(self, envs: int = 1, **trainer: object) -> None:
+        """Register a trainer that asked for its first batch, and some environments: 0, 1, ..."""
+        await self.post("/register", {**TRAINER, **trainer})
+        assert (await self.get("/batch"))["batch"] is None
+        for number in range(envs):
+            assert (await self.post("/register-env", ENV))["env_id"] == number
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    folder: Path | None = None, *, token: str | None = None, limits: Limits | None = None,
+    held: int = 1 << 30, most_bytes: int = 1 << 20,
+) -> AsyncIterator[Served]:  # fmt: skip
+    """Serve from a folder, or from memory alone."""
+    state = State(limits=limits or Limits())
+    level = Level.MEMORY if folder is None else Level.FSYNC
+    store = Store(folder, state, StoreLimits(level=level, held_bytes=held))
+    service = Service(state, store, Silent())
+    server = Server(
+        Handlers(service, lambda: document(ROUTES)), Authorisation("127.0.0.1", token), most_bytes
+    )
+    runner = web.AppRunner(server.app(), auto_decompress=False, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        async with aiohttp.ClientSession(f"http://{host}:{port}", headers=headers) as client:
+            yield Served(client, service, store, f"http://{host}:{port}")
+    finally:
+        await runner.cleanup()
+        await server.close()
+        store.close()
+
+
+def served(check: Callable[[Served], Awaitable[None]], **settings: Any) -> None:
+    """Run a check against a server of its own."""
+
+    async def run() -> None:
+        async with serving(**settings) as server:
+            await check(server)
+
+    asyncio.run(run())
