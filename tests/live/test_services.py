@@ -1,7 +1,7 @@
 """Each row of the rollouts service is emitted by its real server: not by a call written for a test.
 
-The program is `overwatch-rl rollouts`; a trainer and environments of this test use it over HTTP until all that
-it counts has happened once. What it reported is read where it arrives.
+The program is `overwatch-rl rollouts`; a trainer and environments of this test use it over HTTP until all
+that it counts has happened once. What it reported is read where it arrives.
 """
 
 import json
