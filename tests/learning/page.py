@@ -22,6 +22,7 @@ from tests.learning.results import (
     made,
     read,
     recipes,
+    returns,
     write,
 )
 from tests.learning.training import CARTPOLE, GOODHART, Training
@@ -96,17 +97,14 @@ def _steps(results: Results, world: str) -> int:
 
 
 def _compared(results: Results, world: str) -> list[str]:
-    found = beside(results, world)
-    if found is None:
-        wanted = [job for job in jobs() if job.world == world and job.mode == COMPARED[world][0]]
-        done = sum(one.job in wanted for one in results.trainings)
-        return [
-            f"| `{world}` | {done} of {len(wanted)} are trained; `make learning` trains the rest | | | | | |"
-        ]
-    theirs, again = found
-    rows = [f"| `{world}` | ours | {_list(theirs.ours)} | {_mean(theirs.ours)} | | | |"]
+    theirs, again = beside(results, world)
+    ours = returns(results.some(world, COMPARED[world][0], "ours"))
+    rows = [f"| `{world}` | ours | {_list(ours)} | {_mean(ours)} | | | |"] if ours else []
     for name, apart in (("ours again", again), ("SB3", theirs)):
-        rows.append(f"| | {name} | {_list(apart.theirs)} | {_mean(apart.theirs)} | {_apart(apart)} |")
+        if apart is None:
+            rows.append(f"| `{world}` | {name} | not trained yet: `make learning` | | | | |")
+        else:
+            rows.append(f"| | {name} | {_list(apart.theirs)} | {_mean(apart.theirs)} | {_apart(apart)} |")
     return rows
 
 

@@ -91,16 +91,18 @@ def returns(trainings: list[Training]) -> list[float]:
     return [one.mean(COMPARED[one.job.world][1], LAST) for one in trainings]
 
 
-def beside(results: Results, world: str) -> tuple[Difference, Difference] | None:
+def beside(results: Results, world: str) -> tuple[Difference | None, Difference | None]:
     """Ours beside SB3's, and ours beside ours again; `None` while a seed is missing."""
     mode = COMPARED[world][0]
     ours, theirs, again = (
         returns(results.some(world, mode, who, seeds))
         for who, seeds in (("ours", SEEDS), ("SB3", SEEDS), ("ours", AGAIN))
     )
-    if {len(ours), len(theirs), len(again)} != {len(SEEDS)}:
-        return None
-    return Difference(ours, theirs), Difference(ours, again)
+    first, second = (
+        Difference(ours, other) if len(ours) == len(other) == len(SEEDS) else None
+        for other in (theirs, again)
+    )
+    return first, second
 
 
 def lost_a_tenth(one: Training) -> int | None:
@@ -127,11 +129,8 @@ def failures(results: Results) -> list[str]:
     """What does not hold, in words; nothing where all does. Who was not trained yet is not compared."""
     found = []
     for world in COMPARED:
-        compared = beside(results, world)
-        if compared is None:
-            continue
-        apart, _ = compared
-        if apart.size < -ERRORS * apart.error:
+        apart, _ = beside(results, world)
+        if apart is not None and apart.size < -ERRORS * apart.error:
             found.append(f"{world}: ours is {apart.size:.2f} beside SB3, standard error {apart.error:.2f}")
     named = {mode: [one.named for one in results.mode(mode)] for mode in MODES}
     if None in named["proxy"] or len(named["proxy"]) < len(SEEDS):
