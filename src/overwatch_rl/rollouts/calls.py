@@ -20,7 +20,7 @@ GZIP_FROM: Final = 1024
 """Bodies of so many bytes are compressed."""
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 10.0
-PASSING: Final = frozenset({429, 500, 502, 503, 504})
+PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses that another try may change."""
 
 
@@ -48,6 +48,8 @@ class Target:
     """So long a call is tried again before it is given up."""
     timeout_s: float = 60.0
     """So long one try waits for its reply."""
+    traceparent: Callable[[], str] | None = None
+    """Gives the span that a call belongs to, as in `run.traceparent`."""
     stop: threading.Event = field(default_factory=threading.Event)
     """Set to give up waiting at once."""
     retrying: Callable[[str, float], None] = lambda _why, _wait_s: None
@@ -110,6 +112,8 @@ class Calls:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if self._target.token is not None:
             headers["Authorization"] = f"Bearer {self._target.token}"
+        if self._target.traceparent is not None:
+            headers["traceparent"] = self._target.traceparent()
         if body is None:
             return None, headers
         data = json.dumps(body, separators=(",", ":")).encode()

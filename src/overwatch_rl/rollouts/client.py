@@ -1,4 +1,4 @@
-"""A rollout handler: generates groups with the current policy and sends them, from registration to disconnection.
+"""A rollout handler: generates groups with the current policy and sends them, from first call to last.
 
     handler = Handler(Settings(url="http://127.0.0.1:8000", name="maths", group_size=8))
     handler.run(generate)        # generate(assignment) -> {"tokens": …, "masks": …, "scores": …}, or None
@@ -23,7 +23,11 @@ from overwatch_rl.rollouts.tracking import NoTracker, Tracker
 
 RENEWALS: Final = 3
 """Calls in the time after which the server would take the handler's share."""
-UNKNOWN: Final = 422
+UNPROCESSABLE: Final = 422
+OF_THE_GROUP: Final = frozenset({413, UNPROCESSABLE, 500})
+"""Statuses that are about what was sent: the next group may be right."""
+LAST_CALL_S: Final = 5.0
+"""So long the server has to take a disconnection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,8 @@ class Settings:
     token: str | None = None
     patience_s: float = 3_600.0
     """So long a server that is away is waited for."""
+    traceparent: Callable[[], str] | None = None
+    """Gives the span that a call belongs to."""
 
     def __post_init__(self) -> None:
         for name in ("group_size", "off_policy_tolerance", "poll_s", "weight"):
@@ -117,7 +123,7 @@ class Handler:
         tracker: Tracker | None = None,
         happened: Callable[[Happened], None] = lambda _: None,
     ) -> None:
-        """`happened` is called, in the handler's threads, with whatever changes."""
+        """`happened` is called from `run` with whatever changes."""
         self._settings = settings
         self._tracker = tracker or NoTracker()
         self._happened = happened
@@ -143,25 +149,27 @@ class Handler:
         except StoppedError:
             pass
         finally:
-            self._tracker.finish()
             self._calls.close()
 
     def _life(self, generate: Generate) -> bool:
         """From registration to disconnection; whether another one follows, as the server forgot this one."""
         registered = self._register()
-        with self._renewed(registered):
-            try:
-                while not self._stop.is_set():
-                    if self._turn(registered, generate):
-                        break
-            except CallError as error:
-                if not _is_forgotten(error):
-                    raise
-                self._emit("forgotten", str(error))
-                self._ticket = None
-                return True
-        self._disconnect(registered)
-        return False
+        is_known = True
+        try:
+            with self._renewed(registered):
+                while not self._stop.is_set() and not self._turn(registered, generate):
+                    pass
+        except CallError as error:
+            if not _is_forgotten(error):
+                raise
+            is_known = False
+            self._emit("forgotten", str(error))
+            self._ticket = None
+        finally:
+            if is_known:
+                self._disconnect(registered)
+            self._tracker.finish()
+        return not is_known
 
     def _register(self) -> _Registered:
         settings = self._settings
@@ -205,7 +213,7 @@ class Handler:
             self._sleep(self._settings.poll_s)
             return False
         assignment = self._assigned(registered, step)
-        if assignment is not None:
+        if assignment is not None and not self._stop.is_set():
             self._generate(registered, generate, assignment)
         return False
 
@@ -230,7 +238,7 @@ class Handler:
         group = generate(assignment)
         if group is None:
             self._emit("failed", "nothing was generated")
-            self._sleep(0.0)
+            self._sleep(self._settings.poll_s)
             return
         self._ticket = None
         body = {**group, "env_id": registered.env_id}
@@ -242,7 +250,7 @@ class Handler:
         try:
             reply = self._calls.post("/scored_data", body, {"Idempotency-Key": uuid.uuid4().hex})
         except CallError as error:
-            if error.status != UNKNOWN or _is_forgotten(error):
+            if error.status not in OF_THE_GROUP or _is_forgotten(error):
                 raise
             self._emit("refused", str(error), numbers)
             return
@@ -253,7 +261,10 @@ class Handler:
 
     def _disconnect(self, registered: _Registered) -> None:
         """Leave, with one try: a server that is away notices the silence."""
-        calls = Calls(Target(url=self._settings.url, token=self._settings.token, patience_s=0.0))
+        target = Target(
+            url=self._settings.url, token=self._settings.token, patience_s=0.0, timeout_s=LAST_CALL_S
+        )
+        calls = Calls(target)
         with contextlib.closing(calls), contextlib.suppress(CallError):
             calls.post("/disconnect-env", {"env_id": registered.env_id})
         self._emit("disconnected", registered.name)
@@ -274,7 +285,7 @@ class Handler:
             yield
         finally:
             over.set()
-            thread.join()
+            thread.join(LAST_CALL_S)
 
     def _renew(self, env_id: int, every_s: float, over: threading.Event) -> None:
         """A renewal that fails is the main loop's to notice, when it calls next."""
@@ -290,6 +301,7 @@ class Handler:
                 url=self._settings.url,
                 token=self._settings.token,
                 patience_s=self._settings.patience_s,
+                traceparent=self._settings.traceparent,
                 stop=self._stop,
                 retrying=lambda why, wait_s: self._emit("retrying", why, {"wait_s": wait_s}),
             )
@@ -330,4 +342,4 @@ def _status(calls: Calls, env_id: int) -> dict[str, Any]:
 def _is_forgotten(error: CallError) -> bool:
     """Whether the server does not know the environment: it was reset, or begun anew."""
     path = error.body.get("path") if isinstance(error.body, dict) else None
-    return error.status == UNKNOWN and path == "env_id"
+    return error.status == UNPROCESSABLE and path == "env_id"

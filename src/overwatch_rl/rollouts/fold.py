@@ -117,7 +117,7 @@ def _apply_trainer(
 
 def _move(state: State, moved: VersionMoved) -> None:
     old, new = state.version, moved.version
-    goes_on = state.is_version_stated and old.lineage == new.lineage and old.number < new.number
+    goes_on = old.lineage == new.lineage and old.number < new.number
     moved_by = new.number - old.number
     state.behind = max(-len(state.leases), state.behind - moved_by) if goes_on else 0
     if old.lineage != new.lineage:

@@ -18,8 +18,8 @@ _OF_TOKENS: Final = b"0123456789" + _SPACE
 _OF_MASKS: Final = _OF_TOKENS + b"-"
 _OF_NUMBERS: Final = _OF_MASKS + b"+.e"
 _ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
-_LARGE_INTEGER: Final = b"0" * 10
-"""So many digits, and an integer may have more than 31 bits."""
+_LARGE_INTEGER: Final = b"0" * 19
+"""So many digits, and an integer may have more than 63 bits."""
 _LARGE_NUMBER: Final = b"0" * 300
 """So many digits, and a number may be larger than a float."""
 
@@ -61,7 +61,7 @@ def scanned(body: bytes) -> Scored | None:
 
 
 def _integers(row: Any, allowed: bytes) -> range:
-    """As many as a flat row of integers below 10^9 has; raises `_DoubtError` for any other."""
+    """As many as a flat row of integers below 10^18 has; raises `_DoubtError` for any other."""
     data = bytes(row)
     if _LARGE_INTEGER in data.translate(_ZEROS):
         raise _DoubtError

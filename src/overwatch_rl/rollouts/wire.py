@@ -13,8 +13,8 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 Count = Annotated[int, Meta(ge=1, le=1 << 40)]
 Natural = Annotated[int, Meta(ge=0, le=1 << 62)]
-Token = Annotated[int, Meta(ge=0, lt=1 << 31)]
-Mask = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
+Token = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Mask = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Weight = Annotated[float, Meta(ge=0.0, le=1e12)]
 Name = Annotated[str, Meta(max_length=1024)]

@@ -14,6 +14,7 @@ class Heard:
     """Takes frames as the link does and keeps them."""
 
     exporter_pid = None
+    role = "trainer"
     rings = None
 
     def __init__(self) -> None:

@@ -55,7 +55,8 @@ def test_tickets_after_a_batch_have_the_new_version(is_first: str) -> None:
     driven = Driven()
     driven.trainer(8, max_staleness=0)
     env = driven.env()
-    driven.states(0)
+    if is_first == "acknowledgement":
+        driven.states(0)
     for number in range(1, 5):
         found = driven.tickets(env, 10)
         assert (len(found.tickets), found.version.number) == (2, number - 1)

@@ -4,6 +4,7 @@ import copy
 from dataclasses import replace
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,6 +16,7 @@ from hypothesis.stateful import (
     multiple,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from overwatch_rl.rollouts import queue
@@ -209,6 +211,14 @@ class Calls(RuleBasedStateMachine):
     def teardown(self) -> None:
         """What was logged between snapshots gives the same state; so does everything that was applied."""
         assert logged_part(replayed(self.driven.log)) == logged_part(self.driven.state)
+
+
+@pytest.mark.long
+def test_many_calls_in_any_order() -> None:
+    """As `TestCalls`, ten times as long."""
+    run_state_machine_as_test(
+        Calls, settings=settings(max_examples=500, stateful_step_count=80, deadline=None)
+    )
 
 
 TestCalls = Calls.TestCase

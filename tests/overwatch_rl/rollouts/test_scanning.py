@@ -12,8 +12,8 @@ from overwatch_rl.rollouts.wire import Scored
 
 FIELDS = ("tokens", "masks", "advantages", "ref_logprobs", "inference_logprobs")
 PIECES = [
-    "0", "7", "-1", "12", "-", "+", ".", "e", "E", "e-", "1e5", "1e-5", "1e999", "0.5", ",", ", ", " ", "[", "]",
-    "]]", "null", "01", "9" * 9, "9" * 10, "9" * 400, '"', "NaN", "\n", "\v", "true",
+    "0", "7", "-1", "12", "-", "+", ".", "e", "E", "e-", "1e5", "1e-5", "1e999", "0.5", ",", ", ", " ", "[",
+    "]", "]]", "null", "01", "9" * 18, "9" * 19, "9" * 400, '"', "NaN", "\n", "\v", "true",
 ]  # fmt: skip
 ROW = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
 PLAIN = st.lists(st.sampled_from(["1", "23", "4"]), max_size=4).map(",".join)
@@ -52,7 +52,7 @@ def test_what_passes_would_be_decoded_with_the_same_lengths(name: str, row: str)
 
 
 @pytest.mark.parametrize(
-    ("row", "length"), [("", 0), (" ", 0), ("1", 1), ("1,22, 333", 3), (" 1 ,\n2 ", 2), ("999999999", 1)]
+    ("row", "length"), [("", 0), (" ", 0), ("1", 1), ("1,22, 333", 3), (" 1 ,\n2 ", 2), ("9" * 18, 1)]
 )
 def test_plain_rows_are_not_decoded(row: str, length: int) -> None:
     """The usual ways to write a row."""
@@ -67,10 +67,16 @@ def test_numbers_that_a_model_gives_are_plain() -> None:
     assert scanned(text(inference_logprobs="-0.25, -1.2e-05, 1.0, -17")) is not None
 
 
+def test_a_number_of_64_bits_is_decoded() -> None:
+    """At the border of what a trainer can hold the exact way decides."""
+    assert exact(text(tokens=str((1 << 63) - 1))) is not None
+    assert exact(text(tokens=str(1 << 63))) is None
+
+
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("tokens", "-1"), ("tokens", "1.0"), ("tokens", "9999999999"), ("tokens", "[1]"), ("tokens", '"1"'),
+        ("tokens", "-1"), ("tokens", "1.0"), ("tokens", "9" * 19), ("tokens", "[1]"), ("tokens", '"1"'),
         ("masks", "1e5"), ("masks", "null"), ("advantages", "1e400"), ("advantages", "1E5"),
         ("advantages", "9" * 400), ("ref_logprobs", "NaN"), ("ref_logprobs", "true"), ("tokens", "01"),
         ("tokens", "1 2"), ("tokens", "1,,2"), ("tokens", "1,"),

@@ -22,6 +22,7 @@ class Rings:
     """As much of a link as a run needs: its rings."""
 
     exporter_pid = None
+    role = "trainer"
 
     def __init__(self, rings: RingSet) -> None:
         self.rings = rings
