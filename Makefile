@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus learning long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts generate screenshots constraints docs release clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -95,11 +95,15 @@ bench-doors: $(VENV)/.installed  ## metrics landed for each second of CPU, besid
 bench-tui: $(VENV)/.installed  ## paint, CPU beside a DataTable, bytes and keys, in a real pseudo-terminal
 	$(BIN)/python tests/bench/bench_tui.py $(BENCH_FLAGS)
 
-bench-train: $(VENV)/.installed  ## an update of PPO beside CleanRL's style and SB3, and what is not the network
+bench-train: $(VENV)/.installed  ## an update of PPO beside CleanRL's style and SB3, whole loops beside RLlib and JAX
 	$(BIN)/python tests/bench/bench_train.py $(BENCH_FLAGS)
+	$(BIN)/python tests/bench/loops.py
 
 bench-replay: $(VENV)/.installed  ## folding, seeking and opening recordings; BENCH_FLAGS="--quick" or "--huge"
 	$(BIN)/python tests/bench/bench_replay.py $(BENCH_FLAGS)
+
+bench-rollouts: $(VENV)/.installed  ## the rollouts API; OVERWATCH_BENCH_ATROPOS: a Python that has atroposlib 0.4.0
+	$(BIN)/python tests/bench/bench_rollouts.py $(BENCH_FLAGS)
 
 bench-prometheus: $(VENV)/.installed  ## the page of runs: its text, a scrape at the cap, ingest beside 50 scrapers
 	$(BIN)/python tests/bench/bench_prometheus.py $(BENCH_FLAGS)
@@ -112,6 +116,9 @@ generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue an
 
 calibration: $(VENV)/.installed  ## what the limits say of recorded trainings that reach their return
 	$(BIN)/python -m tests.calibration.page
+
+learning: $(VENV)/.installed  ## train what docs/learning.md shows and is not kept, half an hour; DRAW=1 only draws it
+	$(BIN)/python -m tests.learning.page $(if $(DRAW),,--train)
 
 corpus: $(VENV)/.installed  ## how soon each labelled fault is found, and what is said of healthy runs
 	$(BIN)/python -m overwatch.generate.corpus

@@ -41,7 +41,7 @@ AMD: Final = Extra(name="amd", brings="reading of AMD GPUs", modules=("amdsmi",)
 PARQUET: Final = Extra(name="parquet", brings="the format parquet", modules=("pyarrow",))
 SQL: Final = Extra(name="sql", brings="query --sql", modules=("duckdb",))
 RL: Final = Extra(name="rl", brings="training", modules=("torch", "sklearn", "safetensors"))
+WANDB: Final = Extra(name="wandb", brings="the tracker W&B", modules=("wandb",))
 TENSORBOARD: Final = Extra(name="tensorboard", brings="train --tensorboard", modules=("tensorboard",))
-WANDB: Final = Extra(name="wandb", brings="tracking by Weights & Biases", modules=("wandb",))
-EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL, TENSORBOARD, WANDB)}
+EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL, WANDB, TENSORBOARD)}
 """By name."""

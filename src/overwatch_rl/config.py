@@ -42,6 +42,7 @@ PRESETS: Final[dict[str, Preset]] = {
         steps=128,
         ppo=PPOConfig(
             network="conv",
+            logit_scale=1.0,
             learning_rate=3e-4,
             entropy_coef=0.02,
             value_clip=0.2,
@@ -53,9 +54,9 @@ PRESETS: Final[dict[str, Preset]] = {
         envs=64,
         steps=64,
         ppo=PPOConfig(
+            logit_scale=1.0,
             learning_rate=1e-3,
             entropy_coef=0.02,
-            value_clip=0.2,
             popart=True,
             returns=ReturnsConfig(gamma=0.99, lam=0.95),
         ),
@@ -63,7 +64,12 @@ PRESETS: Final[dict[str, Preset]] = {
     "gym": Preset(
         envs=8,
         steps=128,
-        ppo=PPOConfig(learning_rate=1e-3, entropy_coef=0.01, returns=ReturnsConfig(gamma=0.99, lam=0.95)),
+        ppo=PPOConfig(
+            logit_scale=1.0,
+            learning_rate=1e-3,
+            entropy_coef=0.01,
+            returns=ReturnsConfig(gamma=0.99, lam=0.95),
+        ),
     ),
 }
 """By the whole name of a world, else by the part before the colon."""

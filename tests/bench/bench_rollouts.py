@@ -1,10 +1,10 @@
 """The rollouts API beside the published server of its wire: groups in and out for each second of server CPU.
 
 The same requests go to both, over eight connections, from another core: groups of 8 sequences of 512
-tokens, then batches of 8 such groups until the queue is empty; in turns. Ours is durable (`fsync`), the other
-keeps all in memory. CPU is the server's own, user and system, to the nanosecond. Then, ours alone: the time to
-an answer beside one fdatasync of the same bytes in the same folder, in turns; and memory beside a producer that
-is much too fast.
+tokens, then batches of 8 such groups until the queue is empty; in turns. Ours is durable (`fsync`), the
+other keeps all in memory. CPU is the server's own, user and system, to the nanosecond. Then, ours alone:
+the time to an answer beside one fdatasync of the same bytes in the same folder, in turns; and memory
+beside a producer that is much too fast.
 `OVERWATCH_BENCH_ATROPOS` names a Python that has atroposlib 0.4.0. Prints, gates nothing.
 
     python tests/bench/bench_rollouts.py [--quick] [--pairs 5] [--groups 400]

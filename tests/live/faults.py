@@ -89,7 +89,7 @@ PROOFS: Final = (
         "OverlappingWriters",
     ),
     _proof(
-        _trainer("ahead", "bandit", "--updates 40", env={"PYTHONPATH": str(ROOT / "tests/live/ahead")}),
+        _trainer("ahead", "bandit", "--updates 120", env={"PYTHONPATH": str(ROOT / "tests/live/ahead")}),
         "the clock of its machine is a minute ahead",
         "ClockAhead",
     ),

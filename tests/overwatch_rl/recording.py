@@ -13,7 +13,6 @@ class KeptLink:
     """Takes the place of the link to the exporter process."""
 
     exporter_pid = None
-    role = "trainer"
     rings = None
 
     def __init__(self, role: str = "trainer") -> None:

@@ -27,9 +27,7 @@ def length_label(tokens: int) -> str:
 
 
 _learner = partial(Metric, scope=Scope.LEARNER, comes_with="learner service")
-_row = partial(
-    Metric, scope=Scope.ROLLOUTS, non_finite=NonFinite.UNDEFINED, comes_with="rollouts service", fmt=",.0f"
-)
+_row = partial(Metric, scope=Scope.ROLLOUTS, non_finite=NonFinite.UNDEFINED, fmt=",.0f")
 _rollouts = partial(_row, kind=Kind.GAUGE)
 _counted = partial(_row, kind=Kind.COUNTER)
 

@@ -34,6 +34,8 @@ FULL: Final = 0.95
 """Share of what may wait from which on the queue is full."""
 WASTED: Final = 0.1
 """Share of the accepted sequences that became too old, from which on it is too many."""
+DONE: Final = "done"
+"""How a request for a batch ends after the last step: nobody waits for anything any more."""
 _PATIENCE: Final = Patience(hold=30 * SECOND_NS, clear=15 * SECOND_NS, cooldown=60 * SECOND_NS)
 
 
@@ -49,7 +51,7 @@ def service_problems(state: RunState, tick: int) -> Iterator[Problem]:
 def _starved(service: Service) -> Problem | None:
     """The trainer asks in vain, and at this pace the next batch is far."""
     waiting, size = service.value(QUEUE_SEQUENCES.name), service.value(BATCH_SIZE.name)
-    asked = service.recently(BATCHES.name)
+    asked = service.recently(BATCHES.name, but=DONE)
     if waiting is None or not size or waiting >= size or not asked or service.recently(SERVED.name):
         return None
     pace = service.recently(ACCEPTED.name) or 0.0

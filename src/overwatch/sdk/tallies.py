@@ -84,11 +84,15 @@ class _Name:
 class Tallies:
     """All counters and histograms of one run's process; `send` takes records, `say` lines for a person."""
 
-    def __init__(self, role: str, send: Callable[[Tallied], None], say: Say) -> None:
+    def __init__(
+        self, role: str, send: Callable[[Tallied], None], say: Say, every_s: float = EVERY_S
+    ) -> None:
         self.scope = SCOPE_OF_ROLE.get(role, Scope.RUN)
         """Of what no row of another scope knows."""
-        self._send, self._say = send, say
+        self._send, self._say, self._every_s = send, say, every_s
         self._lock = threading.RLock()
+        """Held while a sum is added to or read, never while anything is sent."""
+        self._telling = threading.RLock()
         self._names: dict[str, _Name] = {}
         """By the name that was given."""
         self._changed: dict[tuple[_Name, _Labels], None] = {}
@@ -181,26 +185,31 @@ class Tallies:
 
     def tell(self, *, whole: bool = False) -> None:
         """Send what changed, or everything."""
-        with self._lock:
+        with self._telling:
             if self._over.is_set():
                 return
+            at = time.time_ns()
+            for scope, series in self._read(whole=whole).items():
+                rest = iter(series)
+                while part := tuple(islice(rest, MOST_A_RECORD)):
+                    self._send(Tallied(at=at, scope=scope, series=part))
+
+    def _read(self, *, whole: bool) -> dict[Scope, list[TallySeries]]:
+        """What changed since the last time, or everything, by scope."""
+        with self._lock:
             if whole:
                 told = [(known, key) for known in self._all() for key in known.sums]
             else:
                 told = list(self._changed)
             self._changed = {}
-            at = time.time_ns()
             by_scope: dict[Scope, list[TallySeries]] = {}
             for known, key in told:
                 by_scope.setdefault(known.scope, []).append(known.series(key))
-            for scope, series in by_scope.items():
-                rest = iter(series)
-                while part := tuple(islice(rest, MOST_A_RECORD)):
-                    self._send(Tallied(at=at, scope=scope, series=part))
+            return by_scope
 
     def close(self) -> None:
         """Send everything; nothing is sent afterwards."""
-        with self._lock:
+        with self._telling:
             if self._names:
                 self.tell(whole=True)
             self._over.set()
@@ -214,7 +223,7 @@ class Tallies:
                     self._thread.start()
 
     def _run(self) -> None:
-        while not self._over.wait(EVERY_S):
+        while not self._over.wait(self._every_s):
             self._sent += 1
             with contextlib.suppress(Exception):  # the border of a thread: what changed later is sent later
                 self.tell(whole=not self._sent % WHOLE_EVERY)

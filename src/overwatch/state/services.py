@@ -154,9 +154,13 @@ class Service(msgspec.Struct, kw_only=True):
         series = self.gauges.get(name)
         return None if series is None else series.value
 
-    def recently(self, name: str) -> float | None:
-        """How many a second it counted of late, over all labels; `None` where that is not known."""
-        news = [tally.recent(self.at) for tally in self.tallies.get(name, {}).values()]
+    def recently(self, name: str, *, but: str = "") -> float | None:
+        """How many a second it counted of late, over all labels `but` those of a value.
+
+        `None` where that is not known.
+        """
+        counted = [one for one in self.tallies.get(name, {}).values() if but not in one.labels.values()]
+        news = [tally.recent(self.at) for tally in counted]
         known = [one for one in news if one is not None]
         return added(amount.size / seconds for amount, seconds in known) if known else None
 

@@ -17,9 +17,6 @@ from torch import Tensor, nn
 
 from overwatch_rl.types import ActionSpec, Box, Factored
 
-LOGIT_SCALE: Final = 0.25
-"""Logits are this share of the last layer's output: a step too large then moves the policy too far, which can
-be seen and undone, rather than saturating it for ever at once."""
 _ILLEGAL: Final = -1e9
 _TINY: Final = torch.finfo(torch.float32).tiny
 _LOG_STD: Final = (-5.0, 2.0)
@@ -53,9 +50,11 @@ class Distribution(Protocol):
 class Categorical(nn.Module):
     """Factored choices."""
 
-    def __init__(self, spec: Factored) -> None:
+    def __init__(self, spec: Factored, logit_scale: float = 1.0) -> None:
+        """`logit_scale`: what outputs are multiplied by."""
         super().__init__()
         self.spec = spec
+        self._logit_scale = logit_scale
         self.uses: Tensor
         self.register_buffer("uses", torch.tensor(spec.uses), persistent=False)
 
@@ -82,7 +81,7 @@ class Categorical(nn.Module):
     def _decide(
         self, outputs: Tensor, mask: Tensor | None, choose: Callable[[Tensor, int], Tensor]
     ) -> Judged:
-        logits = LOGIT_SCALE * outputs.float()
+        logits = self._logit_scale * outputs.float()
         blocks = self.spec.unpack(logits)
         masks = [None] * len(blocks) if mask is None else self.spec.unpack(mask)
         rows = torch.arange(len(logits), device=logits.device)
@@ -117,7 +116,7 @@ class Categorical(nn.Module):
 class Gaussian(nn.Module):
     """Independent normal distributions with a deviation of its own for each dimension."""
 
-    def __init__(self, spec: Box) -> None:
+    def __init__(self, spec: Box, logit_scale: float = 1.0) -> None:  # noqa: ARG002 there are no logits
         super().__init__()
         self.spec = spec
         self.log_std = nn.Parameter(torch.zeros(spec.num_outputs))
@@ -156,6 +155,6 @@ DISTRIBUTIONS: Final[dict[type, Callable[..., nn.Module]]] = {Factored: Categori
 """The distribution over each kind of action."""
 
 
-def distribution(spec: ActionSpec) -> Distribution:
+def distribution(spec: ActionSpec, logit_scale: float) -> Distribution:
     """The distribution over actions of this kind."""
-    return cast("Distribution", DISTRIBUTIONS[type(spec)](spec))
+    return cast("Distribution", DISTRIBUTIONS[type(spec)](spec, logit_scale))

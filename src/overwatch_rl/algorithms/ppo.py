@@ -62,6 +62,9 @@ class PPOConfig:
 
     network: str = "mlp"
     """A row of `networks.NETWORKS`."""
+    logit_scale: float = 0.25
+    """Logits are this share of the network's outputs. Below 1 a step too large moves the policy too far,
+    which can be seen and undone, rather than saturating it for ever at once; learning takes longer."""
     learning_rate: float = 3e-3
     """Step size of Adam at the first update."""
     anneal_updates: int | None = None
@@ -90,7 +93,7 @@ class PPOConfig:
     """How advantages are estimated."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "clip", "max_grad_norm"):
+        for name in ("logit_scale", "learning_rate", "clip", "max_grad_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0")
         for name in ("epochs", "minibatches", "anneal_updates"):
@@ -218,7 +221,7 @@ class PPO:
         init = torch.Generator().manual_seed(seed)
         made = network(config.network, spec.observation, spec.action.num_outputs, init)
         self.network = cast("Network", made.to(self.device))
-        self.actions: Distribution = distribution(spec.action)
+        self.actions: Distribution = distribution(spec.action, config.logit_scale)
         self.popart = PopArt()
         parts = {"network": made, "actions": cast("nn.Module", self.actions), "popart": self.popart}
         self.normaliser: Normaliser | None = None

@@ -147,7 +147,10 @@ def _take_due(packing: Packing, candidates: Candidates) -> int:
         is_last = version.number + state.max_staleness <= now.number + batch
         return is_last and not state.is_abandoned(version)
 
-    for batch in range(state.max_staleness + 1):
+    # Between the batches in which another version falls due, no more is needed than before them.
+    versions = {lane.version for lane in candidates.lanes} | {found.version for found in candidates.tickets}
+    last = {max(0, version.number + state.max_staleness - now.number) for version in versions}
+    for batch in sorted(found for found in last if found <= state.max_staleness):
 
         def wanted(lane: Lane, batch: int = batch) -> bool:
             return lane.source == "stated" and due(lane.version, batch)

@@ -147,17 +147,14 @@ class Handlers:
             moved = service.note(lambda state, now: queue.move_version(state, version, None, now))
             if isinstance(moved, answers.Unknown):
                 return Reply(body=wire.Problem(error=moved.reason, path="version"), status=409)
-        answer = await service.do(partial(queue.batch, is_explicit=call.is_explicit))
+        answer = service.note(partial(queue.batch, is_explicit=call.is_explicit))
+        # What it is made of may be gone once it is safe, if somebody resets the queue meanwhile.
         body = replies.batch(answer, service.payloads, service.now())
-        match answer:
-            case answers.Batch(lease=lease):
-                self._telemetry.asked(service.state, answer, service.now())
-                return Reply(body=body, lease=lease)
-            case answers.NoBatch(lack=lack):
-                self._telemetry.asked(service.state, lack, service.now())
-                return Reply(body=body)
-            case _:
-                return Reply(body=body)
+        if not isinstance(answer, answers.Unknown):
+            asked = answer if isinstance(answer, answers.Batch) else answer.lack
+            self._telemetry.asked(service.state, asked, service.now())
+        await service.safe()
+        return Reply(body=body, lease=answer.lease if isinstance(answer, answers.Batch) else None)
 
     async def latest_example(self, _: Call) -> Reply:
         """The group that was accepted last."""

@@ -28,6 +28,9 @@ PROBE: Final = "/healthz"
 """The one address that needs no token: what looks whether a server is well has none."""
 _JSON: Final = "application/json"
 
+_LEFT: Final = Reply(body=wire.Problem(error="the connection ended before the request was whole"), status=400)
+"""To somebody who is not there any more: an answer that nobody reads is no error."""
+
 _log = logging.getLogger("overwatch_rl.rollouts")
 
 
@@ -88,6 +91,8 @@ class Server:
             return Reply(body=wire.Problem(error=str(error)), status=400)
         except UnsafeError as error:
             return Reply(body=wire.Problem(error=str(error)), status=503, headers={hdrs.RETRY_AFTER: "5"})
+        except ConnectionError:
+            return _LEFT
         except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
             _log.exception("%s %s failed", request.method, request.path)
             return Reply(body=wire.Problem(error="the server failed; its log says why"), status=500)
@@ -105,9 +110,9 @@ class Server:
             return await self._delivered(request, await self._answer(route, request))
         async with self._one_batch:
             if self._on_its_way is not None:
-                await self._on_its_way
+                await asyncio.wait({self._on_its_way})
             if request.transport is None:
-                raise ConnectionResetError("the trainer left before its batch was assembled")
+                return await self._response(request, _LEFT)
             return await self._delivered(request, await self._answer(route, request))
 
     async def _delivered(self, request: web.Request, reply: Reply) -> web.StreamResponse:
@@ -128,7 +133,7 @@ class Server:
             if delivery is not None:
                 delivery.close()
             self._note(queue.broken, reply.lease)
-            raise
+            return response
         watch = asyncio.ensure_future(self._watch(delivery, reply.lease))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)

@@ -84,6 +84,11 @@ class Service:
         `payloads` are the bytes of offered groups, by their place in the request.
         """
         answer = self.note(decide, payloads)
+        await self.safe()
+        return answer
+
+    async def safe(self) -> None:
+        """Wait until all that was decided is safe; raises `UnsafeError`."""
         if self._last is not None and not self._last.done():
             try:
                 async with asyncio.timeout(PATIENCE_S):
@@ -93,7 +98,6 @@ class Service:
                 raise UnsafeError(f"the log was not written within {PATIENCE_S:g} s: {why}") from None
             except StoreClosedError as error:
                 raise UnsafeError(str(error)) from error
-        return answer
 
     def note(
         self, decide: Callable[[State, int], Decision[A]], payloads: Mapping[int, bytes] | None = None

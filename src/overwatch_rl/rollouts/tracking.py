@@ -47,7 +47,7 @@ class WandbTracker:
         try:
             import wandb
         except ImportError as error:
-            raise ImportError(WANDB.need) from error
+            raise ImportError(f"{WANDB.need}, or use another tracker") from error
         self._wandb = wandb
         self._settings = settings
         self._run: Any = None

@@ -30,6 +30,7 @@ class Minute:
     served: float = 8.0
     expired: float = 0.0
     asked: float = 1.0
+    status: str = "few"
     seconds: int = 61
     rank: int = 0
 
@@ -44,7 +45,11 @@ class Minute:
             counted = {"accepted": self.accepted, "served": self.served, "expired": self.expired,
                        "batches": self.asked}  # fmt: skip
             series = tuple(
-                TallySeries(metric=f"overwatch.rollouts.{name}", sum=pace * second)
+                TallySeries(
+                    metric=f"overwatch.rollouts.{name}",
+                    labels={"status": self.status} if name == "batches" else {},
+                    sum=pace * second,
+                )
                 for name, pace in counted.items()
             )
             told.append(Tallied(at=at, scope=Scope.ROLLOUTS, series=series))
@@ -84,6 +89,7 @@ def test_a_trainer_that_asks_in_vain_is_starved(accepted: float) -> None:
 def test_nobody_is_starved_that_does_not_ask() -> None:
     """A service without a trainer, or with one that learns from what it has, waits for nothing."""
     assert found(Minute(accepted=0.0, served=0.0, asked=0.0)) == {}
+    assert found(Minute(accepted=0.0, served=0.0, status="done")) == {}
     assert found(Minute(accepted=0.0, served=0.0, gauges={"queue.sequences": 64.0})) == {}
 
 

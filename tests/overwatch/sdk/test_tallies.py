@@ -20,7 +20,7 @@ class Out:
     def __init__(self, role: str = "learner") -> None:
         self.told: list[Tallied] = []
         self.said: dict[str, str] = {}
-        self.tallies = Tallies(role, self.told.append, self.said.setdefault)
+        self.tallies = Tallies(role, self.told.append, self.said.setdefault, every_s=3600.0)
 
     def series(self) -> list[TallySeries]:
         """What was sent since the last time."""
@@ -163,6 +163,26 @@ def test_threads_add_to_one_total(out: Out) -> None:
     for thread in threads:
         thread.join()
     assert out.series()[-1].sum == 8000.0
+
+
+def test_a_call_does_not_wait_while_records_are_sent() -> None:
+    """Sending takes as long as it takes; counting goes on meanwhile, and is sent the next time."""
+    out = Out()
+    sent: list[float] = []
+
+    def send(event: Tallied) -> None:
+        counting = threading.Thread(target=out.tallies.count, args=("samples", 1, {}))
+        counting.start()
+        counting.join(30.0)
+        assert not counting.is_alive()
+        sent.extend(one.sum or 0.0 for one in event.series)
+
+    out.tallies = Tallies("learner", send, out.said.setdefault, every_s=3600.0)
+    out.tallies.count("samples", 1, {})
+    out.tallies.tell()
+    out.tallies.tell()
+    assert sent == [1.0, 2.0]
+    out.tallies.close()
 
 
 def test_nothing_is_sent_after_the_end(out: Out) -> None:

@@ -29,7 +29,8 @@ def test_choices_are_drawn_as_often_as_they_are_likely() -> None:
     """Within five standard errors of a binomial count."""
     spec = Factored(heads=(Head(name="op", labels=("a", "b", "c")),), uses=((True,),) * 3)
     flat = torch.tensor([[0.0, 4.0, 8.0]]).expand(20_000, 3)
-    drawn = Categorical(spec).sample(flat, None, torch.Generator().manual_seed(2), greedy=False).actions
+    draws = torch.Generator().manual_seed(2)
+    drawn = Categorical(spec, logit_scale=0.25).sample(flat, None, draws, greedy=False).actions
     for choice, share in enumerate(torch.tensor([0.0, 1.0, 2.0]).softmax(dim=0).tolist()):
         error = math.sqrt(share * (1 - share) / 20_000)
         assert float((drawn == choice).double().mean()) == pytest.approx(share, abs=5 * error)
@@ -51,7 +52,7 @@ def test_log_probabilities_are_those_of_the_softmax_over_legal_choices() -> None
     """By hand for every row: the joint one is a product over the heads that the operation uses."""
     flat = outputs(50)
     judged = Categorical(SPEC).judge(flat, legal(50), torch.tensor([[1, 1, 1]]).expand(50, 3))
-    blocks = SPEC.unpack(0.25 * flat)
+    blocks = SPEC.unpack(flat)
     op = blocks[0][:, :2].softmax(dim=1)[:, 1]
     kind = blocks[2][:, 1, :2].softmax(dim=1)[:, 1]
 

@@ -2,10 +2,11 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overwatch_rl.rollouts import queue
+from overwatch_rl.rollouts import assembly, queue
 from overwatch_rl.rollouts.answers import Batch, NoBatch
 from overwatch_rl.rollouts.operations import Version
 from overwatch_rl.rollouts.shares import bounded_sums
@@ -216,6 +217,22 @@ def test_a_batch_is_there_exactly_when_sizes_add_up(groups: list[tuple[int, int]
     assert isinstance(answer, Batch) == bool(bounded_sums(counts, batch) >> batch & 1)
     if isinstance(answer, Batch):
         assert sum(item.sequences for item in answer.items) == batch
+
+
+def test_a_trainer_that_takes_any_age_has_its_batch_as_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What assembling costs goes with the versions that are queued, not with the age that is allowed."""
+    looked: list[object] = []
+    known = assembly.Packing.take
+    monkeypatch.setattr(assembly.Packing, "take", lambda *given: looked.append(given) or known(*given))
+    driven = Driven()
+    driven.trainer(8, max_staleness=10**12)
+    env = driven.env()
+    for number in range(1, 4):
+        driven.send(env, 2, version=Version(number=0))
+        driven.states(number)
+
+    assert len(ids(driven.trained())) == 2
+    assert len(looked) < 10
 
 
 def test_a_status_of_an_unstarted_queue_is_empty() -> None:

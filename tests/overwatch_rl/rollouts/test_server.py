@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import io
 import json
+import logging
 import socket
 import struct
 from pathlib import Path
@@ -325,7 +326,7 @@ async def asked(server: Served, reads: int) -> socket.socket:
     return line
 
 
-def test_a_batch_whose_connection_broke_is_delivered_again() -> None:
+def test_a_batch_whose_connection_broke_is_delivered_again(caplog: pytest.LogCaptureFixture) -> None:
     """A trainer that cannot acknowledge got a part of it: the groups come again, and say so."""
 
     async def check(server: Served) -> None:
@@ -341,6 +342,7 @@ def test_a_batch_whose_connection_broke_is_delivered_again() -> None:
         assert server.service.state.account.acknowledged.groups == 12
 
     served(check)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_trainer_that_reads_no_more_loses_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,6 +358,24 @@ def test_a_trainer_that_reads_no_more_loses_its_batch(monkeypatch: pytest.Monkey
         assert [item["redelivered"] for item in again["items"]] == [True] * 12
 
     served(check)
+
+
+def test_a_sender_that_leaves_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """In the middle of its body: nothing is queued, nothing is logged as a fault, others go on."""
+
+    async def check(server: Served) -> None:
+        await server.start()
+        host, port = server.url.removeprefix("http://").split(":")
+        _, line = await asyncio.open_connection(host, int(port))
+        line.write(b"POST /scored_data HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")
+        await line.drain()
+        await server.get("/status")
+        line.transport.abort()
+        await server.post("/scored_data", group(first=1))
+        assert (await server.get("/status"))["queue_size"] == 1
+
+    served(check)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_trainer_that_registers_again_gets_its_last_batch_again() -> None:

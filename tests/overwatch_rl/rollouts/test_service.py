@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Iterable
 from concurrent.futures import Future
 
+import msgspec
 import pytest
 
 from overwatch_rl.rollouts import queue, service
 from overwatch_rl.rollouts.answers import EnvRequest, Full, Offer, Outcomes
+from overwatch_rl.rollouts.handlers import Call, Handlers
 from overwatch_rl.rollouts.operations import Accepted, Seen, Trainer
 from overwatch_rl.rollouts.service import Record, Service, UnsafeError
 from overwatch_rl.rollouts.state import State
@@ -116,6 +118,24 @@ def test_no_room_is_the_answer_before_anything_is_decided() -> None:
         assert isinstance(await made.accept([OFFER], PAYLOADS), Full)
         assert store.submitted == []
         assert made.state.account.accepted.groups == 0
+
+    asyncio.run(check())
+
+
+def test_a_reset_does_not_take_a_batch_apart_that_is_on_its_way() -> None:
+    """The reply is whole as it was decided, and its lease is over."""
+
+    async def check() -> None:
+        made, store = await started()
+        for key in ("one", "two"):
+            offer = msgspec.structs.replace(OFFER, key=key)
+            made.note(lambda state, now, offer=offer: queue.accept(state, [offer], now), PAYLOADS)
+        reply = asyncio.ensure_future(Handlers(made, dict).batch(Call(headers={"Overwatch-Lease": "1"})))
+        await turns()
+        made.note(queue.reset)
+        store.payloads.clear()
+        store.write()
+        assert len((await reply).body.batch) == 2
 
     asyncio.run(check())
 
