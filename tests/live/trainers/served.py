@@ -1,7 +1,7 @@
 """A rollouts service, `overwatch-rl rollouts`, with a trainer of it and handlers in processes of their own.
 
-The fault comes after a while: handlers leave or are killed, the trainer takes nothing more, or goes on to newer
-versions without what waits. What is reported is what the server counts.
+The fault comes after a while: handlers leave or are killed, the trainer takes nothing more, or goes on to
+newer versions without what waits. What is reported is what the server counts.
 """
 
 import argparse
