@@ -219,7 +219,7 @@ PROOFS: Final = (
         "PolicyExplainedVariance",
     ),
     _proof(
-        _trainer("outliers", "bandit", "--fault outliers --raw --entropy 2 --lr 0.05 --updates 170"),
+        _trainer("outliers", "bandit", "--fault outliers --raw --entropy 2 --lr 0.05 --updates 110"),
         "every twelfth batch has two outliers",
         "GradientSpikes",
     ),
