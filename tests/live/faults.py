@@ -233,6 +233,17 @@ PROOFS: Final = (
         "the critic's steps are more than twice too long",
         "CriticDiverged",
     ),
+    _proof(_trainer("served-full", "served", "--fault full"), "its trainer takes nothing", "RolloutsFull"),
+    _proof(
+        _trainer("served-stale", "served", "--fault stale"),
+        "its trainer goes on to newer versions without taking what waits",
+        "RolloutsStale",
+    ),
+    _proof(
+        _trainer("served-dead", "served", "--fault dead"),
+        "one of two handlers is killed (SIGKILL)",
+        "RolloutsEnvDead",
+    ),
 )
 """Together some seventy seconds of CPU."""
 
@@ -242,6 +253,11 @@ LONG: Final = (
         _trainer("slowing", "learner", "--updates 1300 --slows-after 1080"),
         "after two minutes loading takes twice the time of all else",
         "ThroughputRegression",
+    ),
+    _proof(
+        _trainer("served-starved", "served", "--fault starved --seconds 120"),
+        "its handlers leave while the trainer asks",
+        "RolloutsStarved",
     ),
 )
 """Programs that take minutes, since what they prove is judged over minutes."""

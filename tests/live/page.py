@@ -17,7 +17,7 @@ telemetry went into a real collector; what that recorded was folded, its page of
 and `promtool` evaluated the shipped rules on it. Since these programs last seconds, the rules' holds (`for:`)
 and the windows that follow from a run's length are divided by sixty there; limits and the holds of findings
 are as shipped. `make long` runs them, with a program without a fault beside them, of which nothing fires, and
-`make test` a sample; two that are marked *minutes* are judged over minutes.
+`make test` a sample; those that are marked *minutes* are judged over minutes.
 
 ## Runs
 
