@@ -42,7 +42,7 @@ from overwatch.tracked import Tracked
 
 FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
-LOOKS: Final = 64
+LOOKS: Final = 8
 """Times that a run is judged at most within one tick."""
 MAX_ENDED: Final = 4096
 """Runs remembered that had ended when they were evicted."""
@@ -294,8 +294,8 @@ class Fold:
     def _judge(self, tick: int, batches: Sequence[Batch], hushed: Hushed) -> list[str]:
         """Take one tick; returns the runs whose snapshot is recorded at it.
 
-        Where more of a run than a tick's worth comes in one tick, it is judged within that too: what was true
-        for a while and is over again is not missed because a spool drains fast, or a machine has much to do.
+        Where seconds of a run come in one tick, it is judged within them too: what was true for a while and
+        is over again is not missed because a spool drains fast.
         """
         self._taken = tick, hushed
         self.evicted = []

@@ -24,8 +24,8 @@ from overwatch.snapshot.history import Ask, History
 from overwatch.state import RunState
 from overwatch.state.past import Mark, Past
 
-LONG_NS: Final = 100_000_000
-"""So much of a run is not folded without being looked at: what comes in one tick where nothing is late."""
+LONG_NS: Final = 1_000_000_000
+"""So much of a run is not folded without being looked at."""
 TIRED_NS: Final = 600_000_000_000
 """So long after its last word a run that is over begins to rest: what clears of its findings has cleared."""
 REST_NS: Final = 10_000_000_000
@@ -56,7 +56,7 @@ class Tracked(msgspec.Struct):
 
     @property
     def is_long(self) -> bool:
-        """Whether a tick's worth of it has come in since it was last judged."""
+        """Whether a second of it has come in since it was last judged."""
         return self.state.last_at - self.looked_at >= LONG_NS
 
     @property

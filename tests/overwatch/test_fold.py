@@ -44,30 +44,6 @@ def test_runs_are_kept_apart_and_the_newest_is_known() -> None:
     assert updates == {"run-1": 1, "run-2": 7}
 
 
-def test_what_was_true_for_a_moment_is_found_where_a_second_comes_at_once() -> None:
-    """Updates that come in one tick are judged as if each had come when it was made."""
-    healthy = [fakes.policy(START_NS + n * FAST_NS, index=n, kl_divergence=0.001) for n in range(1, 60)]
-    far = [fakes.policy(START_NS + n * FAST_NS, index=n, kl_divergence=0.5) for n in range(60, 64)]
-    after = [fakes.policy(START_NS + n * FAST_NS, index=n, kl_divergence=0.001) for n in range(64, 76)]
-
-    def found(late_ns: int) -> set[str]:
-        """Codes of findings, where everything is stamped up to so much later."""
-        fold, codes, tick = Fold(), set[str](), START_NS
-        waiting = [
-            _batch(-(-event.at // late_ns) * late_ns, [event], first_seq=number)
-            for number, event in enumerate([*healthy, *far, *after], start=1)
-        ]
-        while waiting:
-            due = [batch for batch in waiting if batch.stamp <= tick]
-            del waiting[: len(due)]
-            for snapshot in fold.advance(tick, due, ()).snapshots.values():
-                codes |= {finding.code for finding in snapshot.findings}
-            tick += FAST_NS
-        return codes
-
-    assert found(FAST_NS) == found(2 * SECOND) != set()
-
-
 def test_a_malformed_batch_is_quarantined_and_its_neighbours_fold() -> None:
     """Garbage is counted with a reason; what came before and after it is there."""
     fold = Fold()
