@@ -41,5 +41,6 @@ AMD: Final = Extra(name="amd", brings="reading of AMD GPUs", modules=("amdsmi",)
 PARQUET: Final = Extra(name="parquet", brings="the format parquet", modules=("pyarrow",))
 SQL: Final = Extra(name="sql", brings="query --sql", modules=("duckdb",))
 RL: Final = Extra(name="rl", brings="training", modules=("torch", "sklearn", "safetensors"))
-EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL)}
+WANDB: Final = Extra(name="wandb", brings="the tracker W&B", modules=("wandb",))
+EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL, WANDB)}
 """By name."""

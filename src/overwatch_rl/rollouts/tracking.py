@@ -7,6 +7,8 @@ run begins with the group and the project that the trainer registered and a name
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from overwatch.extras import WANDB
+
 
 class Tracker(Protocol):
     """A run in an experiment tracker."""
@@ -45,9 +47,7 @@ class WandbTracker:
         try:
             import wandb
         except ImportError as error:
-            raise ImportError(
-                'W&B is not installed; pip install "esper-overwatch[wandb]", or use another tracker'
-            ) from error
+            raise ImportError(f"{WANDB.need}, or use another tracker") from error
         self._wandb = wandb
         self._settings = settings
         self._run: Any = None

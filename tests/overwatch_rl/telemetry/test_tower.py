@@ -166,7 +166,7 @@ def test_facts_and_phases_are_reported(flown: Flown) -> None:
     phases = [phase.phase for phase in flown.of(PhaseEnded) if isinstance(phase, PhaseEnded)]
     assert phases.count("warm-up") == 1
     assert [phase for phase in phases if phase != "warm-up"] == [
-        "inference", "env_wait", "collect", "estimate", "update", "log",
+        "collect", "inference", "env_wait", "estimate", "update", "log",
     ] * UPDATES  # fmt: skip
     assert [end.outcome for end in flown.of(RunFinished) if isinstance(end, RunFinished)] == ["completed"]
 

@@ -1,129 +1,34 @@
-"""The `overwatch-rl` command: train a policy, evaluate one.
+"""Commands of training: train a policy, evaluate, verify and show one.
 
-Owns signals, exit codes and what is printed. A first SIGINT or SIGTERM ends the run after the current step;
-a second one is the interpreter's own. Torch is loaded inside the commands, after signals are taken.
+Rules: torch is loaded inside the commands, after signals are taken.
 """
 
-import contextlib
 import json
-import signal
 import sys
 import time
-import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from overwatch.extras import RL
+from overwatch_rl.cli.common import Stop, configured, signals, usage_errors
 
 if TYPE_CHECKING:
     from overwatch_rl.config import TrainFlags
-    from overwatch_rl.grpo.config import GrpoFlags
-    from overwatch_rl.grpo.handler import HandlerFlags
     from overwatch_rl.modes import Modes
-    from overwatch_rl.rollouts.settings import RolloutsFlags
     from overwatch_rl.worlds.goodhart.config import GoodhartConfig
     from overwatch_rl.worlds.schedules import Act
 
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
-
-class Stop:
-    """Whether and why to end: asked by a signal, or out of time."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._asked = False
-
-    def ask(self) -> None:
-        """End after the current step."""
-        self._asked = True
-
-    def outcome(self) -> str | None:
-        """The outcome to end with now, or `None` to go on."""
-        if self._asked:
-            return "interrupted"
-        late = self._deadline is not None and time.monotonic() >= self._deadline
-        return "completed" if late else None
-
-
-class _Asked(Protocol):
-    """What a signal ends."""
-
-    def ask(self) -> None:
-        """End soon."""
-        ...
-
-
-@contextlib.contextmanager
-def _signals(stop: _Asked) -> Iterator[None]:
-    """Turn the first signal into a stop and give the handlers back for the second."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-
-    def give_back() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 the signature of a handler
-        stop.ask()
-        give_back()
-
-    for number in SIGNALS:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        give_back()
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
-    """Train policies, and compare them."""
-
-
-def _configured(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:
-    """Take the values of a TOML file as defaults: what the environment or a flag gives comes before them."""
-    if file is None:
-        return None
-    try:
-        given = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise click.BadParameter(f"{file} cannot be read: {error}", context, parameter) from error
-    own = given.pop("world-settings", {})
-    if not isinstance(own, dict):
-        raise click.BadParameter(f"world-settings is {own!r}; write it as a table", context, parameter)
-    if own:
-        given["set"] = [f"{name}={value}" for name, value in own.items()]
-    names = {
-        option.removeprefix("--"): one.name
-        for one in context.command.params
-        for option in one.opts
-        if option != "--config"
-    }
-    unknown = sorted(set(given) - set(names))
-    if unknown:
-        raise click.BadParameter(
-            f"{file} has {unknown[0]!r}; its names are those of the flags: {', '.join(sorted(names))}, "
-            "and the table world-settings",
-            context,
-            parameter,
-        )
-    context.default_map = {names[name]: value for name, value in given.items()}
-    return file
-
-
-@main.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
+@click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
 @click.option(
     "--config",
     is_eager=True,
     expose_value=False,
-    callback=_configured,
+    callback=configured,
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="TOML file of these options; OVERWATCH_RL_<OPTION> and flags come before it.",
 )
@@ -214,8 +119,8 @@ def train(
         if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
     )
     stop = Stop(flags["seconds"])
-    with _signals(stop):
-        with _usage_errors():
+    with signals(stop):
+        with usage_errors():
             from overwatch_rl.assembly import Keeping, assemble
             from overwatch_rl.config import of_rank
             from overwatch_rl.resume import settings_of
@@ -226,7 +131,7 @@ def train(
             settings = of_rank(settings, here)
             keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
         with joined(here, settings.world.device) as ranks:
-            with _usage_errors():
+            with usage_errors():
                 flight = assemble(settings, keeping, checkpoint, stop.outcome, here=here, ranks=ranks)
             flight.fly()
     tower = flight.tower
@@ -236,7 +141,7 @@ def train(
 
 def _side_by_side(flags: "TrainFlags", words: list[str], *, is_drawn: bool) -> int:
     """Train one or all modes of the world in processes of their own, given more words; the exit status."""
-    with _usage_errors():
+    with usage_errors():
         from overwatch_rl.config import mode_commands, train_settings
         from overwatch_rl.modes import Modes
 
@@ -282,20 +187,7 @@ def _follow(modes: "Modes") -> int:
             modes.stop()
 
 
-@contextlib.contextmanager
-def _usage_errors() -> Iterator[None]:
-    """A `ValueError` of a config becomes a usage error; a missing torch says what to install."""
-    try:
-        yield
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    except ModuleNotFoundError as error:
-        if error.name not in RL.modules:
-            raise
-        raise click.ClickException(RL.need) from error
-
-
-@main.command()
+@click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--world", default="morphogenesis", show_default=True, help="World of the baselines.")
 @click.option("--episodes", type=int, default=32, show_default=True, help="Episodes of each policy.")
@@ -306,7 +198,7 @@ def evaluate(
     folder: Path | None, world: str, episodes: int, slots: int | None, seed: int, *, as_json: bool
 ) -> None:
     """Compare the policy in FOLDER with policies that do not learn, on the same episodes."""
-    with _usage_errors():
+    with usage_errors():
         rows = _evaluate(folder, world, episodes, slots, seed)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -352,7 +244,7 @@ def _evaluate(
     return rows
 
 
-@main.command()
+@click.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--steps", type=click.IntRange(1), default=500, show_default=True, help="Steps of the survival."
@@ -360,7 +252,7 @@ def _evaluate(
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which fields.")
 def verify(folder: Path, steps: int, seed: int) -> None:
     """Check the goodhart policy in FOLDER: does it prefer food, does it live; 1 where it does not."""
-    with _usage_errors():
+    with usage_errors():
         from overwatch_rl.worlds.goodhart.verification import lines, verify
 
         act, config = _kept_goodhart(folder)
@@ -384,7 +276,7 @@ def _kept_goodhart(folder: Path) -> "tuple[Act, GoodhartConfig]":
     return policy.player(spec), goodhart_config(part, dict(policy.settings))
 
 
-@main.command()
+@click.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--steps", type=click.IntRange(1), default=200, show_default=True, help="Steps to show.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which field.")
@@ -392,7 +284,7 @@ def _kept_goodhart(folder: Path) -> "tuple[Act, GoodhartConfig]":
 @click.option("--gif", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture instead.")
 def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> None:
     """Show what an agent of the goodhart policy in FOLDER sees and does."""
-    with _usage_errors():
+    with usage_errors():
         from overwatch_rl.worlds.goodhart.picture import frame, write_gif
         from overwatch_rl.worlds.goodhart.watching import lines, watch
 
@@ -409,196 +301,11 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
             click.echo("\n".join(lines(moment, config)))
 
 
-@main.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ROLLOUTS"})
-@click.option(
-    "--config",
-    is_eager=True,
-    expose_value=False,
-    callback=_configured,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="TOML file of these options; OVERWATCH_ROLLOUTS_<OPTION> and flags come before it.",
-)
-@click.option("--listen", default="127.0.0.1:8000", show_default=True, metavar="HOST:PORT")
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path("rollouts"), show_default=True,
-    help="Where groups are kept until they are used.",
-)  # fmt: skip
-@click.option(
-    "--durability", type=click.Choice(("memory", "fast", "fsync")), default="fsync", show_default=True,
-    help="What an acknowledged group survives: nothing, the server's death, a power loss.",
-)  # fmt: skip
-@click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Bearer token that clients must send; needed where other machines can reach the address.",
-)  # fmt: skip
-@click.option(
-    "--max-staleness", type=click.IntRange(0), default=3, show_default=True,
-    help="Versions that a group may be old, unless the trainer registers another limit.",
-)  # fmt: skip
-@click.option(
-    "--max-queued-batches", type=click.IntRange(1), default=64, show_default=True,
-    help="From so many batches on new groups wait.",
-)  # fmt: skip
-@click.option("--max-memory-mib", type=click.IntRange(1), default=1024, show_default=True, help="Of groups.")
-@click.option(
-    "--max-disk-mib", type=click.IntRange(1), default=4096, show_default=True, help="Of the folder."
-)
-@click.option(
-    "--max-body-mib", type=click.IntRange(1, 1024), default=32, show_default=True, help="Of one request."
-)
-@click.option(
-    "--lease-s", type=click.FloatRange(1), default=120.0, show_default=True,
-    help="How long a trainer that acknowledges has a batch.",
-)  # fmt: skip
-@click.option(
-    "--implicit-lease-s", type=click.FloatRange(1), default=600.0, show_default=True,
-    help="When a batch of a trainer that cannot acknowledge counts as used.",
-)  # fmt: skip
-@click.option(
-    "--env-lease-s", type=click.FloatRange(1), default=60.0, show_default=True,
-    help="When an environment without a call loses its share, until it calls.",
-)  # fmt: skip
-@click.option(
-    "--ticket-s",
-    type=click.FloatRange(1),
-    default=60.0,
-    show_default=True,
-    help="The least life of a ticket.",
-)
-@click.option(
-    "--retry-s", type=click.FloatRange(0.01), default=1.0, show_default=True,
-    help="When clients that must wait ask again.",
-)  # fmt: skip
-@click.option("--run-id", help="The run that the server reports to; made up without.")
-@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
-@click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
-@click.pass_context
-def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
-    """Serve the rollouts API: trajectories in, fair fresh batches out."""
-    from overwatch_rl.rollouts.process import run
-    from overwatch_rl.rollouts.settings import rollouts_settings
-
-    try:
-        with _usage_errors():
-            settings = rollouts_settings(flags)
-        context.exit(run(settings, click.echo))
-    except OSError as error:
-        raise click.ClickException(str(error)) from error
-
-
-@main.command(context_settings={"auto_envvar_prefix": "OVERWATCH_GRPO"})
-@click.option(
-    "--config", is_eager=True, expose_value=False, callback=_configured,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="TOML file of these options; OVERWATCH_GRPO_<OPTION> and flags come before it.",
-)  # fmt: skip
-@click.option("--updates", type=int, default=80, show_default=True, help="Updates to do.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the base model and of all draws.")
-@click.option("--handlers", type=int, default=3, show_default=True, help="Processes that sample.")
-@click.option("--groups", type=int, default=32, show_default=True, help="Prompts of a batch.")
-@click.option("--group-size", type=int, default=8, show_default=True, help="Answers to each.")
-@click.option("--lr", type=float, help="Learning rate.")
-@click.option("--minibatches", type=int, help="Optimiser steps a pass.")
-@click.option("--epochs", type=int, help="Passes over each batch.")
-@click.option("--reference-coef", type=float, help="Weight of the divergence from the base model.")
-@click.option(
-    "--max-staleness", type=int, default=1, show_default=True,
-    help="Updates by which an answer may be older than the policy that learns from it.",
-)  # fmt: skip
-@click.option("--base-steps", type=int, help="Supervised steps of the base model.")
-@click.option("--width", type=int, help="Of the model.")
-@click.option("--least", type=int, help="Digits of the shortest prompt.")
-@click.option("--most", type=int, help="Digits of the longest prompt.")
-@click.option("--shuffled", is_flag=True, help="A control that must not learn: shuffle advantages in groups.")
-@click.option(
-    "--fault", metavar="stale-handler@VERSION", help="A handler that keeps its weights from there on."
-)
-@click.option("--server", metavar="URL", help="A rollouts server that runs; one is started without.")
-@click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Bearer token of it."
-)
-@click.option(
-    "--weights",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder that handlers read weights from.",
-)
-@click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
-@click.option("--run-id", help="The run's id; made up without.")
-@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
-@click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for numbers and checkpoints."
-)
-@click.option(
-    "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
-    help="Go on from the newest checkpoint of the run in FOLDER; --updates counts from its beginning.",
-)  # fmt: skip
-@click.option("--checkpoint-every", type=int, default=10, show_default=True, help="Updates between two.")
-@click.option("--keep", type=int, default=3, show_default=True, help="Newest checkpoints kept.")
-@click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
-def grpo(
-    *, resume: Path | None, checkpoint_every: int, keep: int, log: str, **flags: Unpack["GrpoFlags"]
-) -> None:
-    """Train a small language model with GRPO on groups from handlers in other processes."""
-    stop = Stop(None)
-    with _signals(stop):
-        with _usage_errors():
-            from overwatch_rl.assembly import Keeping
-            from overwatch_rl.grpo.config import grpo_settings
-            from overwatch_rl.grpo.process import run
-            from overwatch_rl.grpo.resuming import going_on
-
-            settings, checkpoint = going_on(grpo_settings(flags), resume)
-            keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
-        with _usage_errors():
-            run(settings, keeping, checkpoint, stop.outcome)
-
-
-@main.command("grpo-handler")
-@click.option("--server", required=True, metavar="URL", help="The rollouts server.")
-@click.option(
-    "--weights", required=True, type=click.Path(path_type=Path, file_okay=False),
-    help="Folder that the trainer publishes weights into.",
-)  # fmt: skip
-@click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Bearer token."
-)
-@click.option("--name", default="sort", show_default=True, help="Which the server makes unique.")
-@click.option("--group-size", type=int, default=8, show_default=True, help="Answers to a prompt.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of prompts and draws.")
-@click.option("--fault", metavar="stale-handler@VERSION", help="Keep the weights from there on.")
-def grpo_handler(
-    *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Unpack["HandlerFlags"]
-) -> None:
-    """Sample answers for a grpo training until it has all it needs."""
-    with _usage_errors():
-        import torch
-
-        from overwatch_rl.grpo.config import stale_from
-        from overwatch_rl.grpo.handler import GrpoHandler, HandlerConfig
-        from overwatch_rl.rollouts.calls import CallError
-
-        torch.set_num_threads(1)
-        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
-        since = None if fault is None else stale_from(fault)
-        config = HandlerConfig(weights=weights, stale_from=since, **given)
-        handler = GrpoHandler(server, config, token=token)
-        with _signals(handler):
-            try:
-                handler.run()
-            except CallError as error:
-                raise click.ClickException(str(error)) from error
-
-
-@main.command("sync-points")
+@click.command("sync-points")
 def sync_points() -> None:
     """List where the training thread reads from the device between the first and the last update."""
-    with _usage_errors():
+    with usage_errors():
         from overwatch_rl.sync_points import SYNC_POINTS
 
     for name, point in SYNC_POINTS.items():
         click.echo(f"{name:18} {point.where:26} {point.how_often}\n{'':18} {point.why}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,112 @@
+"""What the commands of `overwatch-rl` share: signals, exit codes, errors of use, files of options.
+
+Rules: a first SIGINT or SIGTERM ends a command after its current step; a second one is the interpreter's own.
+Must not import torch: signals are taken before it is loaded.
+"""
+
+import contextlib
+import signal
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Final, Protocol
+
+import click
+
+from overwatch.extras import RL
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Whether and why to end: asked by a signal, or out of time."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._asked = False
+
+    def ask(self) -> None:
+        """End after the current step."""
+        self._asked = True
+
+    def outcome(self) -> str | None:
+        """The outcome to end with now, or `None` to go on."""
+        if self._asked:
+            return "interrupted"
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return "completed" if late else None
+
+
+class Asked(Protocol):
+    """What a signal ends."""
+
+    def ask(self) -> None:
+        """End soon."""
+        ...
+
+
+@contextlib.contextmanager
+def signals(stop: Asked) -> Iterator[None]:
+    """Turn the first signal into a stop and give the handlers back for the second."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def give_back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 the signature of a handler
+        stop.ask()
+        give_back()
+
+    for number in SIGNALS:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        give_back()
+
+
+def configured(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:
+    """Take the values of a TOML file as defaults: what the environment or a flag gives comes before them."""
+    if file is None:
+        return None
+    try:
+        given = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise click.BadParameter(f"{file} cannot be read: {error}", context, parameter) from error
+    own = given.pop("world-settings", {})
+    if not isinstance(own, dict):
+        raise click.BadParameter(f"world-settings is {own!r}; write it as a table", context, parameter)
+    if own:
+        given["set"] = [f"{name}={value}" for name, value in own.items()]
+    names = {
+        option.removeprefix("--"): one.name
+        for one in context.command.params
+        for option in one.opts
+        if option != "--config"
+    }
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise click.BadParameter(
+            f"{file} has {unknown[0]!r}; its names are those of the flags: {', '.join(sorted(names))}, "
+            "and the table world-settings",
+            context,
+            parameter,
+        )
+    context.default_map = {names[name]: value for name, value in given.items()}
+    return file
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """A `ValueError` of a config becomes a usage error; a missing torch says what to install."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name not in RL.modules:
+            raise
+        raise click.ClickException(RL.need) from error

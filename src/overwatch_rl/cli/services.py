@@ -1,0 +1,197 @@
+"""Commands of services: the rollouts server, the trainer that learns from it, its handlers.
+
+Rules: torch is loaded inside the commands that need it, after signals are taken; the server never loads it.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from overwatch_rl.cli.common import Stop, configured, signals, usage_errors
+
+if TYPE_CHECKING:
+    from overwatch_rl.grpo.config import GrpoFlags
+    from overwatch_rl.grpo.handler import HandlerFlags
+    from overwatch_rl.rollouts.settings import RolloutsFlags
+
+
+@click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ROLLOUTS"})
+@click.option(
+    "--config",
+    is_eager=True,
+    expose_value=False,
+    callback=configured,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="TOML file of these options; OVERWATCH_ROLLOUTS_<OPTION> and flags come before it.",
+)
+@click.option("--listen", default="127.0.0.1:8000", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path("rollouts"), show_default=True,
+    help="Where groups are kept until they are used.",
+)  # fmt: skip
+@click.option(
+    "--durability", type=click.Choice(("memory", "fast", "fsync")), default="fsync", show_default=True,
+    help="What an acknowledged group survives: nothing, the server's death, a power loss.",
+)  # fmt: skip
+@click.option(
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Bearer token that clients must send; needed where other machines can reach the address.",
+)  # fmt: skip
+@click.option(
+    "--max-staleness", type=click.IntRange(0), default=3, show_default=True,
+    help="Versions that a group may be old, unless the trainer registers another limit.",
+)  # fmt: skip
+@click.option(
+    "--max-queued-batches", type=click.IntRange(1), default=64, show_default=True,
+    help="From so many batches on new groups wait.",
+)  # fmt: skip
+@click.option("--max-memory-mib", type=click.IntRange(1), default=1024, show_default=True, help="Of groups.")
+@click.option(
+    "--max-disk-mib", type=click.IntRange(1), default=4096, show_default=True, help="Of the folder."
+)
+@click.option(
+    "--max-body-mib", type=click.IntRange(1, 1024), default=32, show_default=True, help="Of one request."
+)
+@click.option(
+    "--lease-s", type=click.FloatRange(1), default=120.0, show_default=True,
+    help="How long a trainer that acknowledges has a batch.",
+)  # fmt: skip
+@click.option(
+    "--implicit-lease-s", type=click.FloatRange(1), default=600.0, show_default=True,
+    help="When a batch of a trainer that cannot acknowledge counts as used.",
+)  # fmt: skip
+@click.option(
+    "--env-lease-s", type=click.FloatRange(1), default=60.0, show_default=True,
+    help="When an environment without a call loses its share, until it calls.",
+)  # fmt: skip
+@click.option(
+    "--ticket-s",
+    type=click.FloatRange(1),
+    default=60.0,
+    show_default=True,
+    help="The least life of a ticket.",
+)
+@click.option(
+    "--retry-s", type=click.FloatRange(0.01), default=1.0, show_default=True,
+    help="When clients that must wait ask again.",
+)  # fmt: skip
+@click.option("--run-id", help="The run that the server reports to; made up without.")
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
+@click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
+@click.pass_context
+def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
+    """Serve the rollouts API: trajectories in, fair fresh batches out."""
+    from overwatch_rl.rollouts.process import run
+    from overwatch_rl.rollouts.settings import rollouts_settings
+
+    try:
+        with usage_errors():
+            settings = rollouts_settings(flags)
+        context.exit(run(settings, click.echo))
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_GRPO"})
+@click.option(
+    "--config", is_eager=True, expose_value=False, callback=configured,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="TOML file of these options; OVERWATCH_GRPO_<OPTION> and flags come before it.",
+)  # fmt: skip
+@click.option("--updates", type=int, default=80, show_default=True, help="Updates to do.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the base model and of all draws.")
+@click.option("--handlers", type=int, default=3, show_default=True, help="Processes that sample.")
+@click.option("--groups", type=int, default=32, show_default=True, help="Prompts of a batch.")
+@click.option("--group-size", type=int, default=8, show_default=True, help="Answers to each.")
+@click.option("--lr", type=float, help="Learning rate.")
+@click.option("--minibatches", type=int, help="Optimiser steps a pass.")
+@click.option("--epochs", type=int, help="Passes over each batch.")
+@click.option("--reference-coef", type=float, help="Weight of the divergence from the base model.")
+@click.option(
+    "--max-staleness", type=int, default=1, show_default=True,
+    help="Updates by which an answer may be older than the policy that learns from it.",
+)  # fmt: skip
+@click.option("--base-steps", type=int, help="Supervised steps of the base model.")
+@click.option("--width", type=int, help="Of the model.")
+@click.option("--least", type=int, help="Digits of the shortest prompt.")
+@click.option("--most", type=int, help="Digits of the longest prompt.")
+@click.option("--shuffled", is_flag=True, help="A control that must not learn: shuffle advantages in groups.")
+@click.option(
+    "--fault", metavar="stale-handler@VERSION", help="A handler that keeps its weights from there on."
+)
+@click.option("--server", metavar="URL", help="A rollouts server that runs; one is started without.")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Bearer token of it."
+)
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder that handlers read weights from.",
+)
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
+@click.option("--run-id", help="The run's id; made up without.")
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
+@click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for numbers and checkpoints."
+)
+@click.option(
+    "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
+    help="Go on from the newest checkpoint of the run in FOLDER; --updates counts from its beginning.",
+)  # fmt: skip
+@click.option("--checkpoint-every", type=int, default=10, show_default=True, help="Updates between two.")
+@click.option("--keep", type=int, default=3, show_default=True, help="Newest checkpoints kept.")
+@click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
+def grpo(
+    *, resume: Path | None, checkpoint_every: int, keep: int, log: str, **flags: Unpack["GrpoFlags"]
+) -> None:
+    """Train a small language model with GRPO on groups from handlers in other processes."""
+    stop = Stop(None)
+    with signals(stop):
+        with usage_errors():
+            from overwatch_rl.assembly import Keeping
+            from overwatch_rl.grpo.config import grpo_settings
+            from overwatch_rl.grpo.process import run
+            from overwatch_rl.grpo.resuming import going_on
+
+            settings, checkpoint = going_on(grpo_settings(flags), resume)
+            keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
+        with usage_errors():
+            run(settings, keeping, checkpoint, stop.outcome)
+
+
+@click.command("grpo-handler")
+@click.option("--server", required=True, metavar="URL", help="The rollouts server.")
+@click.option(
+    "--weights", required=True, type=click.Path(path_type=Path, file_okay=False),
+    help="Folder that the trainer publishes weights into.",
+)  # fmt: skip
+@click.option(
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Bearer token."
+)
+@click.option("--name", default="sort", show_default=True, help="Which the server makes unique.")
+@click.option("--group-size", type=int, default=8, show_default=True, help="Answers to a prompt.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of prompts and draws.")
+@click.option("--fault", metavar="stale-handler@VERSION", help="Keep the weights from there on.")
+def grpo_handler(
+    *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Unpack["HandlerFlags"]
+) -> None:
+    """Sample answers for a grpo training until it has all it needs."""
+    with usage_errors():
+        import torch
+
+        from overwatch_rl.grpo.config import stale_from
+        from overwatch_rl.grpo.handler import GrpoHandler, HandlerConfig
+        from overwatch_rl.rollouts.calls import CallError
+
+        torch.set_num_threads(1)
+        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+        since = None if fault is None else stale_from(fault)
+        config = HandlerConfig(weights=weights, stale_from=since, **given)
+        handler = GrpoHandler(server, config, token=token)
+        with signals(handler):
+            try:
+                handler.run()
+            except CallError as error:
+                raise click.ClickException(str(error)) from error
