@@ -174,6 +174,12 @@ def grpo(
 @click.option("--group-size", type=int, default=8, show_default=True, help="Answers to a prompt.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of prompts and draws.")
 @click.option("--fault", metavar="stale-handler@VERSION", help="Keep the weights from there on.")
+@click.option("--run-id", help="Report as a part of this run; nothing is reported without.")
+@click.option(
+    "--rank", type=click.IntRange(0), default=0, show_default=True,
+    help="Number of this handler in that run, which no other one has.",
+)  # fmt: skip
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 def grpo_handler(
     *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Unpack["HandlerFlags"]
 ) -> None:
