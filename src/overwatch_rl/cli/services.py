@@ -130,6 +130,9 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
     help="Folder that handlers read weights from.",
 )
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
+@click.option(
+    "--peak-flops", type=float, help="Operations a second that the device can do; `mfu` is reported with it."
+)
 @click.option("--run-id", help="The run's id; made up without.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 @click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")

@@ -33,7 +33,7 @@ HABITS: Final[tuple[Callable[[str], str], ...]] = (
 class BaseConfig:
     """How the base model is made."""
 
-    steps: int = 400
+    steps: int = 800
     """Supervised steps."""
     examples: int = 128
     """Prompts of one step."""

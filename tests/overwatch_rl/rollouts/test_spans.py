@@ -1,10 +1,12 @@
 """One group's trace, from its handler through the server to the trainer; and how many spans there are."""
 
+import asyncio
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -19,7 +21,7 @@ from overwatch_rl.rollouts.spans import Spans, named
 from overwatch_rl.rollouts.telemetry import start_handler_run
 from tests.overwatch.sdk.sink import Sink, http_sink
 from tests.overwatch_rl.recording import KeptRun
-from tests.overwatch_rl.rollouts.serving import group
+from tests.overwatch_rl.rollouts.serving import group, serving
 
 END_S = 60.0
 
@@ -144,3 +146,19 @@ def test_a_caller_that_records_nothing_gets_no_span() -> None:
     with Spans(None, 1.0).within(given, "rollouts.ingest") as span:
         assert named(span, given) == given
     assert run.of(SpanEnded) == []
+
+
+def test_a_groups_trace_survives_the_server(tmp_path: Path) -> None:
+    """It is logged with the group, also by a server that reports nothing; others have no such key."""
+    given = opened().traceparent
+
+    async def lives() -> None:
+        async with serving(tmp_path) as server:
+            await server.start()
+            await server.post("/scored_data", group(first=1), headers={"traceparent": given})
+            await server.post("/scored_data", group(first=4), headers={"traceparent": given[:-1] + "0"})
+        async with serving(tmp_path) as server:
+            items = (await server.get("/batch"))["items"]
+            assert [item.get("traceparent", "absent") for item in items] == [given, "absent"]
+
+    asyncio.run(lives())
