@@ -33,7 +33,7 @@ HABITS: Final[tuple[Callable[[str], str], ...]] = (
 class BaseConfig:
     """How the base model is made."""
 
-    steps: int = 800
+    steps: int = 400
     """Supervised steps."""
     examples: int = 128
     """Prompts of one step."""
