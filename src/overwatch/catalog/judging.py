@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from overwatch.catalog.metric import Limit, Limits, Metric, Side, above
-from overwatch.catalog.moves import FIRST_RATIO_ERROR
+from overwatch.catalog.moves import FIRST_RATIO_ERROR, KL_REFERENCE
 from overwatch.catalog.policy import GRAD_NORM, KL
 
 HALF_PRECISIONS: Final = frozenset({"bf16", "bfloat16", "fp16", "float16"})
@@ -22,12 +22,16 @@ STOPPED_WITHIN: Final = 2
 def run_limits(row: Metric, preset: str, config: Mapping[str, str]) -> Limits:
     """Limits of a row under a preset.
 
-    Limits of KL follow the `target_kl` that the run declared. A gradient norm below the run's `max_grad_norm`
-    is not large, so its relative limits are at least that. Half a `precision` collects and learns with other
-    roundings, which is no mismatch.
+    Limits of KL follow the `target_kl` that the run declared, that of KL from the reference its
+    `target_kl_reference`: a choice costs the same in a short answer, and there it is much a token. A gradient
+    norm below the run's `max_grad_norm` is not large, so its relative limits are at least that. Half a
+    `precision` collects and learns with other roundings, which is no mismatch.
     """
     if row is FIRST_RATIO_ERROR and config.get("precision") in HALF_PRECISIONS:
         return above(HALF_MISMATCH)
+    allowed = declared(config, "target_kl_reference") if row is KL_REFERENCE else None
+    if allowed is not None:
+        return above(allowed)
     target, clips_at = declared(config, "target_kl"), declared(config, "max_grad_norm")
     if row is GRAD_NORM and clips_at is not None:
         return _beginning_at(row.limits_for(preset), clips_at)

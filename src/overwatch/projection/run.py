@@ -33,7 +33,7 @@ def _run(state: RunState, judged: Judged) -> Run:
         attempt=started.attempt if started else None,
         node=safe_or_none(started.node if started else None),
         devices=safe_all(state.lane_names.words),
-        ranks=len({name.split("/")[1] for name in state.sources}),
+        ranks=_ranks(state),
         n_envs=_n_envs(state),
         slots_enabled=bool(state.slot_names.words),
         git_sha=safe_or_none(started.git_sha if started else None),
@@ -76,6 +76,12 @@ def _began(state: RunState) -> int:
 def _batch(state: RunState) -> int | None:
     """The batches of a run that plans them: an update learns from one."""
     return None if state.started is None or state.started.batches is None else state.updates
+
+
+def _ranks(state: RunState) -> int:
+    """Those of the trainer, where there is one: servers and handlers count their processes apart."""
+    sources = state.sources.values()
+    return len({one.rank for one in sources if one.is_trainer} or {one.rank for one in sources})
 
 
 def _n_envs(state: RunState) -> int | None:

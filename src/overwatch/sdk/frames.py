@@ -58,6 +58,20 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, tag="update"):
     index: int | None = None
 
 
+class SpanEnded(msgspec.Struct, frozen=True, kw_only=True, tag="span_ended"):
+    """A span that a process made itself: sent as a span alone, and no event of the run."""
+
+    at: int
+    """Unix nanoseconds at which it ended."""
+    name: str
+    duration_s: float
+    traceparent: str
+    parent: str | None = None
+    links: tuple[str, ...] = ()
+    """As headers of W3C Trace Context, as the two above."""
+    attributes: dict[str, str | int | float] = {}
+
+
 class Table(msgspec.Struct, frozen=True, array_like=True):
     """Dense values, step by step: a value an env or an env and slot."""
 
@@ -111,7 +125,7 @@ class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
     """The trainer's process ends now: its exit status may correct the outcome."""
 
 
-Frame: TypeAlias = Hello | Update | Rolled | Dropped | Close | Event
+Frame: TypeAlias = Hello | Update | SpanEnded | Rolled | Dropped | Close | Event
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from overwatch.catalog.presets import DEFAULT
 from overwatch.catalog.tallies import SERVICES
 from overwatch.events import Column, EpisodeEnded, Measured, PhaseBegan, PhaseEnded, scalars
 from overwatch.sdk.channel import Values, guarded
+from overwatch.sdk.frames import SpanEnded
 from overwatch.sdk.frames import Update as Told
 from overwatch.sdk.link import Link
 from overwatch.sdk.packing import Tensor, is_tensor
@@ -25,7 +26,7 @@ from overwatch.sdk.rings.fast import Fast
 from overwatch.sdk.rings.written import Update, Updater
 from overwatch.sdk.stepping import Stepping
 from overwatch.sdk.terminal import Terminal
-from overwatch.sdk.tracing import loop_of
+from overwatch.sdk.tracing import Span, loop_of, opened
 from overwatch.sdk.values import (
     Numbers,
     Numeric,
@@ -271,6 +272,21 @@ class Run(Stepping):
         finally:
             self._phase_ended(name, time.perf_counter() - began, update)
 
+    @contextlib.contextmanager
+    def span(self, name: str, parent: str | None = None) -> Iterator[Span]:
+        """Measure a piece of work that is no phase of the training loop, as a span: no event, only a span.
+
+        Below the span of a traceparent, or a trace of its own. `span.traceparent` goes to whoever is called
+        within, `span.link(traceparent)` links another trace, `span.attributes` is sent with it. How many
+        are made is the caller's to bound.
+        """
+        span, began = opened(parent), time.perf_counter()
+        try:
+            yield span
+        finally:
+            if not span.is_void:
+                self._span_ended(name, span, time.perf_counter() - began)
+
     @property
     def traceparent(self) -> str:
         """A header of W3C Trace Context for calls to others, of the turn of the loop that runs now.
@@ -292,6 +308,20 @@ class Run(Stepping):
     def _phase_ended(self, name: str, duration_s: float, update: int | None) -> None:
         at, of = time.time_ns(), self.last_update if update is None else self._maybe("update", whole, update)
         self._send(PhaseEnded(at=at, phase=text(name), duration_s=duration_s, update=of))
+
+    @guarded
+    def _span_ended(self, name: str, span: Span, duration_s: float) -> None:
+        self._send(
+            SpanEnded(
+                at=time.time_ns(),
+                name=text(name),
+                duration_s=duration_s,
+                traceparent=span.traceparent,
+                parent=None if span.parent is None else span.parent.traceparent,
+                links=tuple(link.traceparent for link in span.links),
+                attributes=span.attributes,
+            )
+        )
 
 
 def _untold(*_: Numeric, update: int | None = None) -> None:

@@ -130,6 +130,9 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
     help="Folder that handlers read weights from.",
 )
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of torch's arithmetic.")
+@click.option(
+    "--peak-flops", type=float, help="Operations a second that the device can do; `mfu` is reported with it."
+)
 @click.option("--run-id", help="The run's id; made up without.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 @click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
@@ -174,6 +177,12 @@ def grpo(
 @click.option("--group-size", type=int, default=8, show_default=True, help="Answers to a prompt.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of prompts and draws.")
 @click.option("--fault", metavar="stale-handler@VERSION", help="Keep the weights from there on.")
+@click.option("--run-id", help="Report as a part of this run; nothing is reported without.")
+@click.option(
+    "--rank", type=click.IntRange(0), default=0, show_default=True,
+    help="Number of this handler in that run, which no other one has.",
+)  # fmt: skip
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 def grpo_handler(
     *, server: str, weights: Path, token_file: Path | None, fault: str | None, **given: Unpack["HandlerFlags"]
 ) -> None:

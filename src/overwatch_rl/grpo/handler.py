@@ -5,14 +5,17 @@ stamped with the weights that drew it; weights are looked for before each group.
 """
 
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
 
+from overwatch.sdk import Run
 from overwatch_rl.grpo.sampler import Sampler
 from overwatch_rl.grpo.source import PATIENCE_S
 from overwatch_rl.grpo.weights import newest
 from overwatch_rl.rollouts.client import Assignment, Group, Handler, Settings
+from overwatch_rl.rollouts.telemetry import start_handler_run
 
 _LOOK_S: Final = 0.1
 
@@ -23,6 +26,9 @@ class HandlerFlags(TypedDict):
     name: str
     group_size: int
     seed: int
+    run_id: str | None
+    rank: int
+    endpoint: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,11 @@ class HandlerConfig:
     seed: int = 0
     stale_from: int | None = None
     """A fault: from this version on the weights stay, and groups are stamped with the newest all the same."""
+    run_id: str | None = None
+    """The run that it reports as a part of; `None` reports nothing."""
+    rank: int = 0
+    """Among the handlers of that run."""
+    endpoint: str | None = None
 
 
 class GrpoHandler:
@@ -46,11 +57,13 @@ class GrpoHandler:
         self._config = config
         self._stop = threading.Event()
         self._sampler: Sampler | None = None
-        self._handler = Handler(
-            Settings(
-                url=url, name=config.name, group_size=config.group_size, token=token, patience_s=PATIENCE_S
-            )
+        settings = Settings(
+            url=url, name=config.name, group_size=config.group_size, token=token, patience_s=PATIENCE_S
         )
+        self._run: Run | None = None
+        if config.run_id is not None:
+            self._run = start_handler_run(config.run_id, config.endpoint, config.rank)
+        self._handler = Handler(settings, run=self._run)
 
     def ask(self) -> None:
         """End after the group that is being generated."""
@@ -59,13 +72,17 @@ class GrpoHandler:
 
     def run(self) -> None:
         """Wait for the first weights, then generate until the training is done or it shall end."""
+        with nullcontext() if self._run is None else self._run:
+            self._generate_all()
+
+    def _generate_all(self) -> None:
         while (found := newest(self._config.weights)) is None:
             if self._stop.wait(_LOOK_S):
                 return
         self._sampler = Sampler(found, group_size=self._config.group_size, seed=self._config.seed)
         self._handler.run(self._generate)
 
-    def _generate(self, _: Assignment) -> Group | None:
+    def _generate(self, assignment: Assignment) -> Group | None:
         sampler = self._sampler
         if sampler is None:
             return None
@@ -75,4 +92,4 @@ class GrpoHandler:
                 sampler.version = found.version
             else:
                 sampler.take(found)
-        return sampler.groups(1)[0]
+        return sampler.groups(1, assignment.part)[0]

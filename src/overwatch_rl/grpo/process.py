@@ -138,7 +138,11 @@ def _assembled(
     url = settings.server or _server(settings, reporters.run_id, stack)
     trainer = _trainer(settings, checkpoint, url, folder, reporters)
     reporters.keep(trainer)
-    reporters.handlers = [stack.enter_context(_child(*one)) for one in _handlers(settings, url, folder)]
+    for number in range(settings.handlers):
+        name, words = _handler(settings, number, url, folder)
+        if settings.tower is not None:
+            words += [*_reporting(settings, reporters.run_id), "--rank", str(number)]
+        reporters.handlers.append(stack.enter_context(_child(name, words)))
     return trainer
 
 
@@ -199,17 +203,14 @@ def _reporting(settings: GrpoSettings, run_id: str) -> list[str]:
     return ["--run-id", run_id, *(() if endpoint is None else ("--endpoint", endpoint))]
 
 
-def _handlers(settings: GrpoSettings, url: str, folder: Path) -> list[tuple[str, list[str]]]:
-    """Name and command of each."""
-    found = []
-    for number in range(settings.handlers):
-        words = ["grpo-handler", "--server", url, "--weights", str(folder)]
-        words += ["--group-size", str(settings.group_size)]
-        words += ["--seed", str(1 + number + 1000 * settings.seed), "--name", f"sort-{number}"]
-        if settings.stale_from is not None and number == 0:
-            words += ["--fault", f"{STALE}@{settings.stale_from}"]
-        found.append((f"handler {number}", words))
-    return found
+def _handler(settings: GrpoSettings, number: int, url: str, folder: Path) -> tuple[str, list[str]]:
+    """Name and command of one."""
+    words = ["grpo-handler", "--server", url, "--weights", str(folder)]
+    words += ["--group-size", str(settings.group_size)]
+    words += ["--seed", str(1 + number + 1000 * settings.seed), "--name", f"sort-{number}"]
+    if settings.stale_from is not None and number == 0:
+        words += ["--fault", f"{STALE}@{settings.stale_from}"]
+    return f"handler {number}", words
 
 
 def _trainer(
@@ -224,6 +225,7 @@ def _trainer(
     source = RolloutsSource(
         Target(url=url, token=settings.token, patience_s=PATIENCE_S),
         resumed_from=None if kept is None else int(kept.algorithm["version"]),
+        run=None if reporters.tower is None else reporters.tower.run,
     )
     source.register(
         batch_size=settings.groups * settings.group_size,

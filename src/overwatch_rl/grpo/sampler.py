@@ -6,6 +6,8 @@ no log-probability is. Must not know the server or the trainer.
 """
 
 import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -38,8 +40,10 @@ class Sampler:
         self._model.load_state_dict(weights.tensors)
         self.version = weights.version
 
-    def groups(self, count: int) -> list[dict[str, Any]]:
-        """So many groups, drawn together."""
+    def groups(
+        self, count: int, part: Callable[[str], AbstractContextManager[object]] = nullcontext
+    ) -> list[dict[str, Any]]:
+        """So many groups, drawn together; scoring them is measured as a `part`."""
         asked = draw(count, self._task, self._prompts)
         prompts = [prompt for prompt in asked for _ in range(self.group_size)]
         drawn = answer(
@@ -52,7 +56,10 @@ class Sampler:
         rows = zip(
             prompts, drawn.tokens.tolist(), drawn.log_probs.tolist(), drawn.lengths.tolist(), strict=True
         )
-        made = [_sequence(prompt, tokens[:size], chances[:size]) for prompt, tokens, chances, size in rows]
+        with part("rl.reward"):
+            made = [
+                _sequence(prompt, tokens[:size], chances[:size]) for prompt, tokens, chances, size in rows
+            ]
         return [
             self._group(made[first : first + self.group_size])
             for first in range(0, len(made), self.group_size)

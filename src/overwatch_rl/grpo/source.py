@@ -6,6 +6,7 @@ Must not know what is in a group or how it is learned from.
 from collections.abc import Callable
 from typing import Final
 
+from overwatch.sdk import Run
 from overwatch_rl.grpo.trainer import Taken
 from overwatch_rl.grpo.weights import Version
 from overwatch_rl.rollouts.calls import Target
@@ -18,9 +19,10 @@ PATIENCE_S: Final = 60.0
 class RolloutsSource:
     """A trainer's side of the server."""
 
-    def __init__(self, target: Target, *, resumed_from: int | None = None) -> None:
+    def __init__(self, target: Target, *, resumed_from: int | None = None, run: Run | None = None) -> None:
+        """`run` is given a span of each batch."""
         self._target = target
-        self._consumer = Consumer(target)
+        self._consumer = Consumer(target, run)
         self._resumed_from = resumed_from
         self._out: LeasedBatch | None = None
 

@@ -8,9 +8,8 @@ here or in the algorithm and handed to one reporter. Must not know HTTP, the tas
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from overwatch.events import LogLine, Severity
@@ -22,9 +21,6 @@ from overwatch_rl.training.delivery import Delivered, Delivery
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, Stats
 
-_TRIALS: Final = 5
-_GEMM: Final = 512
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
@@ -34,11 +30,15 @@ class LoopConfig:
     """Updates to do, of the whole run."""
     judge_every: int = 10
     """Updates between two looks at prompts that are held out; the last one is looked at too."""
+    peak_flops: float | None = None
+    """Operations a second that the device is declared to do; `mfu` is reported where it is."""
 
     def __post_init__(self) -> None:
         for name in ("updates", "judge_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
+        if self.peak_flops is not None and not self.peak_flops > 0:
+            raise ValueError(f"peak_flops is {self.peak_flops}; use a number above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,6 @@ class GrpoTrainer:
         self._ends = ends
         self._lineage = lineage
         self._delivery = Delivery()
-        self._peak = 0.0
         self._score: float | None = None
         self.updates_done = 0
         self.answers_done = 0
@@ -107,7 +106,6 @@ class GrpoTrainer:
 
     def run(self, stop: Callable[[], str | None] = lambda: None) -> str:
         """Train until the updates are done or it is asked to stop; the outcome in one word."""
-        self._peak = peak_flops()
         self._publish()
         self._source.moved(self.version)
         self._look()
@@ -192,9 +190,10 @@ class GrpoTrainer:
             self._look()
 
     def _report(self, stats: Stats, tokens: Tensor, host: dict[str, float], learning_s: float) -> None:
-        done = self.algorithm.config.epochs * tokens[:, 1:].numel() * self._ends.weights
-        # Two operations a weight and letter forwards, four backwards.
-        host["mfu"] = 6 * done / (learning_s * self._peak)
+        if self._config.peak_flops is not None:
+            done = self.algorithm.config.epochs * tokens[:, 1:].numel() * self._ends.weights
+            # Two operations a weight and letter forwards, four backwards.
+            host["mfu"] = 6 * done / (learning_s * self._config.peak_flops)
         self._delivery.send(self.updates_done, stats, host)
         for delivered in self._delivery.arrived():
             self._deliver(delivered)
@@ -221,14 +220,3 @@ class GrpoTrainer:
     def _log(self, severity: Severity, message: str) -> None:
         line = LogLine(at=time.time_ns(), severity=severity, message=message, subsystem="grpo")
         self._reporter.fact(line)
-
-
-def peak_flops() -> float:
-    """Operations a second of this device's arithmetic, measured on one product of large matrices."""
-    left = torch.ones(_GEMM, _GEMM)
-    fastest = float("inf")
-    for _ in range(_TRIALS):
-        began = time.perf_counter()
-        torch.mm(left, left)
-        fastest = min(fastest, time.perf_counter() - began)
-    return 2 * _GEMM**3 / fastest

@@ -261,6 +261,7 @@ def _judged(
                 ticket=ticket.id if ticket else None,
                 key=offer.key,
                 index=offer.index,
+                traceparent=offer.traceparent,
             )
             next_id += 1
             yield place, accepted

@@ -101,6 +101,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     ticket: int | None = None
     key: str | None = None
     index: int = 0
+    traceparent: str | None = None
     is_invalid: bool = False
     """Whether validation found a fault in it: it is refused, counted, and keeps its place in the request."""
 
@@ -136,6 +137,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     age: int
     """Versions between the one that made it and the trainer's."""
     is_redelivered: bool
+    traceparent: str | None = None
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):

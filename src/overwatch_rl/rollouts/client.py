@@ -14,11 +14,17 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
+from overwatch.catalog.services import PAUSES
+from overwatch.sdk import Run
+from overwatch.sdk.tracing import Span
 from overwatch_rl.rollouts.calls import CallError, Calls, StoppedError, Target
 from overwatch_rl.rollouts.pacing import Pacing
+from overwatch_rl.rollouts.spans import GROUPS_A_SECOND, HEADER, Spans
 from overwatch_rl.rollouts.tracking import NoTracker, Tracker
 
 RENEWALS: Final = 3
@@ -42,6 +48,8 @@ class Assignment:
     ticket: int | None
     """Permission of the server; `None` of one that issues none."""
     group_size: int
+    part: Callable[[str], AbstractContextManager[object]] = nullcontext
+    """`with assignment.part("rl.reward"):` measures a part of generating, where this group has a span."""
 
 
 Kind: TypeAlias = Literal[
@@ -122,9 +130,15 @@ class Handler:
         settings: Settings,
         tracker: Tracker | None = None,
         happened: Callable[[Happened], None] = lambda _: None,
+        run: Run | None = None,
     ) -> None:
-        """`happened` is called from `run` with whatever changes."""
+        """`happened` is called from `run` with whatever changes.
+
+        With a `run` pauses are counted, and one group a second is a trace that the server goes on with.
+        """
         self._settings = settings
+        self._run = run
+        self._spans = Spans(run, GROUPS_A_SECOND)
         self._tracker = tracker or NoTracker()
         self._happened = happened
         self._stop = threading.Event()
@@ -207,6 +221,8 @@ class Handler:
         registered.pacing = registered.pacing.after(queued)
         numbers = {"queued_sequences": float(queued), "threshold": registered.pacing.above}
         paused = registered.pacing.is_paused
+        if paused and not self._states.get("paused") and self._run is not None:
+            self._run.count(PAUSES.name, env=registered.name)
         self._change("paused", "resumed", now=paused, message=f"{queued} sequences queued", values=numbers)
         self._tracker.log({"queue/sequences": queued, "queue/paused": float(paused)}, step)
         if paused and self._ticket is None:
@@ -214,7 +230,8 @@ class Handler:
             return False
         assignment = self._assigned(registered, step)
         if assignment is not None and not self._stop.is_set():
-            self._generate(registered, generate, assignment)
+            with self._spans.root("rollouts.group") as span:
+                self._generate(registered, generate, assignment, span)
         return False
 
     def _assigned(self, registered: _Registered, step: int) -> Assignment | None:
@@ -234,8 +251,11 @@ class Handler:
         ticket, lineage, number = self._ticket
         return Assignment(lineage=lineage, number=number, step=step, ticket=ticket, group_size=size)
 
-    def _generate(self, registered: _Registered, generate: Generate, assignment: Assignment) -> None:
-        group = generate(assignment)
+    def _generate(
+        self, registered: _Registered, generate: Generate, assignment: Assignment, span: Span | None
+    ) -> None:
+        with self._spans.part(span, "rl.sample") as sampling:
+            group = generate(replace(assignment, part=partial(self._spans.part, sampling)))
         if group is None:
             self._emit("failed", "nothing was generated")
             self._sleep(self._settings.poll_s)
@@ -248,7 +268,10 @@ class Handler:
         sequences, tokens = len(body["tokens"]), sum(map(len, body["tokens"]))
         numbers = {"sequences": float(sequences), "tokens": float(tokens)}
         try:
-            reply = self._calls.post("/scored_data", body, {"Idempotency-Key": uuid.uuid4().hex})
+            with self._spans.part(span, "rollouts.send") as sending:
+                headers = {} if sending is None else {HEADER: sending.traceparent}
+                headers["Idempotency-Key"] = uuid.uuid4().hex
+                reply = self._calls.post("/scored_data", body, headers)
         except CallError as error:
             if error.status not in OF_THE_GROUP or _is_forgotten(error):
                 raise

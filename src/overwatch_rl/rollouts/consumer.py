@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from overwatch.sdk import Run
 from overwatch_rl.rollouts.calls import CallError, Calls, StoppedError, Target
+from overwatch_rl.rollouts.spans import CONSUMED_A_SECOND, HEADER, Spans
 
 GONE = 404
 
@@ -28,14 +30,17 @@ class LeasedBatch:
     groups: list[dict[str, Any]]
     """As their handlers sent them."""
     items: list[dict[str, Any]]
-    """Beside each group: id, env_id, version, age, whether it was delivered before."""
+    """Beside each group: id, env_id, version, age, whether it was delivered before, its traceparent."""
 
 
 class Consumer:
     """A trainer that acknowledges."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, run: Run | None = None) -> None:
+        """With a run, each batch is a span in the turn of its loop, linked to the traces of its groups."""
         self._target = target
+        self._run = run
+        self._spans = Spans(run, CONSUMED_A_SECOND)
         self._calls = Calls(target)
 
     def register(
@@ -64,7 +69,20 @@ class Consumer:
 
     def try_batch(self) -> LeasedBatch | dict[str, Any]:
         """A batch, or the reply that names what is lacking."""
-        reply: dict[str, Any] = self._calls.get("/batch", headers={"Overwatch-Lease": "1"})
+        turn = None if self._run is None else self._run.traceparent
+        with self._spans.root("rollouts.consume", turn) as span:
+            if span is None:
+                return self._asked({})
+            found = self._asked({HEADER: span.traceparent})
+            span.is_void = not isinstance(found, LeasedBatch)
+            if isinstance(found, LeasedBatch):
+                span.attributes["groups"] = len(found.groups)
+                for item in found.items:
+                    span.link(item.get("traceparent"))
+            return found
+
+    def _asked(self, headers: dict[str, str]) -> LeasedBatch | dict[str, Any]:
+        reply: dict[str, Any] = self._calls.get("/batch", headers={"Overwatch-Lease": "1", **headers})
         if reply["batch"] is None:
             return reply
         if reply.get("status") == "error":

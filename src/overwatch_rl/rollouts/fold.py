@@ -241,6 +241,7 @@ def _accept(state: State, accepted: Accepted) -> None:
         tokens=accepted.tokens,
         version=accepted.version,
         version_source=accepted.version_source,
+        traceparent=accepted.traceparent,
     )
     state.items[item.id] = item
     state.lanes.setdefault(lane_of(item), deque()).append(item.id)

@@ -17,6 +17,7 @@ from overwatch import __version__
 from overwatch_rl.rollouts import answers, queue, replies, wire
 from overwatch_rl.rollouts.operations import Trainer, Version
 from overwatch_rl.rollouts.service import Service
+from overwatch_rl.rollouts.spans import HEADER, named
 from overwatch_rl.rollouts.validation import Fault, Invalid, InvalidError, Valid, decode, one, several
 
 EXPLICIT: Final = "Overwatch-Lease"
@@ -139,6 +140,17 @@ class Handlers:
 
     async def batch(self, call: Call) -> Reply:
         """The next batch, oldest first within fair shares, or null where there is none yet."""
+        with self._telemetry.span(call.headers.get(HEADER), "rollouts.batch") as span:
+            reply = await self._batch(call)
+            if span is not None:
+                items = reply.body.items if isinstance(reply.body, wire.Batch) else []
+                span.is_void = not items
+                span.attributes["groups"] = len(items)
+                for item in items:
+                    span.link(item.traceparent)
+            return reply
+
+    async def _batch(self, call: Call) -> Reply:
         service = self.service
         number = call.query.get("version")
         if number is not None:
@@ -236,10 +248,18 @@ class Handlers:
         return 0 if trainer is None else max(0, trainer.max_token_len)
 
     async def _accept(self, groups: Sequence[Valid | Invalid], call: Call, *, is_list: bool) -> Reply:
+        given = call.headers.get(HEADER)
+        with self._telemetry.span(given, "rollouts.ingest") as span:
+            if span is not None:
+                span.attributes["groups"] = len(groups)
+            return await self._taken(groups, _key(call), named(span, given), is_list=is_list)
+
+    async def _taken(
+        self, groups: Sequence[Valid | Invalid], key: str | None, traceparent: str | None, *, is_list: bool
+    ) -> Reply:
         env_id = _sender(groups)
         groups = [_of(env_id, group, number, is_list=is_list) for number, group in enumerate(groups)]
-        key = _key(call)
-        offers = [_offer(group, env_id, key, number) for number, group in enumerate(groups)]
+        offers = [_offer(group, env_id, key, traceparent, number) for number, group in enumerate(groups)]
         payloads = {
             number: wire.payload(group.raw, group.group)
             for number, group in enumerate(groups)
@@ -307,7 +327,9 @@ def _of(env_id: int, group: Valid | Invalid, number: int, *, is_list: bool) -> V
     )
 
 
-def _offer(group: Valid | Invalid, env_id: int, key: str | None, number: int) -> answers.Offer:
+def _offer(
+    group: Valid | Invalid, env_id: int, key: str | None, traceparent: str | None, number: int
+) -> answers.Offer:
     is_valid = isinstance(group, Valid)
     stated = group.group.version if isinstance(group, Valid) else None
     return answers.Offer(
@@ -318,6 +340,7 @@ def _offer(group: Valid | Invalid, env_id: int, key: str | None, number: int) ->
         ticket=group.group.ticket if isinstance(group, Valid) else None,
         key=key,
         index=number,
+        traceparent=traceparent,
         is_invalid=not is_valid,
     )
 
@@ -353,13 +376,15 @@ ROUTES: Final = (
     Route(method="GET", path="/wandb_info", handler=Handlers.wandb_info, replies={200: (wire.WandbInfo,)}),
     Route(method="GET", path="/info", handler=Handlers.info, replies={200: (wire.Info,)}),
     Route(method="GET", path="/batch", handler=Handlers.batch, query=("version", "lineage"),
-          headers=(EXPLICIT,), replies={200: (wire.Batch, wire.NoTrainer), 409: (wire.Problem,), **_WRONG}),
+          headers=(EXPLICIT, HEADER),
+          replies={200: (wire.Batch, wire.NoTrainer), 409: (wire.Problem,), **_WRONG}),
     Route(method="GET", path="/latest_example", handler=Handlers.latest_example,
           replies={200: (wire.Scored, wire.NoExample)}),
-    Route(method="POST", path="/scored_data", handler=Handlers.scored_data, body=wire.Scored, headers=(KEY,),
+    Route(method="POST", path="/scored_data", handler=Handlers.scored_data, body=wire.Scored,
+          headers=(KEY, HEADER),
           replies={200: (wire.Received,), **_SENT}),
     Route(method="POST", path="/scored_data_list", handler=Handlers.scored_data_list,
-          body=list[wire.Scored], headers=(KEY,), replies={200: (wire.ReceivedList,), **_SENT}),
+          body=list[wire.Scored], headers=(KEY, HEADER), replies={200: (wire.ReceivedList,), **_SENT}),
     Route(method="GET", path="/status", handler=Handlers.status, replies={200: (wire.Status,)}),
     Route(method="GET", path="/status-env", handler=Handlers.status_env, body=wire.EnvIdentifier,
           query=("env_id",), replies={200: (wire.EnvStatus,), **_WRONG}),

@@ -142,6 +142,7 @@ def _served(state: State, found: int, version: Version, returned: set[int]) -> S
         version_source=item.version_source,
         age=max(0, version.number - item.version.number),
         is_redelivered=item.deliveries > 0 or item.id in returned,
+        traceparent=item.traceparent,
     )
 
 

@@ -133,6 +133,8 @@ class Accepted(_Operation, frozen=True, kw_only=True):
     """Idempotency key of the request."""
     index: int = 0
     """Place in the request."""
+    traceparent: str | None = None
+    """The span that brought it, where that is recorded."""
 
 
 class Refused(_Operation, frozen=True, kw_only=True):
@@ -219,6 +221,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_leased: bool = False
     deliveries: int = 0
     """How often it went out before."""
+    traceparent: str | None = None
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

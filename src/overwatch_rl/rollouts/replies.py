@@ -145,6 +145,7 @@ def _items(served: Iterable[answers.Served]) -> Iterable[wire.BatchItem]:
             version_source=one.version_source,
             age=one.age,
             redelivered=one.is_redelivered,
+            traceparent=one.traceparent,
         )
 
 

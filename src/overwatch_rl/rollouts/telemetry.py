@@ -6,11 +6,13 @@ number is not sent. Must not know HTTP.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import overwatch.sdk
 from overwatch.catalog.services import length_label
 from overwatch.sdk import Run
+from overwatch.sdk.tracing import Span
 from overwatch_rl.rollouts.answers import ANONYMOUS, Batch, Offer
 from overwatch_rl.rollouts.operations import (
     Accepted,
@@ -21,6 +23,7 @@ from overwatch_rl.rollouts.operations import (
     Released,
     Waiting,
 )
+from overwatch_rl.rollouts.spans import SERVED_A_SECOND, Spans
 from overwatch_rl.rollouts.state import State
 
 ROLE = "rollouts"
@@ -42,6 +45,9 @@ class Telemetry(Protocol):
     def swept(self, state: State, now: int) -> None:
         """A second has passed."""
 
+    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:
+        """Measure work for a caller whose own span is recorded; `None` where it is not."""
+
 
 class Silent:
     """Reports nothing."""
@@ -58,12 +64,21 @@ class Silent:
     def swept(self, state: State, now: int) -> None:
         """Nothing."""
 
+    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:  # noqa: ARG002
+        """Nothing."""
+        return nullcontext()
+
 
 class Tower:
     """Reports to a run of the tower."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self._spans = Spans(run, SERVED_A_SECOND)
+
+    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:
+        """One below the caller's, where there may be one more."""
+        return self._spans.within(traceparent, name)
 
     def applied(self, state: State, operation: Operation) -> None:
         """Count what is accepted, served, expired, refused, served again and asked to rest."""
@@ -155,3 +170,10 @@ def _of_queue(state: State) -> dict[str, float]:
 def start_run(run_id: str | None, endpoint: str | None) -> Run:
     """Begin to report; the SDK finds or makes what is not given."""
     return overwatch.sdk.start(run_id=run_id, endpoint=endpoint, role=ROLE, task="rollouts")
+
+
+def start_handler_run(run_id: str, endpoint: str | None, rank: int) -> Run:
+    """Begin to report as one of a run's handlers, each by its rank; the machine is sampled by others."""
+    return overwatch.sdk.start(
+        run_id=run_id, endpoint=endpoint, role="handler", rank=rank, sample=False, quiet=True
+    )

@@ -217,7 +217,7 @@ Groups = Annotated[list[Raw], Meta(extra_json_schema={"items": {"$ref": "#/compo
 Empty = Annotated[list[None], Meta(max_length=0)]
 
 
-class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
+class BatchItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Beside each group of a batch."""
 
     id: int
@@ -228,6 +228,8 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     age: int
     """Versions between the one that generated it and the trainer's."""
     redelivered: bool
+    traceparent: str | None = None
+    """The span that brought it, as in W3C Trace Context; absent where it is not recorded."""
 
 
 class BatchLease(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,6 +57,11 @@ class Tower:
         """What became of the records; `None` until closed."""
 
     @property
+    def run(self) -> Run:
+        """The run itself, for spans of what the trainer takes from others."""
+        return self._run
+
+    @property
     def run_id(self) -> str:
         """The id under which the tower knows this run."""
         return self._run.run_id

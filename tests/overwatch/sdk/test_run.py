@@ -316,6 +316,31 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     assert told == "00-{}-{}-01".format(*named[3])
 
 
+def test_spans_of_its_own_are_sent_and_accounted_for(sink: Sink) -> None:
+    """Alone or below a caller's, between numbers and facts; they are no event, and nothing is missing."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, role="rollouts")
+    with run.span("group") as above:
+        run.log("between")
+        with run.span("send", above.traceparent) as below:
+            below.attributes["sequences"] = 4
+        with run.span("poll") as void:
+            void.is_void = True
+    assert run.flush(10.0)
+    report = run.close(5.0)
+
+    assert report.delivered
+    assert report.dropped == {}
+    body = next(body for path, body in sink.bodies if path == "/v1/traces")
+    spans = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
+    assert [span.name for span in spans] == ["send", "group"]
+    assert [span.trace_id.hex() for span in spans] == 2 * [above.traceparent.split("-")[1]]
+    assert [span.parent_span_id for span in spans] == [spans[1].span_id, b""]
+    assert spans[0].attributes[0].value.int_value == 4
+    assert {type(record.event).__name__ for record in sink.records()} == {
+        "RunStarted", "LogLine", "RunFinished"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("numbers", [(1, 2, 3), (None, None, None), (0, 2048, 4096)])
 def test_every_turn_is_a_trace_with_the_number_of_the_update_that_it_led_to(
     sink: Sink, numbers: tuple[int | None, ...]

@@ -57,7 +57,7 @@ def test_same_seed_same_numbers(tmp_path: Path) -> None:
 @pytest.fixture
 def tiny(tmp_path: Path) -> Training:
     """Three updates of a model that knows nothing, not begun."""
-    return training(Local(tmp_path), LoopConfig(updates=3, judge_every=2), base=SHORT)
+    return training(Local(tmp_path), LoopConfig(updates=3, judge_every=2, peak_flops=1e9), base=SHORT)
 
 
 def test_versions_are_stated_before_a_batch_is_acknowledged(tiny: Training) -> None:
@@ -76,7 +76,18 @@ def test_every_number_is_a_row_of_the_catalogue(tiny: Training) -> None:
     for values in tiny.reporter.updates:
         assert set(values) - {"update"} <= rows
         assert set(LANGUAGE) <= set(values)
+        assert 0 < values["mfu"] < math.inf
     assert all(math.isfinite(tiny.reporter.updates[0][name]) for name in ("data_age_updates", "mfu"))
+
+
+def test_nothing_is_claimed_of_a_device_that_was_not_declared(tmp_path: Path) -> None:
+    """Without its peak there is no share of it; a peak that cannot be is an error that names it."""
+    made = training(Local(tmp_path), LoopConfig(updates=1), base=SHORT)
+    made.trainer.run()
+
+    assert "mfu" not in made.reporter.updates[0]
+    with pytest.raises(ValueError, match=r"peak_flops is -1\.0; use a number above 0"):
+        LoopConfig(peak_flops=-1.0)
 
 
 def test_held_out_prompts_are_looked_at_at_first_now_and_then_and_at_last(tiny: Training) -> None:

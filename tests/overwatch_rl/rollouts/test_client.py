@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from overwatch.catalog.services import PAUSES
+from overwatch.events import Tallied
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import Limits
 from overwatch_rl.rollouts.calls import CallError, Target
 from overwatch_rl.rollouts.client import Assignment, Group, Handler
 from overwatch_rl.rollouts.consumer import Consumer, LeasedBatch
+from tests.overwatch_rl.recording import KeptRun
 from tests.overwatch_rl.rollouts.threaded import (
     PATIENCE_S,
     Watched,
@@ -112,11 +115,15 @@ def test_a_handler_pauses_above_one_level_and_goes_on_at_half_of_it() -> None:
 
         handler: list[Handler] = []
         watched = Watched(paused=take, resumed=stopping(handler))
-        settings = handler_settings(server.url, off_policy_tolerance=1)
-        handler.append(Handler(settings, happened=watched))
+        settings, run = handler_settings(server.url, off_policy_tolerance=1), KeptRun(role="handler")
+        handler.append(Handler(settings, happened=watched, run=run))
         handler[0].run(made)
 
     assert watched.kinds == ["registered", "sent", "sent", "sent", "paused", "resumed", "disconnected"]
+    run.close()
+    counted = [one for event in run.of(Tallied) for one in event.series]
+    assert [(one.metric, one.labels["env"], one.sum) for one in counted[-1:]] == [(PAUSES.name, "maths_0", 1)]
+    assert run.link.refused == []
     assert watched.all[4].values == {"queued_sequences": 6, "threshold": 4}
 
 

@@ -32,7 +32,7 @@ from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
 from overwatch.sdk.exporter.station import INVALID, TELL_S, Place, Ring, Station, started
 from overwatch.sdk.exporter.unpack import unpacked, weight
-from overwatch.sdk.frames import Hello, Progress, Rolled
+from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded
 from overwatch.sdk.rings.gathered import Updates
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.trainer_env import env_of
@@ -169,6 +169,9 @@ class Exporter:
                     many = part if isinstance(part, Updates) else self._known(part.newest)
                     counted -= part.n
                     self._station.take_many(many, place, size=part.size, counted=part.n)
+                return
+            if isinstance(item.said, SpanEnded):
+                self._station.take_span(item.said, place)
                 return
             events, is_rolled = unpacked(item.said, self._hello.words), isinstance(item.said, Rolled)
             for event in events:

@@ -1,4 +1,4 @@
-"""The phases of a run as spans: below the turn of the training loop that they belong to.
+"""The spans of a process: phases, below the turn of the training loop that they belong to, and its own.
 
 Rules: a turn begins with an update and ends with the next one, whose number its spans bear; which trace it is
 follows from the first of them, so that every process knows it at once. Its own span, `rl.loop`, is emitted
@@ -16,14 +16,15 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
 
 import overwatch
 from overwatch.catalog.phases import LOOP_SPAN, span_of
 from overwatch.events import PhaseEnded
 from overwatch.otlp import wire
 from overwatch.sdk.conflate import Count
-from overwatch.sdk.tracing import Loop, loop_of, unnumbered
+from overwatch.sdk.frames import SpanEnded
+from overwatch.sdk.tracing import SpanRef, loop_of, parsed, unnumbered
 
 UPDATE: Final = "overwatch.update"
 _WAITING: Final = 1024
@@ -33,13 +34,13 @@ _REMEMBERED: Final = 64
 
 
 class _Ids(RandomIdGenerator):
-    """Numbers of spans: those of a turn are known before."""
+    """Numbers of spans: those of a turn are known before, and those that its process made itself."""
 
     def __init__(self) -> None:
-        self.of: Loop | None = None
+        self.of: SpanRef | None = None
 
     def generate_trace_id(self) -> int:
-        """That of the turn, or any."""
+        """The known one, or any."""
         return super().generate_trace_id() if self.of is None else self.of.trace_id
 
     def generate_span_id(self) -> int:
@@ -157,6 +158,26 @@ class Loops:
             self._ids.of = None
         loop.end(turn.end)
 
+    def add(self, span: SpanEnded) -> None:
+        """Emit a span that the process made itself."""
+        made = parsed(span.traceparent)
+        if made is None or not self._sends:
+            return
+        above = parsed(span.parent)
+        links = [Link(_context(found)) for link in span.links if (found := parsed(link)) is not None]
+        context = (
+            Context() if above is None else set_span_in_context(NonRecordingSpan(_context(above)), Context())
+        )
+        begin = span.at - int(span.duration_s * 1e9)
+        self._ids.of = made
+        try:
+            told = self._tracer.start_span(
+                span.name, context, links=links, start_time=begin, attributes=span.attributes
+            )
+        finally:
+            self._ids.of = None
+        told.end(span.at)
+
     def flush(self, timeout_ms: int) -> bool:
         """Hand on what was told."""
         return self._provider.force_flush(timeout_ms)
@@ -164,3 +185,7 @@ class Loops:
     def close(self) -> None:
         """End the threads of OpenTelemetry."""
         self._provider.shutdown()
+
+
+def _context(ref: SpanRef) -> SpanContext:
+    return SpanContext(ref.trace_id, ref.span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))

@@ -142,6 +142,19 @@ class Spool:
             self._stock.facts.is_dirty = True
             self._note_changes()
 
+    def hand_on(self, records: int, rings: Mapping[str, int]) -> None:
+        """Account for records that leave as spans, and for the ring positions behind them.
+
+        They count as delivered: whether a span arrives is no part of the trainer's account.
+        """
+        with self._changed:
+            self._seen = self._seen.after(self._seen.order, self._seen.last_seq, rings)
+            books = self._stock.facts.books
+            books.accepted += records
+            books.delivered += records
+            self._stock.facts.is_dirty = True
+            self._note_changes()
+
     def take(self, timeout_s: float) -> Request | None:
         """The oldest request, waiting up to `timeout_s` for one; the same again until it is settled."""
         with self._changed:

@@ -42,6 +42,9 @@ class Store(Protocol):
     def refuse(self, records: int, reason: str, rings: Mapping[str, int]) -> None:
         """Account for records of which no request could be made, and for the ring positions behind them."""
 
+    def hand_on(self, records: int, rings: Mapping[str, int]) -> None:
+        """Account for records that leave as spans, and for the ring positions behind them."""
+
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the log records that are exported next."""

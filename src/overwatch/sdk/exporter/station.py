@@ -38,7 +38,7 @@ from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.nonfinite import non_finite
 from overwatch.sdk.exporter.spooling import LogSpooler, Parcel, Store
 from overwatch.sdk.exporter.window import Window
-from overwatch.sdk.frames import Hello
+from overwatch.sdk.frames import Hello, SpanEnded
 from overwatch.sdk.rings.gathered import Updates
 
 log: Final = logging.getLogger("overwatch.exporter")
@@ -113,6 +113,8 @@ class _Held:
     """Records of the trainer."""
     unsaid: int = 0
     """Those of them that could not be said."""
+    spans: int = 0
+    """Records besides that are spans."""
 
 
 class Station:
@@ -169,6 +171,13 @@ class Station:
             else:
                 self._window.add(said, size=size, counted=counted)
             self._instruments.note(said.newest if isinstance(said, Updates) else said)
+            self._rings[place.ring] = place.sequence
+
+    def take_span(self, span: SpanEnded, place: Place) -> None:
+        """Hand a span that the process made itself to those who deliver spans."""
+        with self._lock:
+            self._instruments.loops.add(span)
+            self._held[place.ring].spans += 1
             self._rings[place.ring] = place.sequence
 
     def describe(self, started: RunStarted, run_id: str) -> None:
@@ -285,7 +294,9 @@ class Station:
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             log.warning("%d records could not be encoded: %s", records, error)
             is_placed, unsaid = False, held.counted
-        if unsaid or (place and not is_placed):
+        if held.spans:
+            self._store.hand_on(held.spans, place)
+        if unsaid or (place and not is_placed and not held.spans):
             self._store.refuse(unsaid, INVALID, place)
 
     def _emit(self, event: Event) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from overwatch.catalog import Scope
 from overwatch.events import Column, Measured, Tallied
 from overwatch.sdk.conflate import Folded, Span
-from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Rolled, Update
+from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Rolled, SpanEnded, Update
 from overwatch.sdk.rings.layout import INDEXED, Kind
 from overwatch.sdk.rings.stamped import NUMBER, first_number
 from overwatch.sdk.rings.writer import Entry
@@ -58,7 +58,7 @@ def is_fact(frame: Frame) -> bool:
     """Whether a frame may not be dropped for numbers."""
     if isinstance(frame, Rolled):
         return frame.is_fact
-    return not isinstance(frame, Update | Measured | Tallied)
+    return not isinstance(frame, Update | SpanEnded | Measured | Tallied)
 
 
 def entry(frame: Frame) -> Entry:

@@ -8,7 +8,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from overwatch.events import PhaseEnded
 from overwatch.sdk.exporter.loops import Loops
-from overwatch.sdk.tracing import loop_of
+from overwatch.sdk.frames import SpanEnded
+from overwatch.sdk.tracing import loop_of, opened
 
 SECOND = 10**9
 
@@ -121,3 +122,32 @@ def test_without_spans_an_event_names_none() -> None:
     """It is as it was."""
     event = PhaseEnded(at=SECOND, phase="rollout", duration_s=1.0, update=1)
     assert Loops(Resource({}), None).ended(event) is event
+
+
+def test_a_span_of_its_own_is_below_its_caller_and_links_others() -> None:
+    """It keeps the numbers under which it was named to others, and is of no turn of the loop."""
+    told = Told(role="rollouts")
+    caller, span = opened(), opened(loop_of("run", 3).traceparent)
+    for linked in (caller.traceparent, caller.traceparent, caller.traceparent[:-1] + "0", "no header", None):
+        span.link(linked)
+    told.loops.add(
+        SpanEnded(
+            at=5 * SECOND,
+            name="rollouts.batch",
+            duration_s=2.0,
+            traceparent=span.traceparent,
+            parent=loop_of("run", 3).traceparent,
+            links=tuple(link.traceparent for link in span.links),
+            attributes={"groups": 2},
+        )
+    )
+    told.loops.add(SpanEnded(at=5 * SECOND, name="group", duration_s=1.0, traceparent=caller.traceparent))
+
+    below, root = told.spans
+    assert place(below) == (loop_of("run", 3).trace_id, loop_of("run", 3).span_id)
+    assert below.context is not None
+    assert below.context.span_id == span.ref.span_id
+    assert [(link.context.trace_id, link.context.span_id) for link in below.links] == [caller.ref]
+    assert (below.name, below.start_time, below.end_time) == ("rollouts.batch", 3 * SECOND, 5 * SECOND)
+    assert below.attributes == {"groups": 2}
+    assert place(root) == (caller.ref.trace_id, None)
