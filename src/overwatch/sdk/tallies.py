@@ -135,8 +135,8 @@ class Tallies:
         if self._thread is None:
             self._begin()
 
-    def _open(self, name: str, kind: Kind) -> _Name:
-        if not (isinstance(name, str) and name):
+    def _open(self, name: object, kind: Kind) -> _Name:
+        if not isinstance(name, str) or not name:
             raise RefusedError(f"{name!r} is no name; give text, e.g. run.count('refused')")
         row = find(name, self.scope) if self.scope is not Scope.RUN else BY_NAME.get(name)
         if row is not None and not is_tally(row):

@@ -282,7 +282,7 @@ def _key(call: Call) -> str | None:
     if key is not None and not 0 < len(key) <= _LONGEST_KEY:
         raise InvalidError(Fault(KEY, f"has {len(key)} characters; send 1 to {_LONGEST_KEY}"))
     if key is not None and not key.isascii():  # bytes that are no UTF-8 cannot be logged
-        raise InvalidError(Fault(KEY, f"{ascii(key[:40])} is not ASCII; send e.g. a UUID"))
+        raise InvalidError(Fault(KEY, f"{key[:40]!a} is not ASCII; send e.g. a UUID"))
     return key
 
 

@@ -99,7 +99,6 @@ def test_a_file_gives_the_flags_and_a_token_opens_the_address(tmp_path: Path) ->
         (["--endpoint", "nowhere"], "endpoint 'nowhere' is no URL"),
         (["--lease-s", "0"], "0.0 is not in the range x>=1"),
         (["--lease-s", "nan"], "lease-s is nan; use 3.1536e+07 (a year) or less"),
-        
         (["--durability", "some"], "'some' is not one of 'memory', 'fast', 'fsync'"),
     ],
 )

@@ -46,7 +46,7 @@ def valid(value: object, longest: int = LONGEST) -> Valid:
         ({"tokens": [[1, 2], [1] * 5], "masks": [[1, 2], [1] * 5]}, "tokens[1]", "takes at most 4"),
         ({"tokens": [[1, -1], [3]]}, "tokens[0][1]", "Expected `int` >= 0: -1"),
         ({"tokens": [[1, 10**30], [3]]}, "tokens[0][1]", f"9223372036854775807: {10**30}"),
-        ({"env_id": "x" * 100}, "env_id", ": \"" + "x" * 59 + ";"),
+        ({"env_id": "x" * 100}, "env_id", ': "' + "x" * 59 + ";"),
         ({"tokens": [[1, 2.5], [3]]}, "tokens[0][1]", "Expected `int`, got `float`: 2.5"),
         ({"tokens": [], "masks": [], "scores": []}, "tokens", "length >= 1"),
         ({"advantages": [[1, 2]]}, "advantages", "has 1 rows for 2 sequences"),
