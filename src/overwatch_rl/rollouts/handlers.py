@@ -317,7 +317,7 @@ def _offer(group: Valid | Invalid, env_id: int, key: str | None, number: int) ->
         sequences=group.sequences,
         tokens=group.token_count,
         version=None if stated is None else Version(lineage=stated.lineage, number=stated.number),
-        ticket=group.group.ticket if isinstance(group, Valid) else None,
+        ticket=group.group.ticket if isinstance(group, Valid) else group.ticket,
         key=key,
         index=number,
         is_invalid=not is_valid,

@@ -89,6 +89,8 @@ class Invalid(msgspec.Struct, frozen=True):
     env_id: int | None = None
     sequences: int = 0
     token_count: int = 0
+    ticket: int | None = None
+    """It is used up: nothing comes under it any more, and a batch must not wait for it."""
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -144,7 +146,14 @@ def _measured(body: bytes, fault: Fault) -> Invalid:
         return Invalid(fault)
     env_id, rows = value.get("env_id"), value.get("tokens")
     rows = [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
-    return Invalid(fault, env_id if type(env_id) is int else None, len(rows), sum(map(len, rows)))
+    ticket = value.get("ticket")
+    return Invalid(
+        fault,
+        env_id if type(env_id) is int else None,
+        len(rows),
+        sum(map(len, rows)),
+        ticket if type(ticket) is int else None,
+    )
 
 
 def _shape(group: Scored, longest: int) -> Fault | None:

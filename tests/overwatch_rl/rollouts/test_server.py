@@ -269,6 +269,22 @@ def test_a_repeated_request_with_a_key_is_one_request() -> None:
     served(check)
 
 
+def test_a_wrong_group_uses_its_ticket_up() -> None:
+    """No batch waits for what was refused: its permit is free again at once."""
+
+    async def check(server: Served) -> None:
+        await server.start(max_staleness=0)
+        asked = {"env_id": 0, "groups": 2}
+        first, second = (await server.post("/admit", asked))["tickets"]
+        assert (await server.post("/admit", asked))["tickets"] == []
+        wrong = group(scores=[float("nan"), 0], ticket=first)
+        await server.post("/scored_data", wrong, 422)
+        await server.post("/scored_data", group(ticket=second))
+        assert len((await server.post("/admit", asked))["tickets"]) == 1
+
+    served(check)
+
+
 def test_a_key_that_is_no_ascii_is_refused_and_nothing_is_queued(tmp_path: Path) -> None:
     """Bytes that are no UTF-8 reach the server as surrogates, which no record can hold."""
 
