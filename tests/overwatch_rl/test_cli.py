@@ -201,6 +201,14 @@ def test_flags_come_before_the_environment_and_that_before_a_file(tmp_path: Path
     assert (config["ppo"]["anneal_updates"], config["ppo"]["normalise_observations"]) == (3, True)
 
 
+def test_a_wrong_name_in_a_file_lists_what_that_command_has(tmp_path: Path) -> None:
+    """The table of the world is of `train` alone."""
+    (tmp_path / "c.toml").write_text("lisen = 3")
+    for command, has in (("train", True), ("rollouts", False)):
+        result = CliRunner().invoke(main, [command, "--config", str(tmp_path / "c.toml")])
+        assert ("world-settings" in result.output) is has
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

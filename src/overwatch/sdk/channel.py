@@ -298,7 +298,7 @@ class Channel:
 
     def _refuse(self, name: str, error: RefusedError) -> None:
         self._refused += 1
-        self._say(f"value {name}", f"{name[:MAX_NAME]}: {error}; left out, counted in the report")
+        self._say(f"value {name}", f"{str(name)[:MAX_NAME]}: {error}; left out, counted in the report")
 
     def _invalid(self, method: str, error: Exception) -> None:
         self._drop("invalid")

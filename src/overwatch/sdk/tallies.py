@@ -104,7 +104,7 @@ class Tallies:
         """Add to a counter; raises `RefusedError`."""
         more = number(n)
         if not 0 <= more <= _LARGEST:
-            raise RefusedError(f"{more} cannot be counted: a counter grows by 0 or more")
+            raise RefusedError(f"{more:g} cannot be counted: a counter grows by 0 to {_LARGEST:g}")
         with self._adding(name, Kind.COUNTER, labels) as one:
             one.total = min(one.total + more, _LARGEST)
 
@@ -112,7 +112,7 @@ class Tallies:
         """Add a value to a histogram; raises `RefusedError`."""
         seen = number(value)
         if not abs(seen) <= _LARGEST:
-            raise RefusedError(f"{seen} has no place in a histogram; leave it out")
+            raise RefusedError(f"{seen:g} has no place in a histogram: values are finite, up to {_LARGEST:g}")
         with self._adding(name, Kind.HISTOGRAM, labels) as one:
             one.total += seen
             one.count += 1
@@ -135,7 +135,9 @@ class Tallies:
         if self._thread is None:
             self._begin()
 
-    def _open(self, name: str, kind: Kind) -> _Name:
+    def _open(self, name: object, kind: Kind) -> _Name:
+        if not isinstance(name, str) or not name:
+            raise RefusedError(f"{name!r} is no name; give text, e.g. run.count('refused')")
         row = find(name, self.scope) if self.scope is not Scope.RUN else BY_NAME.get(name)
         if row is not None and not is_tally(row):
             raise RefusedError(

@@ -89,9 +89,9 @@ def configured(context: click.Context, parameter: click.Parameter, file: Path | 
     }
     unknown = sorted(set(given) - set(names))
     if unknown:
+        table = ", and the table world-settings" if "set" in names else ""
         raise click.BadParameter(
-            f"{file} has {unknown[0]!r}; its names are those of the flags: {', '.join(sorted(names))}, "
-            "and the table world-settings",
+            f"{file} has {unknown[0]!r}; its names are those of the flags: {', '.join(sorted(names))}{table}",
             context,
             parameter,
         )

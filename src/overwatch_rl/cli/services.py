@@ -90,7 +90,20 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
             settings = rollouts_settings(flags)
         context.exit(run(settings, click.echo))
     except OSError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(_cannot_begin(error, flags["folder"])) from error
+
+
+def _cannot_begin(error: OSError, folder: Path) -> str:
+    """What the server cannot use, why, and the fix."""
+    from overwatch.journal.folder import FolderBusyError
+    from overwatch_rl.rollouts.process import AddressError
+
+    what = error.strerror or str(error)
+    if isinstance(error, AddressError):
+        return what
+    if isinstance(error, FolderBusyError):
+        return f"{what}; stop that one, or give another --folder"
+    return f"{error.filename or folder}: {what}; give a --folder that this user can write"
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_GRPO"})

@@ -242,7 +242,7 @@ class Handler:
         if self._ticket is None:
             reply = self._calls.post("/admit", {"env_id": registered.env_id, "groups": 1})
             is_held = not reply["tickets"]
-            self._change("held", "freed", now=is_held, message="all that may be generated is")
+            self._change("held", "freed", now=is_held, message="all that may be generated is being generated")
             if is_held:
                 self._sleep(reply["retry_s"])
                 return None

@@ -294,13 +294,15 @@ class Handlers:
 def _natural(text: str, path: str) -> int:
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
-    raise InvalidError(Fault(path, f"{text[:40]!r} is no number; send 0 or more"))
+    raise InvalidError(Fault(path, f"{text[:40]!r} is no whole number below 10^18; send 0 or more"))
 
 
 def _key(call: Call) -> str | None:
     key = call.headers.get(KEY)
     if key is not None and not 0 < len(key) <= _LONGEST_KEY:
         raise InvalidError(Fault(KEY, f"has {len(key)} characters; send 1 to {_LONGEST_KEY}"))
+    if key is not None and not key.isascii():  # bytes that are no UTF-8 cannot be logged
+        raise InvalidError(Fault(KEY, f"{key[:40]!a} is not ASCII; send e.g. a UUID"))
     return key
 
 
@@ -337,7 +339,7 @@ def _offer(
         sequences=group.sequences,
         tokens=group.token_count,
         version=None if stated is None else Version(lineage=stated.lineage, number=stated.number),
-        ticket=group.group.ticket if isinstance(group, Valid) else None,
+        ticket=group.group.ticket if isinstance(group, Valid) else group.ticket,
         key=key,
         index=number,
         traceparent=traceparent,

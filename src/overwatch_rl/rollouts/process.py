@@ -8,12 +8,16 @@ what is served.
 import asyncio
 import gc
 import logging
+import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
 
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.handlers import ROUTES, Handlers
@@ -34,6 +38,18 @@ _YOUNG: Final = (50_000, 20, 50)
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 _log = logging.getLogger("overwatch_rl.rollouts")
+
+
+class _Senders(logging.Filter):
+    """Drop what aiohttp logs, with a traceback, of a request that is no HTTP: its sender has a 400."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is an error of this server."""
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+class AddressError(OSError):
+    """Requests cannot be served at the address that was given; the message names it and the fix."""
 
 
 def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
@@ -73,6 +89,7 @@ async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[st
     await service.do(queue.restarted)
     gc.freeze()
     gc.set_threshold(*_YOUNG)
+    server_logger.addFilter(_Senders())
     handlers = Handlers(service, lambda: document(ROUTES))
     server = Server(handlers, settings.authorisation, settings.most_body_bytes)
     runner = web.AppRunner(server.app(), auto_decompress=False, access_log=None, shutdown_timeout=_CLOSE_S)
@@ -81,7 +98,7 @@ async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[st
     _take_signals(ended)
     sweeps = asyncio.ensure_future(_sweep(service))
     try:
-        await web.TCPSite(runner, settings.host, settings.port).start()
+        await _listen(runner, settings)
         say(_greeting(settings, service, runner.addresses[0][1]))
         number = await ended
     finally:
@@ -89,6 +106,15 @@ async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[st
         await runner.cleanup()
         await server.close()
     return 128 + number if number == signal.SIGINT else 0
+
+
+async def _listen(runner: web.AppRunner, settings: RolloutsSettings) -> None:
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+    except OSError as error:
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        where = f"{settings.host}:{settings.port}"
+        raise AddressError(error.errno, f"{where}: {why}; choose another address with --listen") from error
 
 
 def _take_signals(ended: "asyncio.Future[int]") -> None:

@@ -15,6 +15,9 @@ from overwatch_rl.rollouts.store import Level, StoreLimits
 SEGMENT_BYTES: Final = 64 << 20
 """So much is written to a file of the log."""
 
+YEAR_S: Final = 31_536_000.0
+"""The longest of all times that can be set."""
+
 
 class RolloutsFlags(TypedDict):
     """What `overwatch-rl rollouts` was given."""
@@ -70,6 +73,7 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
     endpoint = flags["endpoint"]
     if endpoint is not None and not is_url(endpoint):
         raise ValueError(f"endpoint {endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
+    _within_a_year(flags)
     level = Level(flags["durability"])
     held, disk = flags["max_memory_mib"], flags["max_disk_mib"]
     least = 2 * held + (4 * SEGMENT_BYTES >> 20)
@@ -100,6 +104,20 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
         most_body_bytes=flags["max_body_mib"] << 20,
         tower=TowerSettings(run_id=flags["run_id"], endpoint=endpoint) if flags["telemetry"] else None,
     )
+
+
+def _within_a_year(flags: RolloutsFlags) -> None:
+    """Deadlines are whole nanoseconds of 64 bits, so NaN and infinity have none."""
+    seconds = {
+        "lease-s": flags["lease_s"],
+        "implicit-lease-s": flags["implicit_lease_s"],
+        "env-lease-s": flags["env_lease_s"],
+        "ticket-s": flags["ticket_s"],
+        "retry-s": flags["retry_s"],
+    }
+    for name, value in seconds.items():
+        if not value <= YEAR_S:
+            raise ValueError(f"{name} is {value:g}; use {YEAR_S:g} (a year) or less")
 
 
 def address(text: str) -> tuple[str, int]:

@@ -8,6 +8,7 @@ stand. Must not know HTTP or the queue.
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -24,6 +25,10 @@ MOST_GROUPS: Final = 4096
 
 _SCORED: Final = msgspec.json.Decoder(Scored)
 _LIST: Final = msgspec.json.Decoder(list[Raw])
+_STEPS: Final = re.compile(r"([^.\[\]]+)(?=[.\[]|$)|\[(\d+)\]")
+"""Of a path: a name, or the number in brackets."""
+_SHOWN: Final = 60
+"""So many characters of a wrong value are shown."""
 _SPACE: Final = " \t\n\r"
 _PER_TOKEN: Final = ("advantages", "ref_logprobs", "inference_logprobs")
 _PER_SEQUENCE: Final = ("messages", "overrides", "distill_token_ids", "distill_logprobs")
@@ -84,6 +89,8 @@ class Invalid(msgspec.Struct, frozen=True):
     env_id: int | None = None
     sequences: int = 0
     token_count: int = 0
+    ticket: int | None = None
+    """It is used up: nothing comes under it any more, and a batch must not wait for it."""
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -91,7 +98,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidError(_named(str(error))) from error
+        raise InvalidError(_named(str(error), body)) from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         for path, literal in _literals(_parsed(body)):
             message = f"{literal} is no JSON number; send a finite number, or leave the key out"
@@ -139,7 +146,14 @@ def _measured(body: bytes, fault: Fault) -> Invalid:
         return Invalid(fault)
     env_id, rows = value.get("env_id"), value.get("tokens")
     rows = [row for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
-    return Invalid(fault, env_id if type(env_id) is int else None, len(rows), sum(map(len, rows)))
+    ticket = value.get("ticket")
+    return Invalid(
+        fault,
+        env_id if type(env_id) is int else None,
+        len(rows),
+        sum(map(len, rows)),
+        ticket if type(ticket) is int else None,
+    )
 
 
 def _shape(group: Scored, longest: int) -> Fault | None:
@@ -202,7 +216,7 @@ def _parsed(body: bytes) -> object:
     try:
         return _READER.decode(_text(body))
     except json.JSONDecodeError as error:
-        message = f"is no JSON: {error.msg} at character {error.pos}"
+        message = f"is no JSON: {error.msg} at character {error.pos}" if body else "is empty; send JSON"
         raise InvalidError(Fault("", message)) from error
     except RecursionError as error:
         raise InvalidError(Fault("", "is nested too deeply; send flat lists of rows")) from error
@@ -224,12 +238,26 @@ def _elements(body: bytes) -> Iterator[bytes]:
         at = end
 
 
-def _named(said: str) -> Fault:
+def _named(said: str, body: bytes) -> Fault:
     """A fault from msgspec's words: `Expected int - at $.tokens[0][1]`, the path in backticks."""
     what, _, path = said.partition(" - at `")
     path = path.removesuffix("`").removeprefix("$").removeprefix(".")
+    value = _at(path, body) if path else None
+    if isinstance(value, str | int | float):
+        what = f"{what}: {json.dumps(value)[:_SHOWN]}"
     fix = _FIXES.get(path.partition("[")[0])
     return Fault(path, f"{what}; {fix}" if fix else what)
+
+
+def _at(path: str, body: bytes) -> object:
+    """What stands at `tokens[0][1]`, `None` where that cannot be seen."""
+    try:
+        value = _parsed(body)
+        for name, number in _STEPS.findall(path):
+            value = value[int(number)] if number else value[name]  # type: ignore[index]
+    except (InvalidError, LookupError, TypeError, ValueError):
+        return None
+    return value
 
 
 def _literals(value: object) -> Iterator[tuple[str, str]]:

@@ -93,6 +93,7 @@ def test_two_spellings_of_a_row_are_one_series(out: Out) -> None:
     [
         ("samples", -1, "count"), ("samples", float("nan"), "count"), ("samples", "3", "count"),
         ("sample_latency", float("inf"), "observe"), ("sample_latency", 1, "count"),
+        ("", 1, "count"), (None, 1, "count"), (5, 1, "observe"), ("samples", 1e16, "count"),
         ("samples", 1, "observe"), ("policy_loss", 1, "count"), ("overwatch.policy.entropy", 1, "count"),
     ],
 )  # fmt: skip
@@ -210,11 +211,12 @@ def test_a_run_counts_to_the_last(sink: Sink) -> None:
         run.count("refused", reason="too old", env="math", length="256")
         run.observe("wait_time", n / 10)
     run.count("odd", "x")  # type: ignore[arg-type]
+    run.count(None)  # type: ignore[arg-type]
     run.gauge(queue_groups=3, cooked=4)
     report = run.close(60)
 
     assert report.delivered
-    assert (report.refused, report.dropped) == (1, {})
+    assert (report.refused, report.dropped) == (2, {})
     newest = {one.metric: one for event in sink.events(Tallied) for one in event.series}
     refused = newest["overwatch.rollouts.refused"]
     assert refused.labels == {"env": "math", "reason": "too old", "length": "256"}

@@ -98,6 +98,7 @@ def test_a_file_gives_the_flags_and_a_token_opens_the_address(tmp_path: Path) ->
         (["--max-disk-mib", "3"], "max-disk-mib is 3; use 2304 or more with max-memory-mib 1024"),
         (["--endpoint", "nowhere"], "endpoint 'nowhere' is no URL"),
         (["--lease-s", "0"], "0.0 is not in the range x>=1"),
+        (["--lease-s", "nan"], "lease-s is nan; use 3.1536e+07 (a year) or less"),
         (["--durability", "some"], "'some' is not one of 'memory', 'fast', 'fsync'"),
     ],
 )
@@ -127,8 +128,8 @@ def test_a_busy_address_is_an_error_in_a_line() -> None:
         )
 
     assert result.exit_code == 1
-    assert "Error: " in result.output
-    assert listen.rpartition(":")[2] in result.output
+    said = f"Error: {listen}: Address already in use; choose another address with --listen"
+    assert said in result.output
 
 
 def test_a_folder_that_is_in_use_is_an_error_in_a_line(tmp_path: Path) -> None:
@@ -139,8 +140,30 @@ def test_a_folder_that_is_in_use_is_an_error_in_a_line(tmp_path: Path) -> None:
         )
 
     assert result.exit_code == 1
-    assert str(tmp_path) in result.output
-    assert "in use" in result.output
+    assert f"Error: {tmp_path} is in use by process " in result.output
+    assert "; stop that one, or give another --folder" in result.output
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_in_a_line(tmp_path: Path) -> None:
+    """It names the folder and the fix."""
+    (tmp_path / "file").touch()
+    folder = str(tmp_path / "file" / "queue")
+    result = CliRunner().invoke(main, ["rollouts", "--folder", folder, "--no-telemetry"])
+
+    assert result.exit_code == 1
+    assert f"Error: {tmp_path}/file" in result.output
+    assert "; give a --folder that this user can write" in result.output
+    assert "Errno" not in result.output
+
+
+def test_a_request_that_is_no_http_leaves_nothing_in_the_log() -> None:
+    """Its sender has a 400; a scanner of ports must not fill the log with tracebacks."""
+    with started("--durability", "memory", "--no-telemetry") as (url, _):
+        port = int(url.rpartition(":")[2])
+        for sent in (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", b"\x16\x03\x01\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", port), END_S) as client:
+                client.sendall(sent)
+                assert b" 400 " in client.recv(100)
 
 
 def test_addresses_are_read() -> None:

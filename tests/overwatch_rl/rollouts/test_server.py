@@ -269,6 +269,44 @@ def test_a_repeated_request_with_a_key_is_one_request() -> None:
     served(check)
 
 
+def test_a_wrong_group_uses_its_ticket_up() -> None:
+    """No batch waits for what was refused: its permit is free again at once."""
+
+    async def check(server: Served) -> None:
+        await server.start(max_staleness=0)
+        asked = {"env_id": 0, "groups": 2}
+        first, second = (await server.post("/admit", asked))["tickets"]
+        assert (await server.post("/admit", asked))["tickets"] == []
+        wrong = group(scores=[float("nan"), 0], ticket=first)
+        await server.post("/scored_data", wrong, 422)
+        await server.post("/scored_data", group(ticket=second))
+        assert len((await server.post("/admit", asked))["tickets"]) == 1
+
+    served(check)
+
+
+def test_a_key_that_is_no_ascii_is_refused_and_nothing_is_queued(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 reach the server as surrogates, which no record can hold."""
+
+    async def check(server: Served) -> None:
+        await server.start()
+        body = json.dumps(group()).encode()
+        for key in ("é".encode("latin-1"), "é".encode()):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+            writer.write(
+                b"POST /scored_data HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+                b"Content-Length: %d\r\nIdempotency-Key: %s\r\n\r\n%s" % (len(body), key, body)
+            )
+            reply = await reader.read()
+            writer.close()
+            assert b" 422 " in reply.splitlines()[0]
+            assert b"is not ASCII; send e.g. a UUID" in reply
+        assert (await server.get("/status"))["queue_size"] == 0
+        assert (await server.post("/scored_data", group()))["status"] == "received"
+
+    served(check, folder=tmp_path)
+
+
 @pytest.mark.parametrize("settings", [{"limits": Limits(max_queued_batches=1)}, {"held": 1000}])
 def test_a_full_queue_asks_to_come_again(settings: dict[str, Any]) -> None:
     """429 with Retry-After and the queue's size; nothing of the request is queued until there is room."""

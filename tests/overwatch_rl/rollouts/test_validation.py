@@ -44,8 +44,10 @@ def valid(value: object, longest: int = LONGEST) -> Valid:
         ({"masks": [[1, 2], [3, 4]]}, "masks[1]", "has 2 values for 1 tokens"),
         ({"tokens": [[1, 2], []], "masks": [[1, 2], []]}, "tokens[1]", "is empty"),
         ({"tokens": [[1, 2], [1] * 5], "masks": [[1, 2], [1] * 5]}, "tokens[1]", "takes at most 4"),
-        ({"tokens": [[1, -1], [3]]}, "tokens[0][1]", ">= 0"),
-        ({"tokens": [[1, 2.5], [3]]}, "tokens[0][1]", "Expected `int`, got `float`"),
+        ({"tokens": [[1, -1], [3]]}, "tokens[0][1]", "Expected `int` >= 0: -1"),
+        ({"tokens": [[1, 10**30], [3]]}, "tokens[0][1]", f"9223372036854775807: {10**30}"),
+        ({"env_id": "x" * 100}, "env_id", ': "' + "x" * 59 + ";"),
+        ({"tokens": [[1, 2.5], [3]]}, "tokens[0][1]", "Expected `int`, got `float`: 2.5"),
         ({"tokens": [], "masks": [], "scores": []}, "tokens", "length >= 1"),
         ({"advantages": [[1, 2]]}, "advantages", "has 1 rows for 2 sequences"),
         ({"ref_logprobs": [[1, 2], [1, 2]]}, "ref_logprobs[1]", "has 2 values for 1 tokens"),
@@ -75,6 +77,14 @@ def test_what_is_no_json_is_refused_whole(body: bytes) -> None:
     with pytest.raises(InvalidError) as caught:
         several(body, LONGEST)
     assert not caught.value.fault.path
+
+
+def test_an_empty_body_is_called_empty() -> None:
+    """A request without a body is no fault of JSON at character 0."""
+    found = one(b"", LONGEST)
+
+    assert isinstance(found, Invalid)
+    assert str(found.fault) == "body: is empty; send JSON"
 
 
 def test_a_missing_field_is_named() -> None:
