@@ -15,6 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
+from overwatch.platform import return_memory_soon
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.handlers import ROUTES, Handlers
 from overwatch_rl.rollouts.openapi import document
@@ -41,6 +42,7 @@ def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
 
     `say` is given lines for a person, the address first.
     """
+    return_memory_soon()
     tower = None if settings.tower is None else start_run(settings.tower.run_id, settings.tower.endpoint)
     try:
         state = State(limits=settings.limits)

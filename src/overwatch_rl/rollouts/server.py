@@ -26,7 +26,11 @@ from overwatch_rl.rollouts.validation import InvalidError
 BATCH: Final = "/batch"
 PROBE: Final = "/healthz"
 """The one address that needs no token: what looks whether a server is well has none."""
-_JSON: Final = "application/json"
+_HEADERS: Final[dict[str, str]] = {
+    hdrs.CONTENT_TYPE: "application/json",
+    hdrs.CACHE_CONTROL: "no-store",
+    hdrs.VARY: hdrs.ACCEPT_ENCODING,
+}
 
 _LEFT: Final = Reply(body=wire.Problem(error="the connection ended before the request was whole"), status=400)
 """To somebody who is not there any more: an answer that nobody reads is no error."""
@@ -150,18 +154,15 @@ class Server:
 
     async def _response(self, request: web.Request, reply: Reply) -> web.Response:
         body = msgspec.json.encode(reply.body)
-        response = web.Response(status=reply.status, headers=reply.headers, content_type=_JSON)
-        response.headers[hdrs.CACHE_CONTROL] = "no-store"
-        response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
+        headers = _HEADERS | dict(reply.headers)
         if reply.status == web.HTTPUnauthorized.status_code:
-            response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch-rl"'
+            headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch-rl"'
         accepted = request.headers.get(hdrs.ACCEPT_ENCODING, "")
         if len(body) >= bodies.SMALLEST and bodies.accepts_gzip(accepted):
             is_large = len(body) >= bodies.LARGE
             body = await asyncio.to_thread(bodies.packed, body) if is_large else bodies.packed(body)
-            response.headers[hdrs.CONTENT_ENCODING] = "gzip"
-        response.body = body
-        return response
+            headers[hdrs.CONTENT_ENCODING] = "gzip"
+        return web.Response(body=body, status=reply.status, headers=headers)
 
 
 def _nowhere(request: web.Request) -> Reply:
