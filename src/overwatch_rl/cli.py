@@ -432,6 +432,13 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
     help="Bearer token that clients must send; needed where other machines can reach the address.",
 )  # fmt: skip
 @click.option(
+    "--tls-cert", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="PEM: the certificate to serve HTTPS with, then those between it and its authority.",
+)  # fmt: skip
+@click.option(
+    "--tls-key", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="PEM: its private key."
+)
+@click.option(
     "--max-staleness", type=click.IntRange(0), default=3, show_default=True,
     help="Versions that a group may be old, unless the trainer registers another limit.",
 )  # fmt: skip
@@ -446,6 +453,17 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
 @click.option(
     "--max-body-mib", type=click.IntRange(1, 1024), default=32, show_default=True, help="Of one request."
 )
+@click.option(
+    "--max-connections", type=click.IntRange(1), default=1024, show_default=True, help="Open at a time."
+)
+@click.option(
+    "--read-s", type=click.FloatRange(0.01), default=60.0, show_default=True,
+    help="How long the body of a request may take to arrive.",
+)  # fmt: skip
+@click.option(
+    "--idle-s", type=click.FloatRange(0.01), default=300.0, show_default=True,
+    help="When a connection is closed that asks nothing, or does not end the head of its request.",
+)  # fmt: skip
 @click.option(
     "--lease-s", type=click.FloatRange(1), default=120.0, show_default=True,
     help="How long a trainer that acknowledges has a batch.",

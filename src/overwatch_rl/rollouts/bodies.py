@@ -26,6 +26,15 @@ class TooLargeError(Exception):
         super().__init__(f"the body has more than {limit} bytes; send fewer groups in a request")
 
 
+class TooSlowError(Exception):
+    """A body that did not arrive in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the body did not arrive within {seconds:g} s; send fewer groups in a request, or raise --read-s"
+        )
+
+
 class BadGzipError(ValueError):
     """A body that is no gzip stream, or not a whole one."""
 

@@ -9,10 +9,12 @@ import gzip
 import http.client
 import json
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -44,6 +46,8 @@ class Target:
 
     url: str
     token: str | None = None
+    ca: Path | None = None
+    """PEM: the authorities of an https server, beside those of the system."""
     patience_s: float = 3_600.0
     """So long a call is tried again before it is given up."""
     timeout_s: float = 60.0
@@ -67,6 +71,7 @@ class Calls:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._line: http.client.HTTPConnection | None = None
+        self._is_reused = False
 
     def get(self, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
         """The reply to a GET."""
@@ -81,6 +86,7 @@ class Calls:
         if self._line is not None:
             self._line.close()
             self._line = None
+            self._is_reused = False
 
     def _call(self, method: str, path: str, body: object, extra: Mapping[str, str]) -> Any:
         data, headers = self._encoded(body)
@@ -97,8 +103,15 @@ class Calls:
                 error = CallError(f"{method} {path}: {status}: {problem}", status, reply)
                 if status not in PASSING:
                     raise error
+            except ssl.SSLCertVerificationError as failure:
+                why = failure.verify_message
+                message = f"{self._target.url}: {why}; name the authority of the server's certificate as ca"
+                raise CallError(message) from failure
             except (OSError, http.client.HTTPException, ValueError) as failure:
+                is_idle = self._is_reused and isinstance(failure, ConnectionError)
                 self.close()
+                if is_idle:
+                    continue  # closed by the server since the last call
                 error = CallError(f"{method} {path}: no answer from {self._target.url}: {failure!r}")
             pause_s = asked_s or wait_s * random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
             if time.monotonic() + pause_s > until:
@@ -131,6 +144,7 @@ class Calls:
         line.request(method, path, data, dict(headers))
         response = line.getresponse()
         raw = response.read()
+        self._is_reused = True
         if response.headers.get("Content-Encoding") == "gzip":
             raw = gzip.decompress(raw)
         after = response.headers.get("Retry-After")
@@ -140,6 +154,12 @@ class Calls:
     def _open(self) -> http.client.HTTPConnection:
         if self._line is None:
             parts = urlsplit(self._target.url)
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-            self._line = kind(parts.hostname or "", parts.port, timeout=self._target.timeout_s)
+            host, wait_s = parts.hostname or "", self._target.timeout_s
+            if parts.scheme == "https":
+                context = ssl.create_default_context()
+                if self._target.ca is not None:
+                    context.load_verify_locations(self._target.ca)
+                self._line = http.client.HTTPSConnection(host, parts.port, timeout=wait_s, context=context)
+            else:
+                self._line = http.client.HTTPConnection(host, parts.port, timeout=wait_s)
         return self._line

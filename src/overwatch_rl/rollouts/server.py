@@ -41,11 +41,14 @@ _log = logging.getLogger("overwatch_rl.rollouts")
 class Server:
     """The web application."""
 
-    def __init__(self, handlers: Handlers, authorisation: Authorisation, most_bytes: int) -> None:
-        """`most_bytes` is the largest body, inflated."""
+    def __init__(
+        self, handlers: Handlers, authorisation: Authorisation, most_bytes: int, read_s: float = 60.0
+    ) -> None:
+        """`most_bytes` is the largest body, inflated; it must arrive in `read_s`."""
         self._handlers = handlers
         self._authorisation = authorisation
         self._most_bytes = most_bytes
+        self._read_s = read_s
         self._one_batch = asyncio.Lock()
         self._watches: set[asyncio.Task[None]] = set()
         self._on_its_way: asyncio.Task[None] | None = None
@@ -89,6 +92,8 @@ class Server:
             return Reply(body=wire.Problem(error=str(error), path=error.fault.path), status=422)
         except bodies.TooLargeError as error:
             return Reply(body=wire.Problem(error=str(error)), status=413)
+        except bodies.TooSlowError as error:
+            return Reply(body=wire.Problem(error=str(error)), status=408)
         except bodies.EncodingError as error:
             return Reply(body=wire.Problem(error=str(error), path="Content-Encoding"), status=415)
         except (bodies.BadGzipError, web.RequestPayloadError) as error:
@@ -107,7 +112,11 @@ class Server:
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
         if (request.content_length or 0) > self._most_bytes:
             raise bodies.TooLargeError(self._most_bytes)
-        return await bodies.read(request.content.iter_any(), encoding, self._most_bytes)
+        try:
+            async with asyncio.timeout(self._read_s):
+                return await bodies.read(request.content.iter_any(), encoding, self._most_bytes)
+        except TimeoutError as error:
+            raise bodies.TooSlowError(self._read_s) from error
 
     async def _batch(self, route: Route, request: web.Request) -> web.StreamResponse:
         if Call(headers=request.headers).is_explicit:
