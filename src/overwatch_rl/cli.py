@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Unpack
 import click
 
 from overwatch.extras import RL
+from overwatch_rl.rollouts.options import options
 
 if TYPE_CHECKING:
     from overwatch_rl.config import TrainFlags
@@ -418,78 +419,7 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="TOML file of these options; OVERWATCH_ROLLOUTS_<OPTION> and flags come before it.",
 )
-@click.option("--listen", default="127.0.0.1:8000", show_default=True, metavar="HOST:PORT")
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path("rollouts"), show_default=True,
-    help="Where groups are kept until they are used.",
-)  # fmt: skip
-@click.option(
-    "--durability", type=click.Choice(("memory", "fast", "fsync")), default="fsync", show_default=True,
-    help="What an acknowledged group survives: nothing, the server's death, a power loss.",
-)  # fmt: skip
-@click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Bearer token that clients must send; needed where other machines can reach the address.",
-)  # fmt: skip
-@click.option(
-    "--tls-cert", type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="PEM: the certificate to serve HTTPS with, then those between it and its authority.",
-)  # fmt: skip
-@click.option(
-    "--tls-key", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="PEM: its private key."
-)
-@click.option(
-    "--max-staleness", type=click.IntRange(0), default=3, show_default=True,
-    help="Versions that a group may be old, unless the trainer registers another limit.",
-)  # fmt: skip
-@click.option(
-    "--max-queued-batches", type=click.IntRange(1), default=64, show_default=True,
-    help="From so many batches on new groups wait.",
-)  # fmt: skip
-@click.option("--max-memory-mib", type=click.IntRange(1), default=1024, show_default=True, help="Of groups.")
-@click.option(
-    "--max-disk-mib", type=click.IntRange(1), default=4096, show_default=True, help="Of the folder."
-)
-@click.option(
-    "--max-body-mib", type=click.IntRange(1, 1024), default=32, show_default=True, help="Of one request."
-)
-@click.option(
-    "--max-connections", type=click.IntRange(1), default=1024, show_default=True, help="Open at a time."
-)
-@click.option(
-    "--read-s", type=click.FloatRange(0.01), default=60.0, show_default=True,
-    help="How long the body of a request may take to arrive.",
-)  # fmt: skip
-@click.option(
-    "--idle-s", type=click.FloatRange(0.01), default=300.0, show_default=True,
-    help="When a connection is closed that asks nothing, or does not end the head of its request.",
-)  # fmt: skip
-@click.option(
-    "--lease-s", type=click.FloatRange(1), default=120.0, show_default=True,
-    help="How long a trainer that acknowledges has a batch.",
-)  # fmt: skip
-@click.option(
-    "--implicit-lease-s", type=click.FloatRange(1), default=600.0, show_default=True,
-    help="When a batch of a trainer that cannot acknowledge counts as used.",
-)  # fmt: skip
-@click.option(
-    "--env-lease-s", type=click.FloatRange(1), default=60.0, show_default=True,
-    help="When an environment without a call loses its share, until it calls.",
-)  # fmt: skip
-@click.option(
-    "--ticket-s",
-    type=click.FloatRange(1),
-    default=60.0,
-    show_default=True,
-    help="The least life of a ticket.",
-)
-@click.option(
-    "--retry-s", type=click.FloatRange(0.01), default=1.0, show_default=True,
-    help="When clients that must wait ask again.",
-)  # fmt: skip
-@click.option("--run-id", help="The run that the server reports to; made up without.")
-@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
-@click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
+@options
 @click.pass_context
 def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
     """Serve the rollouts API: trajectories in, fair fresh batches out."""

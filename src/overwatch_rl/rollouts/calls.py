@@ -9,6 +9,7 @@ import gzip
 import http.client
 import json
 import random
+import select
 import ssl
 import threading
 import time
@@ -71,7 +72,6 @@ class Calls:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._line: http.client.HTTPConnection | None = None
-        self._is_reused = False
 
     def get(self, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
         """The reply to a GET."""
@@ -86,7 +86,6 @@ class Calls:
         if self._line is not None:
             self._line.close()
             self._line = None
-            self._is_reused = False
 
     def _call(self, method: str, path: str, body: object, extra: Mapping[str, str]) -> Any:
         data, headers = self._encoded(body)
@@ -108,10 +107,7 @@ class Calls:
                 message = f"{self._target.url}: {why}; name the authority of the server's certificate as ca"
                 raise CallError(message) from failure
             except (OSError, http.client.HTTPException, ValueError) as failure:
-                is_idle = self._is_reused and isinstance(failure, ConnectionError)
                 self.close()
-                if is_idle:
-                    continue  # closed by the server since the last call
                 error = CallError(f"{method} {path}: no answer from {self._target.url}: {failure!r}")
             pause_s = asked_s or wait_s * random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
             if time.monotonic() + pause_s > until:
@@ -144,7 +140,6 @@ class Calls:
         line.request(method, path, data, dict(headers))
         response = line.getresponse()
         raw = response.read()
-        self._is_reused = True
         if response.headers.get("Content-Encoding") == "gzip":
             raw = gzip.decompress(raw)
         after = response.headers.get("Retry-After")
@@ -152,6 +147,8 @@ class Calls:
         return response.status, reply, float(after) if after and after.isdigit() else None
 
     def _open(self) -> http.client.HTTPConnection:
+        if self._line is not None and _is_closed(self._line):
+            self.close()
         if self._line is None:
             parts = urlsplit(self._target.url)
             host, wait_s = parts.hostname or "", self._target.timeout_s
@@ -163,3 +160,12 @@ class Calls:
             else:
                 self._line = http.client.HTTPConnection(host, parts.port, timeout=wait_s)
         return self._line
+
+
+def _is_closed(line: http.client.HTTPConnection) -> bool:
+    """Whether the server has closed a connection that was idle: there is something to read, its end."""
+    if line.sock is None:
+        return True
+    ready = select.poll()
+    ready.register(line.sock, select.POLLIN)
+    return bool(ready.poll(0))

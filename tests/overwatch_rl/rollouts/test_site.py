@@ -20,6 +20,7 @@ from tests.overwatch_rl.rollouts.threaded import PATIENCE_S, in_thread
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 HEAD = b"POST /scored_data HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n"
+PROBE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_a_connection_beyond_the_cap_is_refused_and_counted(
         idle.close()
         await idle.wait_closed()
         while b"200 OK" not in answer:
-            reader, writer = await line_to(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            reader, writer = await line_to(server, PROBE)
             answer = await reader.read()
             writer.close()
 
@@ -165,7 +166,8 @@ def _take(url: str, trusted: ssl.SSLContext, reads: int | None) -> None:
     """Ask for a batch and read so many bytes of it, or all; then the connection breaks."""
     host, port = url.removeprefix("https://").split(":")
     with socket.create_connection((host, int(port))) as plain:
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if reads is not None:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         line: Any = trusted.wrap_socket(plain, server_hostname=host)
         line.sendall(b"GET /batch HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with line, line.makefile("rb") as reply:
