@@ -33,11 +33,6 @@ _OF_STATE: Final = 0.5
 _LEAST_STATE: Final = 16 << 20
 _OF_QUEUES: Final = 8
 """What waits or is on its way in has at most this part of the limit, whatever is set."""
-_MALLOPT: Final = {-3: 2 << 20, -1: 16 << 20, -8: 2}
-"""M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX of glibc: as shipped, a thread keeps what it once had.
-
-Bodies of the usual size are put where others were: new pages from the kernel cost more than to read them.
-"""
 _RECLAIM_S: Final = 10.0
 """Least time between two attempts to give memory back, in seconds."""
 
@@ -119,14 +114,6 @@ class Resident:
     def __call__(self) -> int:
         """Bytes; 0, which limits nothing, where they cannot be read."""
         return resident_in(self._fd) or 0
-
-
-def return_memory_soon() -> None:
-    """Have the C library give large blocks back once they are free, whichever thread had them."""
-    with contextlib.suppress(OSError, AttributeError):
-        set_option = ctypes.CDLL(None).mallopt
-        for option, value in _MALLOPT.items():
-            set_option(option, value)
 
 
 def reclaim() -> None:

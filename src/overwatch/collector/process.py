@@ -18,11 +18,11 @@ from typing import Final
 
 from overwatch import __version__
 from overwatch.collector import logs
-from overwatch.collector.limits import return_memory_soon
 from overwatch.collector.secrets import texts_in
 from overwatch.collector.service import Service, StartError
 from overwatch.collector.settings import CollectorConfig
 from overwatch.os_signals import heard
+from overwatch.platform import return_memory_soon
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_S: Final = 1.0

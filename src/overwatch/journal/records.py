@@ -11,10 +11,11 @@ payload u32, sequence u64, stamp u64, kind u8; then the payload.
 
 import os
 import struct
-import zlib
 from typing import Final
 
 import msgspec
+
+from overwatch.deflate import fast_zlib
 
 _MAGIC: Final = b"\xf5OWj"
 _CHECK: Final = struct.Struct("<I")
@@ -51,7 +52,7 @@ class Header(msgspec.Struct, frozen=True):
 def pack(header: Header, salt: int) -> bytes:
     """A header's bytes."""
     fields = _FIELDS.pack(header.length, header.check, header.sequence, header.stamp, header.kind)
-    return _MAGIC + _CHECK.pack(zlib.crc32(fields, salt)) + fields
+    return _MAGIC + _CHECK.pack(fast_zlib.crc32(fields, salt)) + fields
 
 
 def unpack(data: bytes, salt: int) -> Header | None:
@@ -59,7 +60,7 @@ def unpack(data: bytes, salt: int) -> Header | None:
     if len(data) < HEADER_BYTES or not data.startswith(_MAGIC):
         return None
     fields = data[_FIELDS_AT:HEADER_BYTES]
-    if _CHECK.unpack_from(data, len(_MAGIC))[0] != zlib.crc32(fields, salt):
+    if _CHECK.unpack_from(data, len(_MAGIC))[0] != fast_zlib.crc32(fields, salt):
         return None
     return Header(*_FIELDS.unpack(fields))
 
@@ -90,7 +91,7 @@ class Scanner:
             if header.sequence < wanted:
                 continue
             payload = self._bytes(start, header.length, limit)
-            if zlib.crc32(payload, self._salt) == header.check:
+            if fast_zlib.crc32(payload, self._salt) == header.check:
                 return Record(sequence=header.sequence, stamp=header.stamp, kind=header.kind, payload=payload)
         return None
 

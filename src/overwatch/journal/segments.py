@@ -10,12 +10,12 @@ import contextlib
 import errno
 import os
 import stat
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from overwatch.deflate import fast_zlib
 from overwatch.journal.folder import File, Folder
 from overwatch.journal.parts import Part, Parts
 from overwatch.journal.reader import Reader
@@ -106,7 +106,7 @@ class Log:
             part = self._parts.newest
             check = part.salt
             for piece in payload:
-                check = zlib.crc32(piece, check)
+                check = fast_zlib.crc32(piece, check)
             header = pack(Header(length, check, self.next_sequence, stamp, kind), part.salt)
             _write_whole(file, (header, *payload), part.end)
         except OSError as error:

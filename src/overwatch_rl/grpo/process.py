@@ -43,7 +43,7 @@ from overwatch_rl.telemetry.tower import Tower, named, start_tower
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept, position_of
 from overwatch_rl.types import ObservationSpec, Reporter, WorldSpec, discrete
 
-_GREETING: Final = re.compile(r"rollouts API at (http://[^,\s]+)")
+_GREETING: Final = re.compile(r"rollouts API at (https?://[^,\s]+)")
 _RETRY_S: Final = 0.05
 """Updates take a few tenths of a second."""
 _START_S: Final = 60.0

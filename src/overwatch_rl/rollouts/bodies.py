@@ -4,16 +4,16 @@ Rules: a body is inflated as it comes, so that a small one cannot become a large
 is ever held. Must not know what a body means.
 """
 
-import gzip
-import zlib
 from collections.abc import AsyncIterator
 from typing import Final
+
+from overwatch.deflate import InflateError, fast_zlib
 
 LEVEL: Final = 1
 """Of replies: the bytes are mostly digits, which the lowest level already packs to a third."""
 SMALLEST: Final = 1024
 """Replies of fewer bytes go as they are."""
-LARGE: Final = 1 << 18
+LARGE: Final = 1 << 20
 """Replies of so many bytes are packed by another thread: others need not wait for it."""
 _GZIP: Final = 31
 """zlib's `wbits` of a gzip stream."""
@@ -24,6 +24,15 @@ class TooLargeError(Exception):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the body has more than {limit} bytes; send fewer groups in a request")
+
+
+class TooSlowError(Exception):
+    """A body that did not arrive in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the body did not arrive within {seconds:g} s; send fewer groups in a request, or raise --read-s"
+        )
 
 
 class BadGzipError(ValueError):
@@ -42,22 +51,24 @@ async def read(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> bytes
     packed = encoding.strip().lower()
     if packed not in ("", "identity", "gzip"):
         raise EncodingError(f"content encoding {packed[:40]!r} is not known; send gzip or none")
-    found = bytearray()
+    found: list[bytes] = []
+    size = 0
     inflated = _Inflater() if packed == "gzip" else None
     async for chunk in chunks:
-        found += chunk if inflated is None else inflated.take(chunk, limit + 1 - len(found))
-        if len(found) > limit:
+        found.append(chunk if inflated is None else inflated.take(chunk, limit + 1 - size))
+        size += len(found[-1])
+        if size > limit:
             raise TooLargeError(limit)
     if inflated is not None:
         inflated.end()
-    return bytes(found)
+    return b"".join(found)
 
 
 class _Inflater:
     """One gzip stream of one or more members."""
 
     def __init__(self) -> None:
-        self._member = zlib.decompressobj(_GZIP)
+        self._member = fast_zlib.decompressobj(_GZIP)
         self._seen = False
 
     def take(self, chunk: bytes, room: int) -> bytes:
@@ -65,10 +76,10 @@ class _Inflater:
         found = bytearray()
         while chunk and len(found) < room:
             if self._member.eof:
-                self._member = zlib.decompressobj(_GZIP)
+                self._member = fast_zlib.decompressobj(_GZIP)
             try:
                 found += self._member.decompress(chunk, room - len(found))
-            except zlib.error as error:
+            except InflateError as error:
                 raise BadGzipError(f"the body is no gzip stream: {error}") from error
             self._seen = True
             chunk = self._member.unused_data if self._member.eof else b""
@@ -95,4 +106,5 @@ def accepts_gzip(header: str) -> bool:
 
 def packed(body: bytes) -> bytes:
     """A reply's body as gzip."""
-    return gzip.compress(body, LEVEL, mtime=0)
+    stream = fast_zlib.compressobj(LEVEL, fast_zlib.DEFLATED, _GZIP)
+    return stream.compress(body) + stream.flush()

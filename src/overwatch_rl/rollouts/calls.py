@@ -9,10 +9,13 @@ import gzip
 import http.client
 import json
 import random
+import select
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -44,6 +47,8 @@ class Target:
 
     url: str
     token: str | None = None
+    ca: Path | None = None
+    """PEM: the authorities of an https server, beside those of the system."""
     patience_s: float = 3_600.0
     """So long a call is tried again before it is given up."""
     timeout_s: float = 60.0
@@ -97,6 +102,10 @@ class Calls:
                 error = CallError(f"{method} {path}: {status}: {problem}", status, reply)
                 if status not in PASSING:
                     raise error
+            except ssl.SSLCertVerificationError as failure:
+                why = failure.verify_message
+                message = f"{self._target.url}: {why}; name the authority of the server's certificate as ca"
+                raise CallError(message) from failure
             except (OSError, http.client.HTTPException, ValueError) as failure:
                 self.close()
                 error = CallError(f"{method} {path}: no answer from {self._target.url}: {failure!r}")
@@ -138,8 +147,25 @@ class Calls:
         return response.status, reply, float(after) if after and after.isdigit() else None
 
     def _open(self) -> http.client.HTTPConnection:
+        if self._line is not None and _is_closed(self._line):
+            self.close()
         if self._line is None:
             parts = urlsplit(self._target.url)
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-            self._line = kind(parts.hostname or "", parts.port, timeout=self._target.timeout_s)
+            host, wait_s = parts.hostname or "", self._target.timeout_s
+            if parts.scheme == "https":
+                context = ssl.create_default_context()
+                if self._target.ca is not None:
+                    context.load_verify_locations(self._target.ca)
+                self._line = http.client.HTTPSConnection(host, parts.port, timeout=wait_s, context=context)
+            else:
+                self._line = http.client.HTTPConnection(host, parts.port, timeout=wait_s)
         return self._line
+
+
+def _is_closed(line: http.client.HTTPConnection) -> bool:
+    """Whether the server has closed a connection that was idle: there is something to read, its end."""
+    if line.sock is None:
+        return True
+    ready = select.poll()
+    ready.register(line.sock, select.POLLIN)
+    return bool(ready.poll(0))

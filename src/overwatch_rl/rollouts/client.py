@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from overwatch.catalog.services import PAUSES
@@ -95,6 +96,8 @@ class Settings:
     poll_s: float = 1.0
     """How often the queue is looked at while it pauses."""
     token: str | None = None
+    ca: Path | None = None
+    """PEM: the authorities of an https server, beside those of the system."""
     patience_s: float = 3_600.0
     """So long a server that is away is waited for."""
     traceparent: Callable[[], str] | None = None
@@ -284,10 +287,7 @@ class Handler:
 
     def _disconnect(self, registered: _Registered) -> None:
         """Leave, with one try: a server that is away notices the silence."""
-        target = Target(
-            url=self._settings.url, token=self._settings.token, patience_s=0.0, timeout_s=LAST_CALL_S
-        )
-        calls = Calls(target)
+        calls = Calls(self._target(patience_s=0.0, timeout_s=LAST_CALL_S))
         with contextlib.closing(calls), contextlib.suppress(CallError):
             calls.post("/disconnect-env", {"env_id": registered.env_id})
         self._emit("disconnected", registered.name)
@@ -312,17 +312,18 @@ class Handler:
 
     def _renew(self, env_id: int, every_s: float, over: threading.Event) -> None:
         """A renewal that fails is the main loop's to notice, when it calls next."""
-        target = Target(url=self._settings.url, token=self._settings.token, patience_s=0.0, timeout_s=every_s)
-        with contextlib.closing(Calls(target)) as calls:
+        with contextlib.closing(Calls(self._target(patience_s=0.0, timeout_s=every_s))) as calls:
             while not over.wait(every_s):
                 with contextlib.suppress(CallError):
                     _status(calls, env_id)
 
+    def _target(self, **how: Any) -> Target:
+        settings = self._settings
+        return Target(url=settings.url, token=settings.token, ca=settings.ca, **how)
+
     def _line(self) -> Calls:
         return Calls(
-            Target(
-                url=self._settings.url,
-                token=self._settings.token,
+            self._target(
                 patience_s=self._settings.patience_s,
                 traceparent=self._settings.traceparent,
                 stop=self._stop,

@@ -19,12 +19,14 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 
+from overwatch.platform import raise_file_limit, return_memory_soon
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.handlers import ROUTES, Handlers
 from overwatch_rl.rollouts.openapi import document
 from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service
 from overwatch_rl.rollouts.settings import RolloutsSettings
+from overwatch_rl.rollouts.site import Site
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import Store
 from overwatch_rl.rollouts.telemetry import Silent, Tower, start_run
@@ -33,6 +35,8 @@ SWEEP_S: Final = 1.0
 """Between two looks at what time has ended."""
 _CLOSE_S: Final = 5.0
 """So long requests that are being answered may take at the end."""
+_OTHER_FILES: Final = 256
+"""Descriptors that are not for connections."""
 _YOUNG: Final = (50_000, 20, 50)
 """Thresholds of the garbage collector: a request makes many objects, none of them in a cycle."""
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -57,6 +61,8 @@ def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
 
     `say` is given lines for a person, the address first.
     """
+    return_memory_soon()
+    raise_file_limit(settings.connections.most + _OTHER_FILES)
     tower = None if settings.tower is None else start_run(settings.tower.run_id, settings.tower.endpoint)
     try:
         state = State(limits=settings.limits)
@@ -91,8 +97,12 @@ async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[st
     gc.set_threshold(*_YOUNG)
     server_logger.addFilter(_Senders())
     handlers = Handlers(service, lambda: document(ROUTES))
-    server = Server(handlers, settings.authorisation, settings.most_body_bytes)
-    runner = web.AppRunner(server.app(), auto_decompress=False, access_log=None, shutdown_timeout=_CLOSE_S)
+    limits = settings.connections
+    server = Server(handlers, settings.authorisation, settings.most_body_bytes, limits.read_s)
+    runner = web.AppRunner(
+        server.app(), auto_decompress=False, access_log=None, shutdown_timeout=_CLOSE_S,
+        keepalive_timeout=limits.idle_s,
+    )  # fmt: skip
     await runner.setup()
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     _take_signals(ended)
@@ -110,7 +120,7 @@ async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[st
 
 async def _listen(runner: web.AppRunner, settings: RolloutsSettings) -> None:
     try:
-        await web.TCPSite(runner, settings.host, settings.port).start()
+        await Site(runner, settings.host, settings.port, settings.connections, settings.tls).start()
     except OSError as error:
         why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         where = f"{settings.host}:{settings.port}"
@@ -132,8 +142,9 @@ def _take_signals(ended: "asyncio.Future[int]") -> None:
 def _greeting(settings: RolloutsSettings, service: Service, port: int) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     where = f"[{host}]" if ":" in host else host
+    scheme = "http" if settings.tls is None else "https"
     kept = "in memory alone" if settings.folder is None else f"in {settings.folder}"
-    return f"rollouts API at http://{where}:{port}, {len(service.state.items)} groups {kept}"
+    return f"rollouts API at {scheme}://{where}:{port}, {len(service.state.items)} groups {kept}"
 
 
 async def _sweep(service: Service) -> None:

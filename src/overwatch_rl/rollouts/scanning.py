@@ -5,22 +5,21 @@ is flat, has so many values, and no value that is out of range. Rules: whatever 
 exact way, which names faults; nothing passes here that the exact way would refuse. Must not know faults.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from overwatch_rl.rollouts.wire import Scored
 
 _ROWS: Final = ("advantages", "ref_logprobs", "inference_logprobs")
-_SPACE: Final = b" \t\r\n"
-_OF_TOKENS: Final = b"0123456789" + _SPACE
-_OF_MASKS: Final = _OF_TOKENS + b"-"
-_OF_NUMBERS: Final = _OF_MASKS + b"+.e"
-_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
-_LARGE_INTEGER: Final = b"0" * 19
+_OF_MASKS: Final = b"-"
+_OF_NUMBERS: Final = b"-+.e"
+_LONG_INTEGER: Final = 19
 """So many digits, and an integer may have more than 63 bits."""
-_LARGE_NUMBER: Final = b"0" * 300
+_LONG_NUMBER: Final = 300
 """So many digits, and a number may be larger than a float."""
 
 _RawRows = list[Raw] | UnsetType | None
@@ -48,40 +47,54 @@ def scanned(body: bytes) -> Scored | None:
     try:
         scan = _DECODER.decode(body)
         lengths: dict[str, Any] = {
-            "tokens": [_integers(row, _OF_TOKENS) for row in scan.tokens],
-            "masks": [_integers(row, _OF_MASKS) for row in scan.masks],
+            "tokens": _lengths(scan.tokens, b"", _LONG_INTEGER),
+            "masks": _lengths(scan.masks, _OF_MASKS, _LONG_INTEGER),
         }
         for name in _ROWS:
             rows = getattr(scan, name)
             if rows:
-                lengths[name] = [_numbers(row) for row in rows]
+                lengths[name] = _lengths(rows, _OF_NUMBERS, _LONG_NUMBER)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, _DoubtError):
         return None
     return msgspec.structs.replace(scan, **lengths)
 
 
-def _integers(row: Any, allowed: bytes) -> range:
-    """As many as a flat row of integers below 10^18 has; raises `_DoubtError` for any other."""
-    data = bytes(row)
-    if _LARGE_INTEGER in data.translate(_ZEROS):
+def _lengths(rows: Sequence[Any], signs: bytes, long: int) -> list[range]:
+    """As many values as each flat row of numbers has; raises `_DoubtError` for any other rows.
+
+    Numbers are written with digits and `signs`, with fewer than `long` digits in a row.
+    """
+    if not rows:
+        return []
+    data = b"".join(rows)
+    text = np.frombuffer(data, np.uint8)
+    digits, commas = text - ord("0") < 10, text == ord(",")
+    inside = digits | commas | (text <= ord(" "))
+    for sign in signs:
+        inside |= text == sign
+    if np.count_nonzero(inside) != len(data) - 2 * len(rows) or _has_run(digits, long):
         raise _DoubtError
-    return _count(data, allowed)
+    if b"e" in signs:
+        # A large exponent makes a large number of few digits.
+        exponents = text[:-1] == ord("e")
+        if np.count_nonzero(exponents) != np.count_nonzero(exponents & (text[1:] == ord("-"))):
+            raise _DoubtError
+    found, start = [], 0
+    for row in rows:
+        end = start + len(memoryview(row))
+        if data[start] != ord("[") or data[end - 1] != ord("]"):
+            raise _DoubtError
+        count = np.count_nonzero(commas[start:end])
+        found.append(range(count + 1 if count or digits[start:end].any() else 0))
+        start = end
+    return found
 
 
-def _numbers(row: Any) -> range:
-    """As many as a flat row of finite numbers has; raises `_DoubtError` for any other."""
-    data = bytes(row)
-    if data.count(b"e") != data.count(b"e-") or (
-        len(data) > len(_LARGE_NUMBER) and _LARGE_NUMBER in data.translate(_ZEROS)
-    ):
-        raise _DoubtError
-    return _count(data, _OF_NUMBERS)
-
-
-def _count(data: bytes, allowed: bytes) -> range:
-    """Values of a JSON value that is an array of what is written with these characters."""
-    left = data.translate(None, allowed)
-    if left[:1] != b"[" or left[-1:] != b"]" or left[1:-1].strip(b","):
-        raise _DoubtError
-    commas = len(left) - 2
-    return range(commas + 1 if commas or data.strip(b"[]" + _SPACE) else 0)
+def _has_run(digits: "np.ndarray[Any, np.dtype[np.bool_]]", length: int) -> bool:
+    """Whether so many digits follow each other anywhere."""
+    seen = 1
+    while seen < length:
+        step = min(seen, length - seen)
+        digits = digits[:-step] & digits[step:]
+        seen += step
+    return bool(digits.any())

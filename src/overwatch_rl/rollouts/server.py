@@ -26,7 +26,11 @@ from overwatch_rl.rollouts.validation import InvalidError
 BATCH: Final = "/batch"
 PROBE: Final = "/healthz"
 """The one address that needs no token: what looks whether a server is well has none."""
-_JSON: Final = "application/json"
+_HEADERS: Final[dict[str, str]] = {
+    hdrs.CONTENT_TYPE: "application/json",
+    hdrs.CACHE_CONTROL: "no-store",
+    hdrs.VARY: hdrs.ACCEPT_ENCODING,
+}
 
 _LEFT: Final = Reply(body=wire.Problem(error="the connection ended before the request was whole"), status=400)
 """To somebody who is not there any more: an answer that nobody reads is no error."""
@@ -37,11 +41,14 @@ _log = logging.getLogger("overwatch_rl.rollouts")
 class Server:
     """The web application."""
 
-    def __init__(self, handlers: Handlers, authorisation: Authorisation, most_bytes: int) -> None:
-        """`most_bytes` is the largest body, inflated."""
+    def __init__(
+        self, handlers: Handlers, authorisation: Authorisation, most_bytes: int, read_s: float = 60.0
+    ) -> None:
+        """`most_bytes` is the largest body, inflated; it must arrive in `read_s`."""
         self._handlers = handlers
         self._authorisation = authorisation
         self._most_bytes = most_bytes
+        self._read_s = read_s
         self._one_batch = asyncio.Lock()
         self._watches: set[asyncio.Task[None]] = set()
         self._on_its_way: asyncio.Task[None] | None = None
@@ -85,6 +92,8 @@ class Server:
             return Reply(body=wire.Problem(error=str(error), path=error.fault.path), status=422)
         except bodies.TooLargeError as error:
             return Reply(body=wire.Problem(error=str(error)), status=413)
+        except bodies.TooSlowError as error:
+            return Reply(body=wire.Problem(error=str(error)), status=408)
         except bodies.EncodingError as error:
             return Reply(body=wire.Problem(error=str(error), path="Content-Encoding"), status=415)
         except (bodies.BadGzipError, web.RequestPayloadError) as error:
@@ -103,7 +112,11 @@ class Server:
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
         if (request.content_length or 0) > self._most_bytes:
             raise bodies.TooLargeError(self._most_bytes)
-        return await bodies.read(request.content.iter_any(), encoding, self._most_bytes)
+        try:
+            async with asyncio.timeout(self._read_s):
+                return await bodies.read(request.content.iter_any(), encoding, self._most_bytes)
+        except TimeoutError as error:
+            raise bodies.TooSlowError(self._read_s) from error
 
     async def _batch(self, route: Route, request: web.Request) -> web.StreamResponse:
         if Call(headers=request.headers).is_explicit:
@@ -150,18 +163,15 @@ class Server:
 
     async def _response(self, request: web.Request, reply: Reply) -> web.Response:
         body = msgspec.json.encode(reply.body)
-        response = web.Response(status=reply.status, headers=reply.headers, content_type=_JSON)
-        response.headers[hdrs.CACHE_CONTROL] = "no-store"
-        response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
+        headers = _HEADERS | dict(reply.headers)
         if reply.status == web.HTTPUnauthorized.status_code:
-            response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch-rl"'
+            headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="overwatch-rl"'
         accepted = request.headers.get(hdrs.ACCEPT_ENCODING, "")
         if len(body) >= bodies.SMALLEST and bodies.accepts_gzip(accepted):
             is_large = len(body) >= bodies.LARGE
             body = await asyncio.to_thread(bodies.packed, body) if is_large else bodies.packed(body)
-            response.headers[hdrs.CONTENT_ENCODING] = "gzip"
-        response.body = body
-        return response
+            headers[hdrs.CONTENT_ENCODING] = "gzip"
+        return web.Response(body=body, status=reply.status, headers=headers)
 
 
 def _nowhere(request: web.Request) -> Reply:

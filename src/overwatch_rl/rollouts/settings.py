@@ -3,6 +3,7 @@
 Raises `ValueError` naming the value and the fix. Must not know how anything is served.
 """
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
@@ -10,6 +11,7 @@ from typing import Final, TypedDict
 from overwatch.sdk.arguments import is_url
 from overwatch_rl.rollouts.answers import Limits
 from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.rollouts.site import ConnectionLimits, tls_context
 from overwatch_rl.rollouts.store import Level, StoreLimits
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -26,11 +28,16 @@ class RolloutsFlags(TypedDict):
     folder: Path
     durability: str
     token_file: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
     max_staleness: int
     max_queued_batches: int
     max_memory_mib: int
     max_disk_mib: int
     max_body_mib: int
+    max_connections: int
+    read_s: float
+    idle_s: float
     lease_s: float
     implicit_lease_s: float
     env_lease_s: float
@@ -62,12 +69,15 @@ class RolloutsSettings:
     limits: Limits
     store: StoreLimits
     most_body_bytes: int
+    connections: ConnectionLimits
+    tls: ssl.SSLContext | None
+    """`None` for plain HTTP."""
     tower: TowerSettings | None
     """`None` without telemetry."""
 
 
 def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
-    """Assemble and validate; raises `OSError` where the token's file cannot be read."""
+    """Assemble and validate; raises `OSError` where a file cannot be read."""
     host, port = address(flags["listen"])
     token = None if flags["token_file"] is None else flags["token_file"].read_text(encoding="utf-8").strip()
     endpoint = flags["endpoint"]
@@ -102,6 +112,10 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
             segment_bytes=SEGMENT_BYTES,
         ),
         most_body_bytes=flags["max_body_mib"] << 20,
+        connections=ConnectionLimits(
+            most=flags["max_connections"], read_s=flags["read_s"], idle_s=flags["idle_s"]
+        ),
+        tls=tls_context(flags["tls_cert"], flags["tls_key"]),
         tower=TowerSettings(run_id=flags["run_id"], endpoint=endpoint) if flags["telemetry"] else None,
     )
 

@@ -112,7 +112,7 @@ OPTIONAL: Final = (
 def payload(raw: bytes, group: Scored) -> bytes:
     """The bytes of a group as they are kept: the sender's object, and null for each optional key it lacks."""
     absent = b"".join(b',"%s":null' % name.encode() for name in OPTIONAL if getattr(group, name) is UNSET)
-    return raw.rstrip()[:-1].rstrip() + absent + b"}" if absent else raw
+    return b"".join((raw.rstrip()[:-1].rstrip(), absent, b"}")) if absent else raw
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from overwatch_rl.rollouts.handlers import ROUTES, Handlers
 from overwatch_rl.rollouts.openapi import document
 from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service
+from overwatch_rl.rollouts.site import ConnectionLimits, Site, tls_context
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import Level, Store, StoreLimits
 from overwatch_rl.rollouts.telemetry import Silent
@@ -41,6 +43,7 @@ class Served:
     service: Service
     store: Store
     url: str
+    site: Site
 
     async def get(self, path: str, status: int = 200, **request: Any) -> Any:
         """The answer to a GET, decoded."""
@@ -66,35 +69,49 @@ class Served:
 async def serving(
     folder: Path | None = None, *, token: str | None = None, limits: Limits | None = None,
     held: int = 1 << 30, most_bytes: int = 1 << 20,
+    connections: ConnectionLimits = ConnectionLimits(), tls: Path | None = None,  # noqa: B008 frozen
 ) -> AsyncIterator[Served]:  # fmt: skip
-    """Serve from a folder, or from memory alone."""
+    """Serve from a folder, or from memory alone; `tls` has `ca.pem`, `server.pem` and `server.key`."""
     state = State(limits=limits or Limits())
     level = Level.MEMORY if folder is None else Level.FSYNC
     store = Store(folder, state, StoreLimits(level=level, held_bytes=held))
     service = Service(state, store, Silent())
     server = Server(
-        Handlers(service, lambda: document(ROUTES)), Authorisation("127.0.0.1", token), most_bytes
-    )
-    runner = web.AppRunner(server.app(), auto_decompress=False, access_log=None, shutdown_timeout=1.0)
+        Handlers(service, lambda: document(ROUTES)), Authorisation("127.0.0.1", token), most_bytes,
+        connections.read_s,
+    )  # fmt: skip
+    runner = web.AppRunner(
+        server.app(), auto_decompress=False, access_log=None, shutdown_timeout=1.0,
+        keepalive_timeout=connections.idle_s,
+    )  # fmt: skip
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    cert, key = (None, None) if tls is None else (tls / "server.pem", tls / "server.key")
+    site = Site(runner, "127.0.0.1", 0, connections, tls_context(cert, key))
     await site.start()
     host, port = runner.addresses[0][:2]
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    url = f"{'http' if tls is None else 'https'}://{host}:{port}"
+    trusted = True if tls is None else ssl.create_default_context(cafile=tls / "ca.pem")
     try:
-        async with aiohttp.ClientSession(f"http://{host}:{port}", headers=headers) as client:
-            yield Served(client, service, store, f"http://{host}:{port}")
+        connector = aiohttp.TCPConnector(ssl=trusted)
+        async with aiohttp.ClientSession(url, headers=headers, connector=connector) as client:
+            yield Served(client, service, store, url, site)
     finally:
         await runner.cleanup()
         await server.close()
         store.close()
 
 
-def served(check: Callable[[Served], Awaitable[None]], **settings: Any) -> None:
-    """Run a check against a server of its own."""
+def served(
+    check: Callable[[Served], Awaitable[None]],
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    **settings: Any,
+) -> None:
+    """Run a check against a server of its own, in a loop of its own."""
 
     async def run() -> None:
         async with serving(**settings) as server:
             await check(server)
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
