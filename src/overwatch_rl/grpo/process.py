@@ -218,7 +218,8 @@ def _trainer(
 ) -> GrpoTrainer:
     task = settings.task
     is_new = checkpoint is None
-    model = make_base(settings.base, task, settings.seed) if is_new else _shaped(settings)
+    with reporters.all.phase("warm_up"):
+        model = make_base(settings.base, task, settings.seed) if is_new else _shaped(settings)
     algorithm = GRPO(model, settings.grpo, seed=settings.seed, version=0)
     done = 0 if checkpoint is None else checkpoint.state.updates
     kept = None if checkpoint is None else position_of(checkpoint)

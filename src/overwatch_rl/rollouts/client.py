@@ -280,6 +280,8 @@ class Handler:
                 raise
             self._emit("refused", str(error), numbers)
             return
+        if self._run is not None:
+            self._run.count("groups_sent")
         scores = body["scores"]
         mean = sum(scores) / len(scores)
         self._emit("sent", f"group {reply.get('id', '')}", {**numbers, "score": mean})
@@ -332,6 +334,8 @@ class Handler:
         )
 
     def _sleep(self, seconds: float) -> None:
+        if self._run is not None:
+            self._run.count("waited_s", seconds)
         self._stop.wait(seconds)
         if self._stop.is_set():
             raise StoppedError("stopped")
