@@ -12,7 +12,7 @@ from overwatch.fold import Fold
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from tests.fakes import SECOND, START_NS
-from tests.overwatch.serve.test_prometheus import OPEN_METRICS, page, samples
+from tests.overwatch.serve.pages import OPEN_METRICS, page, samples
 from tests.real.servers import need
 
 HELD = Buckets(bounds=(0.5, 1.0), counts=(1, 2, 3))
