@@ -114,7 +114,7 @@ def message_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def unacknowledged(line: socket.socket) -> int | None:
-    """Bytes written to a TCP connection not acknowledged by the other end; `None` where none can tell."""
+    """Bytes written to a TCP connection not acknowledged by the other end; `None` where that is unknown."""
     waiting = bytearray(_INT.size)
     try:
         fcntl.ioctl(line.fileno(), termios.TIOCOUTQ, waiting)
@@ -124,7 +124,7 @@ def unacknowledged(line: socket.socket) -> int | None:
 
 
 def is_cut(line: socket.socket) -> bool:
-    """Whether a TCP connection was given up or reset; false where none can tell."""
+    """Whether a TCP connection was given up or reset; false where that is unknown."""
     option = getattr(socket, "TCP_INFO", None)
     return option is not None and line.getsockopt(socket.IPPROTO_TCP, option, 1)[0] == _CLOSED
 

@@ -14,7 +14,7 @@ SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.
 VERSIONS: Final = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)
 """Upper ends of how many versions behind something was."""
 LENGTHS: Final = (256, 1024, 4096, 16384, 65536)
-"""Upper ends of what sequences are told apart by, in tokens."""
+"""Upper ends of the length classes of sequences, in tokens."""
 
 
 def length_label(tokens: int) -> str:
@@ -175,7 +175,7 @@ REDELIVERED: Final = _counted(
     name="overwatch.rollouts.redelivered",
     short="redelivered",
     unit="{sequence}",
-    asks="How many sequences were served again because nobody acknowledged them?",
+    asks="How many sequences were served again because no acknowledgement came?",
     label="redeliv",
 )
 BATCHES: Final = _counted(

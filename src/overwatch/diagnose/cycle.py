@@ -73,7 +73,7 @@ def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
 
 
 def _is_left(phases: Mapping[str, Phase], newest: int) -> bool:
-    """Whether others have ended phases for long since this rank ended its last: nobody waits for it."""
+    """Whether others have ended phases for long since this rank ended its last: no rank waits for it."""
     own = max((phase.at for phase in phases.values()), default=0)
     longest_s = max((_interval(phase) or 0.0 for phase in phases.values()), default=0.0)
     return newest - own > max(LEFT_NS, GONE * longest_s * 1e9)

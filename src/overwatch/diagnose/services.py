@@ -35,7 +35,7 @@ FULL: Final = 0.95
 WASTED: Final = 0.1
 """Share of the accepted sequences that became too old, from which on it is too many."""
 DONE: Final = "done"
-"""How a request for a batch ends after the last step: nobody waits for anything any more."""
+"""How a request for a batch ends after the last step: nothing waits any more."""
 _PATIENCE: Final = Patience(hold=30 * SECOND_NS, clear=15 * SECOND_NS, cooldown=60 * SECOND_NS)
 
 
@@ -89,11 +89,11 @@ def _stale(service: Service) -> Problem | None:
     hint = "hand out fewer tickets or pause handlers earlier, allow more versions, or take larger batches"
     # An age that nothing has any more is not reported anew.
     if service.value(QUEUE_SEQUENCES.name) and age is not None and most is not None and age > most:
-        said = f"the oldest sequence that waits is {age:,.0f} versions behind, {most:,.0f} are allowed"
-        return _problem(service, "rollouts-stale", said, hint)
+        why = f"the oldest sequence that waits is {age:,.0f} versions behind, {most:,.0f} are allowed"
+        return _problem(service, "rollouts-stale", why, hint)
     if gone > WASTED * came:
-        said = f"{gone:.2g} sequences/s became too old while they waited, {came:.2g}/s were accepted"
-        return _problem(service, "rollouts-stale", said, hint)
+        why = f"{gone:.2g} sequences/s became too old while they waited, {came:.2g}/s were accepted"
+        return _problem(service, "rollouts-stale", why, hint)
     return None
 
 

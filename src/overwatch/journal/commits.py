@@ -143,15 +143,15 @@ class GroupCommit(Generic[_Item]):
         return None if self._unsynced_since is None else _FAST_SYNC_S
 
     def _guarded(self, group: list[_Item], *, closing: bool) -> None:
-        """The border of the thread: whatever goes wrong, nobody waits for ever."""
+        """The border of the thread: whatever goes wrong, no caller waits for ever."""
         try:
             self._commit(group, closing=closing)
-        except Exception as error:  # noqa: BLE001 logged, and told to every sender
+        except Exception as error:  # noqa: BLE001 logged, and raised at every sender
             _log.exception("the journal could not write")
             self._writes.settle([(item, error) for item in group], error)
 
     def _commit(self, group: list[_Item], *, closing: bool) -> None:
-        """The border to the disk: what it refuses is refused to its sender, and said once by `report`."""
+        """The border to the disk: what it refuses is refused to its sender, and reported once by `report`."""
         is_retry = not group and self.refusal is not None and not closing
         self._trouble = self._look() if group or is_retry else None
         error = self._begin(group, probe=is_retry)
@@ -212,4 +212,4 @@ class GroupCommit(Generic[_Item]):
                 self._log.drop(needed)
         except OSError as error:
             where = self._log.folder.path
-            self._report(f"{where}: a file that nobody needs cannot be removed: {error.strerror}")
+            self._report(f"{where}: a file that is no longer needed cannot be removed: {error.strerror}")

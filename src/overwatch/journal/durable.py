@@ -1,7 +1,7 @@
 """The journal on disk: what was accepted survives the process and, by default, a power loss.
 
-Rules: what `GroupCommit` wrote and synced is shown to readers, then acknowledged. So no reader ever sees, and
-no sender is ever told of, a batch that could still be lost. A disk that refuses makes `append` raise, readers
+Rules: what `GroupCommit` wrote and synced is shown to readers, then acknowledged. So no reader ever sees
+a batch that could still be lost, and none is acknowledged. A disk that refuses makes `append` raise, readers
 go on, and the next batch tries again. Files are dropped whole, once no reader of this life and no next life
 needs them. Must not know what bodies mean.
 """
@@ -42,7 +42,7 @@ class _Waiting:
 
 
 class _Writes:
-    """What the thread that writes does with bodies: stamps, numbers, who sees and is told what."""
+    """What the thread that writes does with bodies: stamps, numbers, shows to readers, acknowledges."""
 
     def __init__(
         self, log: Log, now: Callable[[], int], durability: Durability, report: Callable[[str | None], None]

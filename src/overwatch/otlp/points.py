@@ -35,7 +35,7 @@ from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError
 from overwatch.otlp.series import Point, Series
 from overwatch.otlp.subject import NEEDS, Subject, is_meant, subject_of
 from overwatch.otlp.times import UNTIMED, checked_time
-from overwatch.otlp.totals import Told
+from overwatch.otlp.totals import Position
 from overwatch.otlp.unnamed import NO_RUN, OF_A_TRAINER
 from overwatch.otlp.value import Value, attributes_to_python
 
@@ -130,7 +130,7 @@ class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
             origin=origin,
             row=self.whom.row,
             subject=self.whom.subject,
-            told=Told(origin.run_id, self.group, self.part, start, at),
+            position=Position(origin.run_id, self.group, self.part, start, at),
             value=value,
             changes=self.changes,
             rises=self.rises,
@@ -273,7 +273,7 @@ def _meant(
 
 
 def _is_tallied(row: catalog.Metric, metric: Metric) -> bool:
-    """Whether a row that is counted by labels is told as what it is; anything else is a value of it."""
+    """Whether a row that is counted by labels came as its own kind; anything else is a value of it."""
     kind = metric.WhichOneof("data")
     if not is_tally(row):
         return False

@@ -10,7 +10,7 @@ from overwatch.events import Origin
 from overwatch.otlp.distribution import Distribution
 from overwatch.otlp.moments import Moments
 from overwatch.otlp.subject import Subject
-from overwatch.otlp.totals import Told
+from overwatch.otlp.totals import Position
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     row: catalog.Metric
     subject: Subject
-    told: Told
+    position: Position
     value: float | Distribution
     changes: bool
     """Whether it holds what is new since the point before, rather than everything."""

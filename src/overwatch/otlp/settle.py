@@ -59,24 +59,24 @@ class _Settling:
         if point.is_tally:
             step, first = self._tallying.take(point)
         elif isinstance(value, Distribution):
-            spread = self._totals.observe(point.told, value, changes=point.changes)
+            spread = self._totals.observe(point.position, value, changes=point.changes)
             step, first = spread.step, spread.first
             if spread.newest is not None:
                 self._spreads.setdefault(_place(point), (point, []))[1].append(spread.newest)
         else:
             if point.changes:
-                step, total, first = self._totals.add(point.told, value)
+                step, total, first = self._totals.add(point.position, value)
             else:
-                step, total, first = self._totals.watch(point.told, value, rises=point.rises)
+                step, total, first = self._totals.watch(point.position, value, rises=point.rises)
             if total is not None:
-                self._moments.put(point.origin, point.told.at, point.row, point.subject, total)
+                self._moments.put(point.origin, point.position.at, point.row, point.subject, total)
         self._steps[step] += 1
         if first:
             self._disputes.append(_dispute(point))
 
     def _spread(self, point: Point, newest: Distribution) -> None:
         """The mean of what is new as the row's value; where names may be added, about its quantiles too."""
-        at = point.told.at
+        at = point.position.at
         if newest.mean is not None:
             self._moments.put(point.origin, at, point.row, point.subject, newest.mean)
         if point.row.scope not in _WHOLE:
@@ -108,12 +108,12 @@ class _Settling:
 
 
 def _place(point: Point) -> _Place:
-    return point.origin, point.told.at, point.row.name, point.subject
+    return point.origin, point.position.at, point.row.name, point.subject
 
 
 def _dispute(point: Point) -> Record:
     said = (
         f"two writers tell {point.row.name} at once, as one producer: give each its own service.instance.id"
     )
-    line = LogLine(at=point.told.at, severity=Severity.WARNING, message=said, subsystem="collector")
+    line = LogLine(at=point.position.at, severity=Severity.WARNING, message=said, subsystem="collector")
     return Record(origin=point.origin, event=line)

@@ -195,18 +195,18 @@ def join_numbers(sheets: Iterable[Sheet], period_ns: int) -> None:
             _join(list(alike))
 
 
-def _join(told: Sequence[tuple[Sheet, _Line, Tallied]]) -> None:
+def _join(counted: Sequence[tuple[Sheet, _Line, Tallied]]) -> None:
     """Leave the last of some tallies, with the newest of each series: all count from the beginning."""
     series: dict[str, TallySeries] = {}
-    for _, _, event in told:
+    for _, _, event in counted:
         for one in event.series:
             key = f"{one.metric} {msgspec.json.encode(sorted(one.labels.items())).decode()}"
             if key not in series or one.size >= series[key].size:
                 series[key] = one
-    for sheet, line, _ in told[:-1]:
+    for sheet, line, _ in counted[:-1]:
         sheet.take_out(line)
-    sheet, line, last = told[-1]
-    if line.said is not None and len(told) > 1:
+    sheet, line, last = counted[-1]
+    if line.said is not None and len(counted) > 1:
         whole = msgspec.structs.replace(last, series=tuple(series.values()))
         sheet.is_changed = True
         line.log = _rewritten(line, msgspec.structs.replace(line.said, event=whole))

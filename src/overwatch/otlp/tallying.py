@@ -18,7 +18,7 @@ from overwatch.events import Buckets, Origin, Record, Tallied, TallySeries
 from overwatch.events.tallied import MOST_COUNT, MOST_SUM
 from overwatch.otlp.distribution import Distribution, Explicit, Exponential, upper_ends
 from overwatch.otlp.series import Point
-from overwatch.otlp.totals import Step, Told, Totals
+from overwatch.otlp.totals import Position, Step, Totals
 
 
 class Took(NamedTuple):
@@ -26,7 +26,7 @@ class Took(NamedTuple):
 
     step: Step
     first: bool
-    """Whether it is the first time that its series is told by two."""
+    """Whether it is the first time that two producers send its series."""
 
 
 class Tallying:
@@ -34,51 +34,51 @@ class Tallying:
 
     def __init__(self, totals: Totals) -> None:
         self._totals = totals
-        self._newest: dict[tuple[Origin, Scope], dict[str, Told]] = {}
+        self._newest: dict[tuple[Origin, Scope], dict[str, Position]] = {}
         """The newest point of each group that counts anew."""
 
     def take(self, point: Point) -> Took:
         """Add one point up."""
-        told, labels = self._placed(point)
+        position, labels = self._placed(point)
         value = point.value
         if isinstance(value, Distribution):
-            spread = self._totals.observe(told, value, changes=point.changes)
+            spread = self._totals.observe(position, value, changes=point.changes)
             step, first, more = spread.step, spread.first, spread.newest
         else:
-            step, risen, first = self._totals.rise(told, value, changes=point.changes)
+            step, risen, first = self._totals.rise(position, value, changes=point.changes)
             more = None if risen is None else Distribution(count=0, sum=risen)
         if more is not None:
-            group = self._totals.counted(told)
+            group = self._totals.counted(position)
             known = group.tally or TallySeries(metric=point.row.name, labels=labels, sum=0.0)
             is_counter = not isinstance(value, Distribution)
             group.tally = _grown(known, more, None if is_counter else buckets_of(point.row))
             newest = self._newest.setdefault((point.origin, point.row.scope), {})
-            before = newest.get(told.group)
-            newest[told.group] = told if before is None or told.at >= before.at else before
+            before = newest.get(position.group)
+            newest[position.group] = position if before is None or position.at >= before.at else before
         return Took(step, first)
 
-    def _placed(self, point: Point) -> tuple[Told, dict[str, str]]:
+    def _placed(self, point: Point) -> tuple[Position, dict[str, str]]:
         """Where a point counts, with its labels: with all others where its labels are one set too many."""
         words = [str(word) for word in point.subject]
         labels = dict(zip(words[::2], words[1::2], strict=True))
-        if not labels or self._totals.has(point.told):
-            return point.told, labels
+        if not labels or self._totals.has(point.position):
+            return point.position, labels
         origin = point.origin
         who = msgspec.json.encode((origin.role, origin.rank, origin.epoch, point.row.name)).decode()
-        sets = self._totals.label_sets.setdefault(point.told.run_id, {})
+        sets = self._totals.label_sets.setdefault(point.position.run_id, {})
         if sets.get(who, 0) < point.row.max_series:
             sets[who] = sets.get(who, 0) + 1
-            return point.told, labels
-        return point.told._replace(group=f"{who} {OTHER}"), dict.fromkeys(labels, OTHER)
+            return point.position, labels
+        return point.position._replace(group=f"{who} {OTHER}"), dict.fromkeys(labels, OTHER)
 
     def records(self) -> Iterator[Record]:
         """What was counted, a record for each producer, scope and time."""
         for (origin, scope), groups in self._newest.items():
             by_time: dict[int, list[TallySeries]] = {}
-            for told in groups.values():
-                tally = self._totals.counted(told).tally
+            for position in groups.values():
+                tally = self._totals.counted(position).tally
                 if tally is not None:
-                    by_time.setdefault(told.at, []).append(tally)
+                    by_time.setdefault(position.at, []).append(tally)
             for at, series in by_time.items():
                 yield Record(origin=origin, event=Tallied(at=at, scope=scope, series=tuple(series)))
 

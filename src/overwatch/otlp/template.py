@@ -171,8 +171,8 @@ class Template:
 
 def _point(point: Point, values: list[float], times: list[int], starts: list[int]) -> Point:
     place = _place(point)
-    told = point.told._replace(at=times[place], start=starts[place])
-    return msgspec.structs.replace(point, value=values[place], told=told)
+    position = point.position._replace(at=times[place], start=starts[place])
+    return msgspec.structs.replace(point, value=values[place], position=position)
 
 
 def _place(point: Point) -> int:

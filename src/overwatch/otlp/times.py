@@ -66,7 +66,7 @@ def _timed_record(record: Record, stamp: int) -> Record:
 
 
 def _timed_point(point: Point, stamp: int) -> Point:
-    value = point.told
+    value = point.position
     if value.at:
         return point
-    return msgspec.structs.replace(point, told=value._replace(at=stamp, start=min(value.start, stamp)))
+    return msgspec.structs.replace(point, position=value._replace(at=stamp, start=min(value.start, stamp)))

@@ -38,7 +38,7 @@ class Step(Enum):
     """The series is one too many."""
 
 
-class Told(NamedTuple):
+class Position(NamedTuple):
     """Where a point belongs, and when it was."""
 
     run_id: str
@@ -58,7 +58,7 @@ class Moved(NamedTuple):
     value: float | None = None
     """The group's total; `None` where the point counts nothing."""
     first: bool = False
-    """Whether it is the first time that this series is told by two."""
+    """Whether it is the first time that two producers send this series."""
 
 
 class Spread(NamedTuple):
@@ -79,7 +79,7 @@ class Series(msgspec.Struct):
     """Where the newest window of changes began."""
     value: float = 0.0
     whole: Distribution | None = None
-    """Everything since `start`, of a distribution that is told so."""
+    """Everything since `start`, of a distribution that is sent as totals."""
     disputed: bool = False
     """Whether two writers were seen."""
 
@@ -90,23 +90,23 @@ class Group(msgspec.Struct):
     total: float = 0.0
     series: dict[str, Series] = msgspec.field(default_factory=dict)
     at: int = 0
-    """Of totals the newest moment. Where they may fall, `total` is what was told of it alone."""
+    """Of totals the newest moment. Where they may fall, `total` is what was sent of it alone."""
     odd: int = 0
     """Parts that are no part of `total`, as nothing can be added to them."""
     tally: TallySeries | None = None
     """Everything that was counted, over all lives and gaps; of what is counted by labels."""
 
-    def plus(self, told: Told, value: float, before: Series | None, *, rises: bool) -> float:
+    def plus(self, position: Position, value: float, before: Series | None, *, rises: bool) -> float:
         """The total with a newer value of one part, whose series was `before`.
 
-        What can only rise is still there where it is not told anew; of all else what is not told is gone.
+        What can only rise is still there where it is not sent anew; of all else what is not sent is gone.
         """
-        if not rises and told.at < self.at:
+        if not rises and position.at < self.at:
             return value
-        if not rises and told.at > self.at:
+        if not rises and position.at > self.at:
             self.total, self.odd = 0.0, 0
-        self.at = max(self.at, told.at)
-        if before is not None and (rises or before.at == told.at):
+        self.at = max(self.at, position.at)
+        if before is not None and (rises or before.at == position.at):
             self._take(before.value, -1)
         self._take(value, 1)
         if not self.odd:
@@ -126,7 +126,7 @@ def _adds_up(value: float) -> bool:
 
 
 class Totals(msgspec.Struct):
-    """What requests told before: all series by run, and who reports; `Totals()` knows nothing."""
+    """What requests sent before: all series by run, and who reports; `Totals()` knows nothing."""
 
     runs: dict[str, dict[str, Group]] = msgspec.field(default_factory=dict)
     size: int = 0
@@ -141,90 +141,102 @@ class Totals(msgspec.Struct):
         """Whether there is room for no more."""
         return self.size >= MAX_SERIES or self.entities.full
 
-    def add(self, told: Told, change: float) -> Moved:
+    def add(self, position: Position, change: float) -> Moved:
         """Add a change up; the value is the total since its series began."""
-        group, series = self._find(told)
+        group, series = self._find(position)
         if group is None:
             return Moved(Step.NO_ROOM)
         if series is None:
-            group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, value=change)
+            group.series[position.part] = Series(
+                start=position.start, at=position.at, since=position.start, value=change
+            )
             group.total += change
             return Moved(Step.BEGAN, group.total)
-        step = _step_of_change(series, told)
-        if step is Step.LATE or told.at <= series.at:
+        step = _step_of_change(series, position)
+        if step is Step.LATE or position.at <= series.at:
             return Moved(step, None, _dispute(series, step))
         began = step is not Step.WENT_ON
         group.total += change - series.value if began else change
         series.value = change if began else series.value + change
-        first = _go_on(series, told, step)
+        first = _go_on(series, position, step)
         return Moved(step, group.total, first)
 
-    def watch(self, told: Told, total: float, *, rises: bool) -> Moved:
+    def watch(self, position: Position, total: float, *, rises: bool) -> Moved:
         """Take a total as its producer tells it; `rises` where it can never be less than before.
 
         The value is that of all parts.
         """
-        group, series = self._find(told)
+        group, series = self._find(position)
         if group is None:
             return Moved(Step.BEGAN, total)  # A series that is not watched is believed.
         if series is None:
-            group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, value=total)
-            return Moved(Step.BEGAN, group.plus(told, total, None, rises=rises))
-        step = _step_of_total(series, told)
+            group.series[position.part] = Series(
+                start=position.start, at=position.at, since=position.start, value=total
+            )
+            return Moved(Step.BEGAN, group.plus(position, total, None, rises=rises))
+        step = _step_of_total(series, position)
         if step is Step.LATE:
             return Moved(step)
         if step is Step.WENT_ON and rises and total < series.value:
             step = Step.RESET
-        if step is Step.OVERLAPPED and told.start < series.start:
+        if step is Step.OVERLAPPED and position.start < series.start:
             return Moved(step, None, _dispute(series, step))
-        whole = group.plus(told, total, series, rises=rises)
+        whole = group.plus(position, total, series, rises=rises)
         series.value = total
-        return Moved(step, whole, _go_on(series, told, step))
+        return Moved(step, whole, _go_on(series, position, step))
 
-    def observe(self, told: Told, point: Distribution, *, changes: bool) -> Spread:
+    def observe(self, position: Position, point: Distribution, *, changes: bool) -> Spread:
         """What a distribution tells anew; `changes` where each point holds only what is new."""
-        group, series = self._find(told)
+        group, series = self._find(position)
         if group is None:
             return Spread(Step.NO_ROOM)
         if series is None:
             whole = None if changes else point
-            group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, whole=whole)
+            group.series[position.part] = Series(
+                start=position.start, at=position.at, since=position.start, whole=whole
+            )
             return Spread(Step.BEGAN, point)
-        step = _step_of_change(series, told) if changes else _step_of_total(series, told)
-        older = step is Step.OVERLAPPED and (told.at <= series.at if changes else told.start < series.start)
+        step = _step_of_change(series, position) if changes else _step_of_total(series, position)
+        older = step is Step.OVERLAPPED and (
+            position.at <= series.at if changes else position.start < series.start
+        )
         if step is Step.LATE or older:
             return Spread(step, None, _dispute(series, step))
         newest = point.minus(series.whole) if step is Step.WENT_ON and series.whole else None
         if step is Step.WENT_ON and not changes and newest is None:
             step = Step.RESET
         series.whole = None if changes else point
-        return Spread(step, newest or point, _go_on(series, told, step))
+        return Spread(step, newest or point, _go_on(series, position, step))
 
-    def rise(self, told: Told, value: float, *, changes: bool) -> Moved:
+    def rise(self, position: Position, value: float, *, changes: bool) -> Moved:
         """How much a rising sum has risen since the point before; a gap or a restart takes none off."""
-        group, series = self._find(told)
+        group, series = self._find(position)
         if group is None:
             return Moved(Step.NO_ROOM)
         if series is None:
-            group.series[told.part] = Series(start=told.start, at=told.at, since=told.start, value=value)
+            group.series[position.part] = Series(
+                start=position.start, at=position.at, since=position.start, value=value
+            )
             return Moved(Step.BEGAN, value)
-        step = _step_of_change(series, told) if changes else _step_of_total(series, told)
-        older = step is Step.OVERLAPPED and (told.at <= series.at if changes else told.start < series.start)
+        step = _step_of_change(series, position) if changes else _step_of_total(series, position)
+        older = step is Step.OVERLAPPED and (
+            position.at <= series.at if changes else position.start < series.start
+        )
         if step is Step.LATE or older:
             return Moved(step, None, _dispute(series, step))
         if step is Step.WENT_ON and not changes and value < series.value:
             step = Step.RESET
         risen = value if changes or step is not Step.WENT_ON else value - series.value
         series.value = value
-        return Moved(step, risen, _go_on(series, told, step))
+        return Moved(step, risen, _go_on(series, position, step))
 
-    def counted(self, told: Told) -> Group:
+    def counted(self, position: Position) -> Group:
         """The group of a point that counts."""
-        return self.runs[told.run_id][told.group]
+        return self.runs[position.run_id][position.group]
 
-    def has(self, told: Told) -> bool:
-        """Whether anything was told of the group of a point."""
-        return told.group in self.runs.get(told.run_id, {})
+    def has(self, position: Position) -> bool:
+        """Whether the group of a point is known."""
+        return position.group in self.runs.get(position.run_id, {})
 
     def keep(self, runs: Collection[str]) -> None:
         """Forget the series of all other runs."""
@@ -238,46 +250,46 @@ class Totals(msgspec.Struct):
         gone = self.runs.pop(run_id, {})
         self.size -= sum(len(group.series) for group in gone.values())
 
-    def _find(self, told: Told) -> tuple[Group | None, Series | None]:
+    def _find(self, position: Position) -> tuple[Group | None, Series | None]:
         """The group and the series of a point; no group where there is no room for either."""
-        group = self.runs.get(told.run_id, {}).get(told.group)
-        series = None if group is None else group.series.get(told.part)
+        group = self.runs.get(position.run_id, {}).get(position.group)
+        series = None if group is None else group.series.get(position.part)
         if series is not None:
             return group, series
         if self.size >= MAX_SERIES:
             return None, None
         self.size += 1
         if group is None:
-            group = self.runs.setdefault(told.run_id, {}).setdefault(told.group, Group())
+            group = self.runs.setdefault(position.run_id, {}).setdefault(position.group, Group())
         return group, None
 
 
-def _step_of_change(series: Series, told: Told) -> Step:
-    if told.at <= series.at:
+def _step_of_change(series: Series, position: Position) -> Step:
+    if position.at <= series.at:
         # No window of one writer ends within another one of it.
-        within = series.since and series.since + SLACK_NS < told.at < series.at - SLACK_NS
+        within = series.since and series.since + SLACK_NS < position.at < series.at - SLACK_NS
         return Step.OVERLAPPED if within else Step.LATE
-    if told.start and told.start + SLACK_NS < series.start:
+    if position.start and position.start + SLACK_NS < series.start:
         return Step.LATE
-    if not told.start or abs(told.start - series.at) <= SLACK_NS:
+    if not position.start or abs(position.start - series.at) <= SLACK_NS:
         return Step.WENT_ON
-    return Step.RESET if told.start > series.at else Step.OVERLAPPED
+    return Step.RESET if position.start > series.at else Step.OVERLAPPED
 
 
-def _step_of_total(series: Series, told: Told) -> Step:
-    if not told.start or not series.start or told.start == series.start:
-        return Step.WENT_ON if told.at > series.at else Step.LATE
-    if told.start > series.start:
+def _step_of_total(series: Series, position: Position) -> Step:
+    if not position.start or not series.start or position.start == series.start:
+        return Step.WENT_ON if position.at > series.at else Step.LATE
+    if position.start > series.start:
         # One that began before the other's last word is a second writer, not its successor.
-        return Step.RESET if told.start >= series.at else Step.OVERLAPPED
-    return Step.OVERLAPPED if told.at > series.at else Step.LATE
+        return Step.RESET if position.start >= series.at else Step.OVERLAPPED
+    return Step.OVERLAPPED if position.at > series.at else Step.LATE
 
 
-def _go_on(series: Series, told: Told, step: Step) -> bool:
+def _go_on(series: Series, position: Position, step: Step) -> bool:
     """Note a point that counts; whether it is the first that shows a second writer."""
-    series.since, series.at = told.start or series.at, told.at
+    series.since, series.at = position.start or series.at, position.at
     if step is not Step.WENT_ON:
-        series.start = told.start
+        series.start = position.start
     return _dispute(series, step)
 
 

@@ -383,7 +383,7 @@ class Channel:
         deadline = time.monotonic() + max(timeout, 0.0)
         try:
             self._device.settle(max(timeout, 0.0))
-            self._tallies.tell()
+            self._tallies.send()
             return not self._device.waiting and link.flush(max(deadline - time.monotonic(), 0.0))
         except Exception as error:  # noqa: BLE001 the border between training and telemetry
             self._invalid("flush", error)

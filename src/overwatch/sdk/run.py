@@ -217,16 +217,16 @@ class Run(Stepping):
     @guarded
     def gauge(self, /, **values: Numeric) -> None:
         """Numbers that belong to no update, e.g. `loader_depth=3, loader_capacity=8`; any other names too."""
-        told: dict[Scope, dict[str, float]] = {}
+        by_scope: dict[Scope, dict[str, float]] = {}
         for name, value in values.items():
             try:
                 row = self._gauge_row(name)
                 scope = self._tallies.scope if row is None else row.scope
                 full = self._custom_name(name) if row is None else row.name
-                told.setdefault(scope, {})[full] = number(value)
+                by_scope.setdefault(scope, {})[full] = number(value)
             except RefusedError as error:
                 self._refuse(name, error)
-        for scope, of_scope in told.items():
+        for scope, of_scope in by_scope.items():
             self._send(Measured(at=time.time_ns(), scope=scope, values=scalars(of_scope)))
 
     def _gauge_row(self, name: str) -> Metric | None:
@@ -276,7 +276,7 @@ class Run(Stepping):
     def span(self, name: str, parent: str | None = None) -> Iterator[Span]:
         """Measure a piece of work that is no phase of the training loop, as a span: no event, only a span.
 
-        Below the span of a traceparent, or a trace of its own. `span.traceparent` goes to whoever is called
+        Below the span of a traceparent, or a trace of its own. `span.traceparent` goes to the process called
         within, `span.link(traceparent)` links another trace, `span.attributes` is sent with it. How many
         are made is the caller's to bound.
         """

@@ -92,7 +92,7 @@ class Tallies:
         self._send, self._say, self._every_s = send, say, every_s
         self._lock = threading.RLock()
         """Held while a sum is added to or read, never while anything is sent."""
-        self._telling = threading.RLock()
+        self._sending = threading.RLock()
         self._names: dict[str, _Name] = {}
         """By the name that was given."""
         self._changed: dict[tuple[_Name, _Labels], None] = {}
@@ -185,9 +185,9 @@ class Tallies:
         )
         return tuple((name, OTHER) for name, _ in key)
 
-    def tell(self, *, whole: bool = False) -> None:
+    def send(self, *, whole: bool = False) -> None:
         """Send what changed, or everything."""
-        with self._telling:
+        with self._sending:
             if self._over.is_set():
                 return
             at = time.time_ns()
@@ -200,20 +200,20 @@ class Tallies:
         """What changed since the last time, or everything, by scope."""
         with self._lock:
             if whole:
-                told = [(known, key) for known in self._all() for key in known.sums]
+                changed = [(known, key) for known in self._all() for key in known.sums]
             else:
-                told = list(self._changed)
+                changed = list(self._changed)
             self._changed = {}
             by_scope: dict[Scope, list[TallySeries]] = {}
-            for known, key in told:
+            for known, key in changed:
                 by_scope.setdefault(known.scope, []).append(known.series(key))
             return by_scope
 
     def close(self) -> None:
         """Send everything; nothing is sent afterwards."""
-        with self._telling:
+        with self._sending:
             if self._names:
-                self.tell(whole=True)
+                self.send(whole=True)
             self._over.set()
 
     def _begin(self) -> None:
@@ -228,4 +228,4 @@ class Tallies:
         while not self._over.wait(self._every_s):
             self._sent += 1
             with contextlib.suppress(Exception):  # the border of a thread: what changed later is sent later
-                self.tell(whole=not self._sent % WHOLE_EVERY)
+                self.send(whole=not self._sent % WHOLE_EVERY)

@@ -2,7 +2,7 @@
 
 Trace and span of a turn follow from the run's id and the number of the update, so that phases of the trainer,
 of its other ranks and of actors meet in one trace with no exchange between them. Every other span has random
-numbers, and goes to whoever is called as a header of W3C Trace Context.
+numbers, and goes to the process that is called as a header of W3C Trace Context.
 """
 
 import hashlib

@@ -327,7 +327,7 @@ def _fleet(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
 
 
 def _findings(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
-    """Open findings by severity, and by code those that are more than information and nobody acknowledged."""
+    """Open findings by severity, and by code those above information that are not acknowledged."""
     counts = States(_SEVERITIES, snapshot.verdict.counts)
     sheet.states("overwatch_findings", "How many findings are open?", labels, counts)
     codes: dict[str, float] = {}
@@ -335,7 +335,7 @@ def _findings(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
         if one.cleared_at is None and not one.acknowledged and one.severity != "info":
             codes[one.code] = codes.get(one.code, 0) + 1
     words = _CODES if codes.keys() <= _CODES.keys() else _CODES | known("code", codes)
-    asks = "How many warnings or criticals of this kind are open that nobody acknowledged?"
+    asks = "How many warnings or criticals of this kind are open and not acknowledged?"
     sheet.states("overwatch_run_findings", asks, labels, States(words, codes))
 
 

@@ -55,9 +55,9 @@ class Sheet:
             family = self._families[name] = Family(name, FamilyKind.COUNTER, asks)
         family.put(labels, value)
 
-    def histogram(self, row: Metric, labels: str, told: "Buckets") -> None:
+    def histogram(self, row: Metric, labels: str, buckets: "Buckets") -> None:
         """Add a histogram of a row: one series a bucket, its sum and its count; all of it or nothing."""
-        series = len(told.cumulated) + (0 if told.total is None or told.total < 0 else 2)
+        series = len(buckets.cumulated) + (0 if buckets.total is None or buckets.total < 0 else 2)
         if self._room < series:
             self.dropped += series
             return
@@ -67,8 +67,8 @@ class Sheet:
         if family is None:
             family = self._families[name] = Family(name, FamilyKind.HISTOGRAM, row.asks)
         first = family.n
-        family.put_histogram(labels, told.cumulated, told.total)
-        family.exemplars.update({first + place: text for place, text in told.exemplars.items()})
+        family.put_histogram(labels, buckets.cumulated, buckets.total)
+        family.exemplars.update({first + place: text for place, text in buckets.exemplars.items()})
 
     def info(self, name: str, asks: str, labels: str) -> None:
         """Add what something is; the name is without `_info`."""
@@ -106,7 +106,7 @@ class Buckets:
     cumulated: Mapping[str, int]
     """Counts up to an upper end as text, `+Inf` last."""
     total: float | None
-    """Sum of all that was observed; absent where nobody knows it."""
+    """Sum of all that was observed; absent where it is unknown."""
     exemplars: Mapping[int, str] = field(default_factory=dict)
     """By place of their bucket, as of `exemplar_text`."""
 

@@ -25,7 +25,7 @@ MAX_GAUGES: Final = 256
 MAX_TALLIES: Final = 1024
 """Series of all processes of one run."""
 LIVES: Final = 8
-"""Lives of a process that are told apart; older ones are added up."""
+"""Lives of a process that are kept apart; older ones are added up."""
 MARK_NS: Final = 5_000_000_000
 """Least producer's time between two marks."""
 MARKS: Final = 13

@@ -40,7 +40,7 @@ class Plan:
 
 
 class Learner(Protocol[R_contra, B]):
-    """What learns from experience, whoever made it."""
+    """What learns from experience, whichever component made it."""
 
     plan: Plan
     """How it computes now."""

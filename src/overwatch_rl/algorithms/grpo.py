@@ -91,10 +91,10 @@ class Answers:
 
     tokens: Tensor  # B S+1 int64, prompt and answer, 0 after the end
     learned: Tensor  # B S bool, true where the letter after is the policy's own
-    behaviour: Tensor  # B S, log-probabilities of whoever drew; 0 where not learned
+    behaviour: Tensor  # B S, log-probabilities of the policy that drew; 0 where not learned
     scores: Tensor  # B
     groups: Tensor  # B int64, which group, from 0
-    versions: tuple[int | None, ...]  # B, number of the weights that drew; None where nobody knows
+    versions: tuple[int | None, ...]  # B, number of the weights that drew; None where unknown
     cut: Tensor  # B bool, whether the answer was cut at the greatest length
 
 

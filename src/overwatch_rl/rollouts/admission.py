@@ -80,7 +80,7 @@ def permits(state: State, running: int) -> int:
 
 
 def _to_free(state: State, running: int) -> int:
-    """Sequences beyond the permits where what is queued makes no batch and nobody generates.
+    """Sequences beyond the permits where what is queued makes no batch and no environment generates.
 
     Groups that came without a ticket may have filled the queue with sizes that do not add up.
     """

@@ -92,7 +92,7 @@ class EnvAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """One valid group that somebody sent; its payload stays with the caller."""
+    """One valid group that a sender posted; its payload stays with the caller."""
 
     env_id: int
     sequences: int

@@ -2,8 +2,9 @@
 
 What was written is in the kernel first; it has arrived once the other kernel has acknowledged it. A
 connection whose other end is gone without a word is given up by the kernel after `SILENT_S`. Where the kernel
-does not tell, what was written counts as arrived. Under TLS the event loop may still hold what is encrypted:
-it hands that to a kernel that has nothing left before the next look, so nothing left counts when seen twice.
+does not report it, what was written counts as arrived. Under TLS the event loop may still hold what is
+encrypted: it hands that to a kernel that has nothing left before the next look, so nothing left counts when
+seen twice.
 Must not know what was sent.
 """
 

@@ -92,32 +92,32 @@ class Handlers:
 
     async def register(self, call: Call) -> Reply:
         """The trainer registers; what is queued stays."""
-        said = decode(call.body, _REGISTRATION)
+        body = decode(call.body, _REGISTRATION)
         made = uuid.uuid4()
         trainer = Trainer(
             uuid=str(made),
-            batch_size=said.batch_size,
-            max_token_len=said.max_token_len,
-            starting_step=said.starting_step,
-            num_steps=said.num_steps if said.num_steps > 0 else None,
-            wandb_group=said.wandb_group,
-            wandb_project=said.wandb_project,
-            checkpoint_dir=said.checkpoint_dir,
-            save_checkpoint_interval=said.save_checkpoint_interval,
-            max_staleness=said.max_staleness,
+            batch_size=body.batch_size,
+            max_token_len=body.max_token_len,
+            starting_step=body.starting_step,
+            num_steps=body.num_steps if body.num_steps > 0 else None,
+            wandb_group=body.wandb_group,
+            wandb_project=body.wandb_project,
+            checkpoint_dir=body.checkpoint_dir,
+            save_checkpoint_interval=body.save_checkpoint_interval,
+            max_staleness=body.max_staleness,
         )
         await self.service.do(lambda state, now: queue.register_trainer(state, trainer, now))
         return Reply(body=wire.Registered(uuid=made.int))
 
     async def register_env(self, call: Call) -> Reply:
         """An environment registers, or waits for the trainer's first request of a batch."""
-        said = decode(call.body, _ENV)
+        body = decode(call.body, _ENV)
         request = answers.EnvRequest(
-            desired_name=said.desired_name,
-            group_size=said.group_size,
-            weight=1.0 if said.weight is None else said.weight,
-            max_token_length=said.max_token_length,
-            minimum=said.min_batch_allocation or 0.0,
+            desired_name=body.desired_name,
+            group_size=body.group_size,
+            weight=1.0 if body.weight is None else body.weight,
+            max_token_length=body.max_token_length,
+            minimum=body.min_batch_allocation or 0.0,
         )
         answer = await self.service.do(lambda state, now: queue.register_env(state, request, now))
         return Reply(body=replies.env_registered(answer))
@@ -160,7 +160,7 @@ class Handlers:
             if isinstance(moved, answers.Unknown):
                 return Reply(body=wire.Problem(error=moved.reason, path="version"), status=409)
         answer = service.note(partial(queue.batch, is_explicit=call.is_explicit))
-        # What it is made of may be gone once it is safe, if somebody resets the queue meanwhile.
+        # What it is made of may be gone once it is safe, if a reset of the queue comes meanwhile.
         body = replies.batch(answer, service.payloads, service.now())
         if not isinstance(answer, answers.Unknown):
             asked = answer if isinstance(answer, answers.Batch) else answer.lack
@@ -201,18 +201,18 @@ class Handlers:
 
     async def admit(self, call: Call) -> Reply:
         """Tickets: permissions to generate, so that nothing is too old when it is served."""
-        said = decode(call.body, _ADMISSION)
-        answer = await self.service.do(lambda state, now: queue.admit(state, said.env_id, said.groups, now))
+        body = decode(call.body, _ADMISSION)
+        answer = await self.service.do(lambda state, now: queue.admit(state, body.env_id, body.groups, now))
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
         return Reply(body=replies.tickets(answer, self.service.now()))
 
     async def move_version(self, call: Call) -> Reply:
         """The trainer states which version of the policy it has."""
-        said = decode(call.body, _MOVE)
-        version = Version(lineage=said.lineage, number=said.number)
+        body = decode(call.body, _MOVE)
+        version = Version(lineage=body.lineage, number=body.number)
         answer = await self.service.do(
-            lambda state, now: queue.move_version(state, version, said.resumed_from, now)
+            lambda state, now: queue.move_version(state, version, body.resumed_from, now)
         )
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="number"), status=409)

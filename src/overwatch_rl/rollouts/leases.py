@@ -259,7 +259,7 @@ def sweep(state: State, now: int) -> Decision[None]:
 
 
 def restarted(state: State, now: int) -> Decision[None]:
-    """After a log was read: nobody could call meanwhile, so everybody has a lease anew.
+    """After a log was read: no call could come meanwhile, so every lease starts anew.
 
     A reply that was not written whole when the server ended never will be.
     """

@@ -90,7 +90,7 @@ class Recovered:
             # It was written again after a sync had failed.
             return False
         elif head.number > self.number + 1:
-            # Of what is missing before the first entry nobody knows how much was needed.
+            # How much of what is missing before the first entry was needed is unknown.
             self.damaged += head.number - self.number - 1 if self.number else 1
         self.number = head.number
         for operation in head.operations:

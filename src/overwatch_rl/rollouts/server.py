@@ -33,7 +33,7 @@ _HEADERS: Final[dict[str, str]] = {
 }
 
 _LEFT: Final = Reply(body=wire.Problem(error="the connection ended before the request was whole"), status=400)
-"""To somebody who is not there any more: an answer that nobody reads is no error."""
+"""To a client that has disconnected: an answer that is not read is no error."""
 
 _log = logging.getLogger("overwatch_rl.rollouts")
 
@@ -158,7 +158,7 @@ class Server:
         self._note(queue.delivered if await delivery.arrived() else queue.broken, lease)
 
     def _note(self, decide: Callable[[State, int, int], Decision[Any]], lease: int) -> None:
-        """Note what became of a reply: nobody waits for that to be safe."""
+        """Note what became of a reply, without waiting until that is on disk."""
         self._handlers.service.note(lambda state, now: decide(state, lease, now))
 
     async def _response(self, request: web.Request, reply: Reply) -> web.Response:

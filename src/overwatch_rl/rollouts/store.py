@@ -223,7 +223,7 @@ class _Writer:
                         self._log.remove(part)
             self.dead = self._log.size_bytes - self._living
         except OSError as error:
-            self._report(f"a file that nobody needs is kept: {error}")
+            self._report(f"a file that is no longer needed cannot be removed: {error}")
 
     def _report(self, trouble: str | None) -> None:
         if trouble is not None:

@@ -31,7 +31,7 @@ SECOND = 1_000_000_000
 
 
 class Telemetry(Protocol):
-    """Whoever wants to know."""
+    """What observes the queue."""
 
     def applied(self, state: State, operation: Operation) -> None:
         """An operation is about to change the state."""

@@ -83,7 +83,7 @@ class Valid(msgspec.Struct, frozen=True, gc=False):
 
 
 class Invalid(msgspec.Struct, frozen=True):
-    """A group that cannot be queued, and what can be said of it."""
+    """A group that cannot be queued, and what is known of it."""
 
     fault: Fault
     env_id: int | None = None
@@ -238,9 +238,9 @@ def _elements(body: bytes) -> Iterator[bytes]:
         at = end
 
 
-def _named(said: str, body: bytes) -> Fault:
+def _named(message: str, body: bytes) -> Fault:
     """A fault from msgspec's words: `Expected int - at $.tokens[0][1]`, the path in backticks."""
-    what, _, path = said.partition(" - at `")
+    what, _, path = message.partition(" - at `")
     path = path.removesuffix("`").removeprefix("$").removeprefix(".")
     value = _at(path, body) if path else None
     if isinstance(value, str | int | float):

@@ -139,12 +139,12 @@ class Events:
 
     def write(self, step: int, values: Mapping[str, float | None]) -> None:
         """Append values by tag, as floats of four bytes; what has none is left out."""
-        told = [
+        present = [
             self._summary.Value(tag=tag, simple_value=value)
             for tag, value in values.items()
             if value is not None
         ]
-        self._append(step=step, summary=self._summary(value=told))
+        self._append(step=step, summary=self._summary(value=present))
 
     def _append(self, **fields: object) -> None:
         self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())

@@ -86,7 +86,7 @@ def test_a_trainer_that_asks_in_vain_is_starved(accepted: float) -> None:
     assert ("4m" in problem.message) == (accepted > 0)
 
 
-def test_nobody_is_starved_that_does_not_ask() -> None:
+def test_a_service_that_does_not_ask_is_not_starved() -> None:
     """A service without a trainer, or with one that learns from what it has, waits for nothing."""
     assert found(Minute(accepted=0.0, served=0.0, asked=0.0)) == {}
     assert found(Minute(accepted=0.0, served=0.0, status="done")) == {}

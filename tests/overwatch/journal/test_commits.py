@@ -133,7 +133,7 @@ def test_a_failed_sync_refuses_all_of_it_but_in_fast(tmp_path: Path, durability:
         fault.refused = set()
 
 
-def test_an_owner_that_fails_keeps_nobody_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_owner_that_fails_blocks_no_caller(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The group of the mistake is refused, the log names it, and the thread goes on."""
     with opened(tmp_path / "j", Fault(), []) as (words, _):
         words.commit.submit("mistake")

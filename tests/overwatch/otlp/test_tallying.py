@@ -75,7 +75,7 @@ def test_a_point_that_comes_again_counts_nothing() -> None:
     assert one.sum == 6.0
 
 
-def test_labels_of_the_row_tell_apart_and_others_add_up() -> None:
+def test_labels_of_the_row_distinguish_and_others_add_up() -> None:
     """What no row knows is no label; its series are one."""
     message = ExportMetricsServiceRequest()
     told = metric(message, SAMPLES).sum

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from overwatch.otlp import totals
 from overwatch.otlp.distribution import Distribution, Explicit
-from overwatch.otlp.totals import Step, Told, Totals
+from overwatch.otlp.totals import Position, Step, Totals
 
 S = 1_000_000_000
 
 
-def window(start: float, at: float, part: str = "", run: str = "r", group: str = "g") -> Told:
+def window(start: float, at: float, part: str = "", run: str = "r", group: str = "g") -> Position:
     """A point from `start` to `at`, in seconds."""
-    return Told(run_id=run, group=group, part=part, start=int(start * S), at=int(at * S))
+    return Position(run_id=run, group=group, part=part, start=int(start * S), at=int(at * S))
 
 
 def added(points: list[tuple[float, float, float]]) -> list[tuple[str, float | None]]:

@@ -73,8 +73,8 @@ def test_what_is_counted_is_there_by_process_and_labels() -> None:
     )  # fmt: skip
 
 
-def test_a_row_that_is_told_as_another_kind_is_custom() -> None:
-    """A counter told as a histogram, or a gauge told as a counter, has no place among the row's own."""
+def test_a_row_that_is_sent_as_another_kind_is_custom() -> None:
+    """A counter sent as a histogram, or a gauge sent as a counter, has no place among the row's own."""
     wrong = [
         counted(0, WAIT, 1.0), counted(0, "overwatch.policy.entropy", 1.0),
         Tallied(at=START_NS, scope=Scope.ROLLOUTS, series=(

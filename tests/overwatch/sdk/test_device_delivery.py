@@ -109,7 +109,7 @@ def test_a_delivery_without_room_goes_on_where_it_stopped_and_keeps_the_order(he
     assert calls == [[1.0, 1.0], "again", "again", "again", "again", {"b": 2.0}]
 
 
-def test_everything_is_told_in_the_order_offered(held: Heard) -> None:
+def test_everything_is_delivered_in_the_order_offered(held: Heard) -> None:
     """What is there at once waits behind what is not."""
     held.offer(a=torch.tensor(1.0))
     held.offer(b=2.0)
@@ -160,7 +160,7 @@ def test_the_thread_delivers_without_another_call(held: Heard) -> None:
     assert held.told == [{"n": 0.0}, {"n": 1.0}]
 
 
-def test_a_drain_waits_no_longer_than_told() -> None:
+def test_a_drain_waits_no_longer_than_its_timeout() -> None:
     """What has not come is counted; later offers are too; the thread ends."""
     held = Heard(HandHeld(), DeviceLimits(period_s=1000.0))
     held.offer(a=torch.tensor(1.0))
@@ -178,7 +178,7 @@ def test_a_drain_waits_no_longer_than_told() -> None:
     assert eventually(lambda: not thread.is_alive())
 
 
-def test_a_drain_tells_what_comes_in_time() -> None:
+def test_a_drain_delivers_what_comes_in_time() -> None:
     """It ends as soon as everything is there."""
     held = Heard(HandHeld(), DeviceLimits(period_s=1000.0))
     held.offer(a=torch.tensor(1.0))
@@ -207,7 +207,7 @@ def test_an_error_costs_one_offer(held: Heard) -> None:
     assert held.drops == {FAILED: 2}
 
 
-def test_an_offer_made_while_another_is_told_has_its_turn(heard: Heard) -> None:
+def test_an_offer_made_while_another_is_delivered_has_its_turn(heard: Heard) -> None:
     """As from a signal handler: it neither waits for itself nor is forgotten."""
 
     def again(told: object) -> None:
@@ -243,8 +243,8 @@ def test_every_offer_of_many_threads_ends_once() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_neither_tells_nor_frees() -> None:
-    """What waits stays the parent's: in the child nothing is destroyed, told or counted."""
+def test_a_forked_child_neither_delivers_nor_frees() -> None:
+    """What waits stays the parent's: in the child nothing is destroyed, delivered or counted."""
     reading, writing = os.pipe()
     held = Heard(HandHeld(), DeviceLimits(period_s=1000.0))
 

@@ -24,7 +24,7 @@ class Out:
 
     def series(self) -> list[TallySeries]:
         """What was sent since the last time."""
-        self.tallies.tell()
+        self.tallies.send()
         told, self.told[:] = list(self.told), []
         return [one for event in told for one in event.series]
 
@@ -49,7 +49,7 @@ def test_only_what_changed_is_sent_and_all_of_it_counts_from_the_beginning(out: 
     ]
     assert out.series() == []
 
-    out.tallies.tell(whole=True)
+    out.tallies.send(whole=True)
     (event,) = out.told
     assert (event.scope, [one.sum for one in event.series]) == (Scope.LEARNER, [5.0, 1.0])
 
@@ -71,7 +71,7 @@ def test_a_name_that_no_row_knows_is_custom() -> None:
     for role, scope in (("rollouts", Scope.ROLLOUTS), ("trainer", Scope.RUN)):
         out = Out(role)
         out.tallies.observe("cooked", 0.5, {"kind": "soup"})
-        out.tallies.tell()
+        out.tallies.send()
         (event,) = out.told
         (one,) = event.series
         assert (event.scope, one.metric, one.labels) == (scope, "overwatch.custom.cooked", {"kind": "soup"})
@@ -146,7 +146,7 @@ def test_records_are_cut(out: Out) -> None:
     for n in range(MAX_NAMES):
         for kind in ("a", "b", "c"):
             out.tallies.count(f"n{n}", 1, {"kind": kind})
-    out.tallies.tell()
+    out.tallies.send()
 
     assert [len(event.series) for event in out.told] == [MOST_A_RECORD, 3 * MAX_NAMES - MOST_A_RECORD]
 
@@ -180,8 +180,8 @@ def test_a_call_does_not_wait_while_records_are_sent() -> None:
 
     out.tallies = Tallies("learner", send, out.said.setdefault, every_s=3600.0)
     out.tallies.count("samples", 1, {})
-    out.tallies.tell()
-    out.tallies.tell()
+    out.tallies.send()
+    out.tallies.send()
     assert sent == [1.0, 2.0]
     out.tallies.close()
 
@@ -193,7 +193,7 @@ def test_nothing_is_sent_after_the_end(out: Out) -> None:
     out.tallies.close()
     assert [one.sum for event in out.told for one in event.series] == [1.0]
     out.tallies.count("samples", 1, {})
-    out.tallies.tell()
+    out.tallies.send()
     assert len(out.told) == 1
 
 

@@ -188,7 +188,7 @@ def test_a_batch_that_teaches_nothing_moves_nothing() -> None:
     assert math.isnan(float(stats["policy_loss"]))
 
 
-def test_a_gradient_that_is_not_finite_moves_nothing_and_is_told() -> None:
+def test_a_gradient_that_is_not_finite_moves_nothing_and_is_reported() -> None:
     """One score of infinity, which no server would have passed."""
     algorithm = made()
     before = {name: value.clone() for name, value in algorithm.policy.state_dict().items()}

@@ -119,7 +119,7 @@ class _Broken(Local):
         return Taken(groups=groups, numbers=taken.numbers)
 
 
-def test_a_batch_without_log_probs_teaches_nothing_and_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_batch_without_log_probs_teaches_nothing_and_blocks_nothing(tmp_path: Path) -> None:
     """It is acknowledged, named group by group, and no update is made of it."""
     made = training(_Broken(tmp_path, groups=2), LoopConfig(updates=2), base=SHORT)
     made.trainer.run()

@@ -103,7 +103,7 @@ def test_tickets_end_with_the_last_step() -> None:
     assert (last.tickets, last.is_done) == ((), True)
 
 
-def test_permits_go_to_whom_was_served_least_while_it_waits() -> None:
+def test_permits_go_to_the_environment_served_least_while_it_waits() -> None:
     """The greedy one asks first and often; the other, which waits, gets its half."""
     driven = Driven()
     driven.trainer(8, max_staleness=0)

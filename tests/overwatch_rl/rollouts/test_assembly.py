@@ -34,7 +34,7 @@ def test_groups_of_different_sizes_are_packed_exactly() -> None:
     assert by_env(driven.trained()) == {three: 12, four: 4}
 
 
-def test_a_group_that_does_not_fit_yet_holds_up_nobody() -> None:
+def test_a_group_that_does_not_fit_yet_blocks_no_other() -> None:
     """A single group of 3 at the head of its environment lets younger groups of 4 pass."""
     driven = Driven()
     driven.trainer(16)
@@ -46,7 +46,7 @@ def test_a_group_that_does_not_fit_yet_holds_up_nobody() -> None:
     assert driven.state.account.queued.groups == 1
 
 
-def test_too_few_and_unfitting_groups_are_told_apart() -> None:
+def test_too_few_and_unfitting_groups_are_distinguished() -> None:
     """What lacks is named: so many of so many sequences, or sizes that do not add up."""
     driven = Driven()
     driven.trainer(16)
@@ -68,7 +68,7 @@ def test_too_few_and_unfitting_groups_are_told_apart() -> None:
     )
 
 
-def test_a_minimum_is_kept_in_each_batch_and_waits_for_nobody() -> None:
+def test_a_minimum_is_kept_in_each_batch_and_delays_no_other() -> None:
     """A quarter of each batch while there are groups; an empty environment's half is given away."""
     driven = Driven()
     driven.trainer(16)

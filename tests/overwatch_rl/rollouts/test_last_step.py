@@ -184,7 +184,7 @@ def finishes(world: World, *, is_explicit: bool) -> bool:
 
 
 @pytest.mark.parametrize("is_explicit", [True, False])
-def test_whoever_lives_finishes_from_every_state(*, is_explicit: bool) -> None:
+def test_trainer_and_handlers_finish_from_every_state(*, is_explicit: bool) -> None:
     """All orders, both kinds of lease: no state from which trainer or handlers wait for ever."""
     first = begun()
     seen, left = {key(first)}, [first]

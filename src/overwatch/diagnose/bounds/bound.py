@@ -32,10 +32,13 @@ def evidence(lane: LaneFacts, *more: str) -> tuple[str, ...]:
         ("util", lane.util), ("memory", lane.memory), ("power", lane.power), ("clock", lane.clock),
         ("processors", lane.sm),
     )  # fmt: skip
-    said = (*more, *(f"{name} {share:.0%}" for name, share in shares if share is not None))
+    numbers = (*more, *(f"{name} {share:.0%}" for name, share in shares if share is not None))
     if not lane.dips or lane.dip_s is None:
-        return said
-    return (*said, f"below 50% for {lane.dips:.0%} of a minute, p95 {duration_like(lane.dip_s, lane.dip_s)}")
+        return numbers
+    return (
+        *numbers,
+        f"below 50% for {lane.dips:.0%} of a minute, p95 {duration_like(lane.dip_s, lane.dip_s)}",
+    )
 
 
 def duration_like(value: float, like: float) -> str:

@@ -1,4 +1,4 @@
-"""The dashboard of rollouts: whether fresh ones reach the trainer, and from whom."""
+"""The dashboard of rollouts: whether fresh ones reach the trainer, and from which environments."""
 
 from overwatch.catalog import Metric, prometheus_name
 from overwatch.catalog.services import (
@@ -58,7 +58,7 @@ def _late(row: Metric, share: float, by: tuple[str, ...] = ()) -> str:
 ROLLOUTS = Dashboard(
     board=Board.ROLLOUTS,
     title="rollouts",
-    asks="Do fresh rollouts reach the trainer, and from whom?",
+    asks="Do fresh rollouts reach the trainer, and from which environments?",
     variables=RUN_VARIABLES,
     alerts=RUN_ALERTS,
     panels=(

@@ -27,7 +27,7 @@ class Board(Enum):
     RETURNS = "overwatch-returns"
     """Does what is really wanted rise with what the policy is paid by?"""
     ROLLOUTS = "overwatch-rollouts"
-    """Do fresh rollouts reach the trainer, and from whom?"""
+    """Do fresh rollouts reach the trainer, and from which environments?"""
     COLLECTOR = "overwatch-collector"
     """Can what the other dashboards show be trusted?"""
 

@@ -1,7 +1,7 @@
 """The dips of this machine's GPUs, as a process of its own reads them: see `dipping`.
 
-Rules: nobody waits for that process. It is started when dips are asked for, one for all runs of this
-exporter; it ends when nobody asks any more, or with the exporter. What it did not write lately is absent.
+Rules: no thread waits for that process. It is started when dips are asked for, one for all runs of this
+exporter; it ends when no run asks any more, or with the exporter. What it did not write lately is absent.
 Must not know how readings are sent.
 """
 

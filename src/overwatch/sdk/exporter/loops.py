@@ -171,12 +171,12 @@ class Loops:
         begin = span.at - int(span.duration_s * 1e9)
         self._ids.of = made
         try:
-            told = self._tracer.start_span(
+            started = self._tracer.start_span(
                 span.name, context, links=links, start_time=begin, attributes=span.attributes
             )
         finally:
             self._ids.of = None
-        told.end(span.at)
+        started.end(span.at)
 
     def flush(self, timeout_ms: int) -> bool:
         """Hand on what was told."""

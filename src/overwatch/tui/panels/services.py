@@ -39,10 +39,10 @@ def _line(service: Service, width: int, ctx: Context, more: str) -> Line:
         Span(mark, _ROLES.get(service.status, Role.TEXT)),
     ]
     room = ctx.width - width - len(mark) - len(more)
-    said = ""
+    shown = ""
     for part in parts:
-        longer = f"{said}  {part}" if said else part
+        longer = f"{shown}  {part}" if shown else part
         if len(longer) > room:
             break
-        said = longer
-    return fit([*spans, Span(said, role), Span(more, Role.MUTED)], ctx.width)
+        shown = longer
+    return fit([*spans, Span(shown, role), Span(more, Role.MUTED)], ctx.width)

@@ -24,7 +24,7 @@ _AGENT_COLOUR: Final = (96, 160, 240)
 _CELL_PIXELS: Final = 16
 _FRAME_MS: Final = 120
 _LEAST: Final = 1e-30
-"""Below which no weight is told from 0."""
+"""Below which a weight counts as 0."""
 _HEAT_COLOUR: Final = (255, 176, 48)
 """Of the largest weight."""
 
