@@ -196,11 +196,8 @@ class Totals(msgspec.Struct):
                 start=position.start, at=position.at, since=position.start, whole=whole
             )
             return Spread(Step.BEGAN, point)
-        step = _step_of_change(series, position) if changes else _step_of_total(series, position)
-        older = step is Step.OVERLAPPED and (
-            position.at <= series.at if changes else position.start < series.start
-        )
-        if step is Step.LATE or older:
+        step, is_old = _step(series, position, changes=changes)
+        if is_old:
             return Spread(step, None, _dispute(series, step))
         newest = point.minus(series.whole) if step is Step.WENT_ON and series.whole else None
         if step is Step.WENT_ON and not changes and newest is None:
@@ -218,11 +215,8 @@ class Totals(msgspec.Struct):
                 start=position.start, at=position.at, since=position.start, value=value
             )
             return Moved(Step.BEGAN, value)
-        step = _step_of_change(series, position) if changes else _step_of_total(series, position)
-        older = step is Step.OVERLAPPED and (
-            position.at <= series.at if changes else position.start < series.start
-        )
-        if step is Step.LATE or older:
+        step, is_old = _step(series, position, changes=changes)
+        if is_old:
             return Moved(step, None, _dispute(series, step))
         if step is Step.WENT_ON and not changes and value < series.value:
             step = Step.RESET
@@ -262,6 +256,13 @@ class Totals(msgspec.Struct):
         if group is None:
             group = self.runs.setdefault(position.run_id, {}).setdefault(position.group, Group())
         return group, None
+
+
+def _step(series: Series, position: Position, *, changes: bool) -> tuple[Step, bool]:
+    """What a point is to its series, and whether it is older than what is known."""
+    step = _step_of_change(series, position) if changes else _step_of_total(series, position)
+    overlaps = position.at <= series.at if changes else position.start < series.start
+    return step, step is Step.LATE or (step is Step.OVERLAPPED and overlaps)
 
 
 def _step_of_change(series: Series, position: Position) -> Step:
