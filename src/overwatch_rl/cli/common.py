@@ -8,14 +8,16 @@ import contextlib
 import signal
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import click
 
 from overwatch.extras import RL, TENSORBOARD
+
+C = TypeVar("C", bound=Callable[..., Any])
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -68,7 +70,7 @@ def signals(stop: Asked) -> Iterator[None]:
         give_back()
 
 
-def configured(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:
+def _configured(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:
     """Take the values of a TOML file as defaults: what the environment or a flag gives comes before them."""
     if file is None:
         return None
@@ -97,6 +99,18 @@ def configured(context: click.Context, parameter: click.Parameter, file: Path | 
         )
     context.default_map = {names[name]: value for name, value in given.items()}
     return file
+
+
+def config_option(prefix: str) -> Callable[[C], C]:
+    """The flag of a command that names a TOML file of its options; `prefix` is that of its environment."""
+    return click.option(
+        "--config",
+        is_eager=True,
+        expose_value=False,
+        callback=_configured,
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help=f"TOML file of these options; {prefix}_<OPTION> and flags come before it.",
+    )
 
 
 @contextlib.contextmanager

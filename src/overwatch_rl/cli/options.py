@@ -1,12 +1,11 @@
 """The options of `overwatch-rl rollouts`; what they mean together is checked by `settings`."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
-C = TypeVar("C", bound=Callable[..., Any])
+from overwatch_rl.cli.common import C
 
 _OPTIONS: Final = (
     click.option("--listen", default="127.0.0.1:8000", show_default=True, metavar="HOST:PORT"),

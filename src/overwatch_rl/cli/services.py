@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from overwatch_rl.cli.common import Stop, configured, signals, usage_errors
+from overwatch_rl.cli.common import Stop, config_option, signals, usage_errors
 from overwatch_rl.cli.options import options
 
 if TYPE_CHECKING:
@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ROLLOUTS"})
-@click.option(
-    "--config",
-    is_eager=True,
-    expose_value=False,
-    callback=configured,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="TOML file of these options; OVERWATCH_ROLLOUTS_<OPTION> and flags come before it.",
-)
+@config_option("OVERWATCH_ROLLOUTS")
 @options
 @click.pass_context
 def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
@@ -55,11 +48,7 @@ def _cannot_begin(error: OSError, folder: Path) -> str:
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_GRPO"})
-@click.option(
-    "--config", is_eager=True, expose_value=False, callback=configured,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="TOML file of these options; OVERWATCH_GRPO_<OPTION> and flags come before it.",
-)  # fmt: skip
+@config_option("OVERWATCH_GRPO")
 @click.option("--updates", type=int, default=80, show_default=True, help="Updates to do.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the base model and of all draws.")
 @click.option("--handlers", type=int, default=3, show_default=True, help="Processes that sample.")

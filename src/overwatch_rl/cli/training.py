@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from overwatch_rl.cli.common import Stop, configured, signals, usage_errors
+from overwatch_rl.cli.common import Stop, config_option, signals, usage_errors
 
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import PPO
@@ -24,14 +24,7 @@ EVALUATION_SEED: Final = 1_000_003
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
-@click.option(
-    "--config",
-    is_eager=True,
-    expose_value=False,
-    callback=configured,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="TOML file of these options; OVERWATCH_RL_<OPTION> and flags come before it.",
-)
+@config_option("OVERWATCH_RL")
 @click.option("--world", default="morphogenesis", show_default=True, help="Which world to train in.")
 @click.option("--envs", type=int, help="Environments stepped together; the world's preset without.")
 @click.option("--slots", type=int, help="Slots of each environment, in worlds that have slots.")
