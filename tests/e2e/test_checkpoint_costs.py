@@ -24,8 +24,9 @@ import json, sys
 from pathlib import Path
 from overwatch.collector.checkpoints import Checkpoints
 from overwatch.collector.health import Health
-from overwatch.collector.limits import resident_bytes, return_memory_soon
+from overwatch.collector.limits import resident_bytes
 from overwatch.journal import Folder
+from overwatch.platform import return_memory_soon
 
 def peak():
     words = Path("/proc/self/status").read_text().split()

@@ -120,9 +120,13 @@ def bounds(curve: Curve, plot: Plot) -> tuple[float, float]:
         seen = [value for value in seen if value > 0]
     low, high = (min(seen), max(seen)) if seen else (0.0, 1.0)
     near = [line.value for line in curve.limits if low - (high - low) <= line.value <= high + (high - low)]
+    if plot.log:
+        near = [value for value in near if value > 0]
     low, high = min([low, *near]), max([high, *near])
     if plot.log:
-        return (low, high) if high > low else (low / 2 or 0.5, high * 2 or 2.0)
+        # Two ends that differ by a rounding may have one logarithm.
+        is_range = low > 0 and math.log10(high) > math.log10(low)
+        return (low, high) if is_range else (low / 2 or 0.5, high * 2 or 2.0)
     return round_bounds(low, high)
 
 

@@ -67,6 +67,7 @@ def test_a_spike_of_one_sample_is_seen_however_long_the_run(place: int) -> None:
     st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1, max_size=90),
     st.integers(12, 90), st.integers(2, 9), st.booleans(), st.booleans(),
 )  # fmt: skip
+@example(values=[1e12, 999999999999.998], width=12, rows=2, log=True, axis=False)
 def test_any_values_make_a_whole_chart(
     values: list[float | None],
     width: int,
@@ -76,6 +77,12 @@ def test_any_values_make_a_whole_chart(
 ) -> None:
     """Exactly the lines and cells, whatever was received."""
     shown(line(values), width, rows, log=log, axis=axis, cursor=3.0, zoomed=log)
+
+
+def test_a_limit_of_zero_has_no_place_on_a_logarithmic_axis() -> None:
+    """The chart is drawn from what is above zero."""
+    curve = line([1.0, 3.0], limits=(Line(value=0.0, severity="critical", text=">0"),))
+    assert bounds(curve, Plot(width=48, rows=8, begin=0.0, end=1.0, log=True)) == (1.0, 3.0)
 
 
 def test_what_is_missing_is_a_gap() -> None:
