@@ -225,7 +225,8 @@ def _fold(told: list[tuple[Sheet, _Line, Measured]]) -> None:
 
 def _series(line: _Line, event: Measured) -> tuple[object, ...]:
     names = tuple((name, column.labels is None, column.dtype[1]) for name, column in event.values.items())
-    return line.source.key, line.run_id, event.scope, names, tuple(event.keys)
+    # Updates without a number are counted apart: beside a repeated number their count would be ambiguous.
+    return line.source.key, line.run_id, event.scope, names, tuple(event.keys), event.index is None
 
 
 def _number(line: _Line, *, only_many: bool) -> Record | None:

@@ -1,5 +1,6 @@
 """Batches with fewer numbers: facts to the byte, silence as it was, a fold that ends where it would have."""
 
+import msgspec
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -7,7 +8,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from overwatch.catalog import Scope
 from overwatch.diagnose.link import judge_link
-from overwatch.events import EnvsRemoved, Event, Measured, Origin, Tallied, TallySeries
+from overwatch.events import Conflated, EnvsRemoved, Event, Measured, Origin, Tallied, TallySeries
 from overwatch.fold import Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
@@ -87,6 +88,28 @@ def test_a_fold_ends_where_it_would_have() -> None:
     }
 
     assert _summary(left, names) == _summary(full, names)
+
+
+def test_updates_without_a_number_are_counted_beside_one_that_came_in_two_parts() -> None:
+    """Three updates: the second came in two records, of which the later adds none."""
+    part = msgspec.structs.replace(
+        fakes.policy(START_NS + 3 * SECOND, 0, entropy=0.5), conflated=Conflated(n=1, first=None, updates=0)
+    )
+    events = [
+        fakes.policy(START_NS + SECOND, None, entropy=0.5),
+        fakes.policy(START_NS + 2 * SECOND, 0, entropy=0.5, kl_divergence=0.01),
+        part,
+        fakes.policy(START_NS + 4 * SECOND, None, entropy=0.5, kl_divergence=0.01),
+    ]
+    whole = [batch(n, n, [event]) for n, event in enumerate(events, 1)]
+    counts = []
+    for batches in (whole, thinned(whole)):
+        fold = Fold()
+        for one in batches:
+            fold.skip(next_tick(one.stamp), [one])
+        counts.append(next(iter(fold._runs.values())).state.updates)
+
+    assert counts == [3, 3]
 
 
 def _summary(state: RunState, names: set[str]) -> dict[str, object]:

@@ -44,10 +44,10 @@ def _state(events: Sequence[Event]) -> RunState:
 
 
 def _thinned(events: Sequence[Measured]) -> list[Measured]:
-    """The same events with those of the same names folded into one."""
-    alike: dict[frozenset[str], list[int]] = defaultdict(list)
+    """The same events with those of the same names folded into one, apart from those without a number."""
+    alike: dict[tuple[bool, frozenset[str]], list[int]] = defaultdict(list)
     for place, event in enumerate(events):
-        alike[frozenset(event.values)].append(place)
+        alike[event.index is None, frozenset(event.values)].append(place)
     left = {
         places[kept]: event
         for places in alike.values()
@@ -59,6 +59,7 @@ def _thinned(events: Sequence[Measured]) -> list[Measured]:
 calls = st.tuples(st.integers(0, len(NAMES) - 1), st.sampled_from([None, 0, 1, 1]), st.integers(0, 9))
 
 
+@example(run=[(0, None, 1), (1, 0, 1), (0, 0, 1), (1, None, 0)], times=1, limits=ROOMY, reading="single")
 @example(run=[(0, None, 0), (1, None, 0)] * 20, times=1, limits=ROOMY, reading="many")
 @example(run=[(0, None, 0)] * 39 + [(3, None, 0)], times=1, limits=ROOMY, reading="many")
 @example(run=[(0, 1, 0), (2, 0, 0)], times=40, limits=ROOMY, reading="many")
