@@ -1,0 +1,79 @@
+"""Spans of a run, from its calls to what a collector receives, through a real exporter process."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+import overwatch.sdk
+from tests.overwatch.sdk.sink import Sink, http_sink
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    """A collector over HTTP."""
+    with http_sink() as sink:
+        yield sink
+
+
+def test_spans_of_its_own_are_sent_and_accounted_for(sink: Sink) -> None:
+    """Alone or below a caller's, between numbers and facts; they are no event, and nothing is missing."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, role="rollouts")
+    with run.span("group") as above:
+        run.log("between")
+        with run.span("send", above.traceparent) as below:
+            below.attributes["sequences"] = 4
+        with run.span("poll") as void:
+            void.is_void = True
+    assert run.flush(10.0)
+    report = run.close(5.0)
+
+    assert report.delivered
+    assert report.dropped == {}
+    body = next(body for path, body in sink.bodies if path == "/v1/traces")
+    spans = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
+    assert [span.name for span in spans] == ["send", "group"]
+    assert [span.trace_id.hex() for span in spans] == 2 * [above.traceparent.split("-")[1]]
+    assert [span.parent_span_id for span in spans] == [spans[1].span_id, b""]
+    assert spans[0].attributes[0].value.int_value == 4
+    assert {type(record.event).__name__ for record in sink.records()} == {
+        "RunStarted", "LogLine", "RunFinished"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 3), (None, None, None), (0, 2048, 4096)])
+def test_every_turn_is_a_trace_with_the_number_of_the_update_that_it_led_to(
+    sink: Sink, numbers: tuple[int | None, ...]
+) -> None:
+    """Also the first one; what has no number is counted. The turn that led to none bears none."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    for number in numbers:
+        for phase in ("collect", "learn"):
+            with run.phase(phase):
+                time.sleep(0.001)
+        run.update(update=number, kl_divergence=0.01)
+        assert run.flush(10.0)
+    with run.phase("checkpoint"):
+        pass
+    assert run.close(5.0).delivered
+    spans = [
+        span
+        for path, body in sink.bodies
+        if path == "/v1/traces"
+        for scope in ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans
+        for span in scope.spans
+    ]
+    loops = [span for span in spans if span.name == "rl.loop"]
+    told = [number if number is not None else place for place, number in enumerate(numbers, start=1)]
+    assert [_update_of(span) for span in loops] == [*told, None]
+    assert len({span.trace_id for span in loops}) == 4
+    for loop, names in zip(loops, [["rl.sample", "rl.train"]] * 3 + [["checkpoint"]], strict=True):
+        below = [span for span in spans if span.parent_span_id == loop.span_id]
+        assert [span.name for span in below] == names
+        assert {(span.trace_id, _update_of(span)) for span in below} == {(loop.trace_id, _update_of(loop))}
+
+
+def _update_of(span: Span) -> int | None:
+    return next((pair.value.int_value for pair in span.attributes if pair.key == "overwatch.update"), None)
