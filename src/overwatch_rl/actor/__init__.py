@@ -1,0 +1,1 @@
+"""Collects experience with the current weights."""

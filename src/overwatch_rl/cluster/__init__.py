@@ -1,0 +1,1 @@
+"""Every service of one run on one machine."""

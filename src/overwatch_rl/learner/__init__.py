@@ -1,0 +1,1 @@
+"""The learner service: experience in, weights and checkpoints out."""

@@ -1,0 +1,1 @@
+"""Control of runs: their state machine, heartbeats and commands behind a REST API. Never imports torch."""

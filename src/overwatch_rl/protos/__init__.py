@@ -1,0 +1,1 @@
+"""Generated messages of the services that speak gRPC."""

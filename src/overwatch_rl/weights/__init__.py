@@ -1,0 +1,1 @@
+"""Acting weights of a policy, published by a learner and adopted by actors."""
