@@ -127,7 +127,7 @@ def make_key(path: Path) -> Signer:
             with suppress(FileExistsError):
                 os.link(partial, path)
         finally:
-            os.unlink(partial)
+            Path(partial).unlink()
         sync_folder(path.parent)
     return Signer(path)
 
@@ -143,10 +143,9 @@ def _text_of(key: Ed25519PublicKey) -> str:
 
 def _key_of(public: str) -> Ed25519PublicKey:
     prefix, _, text = public.partition(":")
+    text = text if prefix == _KIND else ""
     try:
-        return Ed25519PublicKey.from_public_bytes(
-            base64.b64decode(text if prefix == _KIND else "", validate=True)
-        )
+        return Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
     except ValueError as error:
         raise ValueError(
             f"{public[:60]!r} is no public key; it is '{_KIND}:' and 44 letters, as the run's record has it"
