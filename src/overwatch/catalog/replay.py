@@ -33,14 +33,14 @@ STEPS: Final = _held(
     label="steps",
 )
 BYTES: Final = _held(
-    name="replay.bytes",
+    name="replay.memory",
     short="bytes",
     unit="By",
     asks="How much memory do the items of replay take?",
     label="bytes",
 )
 SPILLED: Final = _held(
-    name="replay.spilled_bytes",
+    name="replay.spilled",
     short="spilled_bytes",
     unit="By",
     asks="How much of replay lies on disk because memory had no room?",
