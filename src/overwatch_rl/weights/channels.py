@@ -21,7 +21,14 @@ from obstore.store import HTTPStore
 from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.store import Store, open_store
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.weights.manifest import CURRENT, FOLDER, RejectedError, WeightsManifest, artifact_of, decoded
+from overwatch_rl.weights.manifest import (
+    CURRENT,
+    FOLDER,
+    RejectedError,
+    WeightsManifest,
+    artifact_of,
+    decoded,
+)
 
 CONNECT_S: Final = 2.0
 REQUEST_S: Final = 20.0
@@ -80,6 +87,10 @@ class VersionKey(Protocol):
 
     def move(self, manifest: WeightsManifest, text: bytes) -> None:
         """Have it name another version. Raises `StaleError` where it names one that is not older."""
+        ...
+
+    def close(self) -> None:
+        """As of a channel."""
         ...
 
 
@@ -192,7 +203,9 @@ class Over:
         tag, known = self._known or (None, None)
         try:
             with self._errors():
-                found = obstore.get(self._store, f"{FOLDER}/current", options={"if_none_match": tag} if tag else {})
+                found = obstore.get(
+                    self._store, f"{FOLDER}/current", options={"if_none_match": tag} if tag else {}
+                )
                 text = bytes(found.bytes())
         except NotModifiedError:
             return known
