@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -27,11 +27,14 @@ from obstore.exceptions import (
     UnauthenticatedError,
     UnknownConfigurationKeyError,
 )
-from obstore.store import ClientConfig, GCSStore, MemoryStore, S3Store
+from obstore.store import GCSStore, MemoryStore, S3Store
 
 from overwatch.platform import sync, sync_folder
 from overwatch_rl.artifacts.digests import Bytes, sha256_of_file
 from overwatch_rl.artifacts.retrying import Patience
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 _CHUNK: Final = 1 << 20
 _LOCK: Final = ".replace"
@@ -285,7 +288,7 @@ def _options(base: str, query: str) -> dict[str, Any]:
     return options
 
 
-def _client(options: dict[str, Any], patience: Patience) -> ClientConfig:
+def _client(options: dict[str, Any], patience: Patience) -> "ClientConfig":
     is_plain = options.pop("allow_http", "false") == "true" or options.get("endpoint", "").startswith("http:")
     return {
         "allow_http": is_plain,
