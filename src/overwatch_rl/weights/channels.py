@@ -2,7 +2,8 @@
 
 A channel gives the newest manifest and the bytes of an artifact; it judges neither. Where the version key may
 be written, the row has that too: the key only ever moves to a greater version, whoever moves it.
-Raises `ChannelError`, an `OSError`, when what is asked does not answer. Must not know tensors, nor import torch.
+Raises `ChannelError`, an `OSError`, when what is asked does not answer. Must not know tensors; never imports
+torch.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Whether tensors are those that a manifest describes: kinds, shapes and digests; torch's side of the checks."""
+"""Whether tensors are those that a manifest describes: kinds, shapes, digests."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
 def digest_of(tensor: Tensor) -> str:
     """The XXH3 of its bytes, in the order of a file."""
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return xxh3_of(memoryview(flat.numpy()))
+    return xxh3_of(flat.numpy().data)
 
 
 def check_weights(state: Mapping[str, Tensor], acting: "Acting") -> list[str]:

@@ -1,7 +1,7 @@
 """The format of published weights: what a manifest states, and what has to be true of it and of its artifact.
 
 Rules: a manifest is believed only when its signature is of an accepted key; an artifact only when its bytes
-have the SHA-256 that the manifest states. Nothing is unpickled. Pure; must not know channels, nor import torch.
+have the SHA-256 that the manifest states. Nothing is unpickled. Pure; must not know channels or torch.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from overwatch_rl.artifacts.digests import sha256_of
-from overwatch_rl.artifacts.signing import Signed, SignatureError, Verifier
+from overwatch_rl.artifacts.signing import SignatureError, Signed, Verifier
 from overwatch_rl.artifacts.versions import Version
 
 FORMAT: Final = 1

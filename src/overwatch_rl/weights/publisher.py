@@ -2,7 +2,7 @@
 
 Rules: the training thread copies once and does not wait; one version is being published, one may wait, others
 meanwhile are skipped and reported. A failure costs that version only: actors keep the last one that was
-published. A version is greater than every one before. A run has one publisher: its lock is held by the process
+published. A version is greater than every one before. A run has one publisher: the process holds its lock
 too, so a resumed learner waits until that of a killed one is done. Must not know what the tensors mean.
 """
 
@@ -73,7 +73,7 @@ class Publisher:
     def __init__(
         self, config: Publishing, *, busy_s: float = 30.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Raises `ValueError` when the folder or its key cannot be used, `OSError` when the version key cannot."""
+        """Raises `ValueError` when folder or key cannot be used, `OSError` when the version key cannot."""
         self._config = config
         self._clock = clock
         self._lock = held_lock(config.folder / LOCK, busy_s, "publishes the weights of this run")

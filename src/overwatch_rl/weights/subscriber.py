@@ -1,8 +1,8 @@
 """The actor's side: takes newer weights that are what they should be, and keeps what it has otherwise.
 
-Rules: only a greater version is taken, whole, after every check; an error of the channel, of a manifest or of
-an artifact leaves the actor with the version it has, is kept as `fault`, and slows polling down. Must not know
-how a channel works, nor what the tensors mean.
+Rules: only a greater version is taken, whole, after every check; an error of the channel, of a manifest or
+of an artifact leaves the actor with the version it has, is kept as `fault`, and slows polling down. Must not
+know how a channel works, nor what the tensors mean.
 """
 
 import random

@@ -1,7 +1,7 @@
 """The process that publishes weights: `python -m overwatch_rl.weights.writer`; it alone signs.
 
-Rules: the artifact lies in the store before the version key names it; what fails is tried again, until a newer
-version waits or its time is over. A learner that is gone leaves what it handed over to one more try each. Must
+Rules: the artifact lies in the store before the version key names it; what fails is tried again, until a
+newer version waits or its time is over. What a learner that is gone has handed over is still published. Must
 not import torch.
 """
 
@@ -138,7 +138,7 @@ class Writing:
         return self._signer.sign(manifest), artifact
 
     def _prune(self, newest: Version) -> None:
-        """Leave the newest artifacts only; what cannot be removed now is tried again after the next version."""
+        """Leave the newest artifacts only; what cannot be removed now is removed after the next version."""
         try:
             if self._artifacts is None:
                 names = [entry.key.removeprefix(f"{FOLDER}/") for entry in self._store.list(FOLDER)]
