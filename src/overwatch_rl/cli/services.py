@@ -37,7 +37,7 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
 def _cannot_begin(error: OSError, folder: Path) -> str:
     """What the server cannot use, why, and the fix."""
     from overwatch.journal.folder import FolderBusyError
-    from overwatch_rl.rollouts.process import AddressError
+    from overwatch_rl.web.process import AddressError
 
     what = error.strerror or str(error)
     if isinstance(error, AddressError):
