@@ -78,7 +78,8 @@ class Part:
     def final(self) -> Array:
         """The observation after its last step, where the episode did not terminate."""
         if self.stop < self.chunk.steps:
-            return self.columns["observation"][self.stop]
+            following: Array = self.columns["observation"][self.stop]
+            return following
         return self.columns[FINAL_OBSERVATION]
 
     @property
@@ -275,7 +276,7 @@ class _Ends:
             final_at=self._final_at if has_finals else None,
             last=Observation(features=self._last),
             columns={},
-            age=ages,
+            age=ages if bool(ages.any()) else None,
         )
 
 
