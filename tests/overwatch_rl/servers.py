@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import aiohttp
 import pytest
@@ -37,7 +37,7 @@ def moto(bucket: str = "bucket") -> Iterator[str]:
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _answers(process, port)
-        make = urllib.request.Request(f"http://127.0.0.1:{port}/{bucket}", method="PUT")  # noqa: S310 http
+        make = urllib.request.Request(f"http://127.0.0.1:{port}/{bucket}", method="PUT")
         urllib.request.urlopen(make, timeout=_START_S).close()  # noqa: S310 http
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -96,7 +96,7 @@ class FaultProxy:
         self._runner: web.AppRunner | None = None
         self._client: aiohttp.ClientSession | None = None
 
-    def __enter__(self) -> "FaultProxy":
+    def __enter__(self) -> Self:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_S)
         return self

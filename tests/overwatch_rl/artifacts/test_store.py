@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from overwatch_rl.artifacts.backends import Folder, PermanentError
+from overwatch_rl.artifacts.backends import Expected, Folder, PermanentError, Tag
+from overwatch_rl.artifacts.digests import Bytes
 from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.store import ConflictError, Store, StoreError, is_remote, open_store
 from tests.overwatch_rl.servers import FaultProxy, s3_url
@@ -139,7 +140,8 @@ def test_a_store_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
     """Two writers could overwrite each other there."""
 
     class Careless(Folder):
-        def write(self, key: str, data: bytes, expected: object) -> object:  # type: ignore[override]
+        def write(self, key: str, data: Bytes, expected: Expected) -> Tag:
+            assert expected != "any"
             return super().write(key, data, "any")
 
     with pytest.raises(ValueError, match=r"ignores the condition of a write .* use a folder, or an object"):
@@ -199,7 +201,7 @@ def test_a_store_that_is_gone_is_given_up(moto_address: str) -> None:
             with pytest.raises(StoreError, match=rf"cannot {verb} s3://bucket/\w+(/a)? within 1 s: "):
                 call()
         assert sum(proxy.met.values()) > 2 * len(calls)
-        with pytest.raises(ValueError, match="cannot be written: .*; name another place"):
+        with pytest.raises(ValueError, match=r"cannot be written: .*; name another place"):
             gone.check()
 
 
@@ -211,7 +213,7 @@ def faulty(moto_address: str) -> Iterator[FaultProxy]:
 
 
 def test_all_that_a_store_promises_holds_under_faults(faulty: FaultProxy) -> None:
-    """Errors, lost replies, time-outs, flipped bytes: values are what was written last, conflicts are true."""
+    """Errors, lost replies, time-outs, flipped bytes: values are what was written, conflicts are true."""
     store = open_store(s3_url(faulty.address, uuid4().hex), LONG)
     other = open_store(s3_url(faulty.address, store.uri().rpartition("/")[2]), LONG)
     tag = None
