@@ -81,7 +81,7 @@ def decoded(text: bytes) -> WeightsManifest:
     """A manifest as it is stated, signed by whoever. Raises `RejectedError`."""
     try:
         return _decoder.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RejectedError(f"its manifest cannot be read: {error}") from error
 
 

@@ -6,7 +6,6 @@ artifact is read once for all actors. Must not know who publishes.
 
 import asyncio
 import time
-from typing import Final
 
 import msgspec
 from aiohttp import ETag, hdrs, web
@@ -16,10 +15,6 @@ from overwatch_rl.rollouts.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
 from overwatch_rl.weights.manifest import FOLDER, SUFFIX, RejectedError, decoded
 
-FRESH_S: Final = 0.01
-"""So long a manifest that was read is the newest."""
-
-
 class Served:
     """The newest manifest and artifact of one source."""
 
@@ -27,6 +22,7 @@ class Served:
         self._source = source
         self._authorisation = authorisation
         self._manifest: tuple[float, bytes | None] = (float("-inf"), None)
+        """When reading it began, and what it is."""
         self._artifact: tuple[Version, bytes] | None = None
         self._one_read = asyncio.Lock()
 
@@ -65,12 +61,12 @@ class Served:
         return None if denied is None else _problem(denied.status, denied.message)
 
     async def _newest(self) -> bytes | None:
+        """Read since it was asked for; those who waited for one read share the next."""
+        asked = time.monotonic()
         async with self._one_read:
-            at, text = self._manifest
-            if time.monotonic() - at >= FRESH_S:
-                text = await asyncio.to_thread(self._source.newest)
-                self._manifest = (time.monotonic(), text)
-            return text
+            if self._manifest[0] <= asked:
+                self._manifest = (time.monotonic(), await asyncio.to_thread(self._source.newest))
+            return self._manifest[1]
 
     async def _bytes(self, version: Version) -> bytes:
         async with self._one_read:

@@ -17,7 +17,7 @@ from safetensors import TensorSpec, serialize
 from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
 from overwatch_rl.artifacts.retrying import Patience, Tries
 from overwatch_rl.artifacts.signing import Signer
-from overwatch_rl.artifacts.store import open_store
+from overwatch_rl.artifacts.store import is_remote, open_store
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.handover.receiver import Parcel, Receiver, run
 from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, open_key
@@ -74,6 +74,8 @@ class Writing:
         self._signer = Signer(Path(target.signing_key))
         self._key = open_key(place)
         self._store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
+        self._is_far = is_remote(target.artifacts)
+        """Whether what was uploaded is read back."""
         self._artifacts: list[Version] | None = None
         """Those that lie in the store; `None` until it was asked."""
 
@@ -93,7 +95,7 @@ class Writing:
                 return Published(version=note.version, status="superseded", error=why)
             try:
                 if not is_stored:
-                    self._store.put(artifact_of(note.version), artifact)
+                    self._store.put(artifact_of(note.version), artifact, verify=self._is_far)
                     is_stored = True
                 self._key.move(manifest, msgspec.json.encode(manifest))
             except StaleError as error:
