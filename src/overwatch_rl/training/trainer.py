@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -60,6 +60,10 @@ class Position:
     algorithm: dict[str, Tensor]
     world: dict[str, Tensor]
     """Empty where the world is not resumable."""
+    number: int | None = None
+    """Of the version of the weights, where it is not the updates."""
+    cursor: dict[str, Any] | None = None
+    """How far experience that others made was consumed; `None` of a training that makes its own."""
 
 
 class Trainer(Generic[B]):
