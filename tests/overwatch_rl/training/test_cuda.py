@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from overwatch.catalog.judging import HALF_MISMATCH
+from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.sync_points import counts
@@ -44,6 +46,21 @@ def trainer(config: PPOConfig, updates: int, seed: int = 0) -> Trainer[Batch]:
     )
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_half_precision_agrees_with_itself_whatever_the_size_of_a_batch(*, channels_last: bool) -> None:
+    """As collecting and learning do, with a policy that is sure of itself."""
+    spec = world_spec(MOVES, CODES)
+    made = ppo(PPOConfig(network="conv", logit_scale=1.0), spec=spec, device="cuda")
+    made.follow(Plan(precision="bf16", channels_last=channels_last))
+    features = torch.randint(3, (4096, 3, 3), device="cuda").to(torch.int8)
+    with torch.no_grad():
+        whole = made.outputs(features)[0]
+        parts = torch.cat([made.outputs(part)[0] for part in features.split(192)])
+    assert float(whole.abs().max()) > 5
+    moved = (whole.log_softmax(dim=1) - parts.log_softmax(dim=1)).abs().max()
+    assert float(moved) < HALF_MISMATCH
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_training_never_waits_for_the_device(strict: None, name: str) -> None:
     """From the second update on, with an early stop that is decided on the device."""
@@ -71,8 +88,10 @@ def test_a_training_that_goes_on_does_what_it_would_have_done() -> None:
         assert torch.allclose(found.algorithm[key].double(), value.double(), atol=1e-4), key
 
 
-def test_a_plan_is_chosen_and_nothing_of_the_run_changes() -> None:
+def test_a_plan_is_chosen_and_nothing_of_the_run_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Among those with autocast, channels last, chunks and a compiled network."""
+    # Otherwise its compiler leaves a process a core, each with open files.
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
     made = ppo(PPOConfig(network="conv"), spec=world_spec(MOVES, CODES), device="cuda")
     rows = _stale(made)
     before = copied(made.state_dict())
