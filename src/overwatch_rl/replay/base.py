@@ -18,6 +18,7 @@ import numpy.typing as npt
 from overwatch_rl.oplog import Level
 from overwatch_rl.replay.chunk import Array, Chunk, Encoding
 from overwatch_rl.replay.limiter import Rate
+from overwatch_rl.replay.selectors import Priorities
 
 Refusal: TypeAlias = Literal["invalid", "encoding", "too_large", "full", "disk"]
 """Why chunks were not taken: their content, another encoding, larger than the table, no room, or the disk."""
@@ -69,6 +70,8 @@ class TableConfig:
     """sequences: `refuse`, `oldest`; steps: `oldest`."""
     capacity: Capacity = field(default_factory=Capacity)
     rate: Rate = field(default_factory=Rate)
+    priorities: Priorities = field(default_factory=Priorities)
+    """Of the selector `prioritised`."""
     durability: Durability = Durability.MEMORY
     folder: Path | None = None
     """Of a durable table, its own."""
