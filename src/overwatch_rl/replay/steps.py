@@ -63,6 +63,11 @@ class Steps:
         self._safe: Future[None] = Future()
         self._safe.set_result(None)
 
+    @property
+    def steps(self) -> int:
+        """Steps that it holds."""
+        return self.ring.num_steps
+
     def append(self, chunks: Sequence[Chunk], writer: Writer | None, now: int) -> Taken | Refused:
         """Take all of checked chunks; the oldest make room."""
         if writer is not None and writer.number <= self._writers.get(writer.id, writer.number - 1):
@@ -114,15 +119,15 @@ class Steps:
         if not ring.num_steps:
             return None
         slots = self._selector.draw(count, self._random)
-        versions = ring.versions(slots)
+        lineages, numbers = ring.versions(slots)
         self._sampled += count
         return Sampled(
             slots=slots,
             generations=ring.generations(slots),
             columns=ring.read(slots),
             weights=self._selector.weights(slots, EXPONENT if exponent is None else exponent),
-            lineages=versions[:, 0],
-            versions=versions[:, 1],
+            lineages=lineages,
+            versions=numbers,
             available=ring.num_steps,
         )
 
