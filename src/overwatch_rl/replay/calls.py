@@ -176,7 +176,7 @@ class Calls:
 
     async def sample(self, request: pb.SampleRequest, left_s: float | None) -> pb.SampleResponse:
         """Steps drawn now, or once there are some."""
-        name, _ = self._encoding(request.table)
+        name, encoding = self._encoding(request.table)
         config = request.config
         held = self.replay.tables[name]
         _check_sample(config, held)
@@ -187,7 +187,9 @@ class Calls:
             lambda: f"table {name} has too few steps to sample: {_counts(held)}",
             "steps",
         )
-        return _sample_message(sampled, columnar=request.columnar)
+        answer = _sample_message(sampled, columnar=request.columnar)
+        answer.encoding_hash = encoding.hash
+        return answer
 
     async def lease(self, request: pb.LeaseRequest, left_s: float | None) -> pb.LeaseResponse:
         """The next lease of a learner, now, or once there are enough steps."""
@@ -428,4 +430,3 @@ UNARY: Final[Mapping[str, Unary]] = {
     "Resume": _at_once(Calls.resume),
 }
 """Calls with one request and one answer, by their name in the protocol."""
-STREAM: Final = "SampleStream"

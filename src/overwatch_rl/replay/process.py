@@ -16,7 +16,8 @@ from grpc import aio
 
 from overwatch.platform import return_memory_soon
 from overwatch_rl.replay.calls import Calls
-from overwatch_rl.replay.server import Server, options
+from overwatch_rl.replay.protocol import options
+from overwatch_rl.replay.server import Server
 from overwatch_rl.replay.service import Replay
 from overwatch_rl.replay.settings import ReplaySettings
 from overwatch_rl.replay.telemetry import Silent, Telemetry, Tower, start_run
