@@ -17,8 +17,8 @@ import numpy.typing as npt
 from overwatch_rl.replay.chunk import FINAL_OBSERVATION, Array, Chunk, Encoding
 
 Ints = npt.NDArray[np.int64]
-_TERMINATED, _TRUNCATED = 1, 2
-_ENDS = {"terminated": _TERMINATED, "truncated": _TRUNCATED, "cut": 0}
+_GOES_ON, _TERMINATED, _TRUNCATED = range(3)
+_ENDS = {"terminated": _TERMINATED, "truncated": _TRUNCATED, "cut": _GOES_ON}
 _OBSERVATION = "observation"
 
 
@@ -49,13 +49,14 @@ class Ring:
             raise ValueError(f"column {beside[0]!r} has one row a chunk; single steps have no place for it")
         self.rows = rows
         self.head = self.tail = self.num_steps = 0
-        self.is_step = np.zeros(rows, np.bool_)
+        self._is_step = np.zeros(rows, np.bool_)
         self._ends = np.zeros(rows, np.uint8)
-        self._versions = np.zeros((rows, 2), np.int64)
+        self._lineages, self._numbers = (np.zeros(rows, np.int64) for _ in range(2))
         kept = [column for column in encoding.columns if column.per_step]
         self._columns = {one.name: np.zeros((rows, *one.shape), one.numpy) for one in kept}
-        self._observations = self._columns[_OBSERVATION]
-        self._plan = [(one.name, one.numpy, (-1, *one.shape), self._columns[one.name]) for one in kept]
+        self._observations = self._columns.pop(_OBSERVATION)
+        stores = {_OBSERVATION: self._observations} | self._columns
+        self._stores = [(one.name, stores[one.name].data.cast("B"), one.row_bytes) for one in kept]
         self.chunks: deque[Placed] = deque()
         """What is held, oldest first; of those that were removed before their turn, 0 steps are left."""
 
@@ -71,23 +72,25 @@ class Ring:
 
     def write(self, chunk: Chunk, at: int) -> None:
         """Store a checked chunk, for which there is room."""
-        begin, last = self.head, self.head + chunk.steps - 1
-        for place, part in self.spans(begin, begin + chunk.steps):
-            for name, dtype, shape, column in self._plan:
-                column[place] = np.frombuffer(chunk.columns[name], dtype).reshape(shape)[part]
-            self.is_step[place] = True
-            self._ends[place] = 0
-            self._versions[place] = chunk.lineage, chunk.version
-        self._ends[last % self.rows] = _ENDS[chunk.end]
-        self.head += self.rows_of(chunk)
+        begin, end = self.head, self.head + chunk.steps
+        for place, part in self.spans(begin, end):
+            for name, store, width in self._stores:
+                data = memoryview(chunk.columns[name]).cast("B")
+                store[place.start * width : place.stop * width] = data[part.start * width : part.stop * width]
+            self._is_step[place] = True
+            self._ends[place] = _GOES_ON
+            self._lineages[place] = chunk.lineage
+            self._numbers[place] = chunk.version
+        self._ends[(end - 1) % self.rows] = _ENDS[chunk.end]
         if chunk.end != "terminated":
             final = np.frombuffer(chunk.columns[FINAL_OBSERVATION], self._observations.dtype)
-            after = (last + 1) % self.rows
-            self._observations[after] = final.reshape(self._observations.shape[1:])
-            self.is_step[after] = False
+            self._observations[end % self.rows] = final.reshape(self._observations.shape[1:])
+            self._is_step[end % self.rows] = False
+            end += 1
+        self.head = end
         self.num_steps += chunk.steps
         version = chunk.lineage, chunk.version
-        self.chunks.append(Placed(begin, self.head, chunk.steps, chunk.env, version, at))
+        self.chunks.append(Placed(begin, end, chunk.steps, chunk.env, version, at))
 
     def pop(self) -> Placed:
         """Forget the oldest chunk."""
@@ -99,7 +102,7 @@ class Ring:
     def clear(self, placed: Placed) -> Placed:
         """Remove the steps of a chunk before its turn; its rows stay taken until then."""
         for place, _ in self.spans(placed.begin, placed.end):
-            self.is_step[place] = False
+            self._is_step[place] = False
         self.num_steps -= placed.steps
         return placed._replace(steps=0)
 
@@ -124,11 +127,18 @@ class Ring:
 
     def alive(self, slots: Ints, generations: Ints) -> npt.NDArray[np.bool_]:
         """Whether a slot holds the step of that generation; slots that no ring has hold none."""
-        positions = generations * self.rows + slots
-        alive: npt.NDArray[np.bool_] = (positions >= self.tail) & (positions < self.head)
-        alive &= positions % self.rows == slots
-        alive &= self.is_step.take(slots, mode="clip")
+        # As unsigned numbers those below 0 are the largest, so one comparison checks both bounds.
+        after_tail = generations * self.rows
+        after_tail += slots
+        after_tail -= self.tail
+        alive: npt.NDArray[np.bool_] = after_tail.view(np.uint64) < self.head - self.tail
+        alive &= slots.view(np.uint64) < self.rows
+        alive &= self.has_step(slots)
         return alive
+
+    def has_step(self, slots: Ints) -> npt.NDArray[np.bool_]:
+        """Whether what lies in a slot is a step, rather than an observation alone."""
+        return self._is_step.take(slots, mode="clip")
 
     def read(self, slots: Ints) -> dict[str, Array]:
         """All columns of some steps, with the observation after each.
@@ -137,13 +147,16 @@ class Ring:
         """
         ends = self._ends.take(slots)
         terminated = ends == _TERMINATED
+        # Both in one block: two of their size go back to the system after each batch, and come as new pages.
+        both = self._observations.take(np.concatenate([slots, slots + ~terminated]), axis=0, mode="wrap")
         found: dict[str, Array] = {name: column.take(slots, axis=0) for name, column in self._columns.items()}
-        after = slots + ~terminated
-        found["next_observation"] = self._observations.take(after, axis=0, mode="wrap")
-        found["terminated"] = terminated
-        found["truncated"] = ends == _TRUNCATED
-        return found
+        return found | {
+            _OBSERVATION: both[: len(slots)],
+            f"next_{_OBSERVATION}": both[len(slots) :],
+            "terminated": terminated,
+            "truncated": ends == _TRUNCATED,
+        }
 
-    def versions(self, slots: Ints) -> Ints:
-        """Lineage and number of the policy that acted, a row a slot."""
-        return self._versions.take(slots, axis=0)
+    def versions(self, slots: Ints) -> tuple[Ints, Ints]:
+        """Lineage and number of the policy that acted, of each."""
+        return self._lineages.take(slots), self._numbers.take(slots)

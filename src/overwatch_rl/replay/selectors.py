@@ -20,6 +20,8 @@ Slots: TypeAlias = NDArray[np.int64]
 
 WIDTH: Final = 16
 """Children of a node."""
+_SHIFT: Final = 4
+"""Its logarithm to the base 2."""
 MOST_ROOTS: Final = 1024
 """Nodes of the highest level, which are looked through by their cumulative sum."""
 MOST_PRIORITY: Final = 1e30
@@ -51,7 +53,7 @@ class SumTree:
     def put(self, slots: Slots, values: NDArray[np.float64]) -> None:
         """Set some; of a slot that comes twice the last counts."""
         self._leaves[slots] = values
-        self._note(slots // WIDTH)
+        self._note(slots >> _SHIFT)
 
     def fill(self, begin: int, end: int, value: float) -> None:
         """Set slots `begin` to `end`, the last not among them."""
@@ -121,8 +123,10 @@ class Occupied(Protocol):
     """Position after the newest row."""
     num_steps: int
     """Rows that hold a step; the others are final observations, or were removed."""
-    is_step: NDArray[np.bool_]
-    """By slot."""
+
+    def has_step(self, slots: Slots) -> NDArray[np.bool_]:
+        """Whether what lies in a slot is a step, rather than an observation alone."""
+        ...
 
 
 class Selector(Protocol):
@@ -175,9 +179,9 @@ class Uniform:
         ring = self._ring
         if ring.num_steps * MOST_DRAWS < ring.head - ring.tail:
             held = np.arange(ring.tail, ring.head) % ring.rows
-            return random.choice(held[ring.is_step.take(held)], count)
+            return random.choice(held[ring.has_step(held)], count)
         slots = random.integers(ring.tail, ring.head, count) % ring.rows
-        while not (found := ring.is_step.take(slots)).all():
+        while not (found := ring.has_step(slots)).all():
             again = np.flatnonzero(~found)
             slots[again] = random.integers(ring.tail, ring.head, len(again)) % ring.rows
         return slots
@@ -211,7 +215,8 @@ class Prioritised:
         if not len(slots):
             return
         # Written so that a NaN fails too.
-        if not (priorities.min() >= 0.0 and (largest := float(priorities.max())) <= MOST_PRIORITY):
+        largest = float(np.maximum.reduce(priorities))
+        if not (np.minimum.reduce(priorities) >= 0.0 and largest <= MOST_PRIORITY):
             wrong = priorities[~((priorities >= 0.0) & (priorities <= MOST_PRIORITY))][0]
             raise ValueError(f"a priority is {wrong}; use 0 to {MOST_PRIORITY:g}")
         config = self._config

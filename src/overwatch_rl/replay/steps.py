@@ -114,15 +114,15 @@ class Steps:
         if not ring.num_steps:
             return None
         slots = self._selector.draw(count, self._random)
-        versions = ring.versions(slots)
+        lineages, numbers = ring.versions(slots)
         self._sampled += count
         return Sampled(
             slots=slots,
             generations=ring.generations(slots),
             columns=ring.read(slots),
             weights=self._selector.weights(slots, EXPONENT if exponent is None else exponent),
-            lineages=versions[:, 0],
-            versions=versions[:, 1],
+            lineages=lineages,
+            versions=numbers,
             available=ring.num_steps,
         )
 

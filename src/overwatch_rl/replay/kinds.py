@@ -1,0 +1,12 @@
+"""The table of kinds: how each kind of storage is made.
+
+Owns one row per kind. Must not know what tables do.
+"""
+
+from typing import Final
+
+from overwatch_rl.replay.base import Maker
+from overwatch_rl.replay.sequences import Sequences
+
+KINDS: Final[dict[str, Maker]] = {"sequences": Sequences}
+"""Kinds of storage by name."""
