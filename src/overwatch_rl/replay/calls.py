@@ -129,9 +129,6 @@ class Calls:
             messages.chunk_of(message, encoding, f"chunks[{place}]")
             for place, message in enumerate(request.chunks)
         ]
-        for place, chunk in enumerate(chunks):
-            with at(f"chunks[{place}]"):
-                encoding.check(chunk)
         writer = Writer(id=request.writer, number=request.number) if request.writer else None
         taken = await self._take(
             lambda table: self.replay.append(table, encoding.hash, chunks, writer), name, left_s
@@ -157,7 +154,7 @@ class Calls:
                     raise Failure(_REFUSALS[reason], message, retry_s=_RETRIES.get(reason))
 
         taken = await self._until(once, left_s, lambda: _held_back(self.replay.tables[name]), "limiter")
-        await asyncio.wrap_future(taken.safe)
+        await self.replay.safe(name)
         return taken
 
     async def _until(

@@ -127,7 +127,6 @@ class Sequences:
             raise ValueError(f"table {self.config.name!r} has no encoding: declare it first")
         return self.state.encoding
 
-
     def append(self, chunks: Sequence[Chunk], writer: Writer | None, now: int) -> Taken | Wait | Refused:
         """Take all of checked chunks, or none."""
         if leases.is_repeat(self.state, writer):

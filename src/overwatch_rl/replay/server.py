@@ -16,11 +16,10 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from grpc import aio
 
-from overwatch_rl.oplog.writing import StoreClosedError
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay.calls import UNARY, Calls, Failure
 from overwatch_rl.replay.protocol import RETRY_AFTER, SERVICE, STREAM, WAITED_FOR, request_of
-from overwatch_rl.replay.service import KindError
+from overwatch_rl.replay.service import KindError, UnsafeError
 from overwatch_rl.replay.telemetry import Telemetry
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.spans import HEADER
@@ -128,7 +127,7 @@ def _failure(error: Exception, name: str) -> Failure:
             return Failure(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         case ValueError() | OverflowError():
             return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        case StoreClosedError():
+        case UnsafeError():
             return Failure(grpc.StatusCode.UNAVAILABLE, str(error))
         case _:
             _log.error("%s failed", name, exc_info=error)
