@@ -57,12 +57,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.pass_context
 def replay_server(context: click.Context, **flags: Unpack["ReplayFlags"]) -> None:
     """Serve experience over gRPC: chunks in from actors, samples and leases out to learners."""
-    from overwatch_rl.replay.process import run
+    from overwatch_rl.replay.process import opened, run
     from overwatch_rl.replay.settings import replay_settings
 
     try:
         with usage_errors():
             settings = replay_settings(flags)
-        context.exit(run(settings, click.echo))
+            replay = opened(settings)
+        context.exit(run(settings, replay, click.echo))
     except OSError as error:
         raise click.ClickException(cannot_begin(error, flags["folder"])) from error

@@ -129,9 +129,6 @@ class Calls:
             messages.chunk_of(message, encoding, f"chunks[{place}]")
             for place, message in enumerate(request.chunks)
         ]
-        for place, chunk in enumerate(chunks):
-            with at(f"chunks[{place}]"):
-                encoding.check(chunk)
         writer = Writer(id=request.writer, number=request.number) if request.writer else None
         taken = await self._take(
             lambda table: self.replay.append(table, encoding.hash, chunks, writer), name, left_s
@@ -157,7 +154,7 @@ class Calls:
                     raise Failure(_REFUSALS[reason], message, retry_s=_RETRIES.get(reason))
 
         taken = await self._until(once, left_s, lambda: _held_back(self.replay.tables[name]), "limiter")
-        await asyncio.wrap_future(taken.safe)
+        await self.replay.safe(name)
         return taken
 
     async def _until(
@@ -176,7 +173,7 @@ class Calls:
 
     async def sample(self, request: pb.SampleRequest, left_s: float | None) -> pb.SampleResponse:
         """Steps drawn now, or once there are some."""
-        name, _ = self._encoding(request.table)
+        name, encoding = self._encoding(request.table)
         config = request.config
         held = self.replay.tables[name]
         _check_sample(config, held)
@@ -187,7 +184,9 @@ class Calls:
             lambda: f"table {name} has too few steps to sample: {_counts(held)}",
             "steps",
         )
-        return _sample_message(sampled, columnar=request.columnar)
+        answer = _sample_message(sampled, columnar=request.columnar)
+        answer.encoding_hash = encoding.hash
+        return answer
 
     async def lease(self, request: pb.LeaseRequest, left_s: float | None) -> pb.LeaseResponse:
         """The next lease of a learner, now, or once there are enough steps."""
@@ -428,4 +427,3 @@ UNARY: Final[Mapping[str, Unary]] = {
     "Resume": _at_once(Calls.resume),
 }
 """Calls with one request and one answer, by their name in the protocol."""
-STREAM: Final = "SampleStream"

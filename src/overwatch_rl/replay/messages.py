@@ -114,6 +114,7 @@ def lease_message(lease: LeaseOf, encoding: Encoding) -> pb.LeaseOf:
     return pb.LeaseOf(
         number=lease.number,
         deadline=lease.deadline,
+        encoding_hash=encoding.hash,
         items=[
             pb.Leased(
                 slot=item.id.slot,

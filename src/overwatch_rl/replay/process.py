@@ -10,13 +10,15 @@ import gc
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
 from grpc import aio
 
 from overwatch.platform import return_memory_soon
 from overwatch_rl.replay.calls import Calls
-from overwatch_rl.replay.server import Server, options
+from overwatch_rl.replay.protocol import options
+from overwatch_rl.replay.server import Server
 from overwatch_rl.replay.service import Replay
 from overwatch_rl.replay.settings import ReplaySettings
 from overwatch_rl.replay.telemetry import Silent, Telemetry, Tower, start_run
@@ -38,28 +40,30 @@ _KEEPALIVE: Final = (
 _log = logging.getLogger("overwatch_rl.replay")
 
 
-def run(settings: ReplaySettings, say: Callable[[str], None]) -> int:
+def opened(settings: ReplaySettings) -> Replay:
+    """The tables, durable ones read back. Raises `ValueError` for what a kind does not offer, `OSError`."""
+    return Replay(settings.tables, time.time_ns)
+
+
+def run(settings: ReplaySettings, replay: Replay, say: Callable[[str], None]) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT. Raises `OSError` where it cannot begin.
 
-    `say` is given lines for a person, the address first.
+    The tables are closed at the end. `say` is given lines for a person, the address first.
     """
     return_memory_soon()
     of = settings.tower
-    tower = None if of is None else start_run(of.run_id, of.endpoint, of.rank)
-    try:
-        replay = Replay(settings.tables, time.time_ns)
+    with closing(replay):
+        tower = None if of is None else start_run(of.run_id, of.endpoint, of.rank)
+        telemetry = Silent() if tower is None else Tower(tower)
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                telemetry = Silent() if tower is None else Tower(tower)
                 status = runner.run(_serve(settings, replay, telemetry, say))
-        finally:
-            replay.close()
-    except BaseException as error:
+        except BaseException as error:
+            if tower is not None:
+                tower.close(outcome="failed", reason=str(error))
+            raise
         if tower is not None:
-            tower.close(outcome="failed", reason=str(error))
-        raise
-    if tower is not None:
-        tower.close(outcome="completed")
+            tower.close(outcome="completed")
     return status
 
 

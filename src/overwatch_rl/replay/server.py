@@ -16,21 +16,14 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from grpc import aio
 
-from overwatch_rl.oplog.writing import StoreClosedError
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
-from overwatch_rl.replay.calls import STREAM, UNARY, Calls, Failure
-from overwatch_rl.replay.service import KindError
+from overwatch_rl.replay.calls import UNARY, Calls, Failure
+from overwatch_rl.replay.protocol import RETRY_AFTER, SERVICE, STREAM, WAITED_FOR, request_of
+from overwatch_rl.replay.service import KindError, UnsafeError
 from overwatch_rl.replay.telemetry import Telemetry
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.web.spans import HEADER
 
-SERVICE: Final = pb.DESCRIPTOR.services_by_name["Replay"]
-RETRY_AFTER: Final = "retry-after-ms"
-"""Trailing metadata of RESOURCE_EXHAUSTED where to ask again helps."""
-WAITED_FOR: Final = "waited-for"
-"""Trailing metadata of DEADLINE_EXCEEDED: `limiter`, or `steps` that were too few."""
-FRAME_BYTES: Final = (1 << 24) - 1
-"""HTTP/2's largest frame: small ones cost more than their copies."""
 _HEALTH: Final = "grpc.health.v1.Health"
 _KNOWN: Final = (b"", b"\x0a" + bytes([len(SERVICE.full_name)]) + SERVICE.full_name.encode())
 """Requests of health that name no service, or this."""
@@ -39,15 +32,6 @@ _SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
 _log = logging.getLogger("overwatch_rl.replay")
 
 Context: TypeAlias = "aio.ServicerContext"
-
-
-def options(most_bytes: int) -> list[tuple[str, int]]:
-    """Of channels and servers whose messages have at most so many bytes."""
-    return [
-        ("grpc.max_receive_message_length", most_bytes),
-        ("grpc.max_send_message_length", most_bytes),
-        ("grpc.http2.max_frame_size", FRAME_BYTES),
-    ]
 
 
 class Server:
@@ -79,7 +63,7 @@ class Server:
 
     async def _unary(self, name: str, body: bytes, context: Context) -> bytes:
         async def answer() -> bytes:
-            request = _parsed(_request(name), body)
+            request = _parsed(request_of(name), body)
             response = await UNARY[name](self._calls, request, context.time_remaining())
             return cast("bytes", response.SerializeToString())
 
@@ -128,12 +112,6 @@ def _headers(context: Context) -> Mapping[str, str]:
     return {**found, "Host": "localhost", "Authorization": found.get("authorization", "")}
 
 
-def _request(name: str) -> type[Message]:
-    """The class of a method's requests."""
-    made: type[Message] = getattr(pb, SERVICE.methods_by_name[name].input_type.name)
-    return made
-
-
 def _parsed(kind: type[Message], body: bytes) -> Any:
     try:
         return kind.FromString(body)
@@ -149,7 +127,7 @@ def _failure(error: Exception, name: str) -> Failure:
             return Failure(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         case ValueError() | OverflowError():
             return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        case StoreClosedError():
+        case UnsafeError():
             return Failure(grpc.StatusCode.UNAVAILABLE, str(error))
         case _:
             _log.error("%s failed", name, exc_info=error)

@@ -115,16 +115,18 @@ class SampleRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[SampleConfig, _Mapping]] = ..., table: _Optional[str] = ..., columnar: _Optional[bool] = ...) -> None: ...
 
 class SampleResponse(_message.Message):
-    __slots__ = ("transitions", "total_available", "weights", "rows")
+    __slots__ = ("transitions", "total_available", "weights", "rows", "encoding_hash")
     TRANSITIONS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_HASH_FIELD_NUMBER: _ClassVar[int]
     transitions: _containers.RepeatedCompositeFieldContainer[Transition]
     total_available: int
     weights: _containers.RepeatedScalarFieldContainer[float]
     rows: Rows
-    def __init__(self, transitions: _Optional[_Iterable[_Union[Transition, _Mapping]]] = ..., total_available: _Optional[int] = ..., weights: _Optional[_Iterable[float]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ...) -> None: ...
+    encoding_hash: str
+    def __init__(self, transitions: _Optional[_Iterable[_Union[Transition, _Mapping]]] = ..., total_available: _Optional[int] = ..., weights: _Optional[_Iterable[float]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., encoding_hash: _Optional[str] = ...) -> None: ...
 
 class Rows(_message.Message):
     __slots__ = ("count", "slots", "generations", "weights", "lineages", "versions", "columns")
@@ -397,14 +399,16 @@ class LeaseResponse(_message.Message):
     def __init__(self, lease: _Optional[_Union[LeaseOf, _Mapping]] = ...) -> None: ...
 
 class LeaseOf(_message.Message):
-    __slots__ = ("number", "deadline", "items")
+    __slots__ = ("number", "deadline", "items", "encoding_hash")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_HASH_FIELD_NUMBER: _ClassVar[int]
     number: int
     deadline: int
     items: _containers.RepeatedCompositeFieldContainer[Leased]
-    def __init__(self, number: _Optional[int] = ..., deadline: _Optional[int] = ..., items: _Optional[_Iterable[_Union[Leased, _Mapping]]] = ...) -> None: ...
+    encoding_hash: str
+    def __init__(self, number: _Optional[int] = ..., deadline: _Optional[int] = ..., items: _Optional[_Iterable[_Union[Leased, _Mapping]]] = ..., encoding_hash: _Optional[str] = ...) -> None: ...
 
 class Leased(_message.Message):
     __slots__ = ("slot", "generation", "is_redelivered", "timestamp", "chunk")
