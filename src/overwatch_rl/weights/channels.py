@@ -87,7 +87,10 @@ class VersionKey(Protocol):
         ...
 
     def move(self, manifest: WeightsManifest, text: bytes) -> None:
-        """Have it name another version. Raises `StaleError` where it names one that is not older."""
+        """Have it name another version. Raises `StaleError` where it names one that is not older.
+
+        Moving it to where it is changes nothing.
+        """
         ...
 
     def close(self) -> None:
@@ -120,8 +123,8 @@ class Stored:
     def move(self, manifest: WeightsManifest, text: bytes) -> None:
         """Replace the file, if it is the one that was read."""
         held = self._store.get(CURRENT)
-        expect_older(None if held is None else held.data, manifest)
-        self._store.replace(CURRENT, text, None if held is None else held.tag)
+        if is_to_move(None if held is None else held.data, manifest, text):
+            self._store.replace(CURRENT, text, None if held is None else held.tag)
 
 
 class InRedis:
@@ -172,10 +175,11 @@ class InRedis:
         """Set the key, if it is the one that was read."""
 
         def change(pipe: Any) -> None:
-            expect_older(pipe.get(self._key), manifest)
+            is_needed = is_to_move(pipe.get(self._key), manifest, text)
             pipe.multi()
-            pipe.set(self._key, text)
-            pipe.publish(self._key, str(manifest.version))
+            if is_needed:
+                pipe.set(self._key, text)
+                pipe.publish(self._key, str(manifest.version))
 
         with _redis_errors():
             self._redis.transaction(change, self._key)
@@ -271,16 +275,20 @@ def open_key(place: Place) -> VersionKey:
     return kind.key(place)
 
 
-def expect_older(held: bytes | None, manifest: WeightsManifest) -> None:
-    """Raise `StaleError` unless a version key holds an older version of this run, or nothing of it."""
-    if held is None:
-        return
+def is_to_move(held: bytes | None, manifest: WeightsManifest, text: bytes) -> bool:
+    """Whether a version key does not name a version yet: the reply to an earlier try may have been lost.
+
+    Raises `StaleError` where it holds another manifest of the same run that is not older.
+    """
+    if held is None or held == text:
+        return held is None
     try:
         found = decoded(held)
     except RejectedError:
-        return  # Of somebody else: it is overwritten.
+        return True  # Of somebody else: it is overwritten.
     if found.run_id == manifest.run_id and found.version >= manifest.version:
         raise StaleError(f"the version key names {found.version}, {manifest.version} is not newer")
+    return True
 
 
 def _kind(url: str) -> Kind:
