@@ -13,12 +13,15 @@ from overwatch.catalog.policy import ENTROPY
 from overwatch.catalog.presets import preset_for
 from overwatch.events import (
     CheckpointSaved,
+    CommandApplied,
     EarlyStopped,
     FindingAcknowledged,
     LogLine,
     Origin,
     RunFinished,
     RunStarted,
+    RunStateChanged,
+    TrainingRecovered,
 )
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
@@ -43,6 +46,7 @@ FACTS_OF_ENV = 64
 SAVES = 9
 """Checkpoints whose times are remembered."""
 STOPS = 256
+RECOVERIES = 16
 """Early stops remembered: as many as one record of many updates can hold, and more."""
 SLOT_NAMES = 128
 """Names of slots: each costs a place in every env."""
@@ -206,6 +210,12 @@ class RunState(msgspec.Struct, kw_only=True):
     kl_rest: Rest | None = None
     """Of the newest record of KL, the updates before its last; `None` where it tells one update."""
     checkpoint: CheckpointSaved | None = None
+    """The newest one."""
+    recoveries: Ring[TrainingRecovered] = msgspec.field(default_factory=lambda: Ring(RECOVERIES))
+    """The newest ones."""
+    control: RunStateChanged | None = None
+    """In which state the run is, by who controls it."""
+    command: CommandApplied | None = None
     """The newest one."""
     saves: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(SAVES))
     """(producer time, updates so far) of the newest checkpoints that a schedule may have made."""
