@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from overwatch_rl.learner.meter import Meter
+from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.replay.base import Resumed
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased, ReplayError, State
@@ -224,6 +224,8 @@ class Io:
                 return await call()
             except ReplayError as error:
                 self._meter.count("samples", status="error")
+                if error.is_final:
+                    raise
                 if self.away is None:
                     self._on_state("degraded", str(error))
             await asyncio.sleep(_AGAIN_S)

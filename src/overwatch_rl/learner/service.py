@@ -25,7 +25,7 @@ from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.control import Progress
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
-from overwatch_rl.learner.meter import Meter
+from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.learner.recovery import Rescuer
 from overwatch_rl.replay.base import Resumed
 from overwatch_rl.replay.chunk import Encoding

@@ -12,7 +12,7 @@ from overwatch_rl.learner.batches import Batches, Limits
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
-from overwatch_rl.learner.meter import Meter
+from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.learner.service import Around, Ends, LearnerLoop
 from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Resumed
 from overwatch_rl.replay.chunk import Chunk, Encoding
