@@ -1,7 +1,7 @@
 """How a learner obeys: a mailbox between the I/O thread and the training thread, and what each does with it.
 
 The training thread owns a `Control` and calls `between(progress)` between two updates: it obeys what has come,
-waits inside while the run is paused, and says whether to go on. The I/O thread runs `attend(...)`: heartbeats
+waits inside while the run is paused, and says whether to go on. The I/O thread runs `attend`: heartbeats
 go out at their interval whatever the training thread does, commands come in, acknowledgements go back.
 
 Rules: nothing is changed but between updates; a command is acknowledged after it was done, and done once
@@ -282,7 +282,7 @@ class AttendSettings:
     """Between two heartbeats; the orchestrator's own least interval where that is longer."""
     wait_s: float = 20.0
     """So long one request waits for a command at the server."""
-    last_s: float = 10.0
+    last_s: float = 7.0
     """So long the last acknowledgement and the last heartbeat are tried."""
 
     def __post_init__(self) -> None:

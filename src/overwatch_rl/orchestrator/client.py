@@ -56,7 +56,7 @@ class Calling:
 class OrchestratorClient:
     """One run: `async with OrchestratorClient(url, run_id, token) as orchestrator:`."""
 
-    def __init__(self, url: str, run_id: str, token: str | None = None, calling: Calling = Calling()) -> None:  # noqa: B008 frozen
+    def __init__(self, url: str, run_id: str, token: str | None = None, calling: Calling = Calling()) -> None:
         """`url` is where the server listens, e.g. `http://127.0.0.1:8100`."""
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"orchestrator is {url!r}; write e.g. http://127.0.0.1:8100")
@@ -177,7 +177,7 @@ def _refusal(method: str, url: str, status: int, raw: bytes) -> OrchestratorErro
 
 
 def called(url: str, run_id: str, token: str | None, work: Callable[[OrchestratorClient], Awaitable[T]]) -> T:
-    """What one piece of work with a client returns, for callers without a loop: `evaluate`, an actor's start."""
+    """What one piece of work with a client returns, for callers without a loop, e.g. `evaluate`."""
 
     async def run() -> T:
         async with OrchestratorClient(url, run_id, token) as client:
