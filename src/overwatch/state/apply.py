@@ -419,6 +419,8 @@ def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
 
 def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:
     state.checkpoint = event
+    if event.duration_s is not None:
+        state.save_seconds.push(event.duration_s)
     newest = state.saves.items[-1] if state.saves.items else (0, -1)
     # Several files of one moment are one checkpoint; the best so far is kept when it is, by no schedule.
     if event.at > newest[0] and state.updates > newest[1] and not is_best(event.path):

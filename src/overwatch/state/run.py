@@ -47,6 +47,7 @@ SAVES = 9
 """Checkpoints whose times are remembered."""
 STOPS = 256
 RECOVERIES = 16
+SAVE_SECONDS = 20
 """Early stops remembered: as many as one record of many updates can hold, and more."""
 SLOT_NAMES = 128
 """Names of slots: each costs a place in every env."""
@@ -217,6 +218,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """In which state the run is, by who controls it."""
     command: CommandApplied | None = None
     """The newest one."""
+    save_seconds: Ring[float] = msgspec.field(default_factory=lambda: Ring(SAVE_SECONDS))
+    """How long the newest checkpoints took, where that was told."""
     saves: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(SAVES))
     """(producer time, updates so far) of the newest checkpoints that a schedule may have made."""
     heeded: int = 0

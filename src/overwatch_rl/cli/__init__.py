@@ -9,7 +9,7 @@ import click
 
 from overwatch_rl.cli.common import Stop
 from overwatch_rl.cli.replay import replay_server
-from overwatch_rl.cli.services import grpo, grpo_handler, rollouts
+from overwatch_rl.cli.services import grpo, grpo_handler, orchestrator, rollouts
 from overwatch_rl.cli.training import evaluate, play, saliency, sync_points, train, verify
 
 __all__ = ["Stop", "main"]
@@ -22,6 +22,7 @@ COMMANDS: Final = (
     saliency,
     rollouts,
     replay_server,
+    orchestrator,
     grpo,
     grpo_handler,
     sync_points,

@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 from sqlalchemy import Table
+from sqlalchemy.exc import SQLAlchemyError
 
 from overwatch_rl.orchestrator import commands, runs, tables, wire
-from overwatch_rl.orchestrator.commands import BoundsError, Command, Done, Issued
+from overwatch_rl.orchestrator.commands import BoundsError, Command, Done, Issued, Kind
 from overwatch_rl.orchestrator.pulses import Pace, Pulses
 from overwatch_rl.orchestrator.runs import ConflictError, Run
 from overwatch_rl.orchestrator.states import FINAL, State, route
@@ -61,7 +62,7 @@ class _News:
     """What a transaction has changed, to be reported once it has ended."""
 
     moves: list[tuple[str, tuple[tuple[State, State], ...], str]] = field(default_factory=list)
-    commands: list[tuple[str, str, commands.Kind, wire.CommandStatus, str]] = field(default_factory=list)
+    commands: list[tuple[str, str, Kind, wire.CommandStatus, str]] = field(default_factory=list)
 
 
 class Service:
@@ -76,6 +77,13 @@ class Service:
         self._turn = asyncio.Lock()
         self._issued = asyncio.Condition()
         """Notified when a command may have come into force."""
+        self._is_ending = False
+
+    async def end(self) -> None:
+        """Nobody waits for a command any longer: the server ends."""
+        self._is_ending = True
+        async with self._issued:
+            self._issued.notify_all()
 
     def close(self) -> None:
         """Wait for what is being stored."""
@@ -173,7 +181,7 @@ class Service:
             async with self._issued:
                 found = await self._deliver(run_id, lineage)
                 left_s = until - self._clocks.monotonic()
-                if found is not None or left_s <= 0:
+                if found is not None or left_s <= 0 or self._is_ending:
                     return found
                 try:
                     async with asyncio.timeout(left_s):
@@ -282,6 +290,14 @@ class Service:
             stale_after_s=pace.stale_s,
             unresponsive_after_s=pace.unresponsive_s,
         )
+
+    async def problem(self) -> str | None:
+        """Why the store cannot be used; `None` where it can."""
+        try:
+            await self._read(Unit.open_runs)
+        except SQLAlchemyError as error:
+            return repr(error)[:500]
+        return None
 
     async def sweep(self) -> None:
         """Report learners that have become silent."""

@@ -55,7 +55,7 @@ class Unit:
     def run(self, run_id: str) -> Run | None:
         """What decisions depend on; no other transaction changes it before this one ends."""
         row = self._run(run_id)
-        return None if row is None else msgspec.convert(dict(row), Run)
+        return None if row is None else msgspec.convert(_named(row), Run)
 
     def change_run(self, run_id: str, run: Run | None = None, **values: object) -> None:
         """What was decided of a run, and its columns by name."""
@@ -86,13 +86,13 @@ class Unit:
     def all(self, table: Table, run_id: str, kind: type[T]) -> list[T]:
         """Rows about a run, the oldest first."""
         rows = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
-        return [msgspec.convert(dict(row), kind) for row in self.connection.execute(rows).mappings()]
+        return [msgspec.convert(_named(row), kind) for row in self.connection.execute(rows).mappings()]
 
     def commands(self, run_id: str) -> list[wire.CommandRecord]:
         """All that is stored of a run's commands, the oldest first."""
         rows = select(COMMANDS).where(COMMANDS.c.run_id == run_id).order_by(COMMANDS.c.number)
         return [
-            msgspec.convert({**row, "kind": row["command"]["kind"]}, wire.CommandRecord)
+            msgspec.convert({**_named(row), "kind": row["command"]["kind"]}, wire.CommandRecord)
             for row in self.connection.execute(rows).mappings()
         ]
 
@@ -130,7 +130,7 @@ class Unit:
         absent = {"health": None, "silence_s": None}
         return [
             msgspec.convert(
-                {**row, **absent, "commands_waiting": waiting.get(row["run_id"], 0)}, wire.RunRecord
+                {**_named(row), **absent, "commands_waiting": waiting.get(row["run_id"], 0)}, wire.RunRecord
             )
             for row in found
         ]
@@ -148,6 +148,11 @@ class Store:
         with self.changing() as unit:
             prepare(unit.connection)
 
+    @property
+    def name(self) -> str:
+        """Its URL, without a password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
     @contextmanager
     def changing(self) -> Iterator[Unit]:
         """A transaction: all of it, or none."""
@@ -163,6 +168,11 @@ class Store:
     def close(self) -> None:
         """Give the connections up."""
         self._engine.dispose()
+
+
+def _named(row: RowMapping) -> dict[str, Any]:
+    """A row by the names of its columns, as plain text."""
+    return {str(name): value for name, value in row.items()}
 
 
 def _engine(text: str) -> Engine:

@@ -38,8 +38,15 @@ class Telemetry(Protocol):
     def health(self, run_id: str, event: Health) -> None:
         """A learner is silent, or beats again."""
 
+
+class Requests(Protocol):
+    """What observes requests."""
+
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered; `route` is the row of the table, not the address."""
+
+    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:
+        """Measure work for a caller whose own span is recorded; `None` where it is not."""
 
 
 class Silent:
@@ -100,13 +107,6 @@ class Tower:
     def _log(self, what: str, message: str, **fields: Any) -> None:
         severity = _SEVERITY.get(what, Severity.INFO)
         self._run.log(message, severity=severity, subsystem=ROLE, **fields)
-
-
-class Spanned(Protocol):
-    """What measures work for callers."""
-
-    def span(self, traceparent: str | None, name: str) -> AbstractContextManager[Span | None]:
-        """Measure work for a caller whose own span is recorded; `None` where it is not."""
 
 
 def start_run(run_id: str | None, endpoint: str | None) -> Run:
