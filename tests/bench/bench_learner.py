@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.bench.learner import steps
 
-SECTIONS: Final[dict[str, Callable[[bool], None]]] = {
+SECTIONS: Final[dict[str, Callable[..., None]]] = {
     "steps": steps.section,
 }
-"""Name to what measures and prints; takes whether it shall be quick."""
+"""Name to what measures and prints; takes `quick`."""
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f}")
     for name in options.sections or SECTIONS:
         print(f"\n{name}")
-        SECTIONS[name](options.quick)
+        SECTIONS[name](quick=options.quick)
 
 
 if __name__ == "__main__":

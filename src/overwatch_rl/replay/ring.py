@@ -85,7 +85,8 @@ class Ring:
         self._ends[(end - 1) % self.rows] = _ENDS[chunk.end]
         if chunk.end != "terminated":
             after, (_, store, width) = end % self.rows, self._stores[self._observation]
-            store[after * width : (after + 1) * width] = memoryview(chunk.columns[FINAL_OBSERVATION]).cast("B")
+            final = memoryview(chunk.columns[FINAL_OBSERVATION]).cast("B")
+            store[after * width : (after + 1) * width] = final
             self._is_step[after] = False
             end += 1
         self.head = end

@@ -27,7 +27,7 @@ COMPARATOR: Final = "OVERWATCH_BENCH_CPPRB"
 BARS: Final = {"add": 1.5, "sample": 1.0, "prioritised sample": 1.0, "priority update": 0.5}
 
 
-def section(quick: bool) -> None:
+def section(*, quick: bool) -> None:
     """Measure and print."""
     python = os.environ.get(COMPARATOR)
     pairs = 3 if quick else 7
