@@ -1,4 +1,4 @@
-"""Tables: what both kinds of storage offer, and the table of kinds.
+"""Tables: what both kinds of storage offer.
 
 Owns the contract between the facade and a table. Two kinds: *sequences*, whose items are whole chunks that
 are leased and used once, and *steps*, whose items are single steps that are sampled. Rules: a table is used
@@ -9,13 +9,13 @@ not know limiters: the facade asks them first. Must not know the wire.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from overwatch_rl.oplog import Level
 from overwatch_rl.replay.chunk import Array, Chunk, Encoding
 from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.selectors import Priorities
@@ -25,6 +25,9 @@ Refusal: TypeAlias = Literal["invalid", "encoding", "too_large", "full", "disk"]
 Removal: TypeAlias = Literal["cleared", "stale", "abandoned", "evicted", "incomplete", "lost"]
 """Why a taken item is not served again: asked for, its version's age, its version's lineage, room for new
 ones, an episode of which steps are missing, or a damaged disk."""
+
+Durability: TypeAlias = Level
+"""What an answer survives."""
 
 
 class ItemId(NamedTuple):
@@ -46,19 +49,12 @@ class Capacity:
     """Most bytes in memory of a table with a folder; the rest is read back from there. `None` for all of
     them."""
 
+    disk_bytes: int | None = None
+    """Most bytes of the files of a table with a folder; `None` for four times `bytes` and 256 MiB."""
+
     def __post_init__(self) -> None:
         if self.items < 1 or self.bytes < 1 or (self.memory_bytes is not None and self.memory_bytes < 0):
             raise ValueError(f"a table holds at least an item and a byte: {self}")
-
-
-class Durability(Enum):
-    """What an answered append survives."""
-
-    MEMORY = "memory"
-    FAST = "fast"
-    """The server's death; a power loss may cost the last second."""
-    FSYNC = "fsync"
-    """The machine's power loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +166,11 @@ class TableStats:
 class Table(Protocol):
     """What both kinds offer."""
 
+    @property
+    def steps(self) -> int:
+        """Steps that it holds."""
+        ...
+
     def append(self, chunks: Sequence[Chunk], writer: Writer | None, now: int) -> Taken | Wait | Refused:
         """Take all of checked chunks, or none."""
         ...
@@ -231,6 +232,9 @@ class Resumed:
 class SequenceTable(Table, Protocol):
     """Items are whole chunks, used once."""
 
+    last: "Future[None] | None"
+    """Of what was done last; done once that is as durable as the table's level says. `None`: always."""
+
     def lease(self, learner: str, steps: int, after: int, now: int) -> LeaseOf | None:
         """The learner's first lease numbered above `after`: one that it did not get, or a new one.
 
@@ -291,3 +295,4 @@ class StepTable(Table, Protocol):
 
 
 Maker: TypeAlias = Callable[[TableConfig, Encoding], Table]
+"""Makes a table. Raises `ValueError` where its configuration contradicts itself."""
