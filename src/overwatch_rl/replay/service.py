@@ -37,6 +37,7 @@ from overwatch_rl.replay.kinds import KINDS
 from overwatch_rl.replay.limiter import Limiter
 from overwatch_rl.replay.packing import Transition, pack
 from overwatch_rl.replay.sequences import Sequences
+from overwatch_rl.replay.steps import Steps
 
 PATIENCE_S: Final = 30.0
 """So long an answer waits for the disk."""
@@ -253,9 +254,9 @@ class Replay:
 
     def _steps(self, table: str) -> tuple[Held, StepTable]:
         held, known = self._declared(table)
-        if not hasattr(known, "sample"):
+        if not isinstance(known, Steps):
             raise KindError(f"table {table!r} holds {held.config.kind}, which are leased, not sampled")
-        return held, cast("StepTable", known)
+        return held, known
 
     def _append(
         self, held: Held, table: Table, chunks: Sequence[Chunk], writer: Writer | None

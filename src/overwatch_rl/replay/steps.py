@@ -63,6 +63,11 @@ class Steps:
         self._safe: Future[None] = Future()
         self._safe.set_result(None)
 
+    @property
+    def steps(self) -> int:
+        """Steps that it holds."""
+        return self.ring.num_steps
+
     def append(self, chunks: Sequence[Chunk], writer: Writer | None, now: int) -> Taken | Refused:
         """Take all of checked chunks; the oldest make room."""
         if writer is not None and writer.number <= self._writers.get(writer.id, writer.number - 1):
