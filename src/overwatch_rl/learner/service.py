@@ -202,7 +202,7 @@ class LearnerLoop:
             own={},
             algorithm=self.algorithm.state_dict(),
             world={},
-            number=self.version.number,
+            version=self.version,
             cursor=self.cursor(),
         )
 

@@ -87,7 +87,7 @@ def copied(position: Position) -> Position:
     algorithm = {name: value.clone() for name, value in position.algorithm.items()}
     return Position(
         updates=position.updates, steps=position.steps, score=position.score, own={}, algorithm=algorithm,
-        world={}, number=position.number, cursor=position.cursor,
+        world={}, version=position.version, cursor=position.cursor,
     )  # fmt: skip
 
 
