@@ -19,9 +19,10 @@ from torch import Tensor
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
+from overwatch_rl.artifacts.digests import xxh3_of
+from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
-from overwatch_rl.checkpoints.writing import Retention
 from overwatch_rl.cli import main
 from overwatch_rl.resume import differences, go_on, hash_of
 from overwatch_rl.telemetry.reporter import Silent
@@ -312,12 +313,15 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
 
 
 def test_the_manifest_is_json_for_anyone(trained: Path) -> None:
-    """Every tensor with file, shape and dtype; every file with bytes and hash."""
-    path = find_checkpoint(trained).path
+    """Every tensor with file, shape, dtype and digest; every file with bytes, hash and URI."""
+    found = find_checkpoint(trained)
+    path, returns = found.path, found.tensors("trainer.safetensors")["returns"]
     manifest = json.loads((path / "MANIFEST.json").read_text())
 
     assert set(manifest["files"]) | {"MANIFEST.json"} == {one.name for one in path.iterdir()}
     assert manifest["tensors"]["trainer.safetensors:returns"] == {
         "file": "trainer.safetensors", "dtype": "F64", "shape": [2],
+        "xxh3": xxh3_of(returns.numpy().tobytes()),
     }  # fmt: skip
+    assert manifest["files"]["state.json"]["uri"] == (path / "state.json").as_uri()
     assert msgspec.json.decode((path / "state.json").read_bytes())["run_id"] == "one-run"

@@ -30,6 +30,8 @@ from overwatch_rl.artifacts.retrying import Patience, Tries
 T = TypeVar("T")
 _AT_ONCE: Final = 4
 """Files that are fetched at the same time."""
+_DAMAGES: Final = 8
+"""How often the same file comes damaged until it is lost: that happens on the way, but not so often."""
 
 
 class StoreError(OSError):
@@ -38,6 +40,10 @@ class StoreError(OSError):
 
 class ConflictError(StoreError):
     """Somebody else has replaced the value since it was read."""
+
+
+class LostError(StoreError):
+    """A file that is missing, or damaged however often it is read: other files may be whole."""
 
 
 class _DamagedError(Exception):
@@ -84,7 +90,7 @@ class Store:
     def fetch(self, wanted: Mapping[str, str | None], into: Path) -> None:
         """Read several at once into a folder, as files called by the last part of their keys.
 
-        `wanted` is key to SHA-256 or `None`. Raises `StoreError` also where one is missing.
+        `wanted` is key to SHA-256 or `None`. Raises `LostError` where one is missing or damaged.
         """
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch") as threads:
             done = [threads.submit(self._fetch_one, key, digest, into) for key, digest in wanted.items()]
@@ -157,7 +163,7 @@ class Store:
         def once() -> None:
             opened = self.backend.open(key)
             if opened is None:
-                raise PermanentError("there is no such file")
+                raise LostError(f"there is no {self.uri(key)}")
             with (into / key.rpartition("/")[2]).open("wb") as file:
                 found = hashlib.sha256()
                 for chunk in opened[1]:
@@ -179,7 +185,7 @@ class Store:
         return None if opened is None else Held(data=b"".join(opened[1]), tag=opened[0])
 
     def _repeat(self, verb: str, key: str, once: Callable[[], T]) -> T:
-        why = ""
+        why, damages = "", 0
         for _ in Tries(self.patience):
             try:
                 return once()
@@ -187,6 +193,10 @@ class Store:
                 raise
             except PermanentError as error:
                 raise StoreError(f"{self.uri(key)}: {error}") from error
+            except _DamagedError as error:
+                damages, why = damages + 1, str(error)
+                if damages == _DAMAGES:
+                    raise LostError(f"{self.uri(key)} is damaged: {error}") from error
             except Exception as error:  # noqa: BLE001 whatever a request meets
                 why = _words(error)
         raise self._given_up(verb, key, why)

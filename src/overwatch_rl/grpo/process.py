@@ -22,10 +22,10 @@ import torch
 from overwatch.events import Event, LogLine, MetricInfo
 from overwatch_rl.algorithms.grpo import GRPO
 from overwatch_rl.assembly import Keeping
+from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
-from overwatch_rl.checkpoints.writing import Retention
 from overwatch_rl.grpo.base import judge, make_base
 from overwatch_rl.grpo.config import STALE, GrpoSettings, config_of, described
 from overwatch_rl.grpo.model import ModelConfig, Transformer
