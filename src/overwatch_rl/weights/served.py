@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import ETag, hdrs, web
 
 from overwatch_rl.artifacts.versions import Version, parse
-from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
 from overwatch_rl.weights.manifest import FOLDER, SUFFIX, RejectedError, decoded
 

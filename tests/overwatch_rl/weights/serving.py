@@ -6,7 +6,7 @@ from typing import Self
 
 from aiohttp import web
 
-from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
 from overwatch_rl.weights.served import weights_routes
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import ChannelError, open_channel
 from overwatch_rl.weights.manifest import artifact_of
 from overwatch_rl.weights.served import Served
