@@ -185,7 +185,16 @@ class RedisServer:
     def __init__(self, *words: str) -> None:
         """`words` are further options."""
         self._port = free_port()
-        self._words = [need("redis-server"), "--port", str(self._port), "--bind", "127.0.0.1", "--save", "", *words]
+        self._words = [
+            need("redis-server"),
+            "--port",
+            str(self._port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            *words,
+        ]
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://127.0.0.1:{self._port}/0"
 

@@ -14,12 +14,14 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+import msgspec
 import obstore
 import redis
 from obstore.exceptions import BaseError, NotFoundError, NotModifiedError
 from obstore.store import HTTPStore
 
 from overwatch_rl.artifacts.retrying import Patience
+from overwatch_rl.artifacts.signing import SignatureError, Verifier
 from overwatch_rl.artifacts.store import Store, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.manifest import (
@@ -86,10 +88,10 @@ class VersionKey(Protocol):
         """As of a channel."""
         ...
 
-    def move(self, manifest: WeightsManifest, text: bytes) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
         """Have it name another version. Raises `StaleError` where it names one that is not older.
 
-        Moving it to where it is changes nothing.
+        `verifier` accepts what the run has signed. Moving it to where it is changes nothing.
         """
         ...
 
@@ -120,10 +122,11 @@ class Stored:
     def close(self) -> None:
         """Nothing is open."""
 
-    def move(self, manifest: WeightsManifest, text: bytes) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
         """Replace the file, if it is the one that was read."""
         held = self._store.get(CURRENT)
-        if is_to_move(None if held is None else held.data, manifest, text):
+        if is_to_move(None if held is None else held.data, manifest, verifier):
+            text = msgspec.json.encode(manifest)
             self._store.replace(CURRENT, text, None if held is None else held.tag)
 
 
@@ -171,14 +174,14 @@ class InRedis:
         """End the connections."""
         self._redis.close()
 
-    def move(self, manifest: WeightsManifest, text: bytes) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
         """Set the key, if it is the one that was read."""
 
         def change(pipe: Any) -> None:
-            is_needed = is_to_move(pipe.get(self._key), manifest, text)
+            is_needed = is_to_move(pipe.get(self._key), manifest, verifier)
             pipe.multi()
             if is_needed:
-                pipe.set(self._key, text)
+                pipe.set(self._key, msgspec.json.encode(manifest))
                 pipe.publish(self._key, str(manifest.version))
 
         with _redis_errors():
@@ -275,17 +278,21 @@ def open_key(place: Place) -> VersionKey:
     return kind.key(place)
 
 
-def is_to_move(held: bytes | None, manifest: WeightsManifest, text: bytes) -> bool:
+def is_to_move(held: bytes | None, manifest: WeightsManifest, verifier: Verifier) -> bool:
     """Whether a version key does not name a version yet: the reply to an earlier try may have been lost.
 
-    Raises `StaleError` where it holds another manifest of the same run that is not older.
+    What no accepted key signed is damaged, or of somebody else, and is replaced. Raises `StaleError` where a
+    manifest of the same run is not older.
     """
-    if held is None or held == text:
-        return held is None
+    if held is None:
+        return True
     try:
         found = decoded(held)
-    except RejectedError:
-        return True  # Of somebody else: it is overwritten.
+        verifier.check(found)
+    except (RejectedError, SignatureError):
+        return True
+    if found == manifest:
+        return False
     if found.run_id == manifest.run_id and found.version >= manifest.version:
         raise StaleError(f"the version key names {found.version}, {manifest.version} is not newer")
     return True

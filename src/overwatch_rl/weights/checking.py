@@ -27,10 +27,14 @@ def digest_of(tensor: Tensor) -> str:
 
 def check_weights(state: Mapping[str, Tensor], acting: "Acting") -> list[str]:
     """Names of the tensors of `acting` that are not, bit for bit, in an algorithm's state; best empty."""
+    wanted = acting.manifest.tensors
+    found = shapes_of({name: state[name] for name in wanted.keys() & state.keys()})
     return [
         name
-        for name, entry in acting.manifest.tensors.items()
-        if name not in state or digest_of(state[name]) != entry.xxh3
+        for name, entry in sorted(wanted.items())
+        if name not in found
+        or (found[name].dtype, found[name].shape) != (entry.dtype, entry.shape)
+        or digest_of(state[name]) != entry.xxh3
     ]
 
 

@@ -15,6 +15,7 @@ from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
 from overwatch_rl.weights.manifest import FOLDER, SUFFIX, RejectedError, decoded
 
+
 class Served:
     """The newest manifest and artifact of one source."""
 

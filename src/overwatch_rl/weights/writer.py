@@ -16,7 +16,7 @@ from safetensors import TensorSpec, serialize
 
 from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
 from overwatch_rl.artifacts.retrying import Patience, Tries
-from overwatch_rl.artifacts.signing import Signer
+from overwatch_rl.artifacts.signing import Signer, Verifier
 from overwatch_rl.artifacts.store import is_remote, open_store
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.handover.receiver import Parcel, Receiver, run
@@ -72,6 +72,7 @@ class Writing:
         place = Place(url=target.key_url, run_id=target.run_id, artifacts=target.artifacts)
         self._target = target
         self._signer = Signer(Path(target.signing_key))
+        self._verifier = Verifier(self._signer.public)
         self._key = open_key(place)
         self._store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
         self._is_far = is_remote(target.artifacts)
@@ -97,7 +98,7 @@ class Writing:
                 if not is_stored:
                     self._store.put(artifact_of(note.version), artifact, verify=self._is_far)
                     is_stored = True
-                self._key.move(manifest, msgspec.json.encode(manifest))
+                self._key.move(manifest, self._verifier)
             except StaleError as error:
                 return Published(version=note.version, status="error", error=str(error))
             except OSError as error:

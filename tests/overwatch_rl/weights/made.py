@@ -23,11 +23,11 @@ RUN = "run-1"
 LONG_S = 120.0
 
 
-def tensors(version: Version, size: int = 300) -> dict[str, Tensor]:
+def tensors(version: Version) -> dict[str, Tensor]:
     """What a version holds."""
     number = float(version.number)
     return {
-        "policy.w": torch.full((size, 3), number),
+        "policy.w": torch.full((300, 3), number),
         "policy.scale": torch.tensor(number, dtype=torch.float64),
         "value.half": torch.full((5,), float(version.lineage)).bfloat16(),
         "none": torch.zeros(0, 4),
@@ -36,7 +36,7 @@ def tensors(version: Version, size: int = 300) -> dict[str, Tensor]:
 
 def is_whole(acting: Acting) -> bool:
     """Whether every tensor is that of the version."""
-    wanted = tensors(acting.version, len(acting.tensors["policy.w"]))
+    wanted = tensors(acting.version)
     return acting.tensors.keys() == wanted.keys() and all(
         torch.equal(acting.tensors[name], value) for name, value in wanted.items()
     )
@@ -67,6 +67,7 @@ class Run:
         store = artifacts or str(folder)
         self.place = Place(url=key_url or store, run_id=RUN, artifacts=store)
         self.signer: Signer = make_key(folder / "signing.key")
+        self.verifier = Verifier(self.signer.public)
         self.store = open_store(store)
         self.key = open_key(self.place)
 
@@ -76,7 +77,7 @@ class Run:
         artifact = save(held)
         signed = self.signer.sign(manifest(version, artifact, held, **changes))
         self.store.put(artifact_of(version), artifact)
-        self.key.move(signed, msgspec.json.encode(signed))
+        self.key.move(signed, self.verifier)
         return signed
 
     def name(self, text: bytes) -> None:
@@ -87,9 +88,7 @@ class Run:
 
     def accepted(self) -> Accepted:
         """What an actor of this run takes."""
-        return Accepted(
-            run_id=RUN, verifier=Verifier(self.signer.public), shapes=shapes_of(tensors(Version(1, 0)))
-        )
+        return Accepted(run_id=RUN, verifier=self.verifier, shapes=shapes_of(tensors(Version(1, 0))))
 
     def subscriber(self, place: Place | None = None) -> Subscriber:
         """An actor's."""

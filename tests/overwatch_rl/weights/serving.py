@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from typing import Self
 
 from aiohttp import web
 
-from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
 from overwatch_rl.weights.served import weights_routes
 
@@ -22,7 +23,7 @@ class Server:
         self._thread = threading.Thread(target=self._loop.run_forever, name="weights-server", daemon=True)
         self._runner: web.AppRunner | None = None
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         self._thread.start()
         self.start()
         return self

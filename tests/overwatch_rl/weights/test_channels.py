@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import CHANNELS, Place, StaleError, open_channel, open_key
 from overwatch_rl.weights.manifest import artifact_of
@@ -42,7 +43,9 @@ def _folder(folder: Path, _: pytest.FixtureRequest, __: ExitStack) -> Way:
 
 
 def _s3(folder: Path, request: pytest.FixtureRequest, stack: ExitStack) -> Way:
-    proxy = stack.enter_context(FaultProxy(request.getfixturevalue("moto_address"), rate=0.0, kinds=["error"]))
+    proxy = stack.enter_context(
+        FaultProxy(request.getfixturevalue("moto_address"), rate=0.0, kinds=["error"])
+    )
     run = Run(folder, artifacts=s3_url(proxy.address, folder.parent.name))
 
     def fail(rate: float) -> None:
@@ -133,21 +136,23 @@ def test_a_wait_ends_by_itself(way: Way) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in WAYS if CHANNELS[name.partition(",")[0]].key is not None])
-def test_a_version_key_moves_forward_only(
-    name: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Whoever moves it: the writer of a killed learner is no exception. What is of another run is replaced."""
+def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Also when the writer of a killed learner moves it; what no key of the run signed is replaced."""
     with ExitStack() as stack:
         run = WAYS[name](tmp_path / "run", request, stack).run
         old, newer = run.put(Version(1, 5)), run.put(Version(2, 1))
         text = msgspec.json.encode(newer)
-        run.key.move(newer, text)
-        for stale in (old, msgspec.structs.replace(newer, made_at_ns=0)):
-            with pytest.raises(StaleError, match=r"the version key names 002-00000001, 00\d-0000000\d is not new"):
-                open_key(run.place).move(stale, msgspec.json.encode(stale))
+        run.key.move(newer, run.verifier)
+        for stale in (old, run.signer.sign(msgspec.structs.replace(newer, made_at_ns=0))):
+            with pytest.raises(StaleError, match=r"key names 002-00000001, 00\d-0000000\d is not newer"):
+                open_key(run.place).move(stale, run.verifier)
         assert run.key.newest() == text
         run.put(Version(3, 0), run_id="run-2")
         run.put(Version(1, 0))
+        stranger = make_key(run.folder / "other.key")
+        other = stranger.sign(msgspec.structs.replace(newer, version=Version(9, 9)))
+        run.key.move(other, Verifier(stranger.public))
+        run.put(Version(1, 1))
 
 
 @pytest.mark.parametrize("name", [name for name in WAYS if CHANNELS[name.partition(",")[0]].key is not None])
@@ -166,7 +171,7 @@ def test_of_writers_at_once_the_greatest_version_stays(
                 manifest = run.signer.sign(msgspec.structs.replace(pattern, version=Version(1, number)))
                 for _ in range(200):
                     try:
-                        key.move(manifest, msgspec.json.encode(manifest))
+                        key.move(manifest, run.verifier)
                     except StaleError:
                         break
                     except OSError:
@@ -208,7 +213,7 @@ def test_a_message_of_redis_ends_a_wait(tmp_path: Path, redis_server: RedisServe
 def test_a_token_that_is_wrong_is_a_fault(run: Run) -> None:
     """Named as what the learner answered."""
     with Server(open_channel(run.place), free_port(), TOKEN) as server:
-        subscriber = run.subscriber(Place(url=server.url, run_id=RUN, token="another-token-of-24"))
+        subscriber = run.subscriber(Place(url=server.url, run_id=RUN, token=TOKEN.upper()))
         run.put(Version(1, 0))
 
         assert subscriber.poll() is None
@@ -219,7 +224,10 @@ def test_a_token_that_is_wrong_is_a_fault(run: Run) -> None:
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ({"url": "ftp://host/x"}, "'ftp://host/x' is no place of weights; use a folder, or an address of file://"),
+        (
+            {"url": "ftp://host/x"},
+            "'ftp://host/x' is no place of weights; use a folder, or an address of file://",
+        ),
         ({"url": "redis://host"}, "Redis holds the version only; name the store of the artifacts too"),
     ],
 )

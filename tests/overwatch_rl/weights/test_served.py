@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import ChannelError, open_channel
 from overwatch_rl.weights.manifest import artifact_of
 from overwatch_rl.weights.served import Served
@@ -148,7 +148,7 @@ def test_polls_at_the_same_time_share_a_read(run: Run, source: Source) -> None:
         served = Served(source, Authorisation("127.0.0.1", TOKEN))
         source.may_read.clear()
         polls = [asyncio.ensure_future(served._newest())]
-        while not source.reads:
+        while not source.reads:  # noqa: ASYNC110 it is read in a thread
             await asyncio.sleep(0)
         run.put(Version(1, 1))
         polls += [asyncio.ensure_future(served._newest()) for _ in range(11)]

@@ -26,6 +26,7 @@ class Clock:
         self.now = 0.0
 
     def __call__(self) -> float:
+        """Seconds."""
         return self.now
 
 
@@ -103,7 +104,10 @@ FAULTS: dict[str, tuple[Callable[[Run], object], str]] = {
     "no artifact": (_remove, "is not there any more"),
     "a changed manifest": (_change, "signature is not one of key"),
     "another key": (_strange, "is signed with key"),
-    "another run": (lambda run: run.put(Version(1, 5), run_id="run-2"), "it is of run 'run-2'; wanted is 'run-1'"),
+    "another run": (
+        lambda run: run.put(Version(1, 5), run_id="run-2"),
+        "it is of run 'run-2'; wanted is 'run-1'",
+    ),
     "another format": (lambda run: run.put(Version(1, 5), format=2), "has format 2; this version reads 1"),
     "other tensors": (_shaped, r"tensor 'policy.w' is F32 \[3, 300\], wanted is F32 \[300, 3\]"),
     "a wrong digest of a tensor": (_digested, "tensor 'policy.w' has another XXH3"),
