@@ -14,7 +14,7 @@ from typing import Final
 import click
 import torch
 
-from overwatch_rl.actor.service import Actor, ActorConfig
+from overwatch_rl.actor.service import Actor, ActorConfig, Around
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.learner.config import LearnerConfig
@@ -123,16 +123,14 @@ def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
             stack.callback(experience.close)
             state = policy.state_dict()
             shapes = shapes_of({name: state[name] for name in policy.acting_keys()})
-            accepted = Accepted(
-                run_id=settings.run_id, verifier=Verifier(settings.public_key), shapes=shapes
-            )
+            accepted = Accepted(run_id=settings.run_id, verifier=Verifier(settings.public_key), shapes=shapes)
             weights = Subscriber(open_channel(settings.weights), accepted)
             stack.callback(weights.close)
             meter = Meter(None if tower is None else tower.run)
-            actor = Actor(
-                world, policy, _config(settings), weights, experience, Fanout(reporters), meter, stop
+            around = Around(
+                weights=weights, experience=experience, reporter=Fanout(reporters), meter=meter, stop=stop
             )
-            outcome = actor.run()
+            outcome = Actor(world, policy, _config(settings), around).run()
     except BaseException as error:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         reason = f"{type(error).__name__}: {error}"

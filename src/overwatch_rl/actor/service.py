@@ -68,19 +68,28 @@ class ActorConfig:
     """After which it is done; `None` for never."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What an actor works with."""
+
+    weights: Weights
+    experience: Experience
+    reporter: Reporter
+    meter: Meter
+    stop: Callable[[], str | None]
+    """The outcome to end with, or `None` to go on."""
+
+
 class Actor:
     """One world and its policy."""
 
-    def __init__(
-        self, world: World, policy: PPO, config: ActorConfig, weights: Weights, experience: Experience,
-        reporter: Reporter, meter: Meter, stop: Callable[[], str | None],
-    ) -> None:  # fmt: skip
+    def __init__(self, world: World, policy: PPO, config: ActorConfig, around: Around) -> None:
         self._policy = policy
         self._config = config
-        self._weights, self._experience = weights, experience
-        self._reporter, self._meter, self._stop = reporter, meter, stop
+        self._weights, self._experience = around.weights, around.experience
+        self._reporter, self._meter, self._stop = around.reporter, around.meter, around.stop
         collected = CollectorConfig(steps=config.steps, seed=config.seed)
-        self._collector = Collector(world, policy, collected, reporter, stop)
+        self._collector = Collector(world, policy, collected, around.reporter, around.stop)
         seen = self._collector.observation
         self.encoding = encoding_of(world.spec, has_mask=seen.mask is not None)
         self._chunker = Chunker(config.source, self.encoding, len(seen.features))

@@ -4,7 +4,6 @@ Must not know how they are written or read, nor import torch.
 """
 
 import hashlib
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 

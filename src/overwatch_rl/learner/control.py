@@ -1,8 +1,9 @@
 """How a learner obeys: a mailbox between the I/O thread and the training thread, and what each does with it.
 
-The training thread owns a `Control` and calls `between(progress)` between two updates: it obeys what has come,
-waits inside while the run is paused, and says whether to go on. The I/O thread runs `attend`: heartbeats
-go out at their interval whatever the training thread does, commands come in, acknowledgements go back.
+The training thread owns a `Control` and calls `between(progress)` between two updates: it obeys what has
+come, waits inside while the run is paused, and says whether to go on. The I/O thread runs `attend`:
+heartbeats go out at their interval whatever the training thread does, commands come in, acknowledgements go
+back.
 
 Rules: nothing is changed but between updates; a command is acknowledged after it was done, and done once
 however often it is delivered; the end of the I/O thread wakes the training thread with its reason. An

@@ -7,6 +7,7 @@ woken with the reason. Must not know torch, nor what is learned.
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -15,11 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.replay.base import Resumed
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased, ReplayError, State
+from overwatch_rl.telemetry.meter import Meter
 
+_log: Final = logging.getLogger(__name__)
 _EXTEND_S: Final = 60.0
 """Leases get a new deadline so often, while they wait for an update."""
 _AGAIN_S: Final = 1.0
@@ -94,7 +96,7 @@ class Io:
         meter: Meter,
         attend: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`connect` makes the client, given what is to be called with its state; `attend` talks to control."""
+        """`connect` makes the client, given what to call with its state; `attend` talks to control."""
         self._connect = connect
         self._sampling = sampling
         self._meter = meter
@@ -109,6 +111,7 @@ class Io:
         """How the table took this life's beginning; `None` until it answered."""
         self.away: Away | None = None
         """Since when and why replay does not answer."""
+        self._posted: set[asyncio.Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="learner-io", daemon=True)
 
@@ -139,9 +142,13 @@ class Io:
         self._call(self._open.clear if is_held else self._open.set)
 
     def acknowledge(self, upto: Sequence[int]) -> None:
-        """By server the last lease that is safe; sent until it is taken, a later one instead of an earlier."""
+        """By server the last lease that is safe; sent until it is taken, a later one before an earlier."""
         self._upto = tuple(upto)
         self._call(self._unsent.set)
+
+    def post(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have something called on the loop; what it raises is a line of the log."""
+        self._call(lambda: self._posted.add(asyncio.ensure_future(_quietly(call))))
 
     def close(self) -> None:
         """Send what waits, end the loop and the thread. A second call does nothing."""
@@ -261,3 +268,10 @@ async def _until(closing: "asyncio.Future[Any]", tasks: "set[asyncio.Future[Any]
         for task in done - {closing}:
             task.result()
         waiting -= done
+
+
+async def _quietly(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await call()
+    except Exception:  # noqa: BLE001 a record that is not made costs nothing else
+        _log.warning("a record was not made", exc_info=True)

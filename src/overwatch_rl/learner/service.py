@@ -11,7 +11,7 @@ Shapes: T steps, N lanes.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
@@ -25,17 +25,16 @@ from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.control import Progress
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
-from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.learner.recovery import Rescuer
 from overwatch_rl.replay.base import Resumed
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased
+from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.training.delivery import Delivered, Delivery
 from overwatch_rl.training.experience import encoding_of
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, Rollout, Stats, WorldSpec
 
-B = TypeVar("B")
 _WAIT_S: Final = 0.5
 """So long the loop waits for a lease until it looks around."""
 
@@ -79,9 +78,30 @@ class Weights(Protocol):
 class Controlled(Protocol):
     """What commands it."""
 
-    def between(self, progress: Progress) -> Literal["terminated"] | None:
+    def between(self, progress: Progress) -> str | None:
         """Obey what has come; the outcome to end with."""
         ...
+
+
+class Nothing:
+    """A feed from which nothing comes."""
+
+    encoding: Encoding | None = None
+    resumed: list[Resumed] | None = None
+    away: Away | None = None
+
+    def next(self, timeout: float) -> Leased | None:
+        """Nothing."""
+
+    def depth(self) -> int:
+        """Nothing waits."""
+        return 0
+
+    def hold(self, *, is_held: bool) -> None:
+        """Nothing to hold."""
+
+    def acknowledge(self, upto: Sequence[int]) -> None:
+        """Nobody asks."""
 
 
 class Uncontrolled:
@@ -95,7 +115,6 @@ class Uncontrolled:
 class Around:
     """What a loop works with."""
 
-    feed: Feed
     weights: Weights
     reporter: Reporter
     meter: Meter
@@ -125,7 +144,9 @@ class LearnerLoop:
         self.algorithm = algorithm
         self._spec = spec
         self._config = config
-        self._feed, self._weights = around.feed, around.weights
+        self.feed: Feed = Nothing()
+        """Where experience comes from."""
+        self._weights = around.weights
         self._reporter, self._meter, self._stop = around.reporter, around.meter, around.stop
         self._ends = ends
         self.control: Controlled = Uncontrolled()
@@ -139,6 +160,8 @@ class LearnerLoop:
         self.ancestry = Ancestry()
         self.after_update: Callable[[], None] = lambda: None
         """Called after an update and its weights, for checkpoints."""
+        self.idle: Callable[[], None] = lambda: None
+        """Called while there is nothing to learn from."""
         self.notes: dict[str, str] = {}
         """What a heartbeat says besides, by its subject."""
         self.checkpoint_version: str | None = None
@@ -176,7 +199,9 @@ class LearnerLoop:
             with self._reporter.phase("queue_wait"):
                 made = self._wait()
             self._look()
-            if made is not None:
+            if made is None:
+                self.idle()
+            else:
                 self._train(made)
         for delivered in self._delivery.rest():
             self._deliver(delivered)
@@ -239,11 +264,16 @@ class LearnerLoop:
         self.ancestry = self.ancestry.resumed(self.trained, Version(newest.lineage, newest.number + 1))
         self._meter.count("samples", lost - self.trained, status="abandoned")
 
+    def acting(self) -> dict[str, Tensor]:
+        """Every tensor that acting reads."""
+        state = self.algorithm.state_dict()
+        return {name: state[name] for name in sorted(self.algorithm.acting_keys())}
+
     def safe(self, cursor: Mapping[str, Any]) -> None:
         """A checkpoint with this cursor is written: what is in it need not be served again."""
         servers = [int(one[0]) for one in cursor["servers"]]
         if servers:
-            self._feed.acknowledge(servers)
+            self.feed.acknowledge(servers)
 
     def log(self, severity: Severity, message: str) -> None:
         """A line of the run's log."""
@@ -260,7 +290,7 @@ class LearnerLoop:
         """The next rollout; `None` after a while without one."""
         until = time.monotonic() + _WAIT_S
         while (made := self._batches.take()) is None:
-            leased = self._feed.next(max(0.0, until - time.monotonic()))
+            leased = self.feed.next(max(0.0, until - time.monotonic()))
             if leased is not None:
                 self._accept(leased)
             elif time.monotonic() >= until:
@@ -269,7 +299,7 @@ class LearnerLoop:
         return made
 
     def _accept(self, leased: Leased) -> None:
-        encoding = self._feed.encoding
+        encoding = self.feed.encoding
         if encoding is None:
             raise AssertionError("a lease has come without its encoding")
         if not self._is_known:
@@ -285,7 +315,7 @@ class LearnerLoop:
 
     def _report_gaps(self) -> None:
         """Make a ledger for each server, and report what is not there any more after a resume."""
-        for shard, resumed in enumerate(self._feed.resumed or ()):
+        for shard, resumed in enumerate(self.feed.resumed or ()):
             cursor, used = self._kept[shard] if shard < len(self._kept) else (0, [])
             self._ledgers[shard] = Ledger(cursor, used)
             if resumed.is_unknown and cursor:
@@ -299,10 +329,10 @@ class LearnerLoop:
 
     def _look(self) -> None:
         """How things stand, between two updates."""
-        away, limit = self._feed.away, self._config.pause_after_s
+        away, limit = self.feed.away, self._config.pause_after_s
         self._weights.report()
         self._meter.gauge(
-            replay_queue_depth=self._feed.depth(),
+            replay_queue_depth=self.feed.depth(),
             replay_queue_limit=self._config.batch.prefetch,
             degraded=float(away is not None),
         )
@@ -363,9 +393,7 @@ class LearnerLoop:
 
     def _publish(self) -> None:
         with self._reporter.phase("weights"):
-            state = self.algorithm.state_dict()
-            acting = {name: state[name] for name in sorted(self.algorithm.acting_keys())}
-            self._weights.publish(self.version, acting)
+            self._weights.publish(self.version, self.acting())
 
     def _age(self, version: Version) -> Age:
         return self.ancestry.age(version, self.trained)

@@ -146,6 +146,17 @@ class Keeper:
         if self._is_to_repeat():
             self._save()
 
+    def settle(self) -> None:
+        """Wait for a save that is under way."""
+        self._report(self._manager.settle())
+
+    def save_last(self) -> None:
+        """Save what is not kept yet, and wait for it."""
+        self.settle()
+        if self._newest != self._trainer.updates_done:
+            self._save()
+            self.settle()
+
     def close(self, *, is_whole: bool) -> None:
         """Wait for what is under way; with `is_whole` save what is not kept, and raise when that failed.
 

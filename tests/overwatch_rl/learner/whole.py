@@ -12,11 +12,11 @@ from overwatch_rl.learner.batches import Batches, Limits
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
-from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.learner.service import Around, Ends, LearnerLoop
 from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Resumed
 from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.client import Leased
+from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.training.experience import Chunker, Source, encoding_of
@@ -159,10 +159,9 @@ class Service:
         self.line.asked = self.collected
         self.change: Callable[[list[Chunk]], list[Chunk]] = lambda chunks: chunks
         self.algorithm = PPO(made.spec, config.learned, seed=seed)
-        around = Around(
-            feed=self.line, weights=self.published, reporter=self.kept, meter=Meter(), stop=lambda: None
-        )
+        around = Around(weights=self.published, reporter=self.kept, meter=Meter(), stop=lambda: None)
         self.loop = LearnerLoop(self.algorithm, made.spec, config, around, Ends(updates=updates))
+        self.loop.feed = self.line
 
     def collected(self) -> list[Chunk]:
         """A rollout of the newest weights."""
