@@ -21,6 +21,7 @@ from aiohttp import web
 from yarl import URL
 
 from tests.ports import free_port
+from tests.real.servers import need
 
 CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
 FAULTS: Final = ("error", "error after", "drop", "hang", "corrupt reply", "corrupt request", "slow")
@@ -176,3 +177,45 @@ class FaultProxy:
 def _flipped(body: bytes, draw: random.Random) -> bytes:
     at = draw.randrange(len(body))
     return body[:at] + bytes([body[at] ^ (1 << draw.randrange(8))]) + body[at + 1 :]
+
+
+class RedisServer:
+    """A Redis with data in memory alone, that can be killed and started again at its address."""
+
+    def __init__(self, *words: str) -> None:
+        """`words` are further options."""
+        self._port = free_port()
+        self._words = [
+            need("redis-server"),
+            "--port",
+            str(self._port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            *words,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+
+    def start(self) -> None:
+        """Return when it listens."""
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(self._words, stdin=quiet, stdout=quiet, stderr=quiet)
+        _answers(self._process, self._port)
+
+    def kill(self) -> None:
+        """At once, with all it holds."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_START_S)
+            self._process = None
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A server that runs."""
+    server = RedisServer()
+    server.start()
+    yield server
+    server.kill()
