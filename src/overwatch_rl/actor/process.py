@@ -49,6 +49,8 @@ class ActorSettings:
     run_id: str
     rank: int
     """Number of this actor in the run."""
+    actors: int
+    """Of the run."""
     envs: int
     servers: tuple[str, ...]
     access: Access
@@ -152,5 +154,7 @@ def _config(settings: ActorSettings) -> ActorConfig:
         steps=config.batch.steps,
         seed=config.seed + _APART * settings.rank,
         ahead=config.batch.ahead,
+        every=settings.actors * settings.envs / config.batch.envs,
+        offset=settings.rank * settings.envs / config.batch.envs,
         rollouts=settings.rollouts,
     )

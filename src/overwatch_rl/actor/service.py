@@ -61,7 +61,11 @@ class ActorConfig:
     """Of every env in one rollout."""
     seed: int
     ahead: int = 1
-    """Rollouts that it may collect beyond the one that the learner waits for."""
+    """Batches that may be collected beyond the one that the learner waits for."""
+    every: float = 1.0
+    """Batches to one rollout of this actor: those of all actors together, one each."""
+    offset: float = 0.0
+    """Batches before its first rollout: actors begin one after the other."""
     patience_s: float = 5.0
     """So long it waits for newer weights when it is ahead; then it collects with what it has."""
     rollouts: int | None = None
@@ -152,9 +156,9 @@ class Actor:
         return stopped
 
     def _is_due(self) -> bool:
-        """Whether the learner has got as far as this actor's rollouts, but for those it may be ahead."""
-        number = 0 if self.version is None else self.version.number
-        return self._rollouts <= number - self._base + self._config.ahead
+        """Whether the learner has got as far as the batch that the next rollout is for, but for `ahead`."""
+        config, number = self._config, 0 if self.version is None else self.version.number
+        return int(self._rollouts * config.every + config.offset) <= number - self._base + config.ahead
 
     def _take(self, found: Acting) -> None:
         tensors = {name.removeprefix("policy."): value for name, value in found.tensors.items()}
@@ -167,7 +171,7 @@ class Actor:
         if self.version is None:
             return
         age = self._weights.age_s()
-        behind = self._rollouts - (self.version.number - self._base)
+        behind = int(self._rollouts * self._config.every) - (self.version.number - self._base)
         self._meter.gauge(weights_version=self.version.number, versions_behind=max(0, behind))
         if age is not None:
             self._meter.gauge(weights_age=age)

@@ -79,9 +79,3 @@ def test_a_folder_that_was_used_before_goes_on(tmp_path: Path) -> None:
     assert [one.updates for one in history] == list(range(1, 10))
     assert set(steps_of(history).values()) == {1}
     assert find_checkpoint(tmp_path).state.version.lineage == 2
-
-
-def test_more_actors_than_environments_are_refused(tmp_path: Path) -> None:
-    """Before anything starts."""
-    with pytest.raises(ValueError, match="actors is 9; use 1 to 8"):
-        settings(tmp_path, config(), actors=9)
