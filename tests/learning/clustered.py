@@ -36,8 +36,8 @@ def config_of(world: str, settings: dict[str, object], seed: int) -> LearnerConf
     return learner_config({"world": world, "settings": settings, "seed": seed})
 
 
-def trained(config: LearnerConfig, updates: int) -> tuple[list[float], Cost]:
-    """The return of each update, NaN where no episode ended, and the cost of it beside one process."""
+def trained(config: LearnerConfig, updates: int) -> tuple[list[float], float]:
+    """The return of each update, NaN where no episode ended; and env steps a second of CPU."""
     with tempfile.TemporaryDirectory(prefix="overwatch-learning-") as folder:
         out = Path(folder) / "run"
         settings = ClusterSettings(
@@ -55,8 +55,12 @@ def trained(config: LearnerConfig, updates: int) -> tuple[list[float], Cost]:
         if outcome != "completed" or cluster.supervisor.restarts:
             raise RuntimeError("\n".join(lines[-20:]))
         rows = _rows(out)
-    cost = Cost(_rate(samples, config.rows), alone(config, max(4 * _WARM, updates // 4)))
-    return [row.get("return", float("nan")) for row in rows], cost
+    return [row.get("return", float("nan")) for row in rows], _rate(samples, config.rows)
+
+
+def cost(config: LearnerConfig, updates: int) -> Cost:
+    """Of a cluster and of one process, one after the other."""
+    return Cost(trained(config, updates)[1], alone(config, updates))
 
 
 def alone(config: LearnerConfig, updates: int) -> float:
