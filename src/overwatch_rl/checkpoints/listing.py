@@ -64,9 +64,9 @@ def listed(place: Path | str, *, is_read: bool, patience: Patience | None = None
                     version=str(version),
                     where=store.uri(str(version)),
                     size_bytes=sizes[str(version)],
-                    run_id=manifest and manifest.run_id,
-                    updates=manifest and manifest.updates,
-                    score=manifest and manifest.score,
+                    run_id=None if manifest is None else manifest.run_id,
+                    updates=None if manifest is None else manifest.updates,
+                    score=None if manifest is None else manifest.score,
                     evaluated=evaluated.get(version),
                     is_latest=named[LATEST] == str(version),
                     is_best=named[BEST] == str(version),
@@ -84,7 +84,9 @@ def _store(place: Path | str, patience: Patience | None) -> Store:
     return open_store(place_of(Path(place)), patience)
 
 
-def _read(place: Path | str, store: Store, version: Version, *, is_read: bool) -> tuple[Manifest | None, str | None]:
+def _read(
+    place: Path | str, store: Store, version: Version, *, is_read: bool
+) -> tuple[Manifest | None, str | None]:
     manifest = None
     try:
         manifest = msgspec.json.decode(stored_manifest(store, version), type=Manifest)
@@ -106,5 +108,3 @@ def _named(store: Store, pointer: str) -> str | None:
     with suppress(UnicodeDecodeError):
         return None if held is None else held.data.decode().strip()
     return None
-
-
