@@ -57,7 +57,7 @@ class Obeying:
         return self._save()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Governed:
     """The orchestrator of a run."""
 

@@ -38,9 +38,8 @@ def first_version(checkpoint: Checkpoint | None, known: Version | None, lineage:
     if checkpoint is None and known is None:
         return None
     start = Version(1, 0) if checkpoint is None else checkpoint.state.version
-    newest_one = start if known is None else max(start, known)
-    number = max(start.number, 0 if known is None else known.number)
-    return Version(max(newest_one.lineage + 1, lineage), number + 1)
+    found = start.resumed(known)
+    return Version(max(found.lineage, lineage), found.number)
 
 
 def _candidates(place: str | Path) -> list[str | Path]:
