@@ -10,6 +10,7 @@ import msgspec
 
 from overwatch.diagnose.bounds import Bound, judge_run
 from overwatch.diagnose.clock import DataClock
+from overwatch.diagnose.experience import services_down
 from overwatch.diagnose.findings_lane import lane_problems
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.held import Held, hold
@@ -76,6 +77,7 @@ def machine_problems(
     """Everything that is wrong with lanes, ranks and processes, and with how much gets done."""
     slow = machines.watched.slow
     yield from stalled(slow.stalls)
+    yield from services_down(state, slow.gone, slow.tick)
     yield from gone_producers(state, slow.gone, slow.tick)
     yield from slow.hardware
     yield from lane_problems(fleet, machines.lanes, machines.all_bounds, limits)

@@ -20,6 +20,7 @@ from overwatch.catalog.tallies import SERVICES
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
+    CommandApplied,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -37,8 +38,10 @@ from overwatch.events import (
     Record,
     RunFinished,
     RunStarted,
+    RunStateChanged,
     SeedStageChanged,
     Tallied,
+    TrainingRecovered,
 )  # fmt: skip
 from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
@@ -61,11 +64,11 @@ _SCOPES_APART: Final = (
     Scope.GPU,
     Scope.HOST,
     Scope.TOWER,
-    Scope.LEARNER,
-    Scope.ROLLOUTS,
+    *SERVICES,
 )
 _APART: Final = (
     EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseBegan, PhaseEnded, LogLine, Tallied,
+    RunStateChanged, CommandApplied,
 )  # fmt: skip
 
 
@@ -179,16 +182,41 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _stop_early(state, source, event)
         case CheckpointSaved():
             _save(state, source, event)
-        case LogLine() if event.subsystem == GPU_SUBSYSTEM:
-            _note_gpu(state, event)
-        case LogLine() if event.subsystem == SUBSYSTEM:
-            note_processes(state.host, event, stamp)
-        case LogLine() if event.subsystem == COMPILE:
-            state.recompiled = event
-        case LogLine() | FindingAcknowledged():
+        case TrainingRecovered() | RunStateChanged() | CommandApplied():
+            _control(state, source, event)
+        case LogLine():
+            _read(state, event, stamp)
+        case FindingAcknowledged():
             pass
         case _:
             assert_never(event)
+
+
+def _control(
+    state: RunState, source: Source, event: TrainingRecovered | RunStateChanged | CommandApplied
+) -> None:
+    """What training did about broken numbers, and what those who control it did."""
+    match event:
+        case TrainingRecovered():
+            state.recoveries.push(event)
+            _go_on(state, source, event.at)
+        case RunStateChanged():
+            if state.control is None or event.at >= state.control.at:
+                state.control = event
+        case CommandApplied():
+            state.command = event
+        case _:
+            assert_never(event)
+
+
+def _read(state: RunState, event: LogLine, stamp: int) -> None:
+    """Lines that mean more than their words."""
+    if event.subsystem == GPU_SUBSYSTEM:
+        _note_gpu(state, event)
+    elif event.subsystem == SUBSYSTEM:
+        note_processes(state.host, event, stamp)
+    elif event.subsystem == COMPILE:
+        state.recompiled = event
 
 
 def _measure(state: RunState, source: Source, origin: Origin, event: Measured, stamp: int) -> None:
@@ -391,6 +419,8 @@ def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
 
 def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:
     state.checkpoint = event
+    if event.duration_s is not None:
+        state.save_seconds.push(event.duration_s)
     newest = state.saves.items[-1] if state.saves.items else (0, -1)
     # Several files of one moment are one checkpoint; the best so far is kept when it is, by no schedule.
     if event.at > newest[0] and state.updates > newest[1] and not is_best(event.path):
