@@ -367,7 +367,8 @@ seen = [np.full(3, step, "<f4").tobytes() for step in range(5)]
 batch = [
     pb.Transition(
         env_id="cart", episode_id="7", step_number=step, reward=step / 2, done=step == 3,
-        observation=seen[step], next_observation=seen[step + 1], action=np.int64(step).astype("<i8").tobytes(),
+        observation=seen[step], next_observation=seen[step + 1],
+        action=np.int64(step).astype("<i8").tobytes(),
         metadata={"run": "r", "lineage": "1", "version": "9", "log_probs": "-0.5"},
     )
     for step in range(4)
