@@ -29,6 +29,7 @@ from overwatch_rl.replay.base import (
 )
 from overwatch_rl.replay.chunk import Bytes, Chunk, Encoding
 from overwatch_rl.replay.fold import State
+from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.operations import (
     Acknowledged,
     Declared,
@@ -308,6 +309,8 @@ def _check(config: TableConfig) -> None:
             raise ValueError(f"{name}: a durable table is fifo and refuses when it is full")
     elif config.folder is not None or config.capacity.memory_bytes is not None:
         raise ValueError(f"{name}: the level memory has no folder and no memory_bytes")
+    if config.rate != Rate():
+        raise ValueError(f"{name}: a rate is for tables of steps; a chunk of sequences is used once anyway")
     if not config.lease_s > 0:
         raise ValueError(f"{name}: lease_s is {config.lease_s}, not above 0")
 
