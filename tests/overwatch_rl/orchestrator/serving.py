@@ -68,12 +68,11 @@ class Served:
         """A run."""
         return await self.ask("POST", "/api/v1/runs", {"run_id": run_id, **values}, 201)
 
-    async def beat(self, status: int = 200, *, after: float = 15.0, **values: object) -> Any:
+    async def beat(self, code: int = 200, *, after: float = 15.0, **values: object) -> Any:
         """A heartbeat, some time after the last."""
         self.time.go(after)
-        return await self.post(
-            "/heartbeat", {"run_id": "r", "status": "running", "step": 0, **values}, status
-        )
+        body = {"run_id": "r", "status": "running", "step": 0, **values}
+        return await self.post("/heartbeat", body, code)
 
     async def obey(self, outcome: str = "done", **values: object) -> Any:
         """Take the command in force and acknowledge it."""

@@ -175,6 +175,7 @@ class Random(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
+        """Nothing has happened."""
         self.run = Run()
         self.known: list[Held] = []
         self.lineage, self.step, self.is_begun = 0, 0, False
@@ -182,7 +183,7 @@ class Random(RuleBasedStateMachine):
         self.numbers = 0
 
     @rule(kind=st.sampled_from(COMMANDS), again=st.booleans())
-    def command(self, kind: Command, again: bool) -> None:
+    def command(self, kind: Command, *, again: bool) -> None:
         """Issue one; of a run that is over or doomed it must be refused."""
         self.numbers += 1
         named = f"c{self.numbers}"
